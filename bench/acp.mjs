@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { reach, startGateway } from "../dist/gateway/start.js";
+import { reachGateway, startGateway } from "../dist/gateway/start.js";
 import { quantile, row, sideBySide } from "./measure.mjs";
 
 const turns = Number(process.argv[2] ?? 200);
@@ -61,7 +61,7 @@ async function timed(work) {
 
 const home = await mkdtemp(join(tmpdir(), "hf-"));
 await startGateway(home);
-const { client, status } = await reach(home);
+const { client, status } = await reachGateway(home);
 const bare = direct();
 try {
   await bare.ask("initialize", { protocolVersion: 1 });
@@ -126,6 +126,7 @@ try {
 } finally {
   bare.end();
   await client.stop({ body: { runs: "terminate" } });
-  while ((await reach(home).catch(() => null)) !== null) await new Promise((done) => setTimeout(done, 20));
+  while ((await reachGateway(home).catch(() => null)) !== null)
+    await new Promise((done) => setTimeout(done, 20));
   await rm(home, { recursive: true, force: true });
 }

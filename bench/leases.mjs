@@ -43,7 +43,7 @@ for (const count of [1, 100, 10_000]) {
 const stolen = await insert("victim", 5_000, -1);
 const began = performance.now();
 for (const { runId, ownerInstanceId } of stolen) {
-  if ((await store.claimLease(claimOf(runId, ownerInstanceId), [eventOf(runId)])) === null)
+  if ((await store.acquireLease(claimOf(runId, ownerInstanceId), [eventOf(runId)])) === null)
     throw new Error("not stolen");
 }
 const ms = performance.now() - began;

@@ -11,7 +11,7 @@ import pg from "pg";
 import { defaults, openSupervisor } from "../dist/index.js";
 import { EventWatch } from "../dist/store/postgres/event-watch.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
-import { OPEN_STATES } from "../dist/store/run-record.js";
+import { OPEN_RUN_STATES } from "../dist/store/run-record.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { quantile } from "./measure.mjs";
 import { startPostgres } from "./postgres-server.mjs";
@@ -147,7 +147,7 @@ async function stealing(stores) {
   const began = performance.now();
   await atOnce(STEALS, async (n) => {
     const claim = claimOf(`run_v${n}`, "victim");
-    if ((await stores[n % stores.length].claimLease(claim, [eventOf(claim.runId)])) === null)
+    if ((await stores[n % stores.length].acquireLease(claim, [eventOf(claim.runId)])) === null)
       throw new Error("not stolen");
   });
   return (STEALS / (performance.now() - began)) * 1_000;
@@ -248,10 +248,10 @@ async function costs() {
   await behind.query(`analyze ${schema}.runs`);
   const elsewhere = { hostId: "elsewhere", bootId: "b", stateId: "another" };
   await cost(`a look for runs without an owner, beside ${LEASES} of another host`, STEALS, () =>
-    atOnce(STEALS, () => store.listUnattended("somebody", elsewhere)),
+    atOnce(STEALS, () => store.listUnattendedRuns("somebody", elsewhere)),
   );
   await cost(`a look for hosts that are silent, among ${LEASES} runs`, 200, () =>
-    atOnce(200, () => store.listRuns({ states: OPEN_STATES, silentForMs: defaults.hostLostMs })),
+    atOnce(200, () => store.listRuns({ states: OPEN_RUN_STATES, silentForMs: defaults.hostLostMs })),
   );
   await cost("a heartbeat without leases", STEALS, () =>
     atOnce(STEALS, (n) => store.renewLeases(`none${n}`, 30_000)),

@@ -34,7 +34,7 @@ for (const count of [1, 100, 10_000]) {
 }
 for (const store of Object.values(stores)) await fill(store, "victim", 2_000, -1);
 await throughput("steals, each with its event, 32 at a time", 2_000, async (store, n) => {
-  if ((await store.claimLease(claimOf(`run_victim${n}`, "victim"), [eventOf("x")])) === null)
+  if ((await store.acquireLease(claimOf(`run_victim${n}`, "victim"), [eventOf("x")])) === null)
     throw new Error("not stolen");
 });
 await throughput("events, one per call, 32 at a time", 2_000, (store, n) =>

@@ -8,8 +8,8 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import pg from "pg";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
-import { rememberingTasks } from "../dist/store/ledger/remembering-tasks.js";
-import { TaskLedger } from "../dist/store/ledger/task-ledger.js";
+import { withTaskCopy } from "../dist/store/ledger/remembering-tasks.js";
+import { TaskCopy } from "../dist/store/ledger/task-ledger.js";
 import { deferred } from "../dist/supervisor/deferred.js";
 import { Notifier } from "../dist/tasks/notifier.js";
 import { Tasks } from "../dist/tasks/tasks.js";
@@ -35,7 +35,7 @@ bare.exec(
   "pragma journal_mode = wal; pragma synchronous = full; create table bare (id text primary key, data text)",
 );
 const insert = bare.prepare("insert into bare values (?, ?)");
-const ledger = await TaskLedger.open(join(directory, "ledger"));
+const localCopy = await TaskCopy.open(join(directory, "ledger"));
 const target = { kind: "session", sessionId: "ses_parent" };
 const data = "x".repeat(500);
 
@@ -45,7 +45,7 @@ for (const [name, store, commit] of [
   // As a gateway uses it: what it is told is noted beside it, for a store that is put back to a backup.
   [
     "PostgreSQL with its ledger",
-    rememberingTasks(postgres, ledger, () => {}),
+    withTaskCopy(postgres, localCopy, () => {}),
     (n) => pool.query("insert into bare values ($1, $2)", [`noted ${n}`, data]),
   ],
 ]) {
@@ -60,7 +60,7 @@ for (const [name, store, commit] of [
 }
 await lists();
 
-await ledger[Symbol.asyncDispose]();
+await localCopy[Symbol.asyncDispose]();
 await sqlite[Symbol.asyncDispose]();
 await postgres[Symbol.asyncDispose]();
 await pool.end();
@@ -112,7 +112,7 @@ async function drained(name, store, count) {
     if (sent === total) all.resolve();
     return { status: "delivered", receipt: null };
   };
-  const notifier = new Notifier({ store, courier: { deliver }, owner: "bench" });
+  const notifier = new Notifier({ store, deliverer: { deliver }, owner: "bench" });
   const began = performance.now();
   notifier.start();
   await all.promise;

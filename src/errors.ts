@@ -339,7 +339,7 @@ export interface FarGateway {
 export interface PeerFailure extends ErrorOptions {
   readonly perhapsDone?: boolean;
   /** What is not there that would be needed; null: nothing that is known, it does not answer. */
-  readonly missing?: keyof typeof ways | null;
+  readonly missing?: keyof typeof peerAdvice | null;
 }
 
 /** The run is on another host, and the gateway there does not answer. Stopping it is handed over all the same. */
@@ -357,10 +357,10 @@ export class PeerUnreachable extends HoldfastError {
     why: string,
     { perhapsDone = false, missing = null, ...options }: PeerFailure = {},
   ) {
-    const heard = heartbeatAt === null ? "it was never heard of" : `last heard of ${timeOf(heartbeatAt)}`;
+    const heard = heartbeatAt === null ? "it was never heard of" : `last heard of ${formatUtc(heartbeatAt)}`;
     const done = perhapsDone
       ? "It had been asked, and may have done it all the same: look before you ask again."
-      : `Nothing was done. ${missing === null ? "Ask again, or on that host." : ways[missing]}`;
+      : `Nothing was done. ${missing === null ? "Ask again, or on that host." : peerAdvice[missing]}`;
     const stops =
       missing === "gateway"
         ? "stops the run as soon as a gateway is there"
@@ -379,13 +379,13 @@ export class PeerUnreachable extends HoldfastError {
 }
 
 /** What to do when it is no use to ask again. */
-const ways = {
+const peerAdvice = {
   gateway: "Start a gateway there.",
   listener: "Ask on that host, or let its gateway listen.",
   here: "Start one and ask again, or ask on that host.",
 } as const;
 
-function timeOf(at: number): string {
+function formatUtc(at: number): string {
   return `${new Date(at).toISOString().replace("T", " ").slice(0, 19)} UTC`;
 }
 
@@ -545,16 +545,16 @@ export class AcpNotHeld extends HoldfastError {
   /** The connection broke when it had been asked: whether it was done is not known here. */
   readonly perhapsDone: boolean;
   constructor(
-    { sessionId, gatewayInstanceId: heldBy, runId }: HeldElsewhere,
-    { why, gateway, perhapsDone = false, missing = null, ...options }: NotHeldBecause = {},
+    { sessionId, gatewayInstanceId: heldBy, runId }: AcpSessionHolder,
+    { why, gateway, perhapsDone = false, missing = null, ...options }: AcpNotHeldOptions = {},
   ) {
     const { hostId = null, hostName = null, heartbeatAt = null } = gateway ?? {};
     const host = hostId === null ? "" : `, on host ${hostName || hostId}`;
-    const heard = heartbeatAt === null ? "" : `; last heard of ${timeOf(heartbeatAt)}`;
+    const heard = heartbeatAt === null ? "" : `; last heard of ${formatUtc(heartbeatAt)}`;
     const away = why === undefined ? "" : `, and cannot be reached there: ${why}${heard}`;
     const done = perhapsDone
       ? "It had been asked, and may have done it all the same: look before you ask again"
-      : `Neither it nor its processes were touched${missing === null ? "" : `. ${ways[missing].slice(0, -1)}`}`;
+      : `Neither it nor its processes were touched${missing === null ? "" : `. ${peerAdvice[missing].slice(0, -1)}`}`;
     const lost =
       why === undefined || runId === null
         ? ""
@@ -574,13 +574,13 @@ export class AcpNotHeld extends HoldfastError {
   }
 }
 
-interface HeldElsewhere {
+interface AcpSessionHolder {
   readonly sessionId: string;
   readonly gatewayInstanceId: string;
   readonly runId: string | null;
 }
 
-interface NotHeldBecause extends PeerFailure {
+interface AcpNotHeldOptions extends PeerFailure {
   /** Left out: it was not asked. */
   readonly why?: string;
   readonly gateway?: FarGateway | null;

@@ -2,17 +2,17 @@ import { readFile } from "node:fs/promises";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { openSupervisor } from "../src/index.js";
 import * as library from "../src/index.js";
-import { Stage } from "./cli/stage.js";
+import { CliFixture } from "./cli/stage.js";
 
-let stage: Stage;
+let cliFixture: CliFixture;
 beforeEach(async () => {
-  stage = await Stage.open();
-  vi.stubEnv("HOLDFAST_HOME", stage.home);
+  cliFixture = await CliFixture.open();
+  vi.stubEnv("HOLDFAST_HOME", cliFixture.home);
 });
 afterEach(async () => {
   vi.unstubAllEnvs();
   vi.restoreAllMocks();
-  await stage[Symbol.asyncDispose]();
+  await cliFixture[Symbol.asyncDispose]();
 });
 
 /** Line for line what the README shows; the test below keeps it so. */
@@ -41,9 +41,9 @@ test("the README's example works", async () => {
   const said = vi.spyOn(console, "log").mockImplementation(() => {});
   const written = vi.spyOn(process.stdout, "write").mockImplementation(() => true);
   // An `npm` that is quicker than the real one, and leaves something behind.
-  vi.stubEnv("PATH", `${stage.home}:${process.env["PATH"]}`);
-  await stage.shell(
-    `printf '#!/bin/sh\\necho "$@"; sleep 60 & exit 3' >"${stage.home}/npm"; chmod +x "${stage.home}/npm"`,
+  vi.stubEnv("PATH", `${cliFixture.home}:${process.env["PATH"]}`);
+  await cliFixture.shell(
+    `printf '#!/bin/sh\\necho "$@"; sleep 60 & exit 3' >"${cliFixture.home}/npm"; chmod +x "${cliFixture.home}/npm"`,
   );
   await example();
   expect(written).toHaveBeenCalledWith(Buffer.from("test\n"));

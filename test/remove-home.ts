@@ -1,11 +1,11 @@
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { removeBoundaries } from "../src/anchor/boundaries.js";
+import { removeRunCgroups } from "../src/anchor/boundaries.js";
 
 /** A state directory, with the cgroups that a killed launcher has left: the next supervisor would have removed them. */
-export async function removeHome(home: string): Promise<void> {
+export async function removeStateDirectory(home: string): Promise<void> {
   const instances = join(home, "instances");
   for (const instanceId of await readdir(instances).catch(() => []))
-    await removeBoundaries(join(instances, instanceId), instanceId);
+    await removeRunCgroups(join(instances, instanceId), instanceId);
   await rm(home, { recursive: true, force: true, maxRetries: 5 });
 }

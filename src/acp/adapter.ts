@@ -7,10 +7,10 @@ import type { RunRecord } from "../store/run-record.js";
 import type { Run, SpawnOptions, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { systemClock } from "../supervisor/clock.js";
-import { removeTmpdir } from "./own-tmpdir.js";
-import { wayOut } from "./way-out.js";
-import { Connection, type WireState } from "./wire/connection.js";
-import type { Handlers } from "./wire/handlers.js";
+import { removeAgentTmpdir } from "./own-tmpdir.js";
+import { addExitReason } from "./way-out.js";
+import { AcpConnection, type ConnectionState } from "./wire/connection.js";
+import type { ConnectionHandlers } from "./wire/handlers.js";
 import { StderrTail } from "./wire/stderr-tail.js";
 
 export interface AdapterOptions extends Pick<
@@ -29,7 +29,7 @@ export interface AdapterOptions extends Pick<
   | "backendId"
 > {
   readonly argv: readonly string[];
-  readonly handlers: Handlers;
+  readonly handlers: ConnectionHandlers;
   /** Its TMPDIR, which is removed when the run has ended. Default: a new one. */
   readonly tmpdir?: string;
   readonly clock?: Clock;
@@ -37,11 +37,11 @@ export interface AdapterOptions extends Pick<
   readonly leaveMs?: number;
 }
 
-type AdapterParts = Pick<AdapterOptions, "handlers" | "clock" | "leaveMs">;
+type AdapterDeps = Pick<AdapterOptions, "handlers" | "clock" | "leaveMs">;
 
 /** Where an earlier process stood with a run that is still going. */
-export interface Resumption {
-  readonly state: WireState;
+export interface AdapterResumption {
+  readonly state: ConnectionState;
   /** The offset up to which the effects of its frames were kept. */
   readonly startAt: number;
   readonly tmpdir: string;
@@ -64,7 +64,7 @@ export interface AdapterEnd {
  */
 export class Adapter implements AsyncDisposable {
   readonly run: Run;
-  readonly connection: Connection;
+  readonly connection: AcpConnection;
   readonly stderr = new StderrTail();
   readonly tmpdir: string;
   /** When the connection is closed, every process is gone and the TMPDIR was seen to. Rejects when the run was let go of. */
@@ -72,13 +72,13 @@ export class Adapter implements AsyncDisposable {
   readonly #clock: Clock;
   readonly #leaveMs: number;
 
-  constructor(run: Run, tmp: string, options: AdapterParts, resumption?: Resumption) {
+  constructor(run: Run, tmp: string, options: AdapterDeps, resumption?: AdapterResumption) {
     const { handlers, clock, leaveMs = defaults.acpLeaveMs } = options;
     this.run = run;
     this.tmpdir = tmp;
     this.#clock = clock ?? systemClock;
     this.#leaveMs = leaveMs;
-    this.connection = new Connection({
+    this.connection = new AcpConnection({
       source: (signal) =>
         run.follow({ streams: ["stdout"], offsets: { stdout: resumption?.startAt ?? 0 }, signal }),
       startAt: resumption?.startAt ?? 0,
@@ -89,14 +89,14 @@ export class Adapter implements AsyncDisposable {
       stdinAccepted: run.stdinAccepted,
       ...(resumption === undefined ? {} : { restored: resumption.state }),
     });
-    this.ended = this.#end(this.#drain());
+    this.ended = this.#awaitEnd(this.#drainStderr());
     this.ended.catch(() => undefined);
   }
 
   /** The end of its input, and some time to leave by itself; then as any run is ended. */
   async close(actor = "acp"): Promise<AdapterEnd> {
     this.run.closeStdin().catch(() => undefined);
-    await this.#leave();
+    await this.#awaitOwnExit();
     await this.run.cancel({ actor });
     return this.ended;
   }
@@ -105,24 +105,24 @@ export class Adapter implements AsyncDisposable {
     await this.close();
   }
 
-  async #end(drained: Promise<void>): Promise<AdapterEnd> {
+  async #awaitEnd(drained: Promise<void>): Promise<AdapterEnd> {
     const closed = await this.connection.closed;
     // One that is about to leave closes its output first.
-    if (closed.reason === "ended") await this.#leave();
+    if (closed.reason === "ended") await this.#awaitOwnExit();
     await this.run.cancel({ actor: `acp: ${closed.reason}` });
     // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
     const { record } = await this.run.end();
     await drained;
-    const leftover = await removeTmpdir(this.tmpdir);
-    return { closed: wayOut(closed, record.exit, this.stderr.text), record, leftover };
+    const leftover = await removeAgentTmpdir(this.tmpdir);
+    return { closed: addExitReason(closed, record.exit, this.stderr.text), record, leftover };
   }
 
-  #leave(): Promise<void> {
-    return this.#clock.pause(this.#leaveMs, this.run.end());
+  #awaitOwnExit(): Promise<void> {
+    return this.#clock.sleep(this.#leaveMs, this.run.end());
   }
 
   /** Always: a full stderr pipe would hold the agent back, and its spool keeps only the newest. */
-  async #drain(): Promise<void> {
+  async #drainStderr(): Promise<void> {
     for await (const { bytes } of this.run.follow({ streams: ["stderr"] })) this.stderr.push(bytes);
     this.stderr.finish();
   }
@@ -154,12 +154,12 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
     );
     return new Adapter(run, tmp, options);
   } catch (error) {
-    await removeTmpdir(tmp);
+    await removeAgentTmpdir(tmp);
     throw error;
   }
 }
 
 /** An adapter that an earlier process started, and whose run is held here now. */
-export function resumeAdapter(run: Run, parts: AdapterParts, resumption: Resumption): Adapter {
-  return new Adapter(run, resumption.tmpdir, parts, resumption);
+export function resumeAdapter(run: Run, deps: AdapterDeps, resumption: AdapterResumption): Adapter {
+  return new Adapter(run, resumption.tmpdir, deps, resumption);
 }

@@ -6,7 +6,7 @@ import type { AcpSession } from "../store/acp-record.js";
 import { redactArguments } from "../supervisor/redact.js";
 import type { AgentCommand } from "./agent-process.js";
 
-export interface AskedCommand {
+export interface RequestedAgentCommand {
   /** Of the catalogue; or `argv`, any command that speaks ACP. */
   readonly agent?: string | undefined;
   readonly argv?: readonly string[] | undefined;
@@ -22,7 +22,7 @@ export class AgentCommands {
   readonly #sessions: Pick<Sessions, "issueRunToken" | "bindToken">;
   readonly #passEnv: readonly string[];
   /** What callers said to this process, their environment included; by session. */
-  readonly #told = new Map<string, AgentCommand>();
+  readonly #fromCaller = new Map<string, AgentCommand>();
 
   /** `passEnv`: variables that the config lets through to runs of sessions. */
   constructor(
@@ -36,10 +36,10 @@ export class AgentCommands {
   }
 
   /** What would be started; throws when it is not known. */
-  asked({ agent, argv, environment, executable }: AskedCommand): AgentCommand {
+  resolve({ agent, argv, environment, executable }: RequestedAgentCommand): AgentCommand {
     if ((agent === undefined) === (argv === undefined))
       throw new BadInput("agent", "say which agent: by its name, or by its command; nothing was started");
-    const known = this.#known(agent ?? null, argv ?? null);
+    const known = this.#lookup(agent ?? null, argv ?? null);
     if (known !== null)
       return {
         ...known,
@@ -53,8 +53,8 @@ export class AgentCommands {
   }
 
   /** With a token of its session: what the agent starts can ask the gateway as that session. Null: not known any more. */
-  async again({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
-    const known = this.#told.get(sessionId) ?? this.#known(agent, argv);
+  async forRestart({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
+    const known = this.#fromCaller.get(sessionId) ?? this.#lookup(agent, argv);
     if (known === null) return null;
     const token = await this.#sessions.issueRunToken(sessionId);
     return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
@@ -68,14 +68,14 @@ export class AgentCommands {
 
   /** The first that is said of a session holds. */
   remember(sessionId: string, command: AgentCommand): void {
-    if (!this.#told.has(sessionId)) this.#told.set(sessionId, command);
+    if (!this.#fromCaller.has(sessionId)) this.#fromCaller.set(sessionId, command);
   }
 
   forget(sessionId: string): void {
-    this.#told.delete(sessionId);
+    this.#fromCaller.delete(sessionId);
   }
 
-  #known(agent: string | null, argv: readonly string[] | null): AgentCommand | null {
+  #lookup(agent: string | null, argv: readonly string[] | null): AgentCommand | null {
     const entry = agent === null ? undefined : this.#agents.get(agent);
     const passEnv = [...this.#passEnv, ...(entry?.passEnv ?? [])];
     const given = { inherit: cleanEnvironment(passEnv), passEnv };
@@ -85,7 +85,7 @@ export class AgentCommands {
 }
 
 /** What is stored of a command line. Null: it cannot be started again by another process. */
-export function keptArgv(argv: readonly string[], byOperator: boolean): readonly string[] | null {
+export function storableArgv(argv: readonly string[], byOperator: boolean): readonly string[] | null {
   // One that is looked for in PATH may be another program in the gateway's, which nobody has allowed the session.
   if (!byOperator && argv[0]?.includes("/") !== true) return null;
   return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;

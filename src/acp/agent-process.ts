@@ -9,17 +9,17 @@ import type { OutputChunk, Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { newRunId } from "../supervisor/ids.js";
 import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
-import { beginSession } from "./begin-session.js";
-import { capabilitiesOf, type ClientOffer, offersAnything } from "./client/offer.js";
+import { openAgentSession } from "./begin-session.js";
+import { toClientCapabilities, type ClientAccess, grantsAnyAccess } from "./client/offer.js";
 import { ClientRequests } from "./client/requests.js";
 import { Terminals } from "./client/terminals.js";
-import { Conversation } from "./conversation.js";
-import { Exchange } from "./exchange.js";
-import type { KeptSession } from "./kept-session.js";
+import { ReplayFilter } from "./conversation.js";
+import { TurnRecorder } from "./exchange.js";
+import type { SessionWriter } from "./kept-session.js";
 import type { AcpLimits } from "./limits.js";
-import { makeTmpdir, tmpdirOf } from "./own-tmpdir.js";
-import { Questions } from "./questions.js";
-import { Connection } from "./wire/connection.js";
+import { createAgentTmpdir, agentTmpdirPath } from "./own-tmpdir.js";
+import { PermissionRequests } from "./questions.js";
+import { AcpConnection } from "./wire/connection.js";
 import { initialize } from "./wire/initialize.js";
 
 /** The backend of agents that are spoken to over ACP: of their runs, and of their sessions. */
@@ -44,16 +44,16 @@ export function executedArgv({
   return executable === undefined ? argv : [executable, ...argv.slice(1)];
 }
 
-export interface AgentParts {
+export interface AgentProcessDeps {
   readonly supervisor: Supervisor;
   readonly store: AcpStore;
   readonly clock: Clock;
-  readonly kept: KeptSession;
+  readonly writer: SessionWriter;
   readonly limits: AcpLimits;
   readonly onProblem: (message: string, cause: unknown) => void;
   readonly owner: AgentOwner;
   /** What it may use of ours. */
-  readonly offer: ClientOffer;
+  readonly clientAccess: ClientAccess;
   /** How to start the agent now; null: that is not known any more. */
   readonly command: () => Promise<AgentCommand | null>;
   /** Binds the token in the command's environment to this run; null: no run was started with it. */
@@ -69,41 +69,41 @@ export interface AgentOwner {
 
 /** An agent's process, and what is said with it. */
 export class AgentProcess {
-  readonly #parts: AgentParts;
-  readonly questions: Questions;
-  readonly client: ClientRequests;
+  readonly #deps: AgentProcessDeps;
+  readonly permissionRequests: PermissionRequests;
+  readonly clientRequests: ClientRequests;
   readonly terminals: Terminals;
-  readonly exchange: Exchange;
+  readonly recorder: TurnRecorder;
   #adapter: Adapter | null = null;
-  #connection: Connection | null = null;
+  #connection: AcpConnection | null = null;
 
-  constructor(parts: AgentParts) {
-    this.#parts = parts;
-    const { kept, clock, limits, supervisor, onProblem } = parts;
-    const connection = (): Connection => this.#connection ?? this.adapter.connection;
-    const alive = (): boolean => this.#adapter?.run.state === "running";
+  constructor(deps: AgentProcessDeps) {
+    this.#deps = deps;
+    const { writer, clock, limits, supervisor, onProblem } = deps;
+    const connection = (): AcpConnection => this.#connection ?? this.adapter.connection;
+    const isAlive = (): boolean => this.#adapter?.run.state === "running";
     this.terminals = new Terminals(supervisor, limits.graceMs);
-    this.questions = new Questions({
-      kept,
+    this.permissionRequests = new PermissionRequests({
+      writer,
       clock,
       waitMs: limits.permissionMs,
-      most: limits.questions,
+      maxPerTurn: limits.questions,
       connection,
-      turn: () => this.#askingTurn(),
-      carryOut: (permission, decision) => this.client.decided(permission, decision),
+      turn: () => this.#turnOfPermission(),
+      executeDecided: (permission, decision) => this.clientRequests.onDecided(permission, decision),
     });
-    const { questions, terminals } = this;
-    this.client = new ClientRequests({ ...parts, questions, terminals, connection, alive });
-    this.exchange = new Exchange({
-      kept,
+    const { permissionRequests, terminals } = this;
+    this.clientRequests = new ClientRequests({ ...deps, permissionRequests, terminals, connection, isAlive });
+    this.recorder = new TurnRecorder({
+      writer,
       clock,
-      questions,
-      client: this.client,
-      alive,
-      accepted: () => this.#adapter?.run.stdinAccepted ?? 0,
+      permissionRequests,
+      clientRequests: this.clientRequests,
+      isAlive,
+      stdinAccepted: () => this.#adapter?.run.stdinAccepted ?? 0,
       onMalformed: (why, shown) =>
         onProblem(
-          `the agent of the ACP session ${kept.row.sessionId} wrote a line that is no frame (${why}): ${shown}`,
+          `the agent of the ACP session ${writer.row.sessionId} wrote a line that is no frame (${why}): ${shown}`,
           null,
         ),
     });
@@ -124,27 +124,27 @@ export class AgentProcess {
   }
 
   /** It was told to stop and never said that it has: another prompt would meet the one before. */
-  get stuck(): boolean {
+  get isStuck(): boolean {
     return (
-      this.exchange.turn === null &&
+      this.recorder.turn === null &&
       this.adapter.connection.state.pending.some(({ method }) => method === "session/prompt")
     );
   }
 
   /** It can be asked; not when it is on its way out, either. */
-  get serves(): boolean {
-    return !this.stuck && !this.adapter.connection.isClosed && this.run.state === "running";
+  get isUsable(): boolean {
+    return !this.isStuck && !this.adapter.connection.isClosed && this.run.state === "running";
   }
 
   /** Recorded before it exists: whichever process comes next finds it, or that it never was. */
   async start(command: AgentCommand): Promise<void> {
-    const { supervisor, kept, limits, owner } = this.#parts;
+    const { supervisor, writer, limits, owner } = this.#deps;
     const { sessionKey, agentId } = owner;
-    const { cwd, sessionId } = kept.row;
+    const { cwd, sessionId } = writer.row;
     const runId = newRunId();
-    const tmp = tmpdirOf(runId);
-    const mayStart = await kept.commit(() =>
-      kept.row.state === "closing"
+    const tmp = agentTmpdirPath(runId);
+    const mayStart = await writer.commit(() =>
+      writer.row.state === "closing"
         ? null
         : {
             session: {
@@ -159,7 +159,7 @@ export class AgentProcess {
           },
     );
     if (!mayStart) throw new AcpSessionClosed(sessionId);
-    await makeTmpdir(tmp);
+    await createAgentTmpdir(tmp);
     const { env, inherit } = command;
     this.#adapter = await startAdapter(supervisor, {
       ...{ argv: executedArgv(command), env, inherit },
@@ -174,26 +174,33 @@ export class AgentProcess {
       graceMs: limits.graceMs,
       leaveMs: limits.leaveMs,
       tmpdir: tmp,
-      handlers: this.exchange,
+      handlers: this.recorder,
     });
   }
 
   /** Ready for a prompt. Rejects when it does not come to that: then it is on its way out. */
-  async greet(): Promise<{ readonly contextLost: boolean }> {
-    const { kept, clock, limits, offer } = this.#parts;
+  async openSession(): Promise<{ readonly contextLost: boolean }> {
+    const { writer, clock, limits, clientAccess: access } = this.#deps;
     const { connection } = this.adapter;
-    const { agentSessionId: former, cwd } = kept.row;
+    const { agentSessionId: previousSessionId, cwd } = writer.row;
     try {
       const info = { name: "holdfast", version: packageVersion() };
-      const clientCapabilities = capabilitiesOf(offer);
+      const clientCapabilities = toClientCapabilities(access);
       const deadlines = { deadlineMs: limits.initializeMs };
       const capabilities = await initialize(connection, info, { clientCapabilities, ...deadlines });
-      const { exchange } = this;
+      const { recorder } = this;
       const deadlineMs = limits.newSessionMs;
-      return await beginSession({ connection, exchange, capabilities, cwd, deadlineMs, former });
+      return await openAgentSession({
+        connection,
+        recorder,
+        capabilities,
+        cwd,
+        deadlineMs,
+        previousSessionId,
+      });
     } catch (error) {
       // One that left before it could be asked has not been heard out.
-      if (error instanceof StdinClosed) await clock.pause(limits.leaveMs, connection.closed);
+      if (error instanceof StdinClosed) await clock.sleep(limits.leaveMs, connection.closed);
       connection.close("closed", error instanceof Error ? error.message : String(error));
       throw error;
     }
@@ -201,54 +208,54 @@ export class AgentProcess {
 
   /** The one an earlier process has left, as the store has it. */
   async resume(run: Run, running: AcpTurn | null): Promise<void> {
-    const { kept, limits } = this.#parts;
-    const { end, tmpdir: tmp } = kept.row;
-    const { state, open } = await this.#restore(running);
-    const parts = { handlers: this.exchange, leaveMs: limits.leaveMs };
-    this.#adapter = resumeAdapter(run, parts, { state, startAt: end, tmpdir: tmp ?? "" });
+    const { writer, limits } = this.#deps;
+    const { end, tmpdir: tmp } = writer.row;
+    const { state, open } = await this.#restoreState(running);
+    const deps = { handlers: this.recorder, leaveMs: limits.leaveMs };
+    this.#adapter = resumeAdapter(run, deps, { state, startAt: end, tmpdir: tmp ?? "" });
     this.#connection = this.#adapter.connection;
-    this.questions.restore(open);
-    this.client.resume();
+    this.permissionRequests.restore(open);
+    this.clientRequests.resume();
   }
 
   /** One that has ended while nobody listened: what it still said is kept. */
-  async hearOut(runId: string | null, running: AcpTurn | null): Promise<void> {
-    const { kept, supervisor } = this.#parts;
-    const { state, open } = await this.#restore(running);
-    this.questions.remember(open);
+  async readRemainingOutput(runId: string | null, running: AcpTurn | null): Promise<void> {
+    const { writer, supervisor } = this.#deps;
+    const { state, open } = await this.#restoreState(running);
+    this.permissionRequests.restoreUnanswerable(open);
     if (runId === null || (await supervisor.getRun(runId)) === null) return;
-    this.#connection = new Connection({
-      source: () => rest(supervisor, runId, kept.row.end),
-      startAt: kept.row.end,
+    this.#connection = new AcpConnection({
+      source: () => readOutputToEnd(supervisor, runId, writer.row.end),
+      startAt: writer.row.end,
       write: () => Promise.reject(new StdinClosed(runId, "it has ended")),
       ack: () => undefined,
-      handlers: this.exchange,
+      handlers: this.recorder,
       restored: { ...state, outgoing: null },
     });
     await this.#connection.closed;
   }
 
-  async #restore(running: AcpTurn | null) {
-    const { store, kept, offer } = this.#parts;
-    const { sessionId, agentSessionId, sending, pending, runId } = kept.row;
-    const open = await store.listAcpPermissions({ sessionId, answered: false });
-    this.exchange.conversation = new Conversation(agentSessionId ?? "");
+  async #restoreState(running: AcpTurn | null) {
+    const { store, writer, clientAccess: access } = this.#deps;
+    const { sessionId, agentSessionId, sending, pending, runId } = writer.row;
+    const open = await store.listAcpPermissionRequests({ sessionId, answered: false });
+    this.recorder.replayFilter = new ReplayFilter(agentSessionId ?? "");
     if (running !== null) {
       const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId });
       const said = updates.filter(({ type }) => type === "update");
-      this.exchange.restore(running, said);
+      this.recorder.restoreTurn(running, said);
     }
-    if (offersAnything(offer)) {
+    if (grantsAnyAccess(access)) {
       const log = await store.listAcpUpdates({ sessionId, type: "client" });
-      await this.client.restore(log, runId ?? "");
+      await this.clientRequests.restore(log, runId ?? "");
     }
-    const { waiting } = this.client;
+    const { waiting } = this.clientRequests;
     const asked = open.filter(({ rpcId }) => !waiting.some((each) => each.rpcId === rpcId));
-    const questions = [
+    const openRequests = [
       ...asked.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" })),
       ...waiting.map(({ rpcId, method }) => ({ id: rpcId, method })),
     ];
-    return { open, state: { pending, questions, outgoing: sending } };
+    return { open, state: { pending, questions: openRequests, outgoing: sending } };
   }
 
   /** Resolves when its processes are gone; null: it was let go of, and lives on elsewhere. */
@@ -256,8 +263,8 @@ export class AgentProcess {
     return this.adapter.ended.catch(() => null);
   }
 
-  #askingTurn() {
-    const { turn } = this.exchange;
+  #turnOfPermission() {
+    const { turn } = this.recorder;
     if (turn === null) return null;
     return {
       turnId: turn.turnId,
@@ -268,7 +275,7 @@ export class AgentProcess {
 }
 
 /** Of a run that has ended: from an offset on, whatever is kept. */
-async function* rest(
+async function* readOutputToEnd(
   supervisor: Supervisor,
   runId: string,
   from: number,

@@ -1,31 +1,31 @@
 import { AcpClosed, AcpNotRestartable, StdinClosed } from "../errors.js";
-import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
+import type { AcpTurn, StoredError } from "../store/acp-record.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { Run } from "../supervisor/api.js";
 import type { AdapterEnd } from "./adapter.js";
-import { type AgentParts, AgentProcess } from "./agent-process.js";
-import { removeTmpdir } from "./own-tmpdir.js";
-import { problemOf } from "./problem.js";
+import { type AgentProcessDeps, AgentProcess } from "./agent-process.js";
+import { removeAgentTmpdir } from "./own-tmpdir.js";
+import { toProblem } from "./problem.js";
 
-export interface SeatParts extends AgentParts {
+export interface AgentLifecycleDeps extends AgentProcessDeps {
   /** Its agent is another supervisor's now, or the next process's. */
-  readonly onLeft: () => void;
+  readonly onDetached: () => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** Where a session's agent process is, if there is one: it comes, it goes, and both are written down. */
-export class AgentSeat {
-  readonly #parts: SeatParts;
-  readonly #goings = new WeakMap<AgentProcess, Promise<void>>();
+export class AgentLifecycle {
+  readonly #deps: AgentLifecycleDeps;
+  readonly #exits = new WeakMap<AgentProcess, Promise<void>>();
   #agent: AgentProcess | null = null;
   #starting: Promise<AgentProcess> | null = null;
   #closed = false;
-  #left = false;
+  #detached = false;
   /** The agent of the next turn knows nothing of those before. */
   contextLost = false;
 
-  constructor(parts: SeatParts) {
-    this.#parts = parts;
+  constructor(deps: AgentLifecycleDeps) {
+    this.#deps = deps;
   }
 
   get agent(): AgentProcess | null {
@@ -33,40 +33,40 @@ export class AgentSeat {
   }
 
   /** It was let go of, and lives on elsewhere. */
-  get left(): boolean {
-    return this.#left;
+  get detached(): boolean {
+    return this.#detached;
   }
 
   /** An agent that waits for a prompt, started if there is none. */
-  async ready(): Promise<AgentProcess> {
+  async ensureStarted(): Promise<AgentProcess> {
     const agent = this.#agent;
-    if (agent?.serves === true) return agent;
+    if (agent?.isUsable === true) return agent;
     this.#starting ??= this.#start(agent).finally(() => (this.#starting = null));
     return this.#starting;
   }
 
   /** The one that an earlier process has left. */
   async resume(run: Run, running: AcpTurn | null): Promise<AgentProcess> {
-    const agent = new AgentProcess(this.#parts);
+    const agent = new AgentProcess(this.#deps);
     await agent.resume(run, running);
-    void this.#adopt(agent);
+    void this.#setAgent(agent);
     return agent;
   }
 
   /** Its agent ended while nobody listened: what it still said is heard, and its end written down. */
-  async lost(): Promise<void> {
-    const { kept, store } = this.#parts;
-    const { sessionId, tmpdir, runId } = kept.row;
-    this.#tellLeftover(tmpdir, await removeTmpdir(tmpdir));
+  async recordLost(): Promise<void> {
+    const { writer, store } = this.#deps;
+    const { sessionId, tmpdir, runId } = writer.row;
+    this.#reportLeftoverTmpdir(tmpdir, await removeAgentTmpdir(tmpdir));
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
-    const agent = new AgentProcess(this.#parts);
-    await agent.hearOut(runId, running);
+    const agent = new AgentProcess(this.#deps);
+    await agent.readRemainingOutput(runId, running);
     const message = "the agent's process ended while no gateway was there";
-    await this.#noteEnd(agent, { code: "ACP_CLOSED", message });
+    await this.#commitEnd(agent, { code: "ACP_CLOSED", message });
   }
 
   /** None is started from here on. Of one that is being started there is nothing to be kept. */
-  async close(): Promise<void> {
+  async preventStart(): Promise<void> {
     this.#closed = true;
     if (this.#starting === null) return;
     this.#agent?.adapter.connection.close("closed", "its session is closed");
@@ -74,107 +74,109 @@ export class AgentSeat {
   }
 
   /** Resolves when its end is written down. */
-  gone(agent: AgentProcess): Promise<void> {
-    let going = this.#goings.get(agent);
-    if (going === undefined) {
-      going = this.#noteGone(agent);
-      going.catch(() => undefined);
-      this.#goings.set(agent, going);
+  recordExit(agent: AgentProcess): Promise<void> {
+    let exit = this.#exits.get(agent);
+    if (exit === undefined) {
+      exit = this.#awaitExit(agent);
+      exit.catch(() => undefined);
+      this.#exits.set(agent, exit);
     }
-    return going;
+    return exit;
   }
 
-  async #start(former: AgentProcess | null): Promise<AgentProcess> {
-    const { kept, clock } = this.#parts;
-    if (former !== null) {
-      await former.adapter.close("acp: another takes its place");
-      await this.gone(former);
+  async #start(previous: AgentProcess | null): Promise<AgentProcess> {
+    const { writer, clock } = this.#deps;
+    if (previous !== null) {
+      await previous.adapter.close("acp: another takes its place");
+      await this.recordExit(previous);
     }
-    const command = await this.#parts.command();
-    if (command === null) throw new AcpNotRestartable(kept.row.sessionId);
-    const agent = new AgentProcess(this.#parts);
+    const command = await this.#deps.command();
+    if (command === null) throw new AcpNotRestartable(writer.row.sessionId);
+    const agent = new AgentProcess(this.#deps);
     try {
       await agent.start(command);
-      await this.#parts.bindToken?.(command, kept.row.runId);
+      await this.#deps.bindToken?.(command, writer.row.runId);
     } catch (error) {
-      await this.#parts.bindToken?.(command, null);
-      const problem = problemOf(error);
-      await kept.commit(() => ({ session: { state: this.#state("down"), tmpdir: null, problem } }));
+      await this.#deps.bindToken?.(command, null);
+      const problem = toProblem(error);
+      await writer.commit(() => ({
+        session: { state: this.#stateUnlessClosing("down"), tmpdir: null, problem },
+      }));
       throw error;
     }
-    const gone = this.#adopt(agent);
+    const gone = this.#setAgent(agent);
     if (this.#closed) agent.adapter.connection.close("closed", "its session is closed");
     try {
-      const { contextLost } = await agent.greet();
+      const { contextLost } = await agent.openSession();
       const at = clock.wall();
       const lost = { turnId: null, at, type: "context-lost", data: {} } as const;
-      await kept.commit(() => ({
-        session: { state: this.#state("ready") },
+      await writer.commit(() => ({
+        session: { state: this.#stateUnlessClosing("ready") },
         updates: contextLost ? [lost] : [],
       }));
       this.contextLost ||= contextLost;
       return agent;
     } catch (error) {
       await gone;
-      throw asEnded(error, await agent.ended());
+      throw preferExitReason(error, await agent.ended());
     }
   }
 
-  #state<State extends "ready" | "down">(otherwise: State): State | "closing" {
-    return this.#parts.kept.row.state === "closing" || this.#closed ? "closing" : otherwise;
+  #stateUnlessClosing<State extends "ready" | "down">(otherwise: State): State | "closing" {
+    return this.#deps.writer.row.state === "closing" || this.#closed ? "closing" : otherwise;
   }
 
-  #adopt(agent: AgentProcess): Promise<void> {
+  #setAgent(agent: AgentProcess): Promise<void> {
     this.#agent = agent;
-    return this.gone(agent);
+    return this.recordExit(agent);
   }
 
-  async #noteGone(agent: AgentProcess): Promise<void> {
+  async #awaitExit(agent: AgentProcess): Promise<void> {
     const end = await agent.ended();
     if (end !== null) {
-      this.#tellLeftover(agent.adapter.tmpdir, end.leftover);
-      const problem = problemOf(end.closed);
-      return this.#noteEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
+      this.#reportLeftoverTmpdir(agent.adapter.tmpdir, end.leftover);
+      const problem = toProblem(end.closed);
+      return this.#commitEnd(agent, problem, end.closed.reason === "closed" ? null : problem);
     }
-    this.#left = true;
-    this.#parts.onLeft();
+    this.#detached = true;
+    this.#deps.onDetached();
   }
 
-  #tellLeftover(path: string | null, why: unknown): void {
+  #reportLeftoverTmpdir(path: string | null, why: unknown): void {
     if (why !== null)
-      this.#parts.onProblem(`${path}, the TMPDIR of an agent that has ended, could not be removed`, why);
+      this.#deps.onProblem(`${path}, the TMPDIR of an agent that has ended, could not be removed`, why);
   }
 
   /** Of the turn, and of the session. */
-  async #noteEnd(
+  async #commitEnd(
     agent: AgentProcess,
-    problem: KeptProblem,
-    ofSession: KeptProblem | null = problem,
+    problem: StoredError,
+    ofSession: StoredError | null = problem,
   ): Promise<void> {
     // Before it is written down: whoever finds it written need not look for them.
-    await agent.terminals.end("acp: its agent has ended");
-    const { turn } = agent.exchange;
+    await agent.terminals.stopAll("acp: its agent has ended");
+    const { turn } = agent.recorder;
     const change = (): AcpChange => ({
       session: {
-        state: this.#state("down"),
+        state: this.#stateUnlessClosing("down"),
         tmpdir: null,
         sending: null,
         pending: [],
         problem: ofSession,
       },
-      ...agent.questions.gone("the agent has ended"),
+      ...agent.permissionRequests.expireAllChange("the agent has ended"),
     });
     const outcome = turn === null || turn.cancel === null ? "interrupted" : "cancelled";
-    if (turn === null || !(await agent.exchange.end(turn, { outcome, problem }, change)))
-      await this.#parts.kept.commit(change);
-    agent.questions.forget();
+    if (turn === null || !(await agent.recorder.endTurn(turn, { outcome, problem }, change)))
+      await this.#deps.writer.commit(change);
+    agent.permissionRequests.clear();
     if (this.#agent === agent) this.#agent = null;
     turn?.audited.resolve();
   }
 }
 
 /** Where it ended by itself, that says more than what could not be asked any more. */
-function asEnded(error: unknown, end: AdapterEnd | null): unknown {
+function preferExitReason(error: unknown, end: AdapterEnd | null): unknown {
   if (end === null || end.closed.reason === "closed") return error;
   const isWhy = error instanceof AcpClosed && error.reason === end.closed.reason;
   return isWhy || error instanceof StdinClosed ? end.closed : error;

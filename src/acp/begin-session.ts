@@ -1,48 +1,50 @@
 import type { InitializeResponse } from "@agentclientprotocol/sdk";
 import { AcpRefused, AcpTimeout } from "../errors.js";
-import { Conversation } from "./conversation.js";
-import type { Exchange } from "./exchange.js";
-import type { Connection } from "./wire/connection.js";
+import { ReplayFilter } from "./conversation.js";
+import type { TurnRecorder } from "./exchange.js";
+import type { AcpConnection } from "./wire/connection.js";
 
-export interface SessionBegin {
-  readonly connection: Connection;
-  readonly exchange: Exchange;
+export interface OpenAgentSessionOptions {
+  readonly connection: AcpConnection;
+  readonly recorder: TurnRecorder;
   readonly capabilities: InitializeResponse;
   readonly cwd: string;
   readonly deadlineMs: number;
   /** The agent's session to go on with; null: a new one. */
-  readonly former: string | null;
+  readonly previousSessionId: string | null;
 }
 
 /**
  * A session of the agent's: the former one resumed, or else loaded, where the agent offers it and can; otherwise a new
  * one. Some offer what they cannot do. Returns whether the agent knows nothing of what was said before.
  */
-export async function beginSession(begin: SessionBegin): Promise<{ readonly contextLost: boolean }> {
-  const { connection, exchange, capabilities, cwd, deadlineMs, former } = begin;
+export async function openAgentSession(
+  begin: OpenAgentSessionOptions,
+): Promise<{ readonly contextLost: boolean }> {
+  const { connection, recorder, capabilities, cwd, deadlineMs, previousSessionId } = begin;
   const offers = capabilities.agentCapabilities;
-  if (former !== null) {
-    const again = { sessionId: former, cwd, mcpServers: [] };
-    exchange.conversation = new Conversation(former);
-    if (isOffered(offers?.sessionCapabilities?.resume))
-      if (await works(connection.request("session/resume", again, { deadlineMs })))
+  if (previousSessionId !== null) {
+    const again = { sessionId: previousSessionId, cwd, mcpServers: [] };
+    recorder.replayFilter = new ReplayFilter(previousSessionId);
+    if (isSupported(offers?.sessionCapabilities?.resume))
+      if (await succeeds(connection.request("session/resume", again, { deadlineMs })))
         return { contextLost: false };
     if (offers?.loadSession === true) {
-      exchange.conversation.beginReplay();
-      if (await works(connection.request("session/load", again, { deadlineMs })))
+      recorder.replayFilter.beginReplay();
+      if (await succeeds(connection.request("session/load", again, { deadlineMs })))
         return { contextLost: false };
     }
   }
   await connection.request("session/new", { cwd, mcpServers: [] }, { deadlineMs, fatal: true });
-  return { contextLost: former !== null };
+  return { contextLost: previousSessionId !== null };
 }
 
-export function isOffered(capability: object | null | undefined): boolean {
+export function isSupported(capability: object | null | undefined): boolean {
   return capability !== null && capability !== undefined;
 }
 
 /** Refused, or not answered: there may be another way. Anything else is the end of the connection. */
-async function works(answer: Promise<unknown>): Promise<boolean> {
+async function succeeds(answer: Promise<unknown>): Promise<boolean> {
   try {
     await answer;
     return true;

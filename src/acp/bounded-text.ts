@@ -1,7 +1,7 @@
-import { lastOf } from "./cut.js";
+import { lastChars } from "./cut.js";
 
 /** The newest of a text that is written on and on. */
-export class BoundedText {
+export class TextTail {
   readonly #maxChars: number;
   #text = "";
   /** Characters written in all. */
@@ -13,13 +13,13 @@ export class BoundedText {
 
   append(text: string): void {
     this.written += text.length;
-    this.#text += lastOf(text, this.#maxChars);
+    this.#text += lastChars(text, this.#maxChars);
     if (this.#text.length > 2 * this.#maxChars) this.#text = this.text;
   }
 
   get text(): string {
     // Not beginning in the middle of a surrogate pair.
-    return lastOf(this.#text, this.#maxChars).replace(/^[\uDC00-\uDFFF]/, "");
+    return lastChars(this.#text, this.#maxChars).replace(/^[\uDC00-\uDFFF]/, "");
   }
 
   /** Characters that are not in `text`. */

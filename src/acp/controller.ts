@@ -4,11 +4,11 @@ import type { Survivor } from "../anchor/host.js";
 import type { AgentEntry } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SessionTaken, SupervisorClosed } from "../errors.js";
-import { mustAnswer, type Question } from "../sessions/question.js";
+import { assertAnswersQuestion, type ApprovalQuestion } from "../sessions/question.js";
 import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type {
   AcpMode,
-  AcpPermission,
+  AcpPermissionRequest,
   AcpSession,
   AcpTurn,
   PermissionRule,
@@ -17,27 +17,38 @@ import type {
 import type { AcpChange, AcpStore } from "../store/acp-store.js";
 import type { GatewayStore } from "../store/gateway-store.js";
 import type { MessageStore } from "../store/message-store.js";
-import { OPEN_STATES } from "../store/run-record.js";
-import type { SessionRow } from "../store/session-record.js";
+import { OPEN_RUN_STATES } from "../store/run-record.js";
+import type { SessionRecord } from "../store/session-record.js";
 import type { ReadStore } from "../store/store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { Clock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
 import { displayCommand } from "../supervisor/redact.js";
-import { AgentCommands, keptArgv, type AskedCommand } from "./agent-commands.js";
+import { AgentCommands, storableArgv, type RequestedAgentCommand } from "./agent-commands.js";
 import { ACP_BACKEND, executedArgv, type AgentCommand } from "./agent-process.js";
-import { type AskedOffer, offerFrom, offerNews, offerOf, offersAnything } from "./client/offer.js";
+import {
+  type RequestedClientAccess,
+  resolveClientAccess,
+  clientAccessUpdate,
+  recordedClientAccess,
+  grantsAnyAccess,
+} from "./client/offer.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
-import { HeldSession, type CancelRequest, type CloseRequest, type HeldParts } from "./held-session.js";
+import {
+  SessionRunner,
+  type CancelTurnOptions,
+  type CloseSessionOptions,
+  type SessionRunnerDeps,
+} from "./held-session.js";
 import type { PromptRequest } from "./prompt-queue.js";
-import { KeptSession } from "./kept-session.js";
-import { acpLimits, type AcpLimits } from "./limits.js";
-import { ownedTree, type OwnedTree } from "./owned-tree.js";
-import { UpdateTail } from "./update-tail.js";
-import { closedAsLost } from "./lost-session.js";
+import { SessionWriter } from "./kept-session.js";
+import { defaultAcpLimits, type AcpLimits } from "./limits.js";
+import { verifyProcessTree, type VerifiedProcessTree } from "./owned-tree.js";
+import { UpdateFollower } from "./update-tail.js";
+import { closeLostSessionChange } from "./lost-session.js";
 import { hostClock } from "./wire/host-clock.js";
 
-export interface AcpControllerParts {
+export interface AcpControllerDeps {
   readonly supervisor: Supervisor;
   readonly store: AcpStore &
     Pick<MessageStore, "listMessages"> &
@@ -55,34 +66,34 @@ export interface AcpControllerParts {
   /** Its agent has answered a turn, and had what went with it. */
   readonly onDelivered?: (sessionId: string) => void;
   /** Left out: a message that wakes an agent becomes a turn, and that is all. */
-  readonly waking?: HeldParts["waking"];
+  readonly startMessageTurn?: SessionRunnerDeps["startMessageTurn"];
 }
 
-export interface EnsureRequest extends AskedCommand {
+export interface EnsureSessionRequest extends RequestedAgentCommand {
   readonly key: string;
   readonly cwd: string;
   readonly mode?: AcpMode;
   readonly rules?: readonly PermissionRule[];
   readonly reap?: ReapPolicy;
   /** Beside what the catalogue says of the agent. */
-  readonly client?: AskedOffer | undefined;
+  readonly client?: RequestedClientAccess | undefined;
   /** The session on whose behalf: the new one is its child. */
-  readonly requester?: SessionRow | null;
+  readonly requester?: SessionRecord | null;
   readonly session?: SessionOptions;
 }
 
-export interface Ensured {
-  readonly row: SessionRow;
+export interface EnsuredSession {
+  readonly row: SessionRecord;
   readonly session: AcpSession;
   readonly created: boolean;
 }
 
-export interface Closed {
+export interface ClosedSession {
   readonly session: AcpSession;
   readonly survivors: readonly Survivor[];
 }
 
-export interface StartupOrphans {
+export interface StartupReconciliation {
   /** Sessions whose agents go on. */
   readonly resumed: number;
   /** Sessions whose agents had ended. */
@@ -92,7 +103,7 @@ export interface StartupOrphans {
 }
 
 /** Reads and searches are let through, everything else is asked about. */
-export const DEFAULT_RULES: readonly PermissionRule[] = [
+export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
   { effect: "allow", kind: "read" },
   { effect: "allow", kind: "search" },
   { effect: "ask" },
@@ -100,43 +111,43 @@ export const DEFAULT_RULES: readonly PermissionRule[] = [
 
 /** One owner of the life of every ACP session of a gateway. */
 export class AcpController implements AsyncDisposable {
-  readonly tail: UpdateTail;
+  readonly updates: UpdateFollower;
   readonly commands: AgentCommands;
-  readonly #parts: AcpControllerParts;
+  readonly #deps: AcpControllerDeps;
   readonly #clock: Clock = hostClock;
   readonly #limits: AcpLimits;
-  readonly #held = new Map<string, HeldSession>();
-  readonly #ensuring = new Map<string, Promise<void>>();
-  readonly #arriving = new Map<string, Promise<HeldSession | null>>();
-  readonly #begun = deferred<void>();
-  #left = false;
+  readonly #runners = new Map<string, SessionRunner>();
+  readonly #ensureQueues = new Map<string, Promise<void>>();
+  readonly #resuming = new Map<string, Promise<SessionRunner | null>>();
+  readonly #startupDone = deferred<void>();
+  #disposed = false;
 
-  constructor(parts: AcpControllerParts) {
-    this.#parts = parts;
-    this.commands = new AgentCommands(parts.agents, parts.sessions, parts.passEnv ?? []);
-    this.#limits = { ...acpLimits, ...parts.limits };
-    this.tail = new UpdateTail(parts.store, (sessionId) => this.#held.has(sessionId));
+  constructor(deps: AcpControllerDeps) {
+    this.#deps = deps;
+    this.commands = new AgentCommands(deps.agents, deps.sessions, deps.passEnv ?? []);
+    this.#limits = { ...defaultAcpLimits, ...deps.limits };
+    this.updates = new UpdateFollower(deps.store, (sessionId) => this.#runners.has(sessionId));
   }
 
   /**
    * Once, when the runs that a former process left have been looked at: its sessions go on here; agents that belong to
    * no open session are ended. Everything else waits for it.
    */
-  async reapStartupOrphans(): Promise<StartupOrphans> {
-    const { supervisor } = this.#parts;
+  async reconcileAtStartup(): Promise<StartupReconciliation> {
+    const { supervisor } = this.#deps;
     const { instanceId: gatewayInstanceId } = supervisor;
     const counts = { resumed: 0, down: 0, reaped: 0 };
     try {
-      for (const held of await this.#arriveAll())
-        counts[held.kept.row.state === "ready" ? "resumed" : "down"]++;
+      for (const runner of await this.#resumeAll())
+        counts[runner.writer.row.state === "ready" ? "resumed" : "down"]++;
     } finally {
-      this.#begun.resolve();
+      this.#startupDone.resolve();
     }
-    const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_STATES });
+    const runs = await supervisor.listRuns({ ownerInstanceId: gatewayInstanceId, states: OPEN_RUN_STATES });
     for (const { runId, backendId, labels } of runs) {
       const agentRunId = backendId === TERMINAL_BACKEND ? (labels[AGENT_LABEL] ?? "") : runId;
       if (backendId !== ACP_BACKEND && agentRunId === runId) continue;
-      if (await this.#belongs(agentRunId)) continue;
+      if (await this.#isAgentOfOpenSession(agentRunId)) continue;
       await supervisor.stop(runId, { actor: "acp: its session is closed" });
       counts.reaped++;
     }
@@ -144,39 +155,39 @@ export class AcpController implements AsyncDisposable {
   }
 
   /** Runs that this supervisor has got since, and sessions of this gateway whose agents have ended since. */
-  async takeUp(runs: readonly Run[]): Promise<void> {
-    const { store, supervisor } = this.#parts;
+  async resumeSessionsOf(runs: readonly Run[]): Promise<void> {
+    const { store, supervisor } = this.#deps;
     const session = { gatewayInstanceId: supervisor.instanceId };
     for (const { runId } of runs) {
       const [row] = await store.listAcpSessions({ runId, open: true, limit: 1 });
       // Who has the agent's process has the session.
       if (row !== undefined && row.gatewayInstanceId !== supervisor.instanceId)
-        await store.commitAcp(row.sessionId, row.gatewayInstanceId, { session });
+        await store.commitAcpChange(row.sessionId, row.gatewayInstanceId, { session });
     }
-    await this.#arriveAll();
+    await this.#resumeAll();
   }
 
   /** The open session of that key, with an agent that waits for a prompt; made if there is none. */
-  async ensureSession(request: EnsureRequest): Promise<Ensured> {
-    await this.#begun.promise;
+  async ensureSession(request: EnsureSessionRequest): Promise<EnsuredSession> {
+    await this.#startupDone.promise;
     // Who asks for the same at the same time gets the same.
-    const before = this.#ensuring.get(request.key) ?? Promise.resolve();
+    const before = this.#ensureQueues.get(request.key) ?? Promise.resolve();
     const ensured = before.then(() => this.#ensure(request));
     const done = ensured.then(
       () => undefined,
       () => undefined,
     );
-    this.#ensuring.set(request.key, done);
+    this.#ensureQueues.set(request.key, done);
     try {
       return await ensured;
     } finally {
-      if (this.#ensuring.get(request.key) === done) this.#ensuring.delete(request.key);
+      if (this.#ensureQueues.get(request.key) === done) this.#ensureQueues.delete(request.key);
     }
   }
 
-  async #ensure(request: EnsureRequest): Promise<Ensured> {
-    const command = this.commands.asked(request);
-    const { store, sessions, supervisor } = this.#parts;
+  async #ensure(request: EnsureSessionRequest): Promise<EnsuredSession> {
+    const command = this.commands.resolve(request);
+    const { store, sessions, supervisor } = this.#deps;
     const { agent = null, mode = "session" } = request;
     const options: SessionOptions = {
       ...request.session,
@@ -189,17 +200,17 @@ export class AcpController implements AsyncDisposable {
       ? sessions.open(request.key, options)
       : sessions.openFor(requester, request.key, options));
     const known = await store.getAcpSession(row.id);
-    if (known !== null) return this.#again(row, known, command, request);
+    if (known !== null) return this.#reuseSession(row, known, command, request);
     const at = this.#clock.wall();
     const session: AcpSession = {
       sessionId: row.id,
       gatewayInstanceId: supervisor.instanceId,
       agent,
-      argv: keptArgv(executedArgv(command), requester === null),
+      argv: storableArgv(executedArgv(command), requester === null),
       command: displayCommand(command.argv),
       cwd: resolve(request.cwd),
       mode,
-      rules: request.rules ?? DEFAULT_RULES,
+      rules: request.rules ?? DEFAULT_PERMISSION_RULES,
       reap: request.reap ?? "asked",
       state: "down",
       runId: null,
@@ -218,68 +229,71 @@ export class AcpController implements AsyncDisposable {
     };
     // Another gateway of the same store was asked for it, too, and was faster.
     if (!(await store.insertAcpSession(session)))
-      return this.#again(row, await this.#get(row.id), command, request);
+      return this.#reuseSession(row, await this.#requireSession(row.id), command, request);
     this.commands.remember(row.id, command);
-    const held = await this.#hold(await this.#offering(session, request));
+    const runner = await this.#createRunner(await this.#recordClientAccess(session, request));
     try {
-      await held.up();
+      await runner.ensureAgent();
     } catch (error) {
       // Nobody could use it.
-      await held.close({ actor: "acp: its agent did not start" }).catch(() => undefined);
+      await runner.close({ actor: "acp: its agent did not start" }).catch(() => undefined);
       throw error;
     }
-    return { row, session: held.kept.row, created: true };
+    return { row, session: runner.writer.row, created: true };
   }
 
   /** Said before anything else: so it is found again. */
-  async #offering(session: AcpSession, { agent, client }: EnsureRequest): Promise<AcpSession> {
-    const offer = offerFrom(this.#parts.agents.get(agent ?? "")?.acp?.client, client);
-    if (!offersAnything(offer)) return session;
+  async #recordClientAccess(
+    session: AcpSession,
+    { agent, client }: EnsureSessionRequest,
+  ): Promise<AcpSession> {
+    const access = resolveClientAccess(this.#deps.agents.get(agent ?? "")?.acp?.client, client);
+    if (!grantsAnyAccess(access)) return session;
     const { sessionId, gatewayInstanceId } = session;
-    const updates = [offerNews(offer, this.#clock.wall())];
-    await this.#parts.store.commitAcp(sessionId, gatewayInstanceId, { updates });
-    return this.#get(sessionId);
+    const updates = [clientAccessUpdate(access, this.#clock.wall())];
+    await this.#deps.store.commitAcpChange(sessionId, gatewayInstanceId, { updates });
+    return this.#requireSession(sessionId);
   }
 
   /** Queued: one is in flight at a time. Resolves when it is kept, not when it has ended. */
   async prompt(sessionId: string, request: PromptRequest): Promise<AcpTurn> {
-    const turnId = await (await this.#holding(sessionId)).prompt(request);
-    return this.#turn(turnId);
+    const turnId = await (await this.#requireRunner(sessionId)).prompt(request);
+    return this.#requireTurn(turnId);
   }
 
   /** A message has begun to wait for it. */
-  heard(sessionId: string): void {
-    this.#held.get(sessionId)?.kick();
+  onMessageWaiting(sessionId: string): void {
+    this.#runners.get(sessionId)?.wake();
   }
 
   /** Look for messages that other gateways have taken in. */
-  look(): void {
-    for (const held of this.#held.values()) held.kick();
+  checkInboxes(): void {
+    for (const runner of this.#runners.values()) runner.wake();
   }
 
   /** Null: there was none. A turn's cancel is no reap: the agent stays. */
-  async cancelTurn(sessionId: string, request: CancelRequest): Promise<AcpTurn | null> {
-    const turnId = await (await this.#holding(sessionId)).cancel(request);
-    return turnId === null ? null : this.#turn(turnId);
+  async cancelTurn(sessionId: string, request: CancelTurnOptions): Promise<AcpTurn | null> {
+    const turnId = await (await this.#requireRunner(sessionId)).cancel(request);
+    return turnId === null ? null : this.#requireTurn(turnId);
   }
 
   /**
    * Until every process of it is proven to be gone, or is known to survive its KILL. One of another gateway is not
    * touched; one that is lost is closed on record only.
    */
-  async closeSession(sessionId: string, request: CloseRequest): Promise<Closed> {
-    await this.#begun.promise;
-    const row = await this.#get(sessionId);
+  async closeSession(sessionId: string, request: CloseSessionOptions): Promise<ClosedSession> {
+    await this.#startupDone.promise;
+    const row = await this.#requireSession(sessionId);
     if (row.state === "closed") return { session: row, survivors: [] };
     if (await this.isLost(row)) return { session: await this.#closeLost(row, request.actor), survivors: [] };
-    const held = await this.#holding(sessionId);
-    const survivors = await held.close(request);
-    return { session: held.kept.row, survivors };
+    const runner = await this.#requireRunner(sessionId);
+    const survivors = await runner.close(request);
+    return { session: runner.writer.row, survivors };
   }
 
   /** It is another gateway's, which is gone, and its agent's run has ended on record, by itself or on an operator's word. */
   async isLost({ gatewayInstanceId, runId }: AcpSession): Promise<boolean> {
-    const { store, supervisor } = this.#parts;
+    const { store, supervisor } = this.#deps;
     if (gatewayInstanceId === supervisor.instanceId) return false;
     const run = runId === null ? null : await supervisor.getRun(runId);
     if (run !== null && run.state !== "exited") return false;
@@ -289,53 +303,53 @@ export class AcpController implements AsyncDisposable {
   }
 
   async #closeLost(row: AcpSession, actor: string): Promise<AcpSession> {
-    const { store, supervisor, sessions } = this.#parts;
+    const { store, supervisor, sessions } = this.#deps;
     const { sessionId } = row;
     const by = { gatewayInstanceId: supervisor.instanceId, actor, at: this.#clock.wall() };
-    const change = await closedAsLost(store, row, by);
-    const written = await store.commitAcp(sessionId, row.gatewayInstanceId, change);
+    const change = await closeLostSessionChange(store, row, by);
+    const written = await store.commitAcpChange(sessionId, row.gatewayInstanceId, change);
     if (written !== null) await sessions.close(sessionId, actor);
-    const now = await this.#get(sessionId);
+    const now = await this.#requireSession(sessionId);
     if (now.state !== "closed") throw new AcpNotHeld(now);
-    this.tail.wake(sessionId);
+    this.updates.wake(sessionId);
     return now;
   }
 
-  async verifyOwnedTree(sessionId: string): Promise<OwnedTree> {
-    const { runId } = await this.#get(sessionId);
-    return ownedTree(this.#parts.supervisor, runId);
+  async verifyProcessTree(sessionId: string): Promise<VerifiedProcessTree> {
+    const { runId } = await this.#requireSession(sessionId);
+    return verifyProcessTree(this.#deps.supervisor, runId);
   }
 
   /** Of a session's agent, if one runs here. */
   stderrOf(sessionId: string): string {
-    return this.#held.get(sessionId)?.stderr ?? "";
+    return this.#runners.get(sessionId)?.stderr ?? "";
   }
 
   /** What its agent is at in that turn, in a few words; empty: it has not said, or it is not at it here. */
-  doingOf(sessionId: string, turnId: string): string {
-    return this.#held.get(sessionId)?.doing(turnId) ?? "";
+  activityOf(sessionId: string, turnId: string): string {
+    return this.#runners.get(sessionId)?.activity(turnId) ?? "";
   }
 
   /** Whether the run is the agent of a session that is held here, or belongs to one. */
-  holds(runId: string): boolean {
-    return [...this.#held.values()].some((held) => held.holds(runId));
+  ownsRun(runId: string): boolean {
+    return [...this.#runners.values()].some((runner) => runner.ownsRun(runId));
   }
 
   /** Resolves when no turn runs and none waits, or when `enough` aborts. */
-  async quiet(enough: AbortSignal): Promise<void> {
+  async waitUntilIdle(signal: AbortSignal): Promise<void> {
     const states = ["queued", "running"] as const;
-    for (const sessionId of this.#held.keys())
-      await this.tail.until(
+    for (const sessionId of this.#runners.keys())
+      await this.updates.waitFor(
         sessionId,
         async () =>
-          (await this.#parts.store.listAcpTurns({ sessionId, states, limit: 1 })).length === 0 || null,
-        enough,
+          (await this.#deps.store.listAcpTurns({ sessionId, states, limit: 1 })).length === 0 || null,
+        signal,
       );
   }
 
   /** The whole of a waiting question. Null: it does not wait at this gateway. */
-  async questionOf(permission: AcpPermission): Promise<Question | null> {
-    return (await this.#held.get(permission.sessionId)?.questionOf(permission)) ?? null;
+  async questionOf(permission: AcpPermissionRequest): Promise<ApprovalQuestion | null> {
+    return (await this.#runners.get(permission.sessionId)?.questionOf(permission)) ?? null;
   }
 
   /** Null: no such question. Not decided: it was answered before, or its agent no longer waits. `digest`: of the question that was shown. */
@@ -344,157 +358,159 @@ export class AcpController implements AsyncDisposable {
     verdict: "allow" | "deny",
     actor: string,
     digest?: string,
-  ): Promise<{ readonly permission: AcpPermission; readonly decided: boolean } | null> {
-    await this.#begun.promise;
-    const { store } = this.#parts;
-    const asked = await store.getAcpPermission(id);
+  ): Promise<{ readonly permission: AcpPermissionRequest; readonly decided: boolean } | null> {
+    await this.#startupDone.promise;
+    const { store } = this.#deps;
+    const asked = await store.getAcpPermissionRequest(id);
     if (asked === null) return null;
     const question = await this.questionOf(asked);
-    if (question !== null) mustAnswer(question, verdict, digest, `holdfast acp permissions show ${id}`);
-    const questions = this.#held.get(asked.sessionId)?.questions;
-    const decided = (await questions?.decide(id, verdict, actor)) ?? false;
-    return { permission: (await store.getAcpPermission(id)) ?? asked, decided };
+    if (question !== null)
+      assertAnswersQuestion(question, verdict, digest, `holdfast acp permissions show ${id}`);
+    const permissionRequests = this.#runners.get(asked.sessionId)?.permissionRequests;
+    const decided = (await permissionRequests?.decide(id, verdict, actor)) ?? false;
+    return { permission: (await store.getAcpPermissionRequest(id)) ?? asked, decided };
   }
 
   /** Left to the next process, as they are. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#left = true;
-    await Promise.all([...this.#held.values()].map((held) => held.leave()));
-    this.tail.end();
+    this.#disposed = true;
+    await Promise.all([...this.#runners.values()].map((runner) => runner.detach()));
+    this.updates.close();
     // So that they can still say so to whoever listens.
     await setImmediate();
   }
 
-  async #turn(turnId: string): Promise<AcpTurn> {
-    const turn = await this.#parts.store.getAcpTurn(turnId);
+  async #requireTurn(turnId: string): Promise<AcpTurn> {
+    const turn = await this.#deps.store.getAcpTurn(turnId);
     if (turn === null) throw new NotFound(`turn ${turnId}`);
     return turn;
   }
 
-  async #get(sessionId: string): Promise<AcpSession> {
-    const row = await this.#parts.store.getAcpSession(sessionId);
+  async #requireSession(sessionId: string): Promise<AcpSession> {
+    const row = await this.#deps.store.getAcpSession(sessionId);
     if (row === null) throw new NotFound(`ACP session ${sessionId}`);
     return row;
   }
 
-  async #holding(sessionId: string): Promise<HeldSession> {
-    await this.#begun.promise;
-    const held = await this.#arrive(sessionId);
-    if (held !== null) return held;
-    const row = await this.#get(sessionId);
-    const record = row.runId === null ? null : await this.#parts.supervisor.getRun(row.runId);
+  async #requireRunner(sessionId: string): Promise<SessionRunner> {
+    await this.#startupDone.promise;
+    const runner = await this.#resume(sessionId);
+    if (runner !== null) return runner;
+    const row = await this.#requireSession(sessionId);
+    const record = row.runId === null ? null : await this.#deps.supervisor.getRun(row.runId);
     const gatewayInstanceId = record?.ownerInstanceId ?? row.gatewayInstanceId;
-    const gateway = await this.#parts.store.getGateway(gatewayInstanceId);
+    const gateway = await this.#deps.store.getGateway(gatewayInstanceId);
     throw new AcpNotHeld({ ...row, gatewayInstanceId }, { gateway });
   }
 
   /** Every open session of this gateway's; those that cannot be taken up are told of. */
-  async #arriveAll(): Promise<readonly HeldSession[]> {
-    const { store, supervisor, onProblem } = this.#parts;
+  async #resumeAll(): Promise<readonly SessionRunner[]> {
+    const { store, supervisor, onProblem } = this.#deps;
     const { instanceId: gatewayInstanceId } = supervisor;
     const arrived = [];
     for (const { sessionId } of await store.listAcpSessions({ open: true, gatewayInstanceId }))
       try {
-        const held = await this.#arrive(sessionId);
-        if (held !== null) arrived.push(held);
+        const runner = await this.#resume(sessionId);
+        if (runner !== null) arrived.push(runner);
       } catch (cause) {
-        if (!this.#left) onProblem(`the ACP session ${sessionId} could not be taken up`, cause);
+        if (!this.#disposed) onProblem(`the ACP session ${sessionId} could not be taken up`, cause);
       }
     return arrived;
   }
 
   /** One that is held, once it is as it was found. Null: its agent's process lives, and not here. */
-  #arrive(sessionId: string): Promise<HeldSession | null> {
-    const arriving = this.#arriving.get(sessionId);
-    if (arriving !== undefined) return arriving;
-    const held = this.#held.get(sessionId);
-    if (held !== undefined) return Promise.resolve(held);
-    const found = this.#find(sessionId).finally(() => this.#arriving.delete(sessionId));
-    this.#arriving.set(sessionId, found);
-    return found;
+  #resume(sessionId: string): Promise<SessionRunner | null> {
+    const resuming = this.#resuming.get(sessionId);
+    if (resuming !== undefined) return resuming;
+    const runner = this.#runners.get(sessionId);
+    if (runner !== undefined) return Promise.resolve(runner);
+    const resumed = this.#resumeFromRecord(sessionId).finally(() => this.#resuming.delete(sessionId));
+    this.#resuming.set(sessionId, resumed);
+    return resumed;
   }
 
-  async #find(sessionId: string): Promise<HeldSession | null> {
-    const { supervisor } = this.#parts;
-    const row = await this.#get(sessionId);
+  async #resumeFromRecord(sessionId: string): Promise<SessionRunner | null> {
+    const { supervisor } = this.#deps;
+    const row = await this.#requireSession(sessionId);
     if (row.gatewayInstanceId !== supervisor.instanceId)
-      throw new AcpNotHeld(row, { gateway: await this.#parts.store.getGateway(row.gatewayInstanceId) });
+      throw new AcpNotHeld(row, { gateway: await this.#deps.store.getGateway(row.gatewayInstanceId) });
     if (row.state === "closed") throw new AcpSessionClosed(sessionId);
     const record = row.runId === null ? null : await supervisor.getRun(row.runId);
     const run = row.runId === null ? null : supervisor.run(row.runId);
     if (run === null && record !== null && record.state !== "exited") return null;
-    const held = await this.#hold(row);
+    const runner = await this.#createRunner(row);
     try {
-      await (run === null ? held.found() : held.takeUp(run));
+      await (run === null ? runner.agentGone() : runner.resume(run));
     } catch (error) {
-      this.#held.delete(sessionId);
+      this.#runners.delete(sessionId);
       throw error;
     }
-    return held;
+    return runner;
   }
 
-  async #hold(session: AcpSession): Promise<HeldSession> {
-    const { store, supervisor, sessions, onProblem } = this.#parts;
+  async #createRunner(session: AcpSession): Promise<SessionRunner> {
+    const { store, supervisor, sessions, onProblem } = this.#deps;
     const { sessionId } = session;
     const row = await sessions.get(sessionId);
     if (row === null) throw new NotFound(`session ${sessionId}`);
-    const offer = offerOf(await store.listAcpUpdates({ sessionId, limit: 1 }));
-    const already = this.#held.get(sessionId);
+    const access = recordedClientAccess(await store.listAcpUpdates({ sessionId, limit: 1 }));
+    const already = this.#runners.get(sessionId);
     if (already !== undefined) return already;
-    if (this.#left) throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
+    if (this.#disposed)
+      throw new SupervisorClosed(supervisor.instanceId, "its gateway stops; nothing was done");
     const clock = this.#clock;
     const onWritten = (id: string, { delivered }: AcpChange): void => {
-      this.tail.wake(id);
-      if (delivered !== undefined) this.#parts.onDelivered?.(id);
+      this.updates.wake(id);
+      if (delivered !== undefined) this.#deps.onDelivered?.(id);
     };
-    const kept = new KeptSession(session, { store, clock, onWritten, onProblem });
-    const held: HeldSession = new HeldSession({
+    const writer = new SessionWriter(session, { store, clock, onWritten, onProblem });
+    const runner: SessionRunner = new SessionRunner({
       supervisor,
       store,
       clock,
       limits: this.#limits,
-      kept,
+      writer,
       messages: store,
       sessions,
-      waking: this.#parts.waking ?? ((_message, _turnId, begin) => begin()),
+      startMessageTurn: this.#deps.startMessageTurn ?? ((_message, _turnId, begin) => begin()),
       owner: { sessionKey: row.key, agentId: row.agentId },
-      offer,
-      command: () => this.commands.again(kept.row),
+      clientAccess: access,
+      command: () => this.commands.forRestart(writer.row),
       bindToken: (command, runId) => this.commands.bindToken(command, runId),
       execRules: async () => (await sessions.get(sessionId))?.execRules ?? row.execRules,
       onClosed: async (actor) => {
         this.commands.forget(sessionId);
         await sessions.close(sessionId, actor);
-        if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
-        this.tail.wake(sessionId);
+        if (this.#runners.get(sessionId) === runner) this.#runners.delete(sessionId);
+        this.updates.wake(sessionId);
       },
       onProblem,
-      onLeft: () => {
-        if (this.#held.get(sessionId) === held) this.#held.delete(sessionId);
+      onDetached: () => {
+        if (this.#runners.get(sessionId) === runner) this.#runners.delete(sessionId);
       },
     });
-    this.#held.set(sessionId, held);
-    return held;
+    this.#runners.set(sessionId, runner);
+    return runner;
   }
 
-  async #belongs(runId: string): Promise<boolean> {
-    const [row] = await this.#parts.store.listAcpSessions({ runId, open: true, limit: 1 });
+  async #isAgentOfOpenSession(runId: string): Promise<boolean> {
+    const [row] = await this.#deps.store.listAcpSessions({ runId, open: true, limit: 1 });
     return row !== undefined && row.state !== "down";
   }
 
-  async #again(
-    row: SessionRow,
+  async #reuseSession(
+    row: SessionRecord,
     known: AcpSession,
     command: AgentCommand,
-    { rules = known.rules }: EnsureRequest,
-  ): Promise<Ensured> {
+    { rules = known.rules }: EnsureSessionRequest,
+  ): Promise<EnsuredSession> {
     if (known.command !== displayCommand(command.argv))
       throw new SessionTaken(row.key, `its agent is another: ${known.command}`);
     if (JSON.stringify(known.rules) !== JSON.stringify(rules))
       throw new SessionTaken(row.key, "an open session has it, with other permissions");
-    const held = await this.#holding(row.id);
+    const runner = await this.#requireRunner(row.id);
     this.commands.remember(row.id, command);
-    await held.up();
-    return { row, session: held.kept.row, created: false };
+    await runner.ensureAgent();
+    return { row, session: runner.writer.row, created: false };
   }
 }

@@ -1,20 +1,20 @@
-import { Turn } from "./turn.js";
-import type { Update } from "./wire/updates.js";
+import { TurnSummary } from "./turn.js";
+import type { SessionUpdate } from "./wire/updates.js";
 
 /** What an update belongs to: history that is told again, the turn under way, or neither. */
-export type Belonging = "replay" | "turn" | "between";
+export type UpdateScope = "replay" | "turn" | "between";
 
 /** Of one session: keeps what is told again by `session/load` out of what is new. */
-export class Conversation {
+export class ReplayFilter {
   readonly #sessionId: string;
   #replaying = false;
-  #turn: Turn | null = null;
+  #turn: TurnSummary | null = null;
 
   constructor(sessionId: string) {
     this.#sessionId = sessionId;
   }
 
-  get turn(): Turn | null {
+  get turn(): TurnSummary | null {
     return this.#turn;
   }
 
@@ -27,8 +27,8 @@ export class Conversation {
     this.#replaying = false;
   }
 
-  beginTurn(): Turn {
-    this.#turn = new Turn();
+  beginTurn(): TurnSummary {
+    this.#turn = new TurnSummary();
     return this.#turn;
   }
 
@@ -38,11 +38,11 @@ export class Conversation {
   }
 
   /** Null: another session's. */
-  take(update: Update): Belonging | null {
+  classify(update: SessionUpdate): UpdateScope | null {
     if (update.sessionId !== this.#sessionId) return null;
     if (this.#replaying) return "replay";
     if (this.#turn === null) return "between";
-    this.#turn.take(update);
+    this.#turn.apply(update);
     return "turn";
   }
 }

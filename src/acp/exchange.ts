@@ -1,28 +1,28 @@
 import { defaults } from "../defaults.js";
 import { AcpRefused } from "../errors.js";
 import type {
-  AcpCancel,
-  AcpOutcome,
+  AcpTurnCancellation,
+  AcpTurnOutcome,
   AcpTurn,
   AcpUpdate,
-  KeptProblem,
+  StoredError,
   NewAcpUpdate,
 } from "../store/acp-record.js";
-import type { AcpChange, SessionPatch } from "../store/acp-store.js";
+import type { AcpChange, AcpSessionPatch } from "../store/acp-store.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock } from "../supervisor/clock.js";
 import { type Deferred, deferred } from "../supervisor/deferred.js";
 import type { ClientRequests } from "./client/requests.js";
-import { Conversation } from "./conversation.js";
-import type { KeptSession } from "./kept-session.js";
-import type { Questions } from "./questions.js";
-import type { Turn } from "./turn.js";
-import { excerpt } from "./wire/excerpt.js";
-import type { Handlers } from "./wire/handlers.js";
-import { isObject, type Outcome, type RpcId } from "./wire/message.js";
+import { ReplayFilter } from "./conversation.js";
+import type { SessionWriter } from "./kept-session.js";
+import type { PermissionRequests } from "./questions.js";
+import type { TurnSummary } from "./turn.js";
+import { redactedExcerpt } from "./wire/excerpt.js";
+import type { ConnectionHandlers } from "./wire/handlers.js";
+import { isObject, type RpcOutcome, type RpcId } from "./wire/message.js";
 import type { OutgoingFrame } from "./wire/outgoing.js";
 import type { PendingRequest } from "./wire/pending.js";
-import type { Update } from "./wire/updates.js";
+import type { SessionUpdate } from "./wire/updates.js";
 
 /** The turn that is under way. */
 export interface RunningTurn {
@@ -32,78 +32,78 @@ export interface RunningTurn {
   readonly before: readonly string[] | null;
   readonly contextLost: boolean;
   /** Messages that go to the agent with it, beside its own. */
-  readonly carries: readonly string[];
-  readonly summary: Turn;
+  readonly messageIds: readonly string[];
+  readonly summary: TurnSummary;
   /** Resolves when its end is kept. */
-  readonly over: Deferred<void>;
+  readonly endRecorded: Deferred<void>;
   /** Resolves when what it left has been seen to. */
   readonly audited: Deferred<void>;
   /** Null: it has not been sent. */
   requestId: number | null;
-  cancel: AcpCancel | null;
+  cancel: AcpTurnCancellation | null;
   ended: boolean;
   keptBytes: number;
   droppedUpdates: number;
 }
 
 export interface TurnEnd {
-  readonly outcome: AcpOutcome;
+  readonly outcome: AcpTurnOutcome;
   readonly stopReason?: string | null;
-  readonly problem?: KeptProblem | null;
+  readonly problem?: StoredError | null;
 }
 
-export interface ExchangeParts {
-  readonly kept: KeptSession;
+export interface TurnRecorderDeps {
+  readonly writer: SessionWriter;
   readonly clock: Clock;
-  readonly questions: Questions;
-  readonly client: ClientRequests;
+  readonly permissionRequests: PermissionRequests;
+  readonly clientRequests: ClientRequests;
   /** Whether the agent's own process is known to live: what it says after its death is not trusted. */
-  readonly alive: () => boolean;
+  readonly isAlive: () => boolean;
   /** How much of its stdin cannot be lost any more. */
-  readonly accepted: () => number;
+  readonly stdinAccepted: () => number;
   /** A line that is no frame: of the first ones, each. */
   readonly onMalformed: (why: string, shown: string) => void;
 }
 
 /** Whoever writes more of them writes the same again. */
-const MALFORMED_NOTED = 10;
+const MALFORMED_REPORTED = 10;
 
 /**
  * What is said between us and one agent process, and kept: everything that comes with the offset after it, everything
  * that goes before it is written.
  */
-export class Exchange implements Handlers {
-  readonly #parts: ExchangeParts;
-  readonly questions: Handlers["questions"];
-  conversation = new Conversation("");
+export class TurnRecorder implements ConnectionHandlers {
+  readonly #deps: TurnRecorderDeps;
+  readonly requests: ConnectionHandlers["requests"];
+  replayFilter = new ReplayFilter("");
   turn: RunningTurn | null = null;
-  #bytesBetween = 0;
+  #bytesBetweenTurns = 0;
   #malformed = 0;
 
-  constructor(parts: ExchangeParts) {
-    this.#parts = parts;
-    this.questions = {
-      "session/request_permission": (question) => parts.questions.asked(question),
-      ...parts.client.methods,
+  constructor(deps: TurnRecorderDeps) {
+    this.#deps = deps;
+    this.requests = {
+      "session/request_permission": (question) => deps.permissionRequests.onRequest(question),
+      ...deps.clientRequests.handlers,
     };
   }
 
   /** Not sent yet: that is when it counts. */
-  begin(
+  beginTurn(
     turn: AcpTurn,
     before: readonly string[] | null,
     contextLost: boolean,
-    carries: readonly string[] = [],
+    messageIds: readonly string[] = [],
   ): RunningTurn {
-    this.#bytesBetween = 0;
-    return this.#set({
+    this.#bytesBetweenTurns = 0;
+    return this.#setTurn({
       turnId: turn.turnId,
       askedBy: turn.askedBy,
       before,
       contextLost,
-      carries,
-      summary: this.conversation.beginTurn(),
-      over: deferred<void>(),
+      messageIds,
+      summary: this.replayFilter.beginTurn(),
+      endRecorded: deferred<void>(),
       audited: deferred<void>(),
       requestId: null,
       cancel: null,
@@ -114,76 +114,79 @@ export class Exchange implements Handlers {
   }
 
   /** One that an earlier process has sent, with what it has kept of it. */
-  restore(turn: AcpTurn, updates: readonly AcpUpdate[]): RunningTurn {
-    const running = this.begin(turn, turn.before, turn.contextLost);
+  restoreTurn(turn: AcpTurn, updates: readonly AcpUpdate[]): RunningTurn {
+    const running = this.beginTurn(turn, turn.before, turn.contextLost);
     running.requestId = turn.requestId;
     running.cancel = turn.cancel;
     running.keptBytes = turn.keptBytes;
     running.droppedUpdates = turn.droppedUpdates;
     for (const { data } of updates)
-      running.summary.take({ update: data as Update["update"], bytes: JSON.stringify(data).length });
+      running.summary.apply({ update: data as SessionUpdate["update"], bytes: JSON.stringify(data).length });
     return running;
   }
 
   /** False: it had ended before. */
-  end(turn: RunningTurn, end: TurnEnd, more: () => AcpChange = () => ({})): Promise<boolean> {
-    return this.#parts.kept.commit(
-      () => (turn.ended ? null : joined(this.#ending(turn, end), more())),
-      () => this.#over(turn),
+  endTurn(turn: RunningTurn, end: TurnEnd, more: () => AcpChange = () => ({})): Promise<boolean> {
+    return this.#deps.writer.commit(
+      () => (turn.ended ? null : mergeChanges(this.#endChange(turn, end), more())),
+      () => this.#markEnded(turn),
     );
   }
 
   /** It was ended while it waited, and never sent. */
-  drop(turn: RunningTurn): void {
-    this.#over(turn);
+  dropTurn(turn: RunningTurn): void {
+    this.#markEnded(turn);
   }
 
-  malformed(why: string, shown: string): void {
-    if (this.#malformed++ < MALFORMED_NOTED) this.#parts.onMalformed(why, shown);
+  onMalformed(why: string, shown: string): void {
+    if (this.#malformed++ < MALFORMED_REPORTED) this.#deps.onMalformed(why, shown);
   }
 
-  async updates(batch: readonly Update[]): Promise<void> {
-    const at = this.#parts.clock.wall();
-    const updates = batch.flatMap((update) => this.#kept(update, this.conversation.take(update), at));
+  async onUpdates(batch: readonly SessionUpdate[]): Promise<void> {
+    const at = this.#deps.clock.wall();
+    const updates = batch.flatMap((update) =>
+      this.#storableUpdates(update, this.replayFilter.classify(update), at),
+    );
     const end = batch.at(-1)?.end ?? 0;
-    await this.#parts.kept.commit(() => ({
-      session: { end, ...this.#written() },
+    await this.#deps.writer.commit(() => ({
+      session: { end, ...this.#clearAcceptedFrame() },
       updates,
-      turns: this.turn === null || this.turn.requestId === null ? [] : [counted(this.turn)],
+      turns: this.turn === null || this.turn.requestId === null ? [] : [countersPatch(this.turn)],
     }));
   }
 
   /** What is let go of and was not kept to that place would be missed by the next process. */
-  async passed(end: number): Promise<void> {
-    const { kept } = this.#parts;
-    await kept.commit(() => (end > kept.row.end ? { session: { end } } : null));
+  async onConsumed(end: number): Promise<void> {
+    const { writer } = this.#deps;
+    await writer.commit(() => (end > writer.row.end ? { session: { end } } : null));
   }
 
-  async sending(frame: OutgoingFrame, request: PendingRequest | null): Promise<void> {
-    const { kept, clock, questions, client } = this.#parts;
-    const id = request === null ? answerIn(frame) : undefined;
-    const answered = id === undefined ? [] : questions.answering(id);
+  async beforeSend(frame: OutgoingFrame, request: PendingRequest | null): Promise<void> {
+    const { writer, clock, permissionRequests, clientRequests: client } = this.#deps;
+    const id = request === null ? answeredRequestId(frame) : undefined;
+    const answered = id === undefined ? [] : permissionRequests.idsAnsweredBy(id);
     const isPrompt = request?.method === "session/prompt";
-    const written = await kept.commit(
+    const written = await writer.commit(
       () => {
-        const pending = request === null ? kept.row.pending : [...kept.row.pending, request];
-        const session: SessionPatch = { sending: frame, pending };
-        if (!isPrompt) return joined({ session, answered }, id === undefined ? {} : client.answering(id));
+        const pending = request === null ? writer.row.pending : [...writer.row.pending, request];
+        const session: AcpSessionPatch = { sending: frame, pending };
+        if (!isPrompt)
+          return mergeChanges({ session, answered }, id === undefined ? {} : client.changeWithAnswer(id));
         const { turn } = this;
         if (turn === null || turn.ended) return null;
-        const { turnId, before, contextLost, askedBy, carries } = turn;
+        const { turnId, before, contextLost, askedBy, messageIds } = turn;
         const at = clock.wall();
         const set = { state: "running", startedAt: at, requestId: request.id, before, contextLost } as const;
         return {
           session,
           turns: [{ turnId, from: "queued", set }],
-          take: { turnId, messages: carries },
+          take: { turnId, messages: messageIds },
           updates: [{ turnId, at, type: "turn", data: { turnId, state: "running", contextLost } }],
-          events: this.#event(turnId, null, askedBy, at),
+          events: this.#turnEvents(turnId, null, askedBy, at),
         };
       },
       () => {
-        questions.close(answered);
+        permissionRequests.markAnswered(answered);
         if (isPrompt && this.turn !== null) this.turn.requestId = request.id;
       },
     );
@@ -191,42 +194,50 @@ export class Exchange implements Handlers {
   }
 
   /** What was on its way could not be written, and never will be. */
-  async unsent({ requestId }: RunningTurn): Promise<void> {
-    const { kept } = this.#parts;
-    await kept.commit(() => ({
-      session: { sending: null, pending: kept.row.pending.filter(({ id }) => id !== requestId) },
+  async discardUnsent({ requestId }: RunningTurn): Promise<void> {
+    const { writer } = this.#deps;
+    await writer.commit(() => ({
+      session: { sending: null, pending: writer.row.pending.filter(({ id }) => id !== requestId) },
     }));
   }
 
-  async answered(request: PendingRequest, outcome: Outcome, end: number): Promise<void> {
-    const { kept, clock } = this.#parts;
+  async onAnswer(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void> {
+    const { writer, clock } = this.#deps;
     let ended: RunningTurn | null = null;
-    await kept.commit(
+    await writer.commit(
       () => {
-        const pending = kept.row.pending.filter(({ id }) => id !== request.id);
-        const session = { end, pending, ...this.#written(), ...learned(request, outcome) };
+        const pending = writer.row.pending.filter(({ id }) => id !== request.id);
+        const session = {
+          end,
+          pending,
+          ...this.#clearAcceptedFrame(),
+          ...sessionPatchFrom(request, outcome),
+        };
         if (request.method !== "session/prompt") return { session };
         ended = this.turn?.requestId === request.id ? this.turn : null;
-        if (ended !== null) return joined(this.#ending(ended, this.#how(ended, outcome)), { session });
+        if (ended !== null)
+          return mergeChanges(this.#endChange(ended, this.#turnEndOf(ended, outcome)), { session });
         const late = { method: request.method, outcome };
         return { session, updates: [{ turnId: null, at: clock.wall(), type: "late-answer", data: late }] };
       },
       () => {
-        if (ended !== null) this.#over(ended);
+        if (ended !== null) this.#markEnded(ended);
         // In the same breath: the next frame may be an update already.
-        const { agentSessionId } = kept.row;
+        const { agentSessionId } = writer.row;
         if (request.method === "session/new" && agentSessionId !== null)
-          this.conversation = new Conversation(agentSessionId);
-        if (request.method === "session/load") this.conversation.endReplay();
+          this.replayFilter = new ReplayFilter(agentSessionId);
+        if (request.method === "session/load") this.replayFilter.endReplay();
       },
     );
   }
 
-  #how(turn: RunningTurn, outcome: Outcome): TurnEnd {
+  #turnEndOf(turn: RunningTurn, outcome: RpcOutcome): TurnEnd {
     const stopReason =
-      "result" in outcome && isObject(outcome.result) ? excerpt(String(outcome.result["stopReason"])) : null;
+      "result" in outcome && isObject(outcome.result)
+        ? redactedExcerpt(String(outcome.result["stopReason"]))
+        : null;
     const said = stopReason === null ? {} : { stopReason };
-    if (!this.#parts.alive()) {
+    if (!this.#deps.isAlive()) {
       const message = "the agent's process had ended before its answer came; what it said is not relied on";
       return { outcome: "interrupted", ...said, problem: { code: "ACP_CLOSED", message } };
     }
@@ -235,14 +246,14 @@ export class Exchange implements Handlers {
     const { code, message } = new AcpRefused(
       "session/prompt",
       outcome.error.code,
-      excerpt(outcome.error.message),
+      redactedExcerpt(outcome.error.message),
     );
     return { outcome: "failed", problem: { code, message } };
   }
 
-  #ending(turn: RunningTurn, end: TurnEnd): AcpChange {
+  #endChange(turn: RunningTurn, end: TurnEnd): AcpChange {
     const { outcome, stopReason = null, problem = null } = end;
-    const at = this.#parts.clock.wall();
+    const at = this.#deps.clock.wall();
     const { turnId, summary, requestId, cancel, askedBy } = turn;
     const set = {
       state: "ended",
@@ -260,39 +271,39 @@ export class Exchange implements Handlers {
       turns: [{ turnId, from: requestId === null ? "queued" : "running", set }],
       ...(outcome === "completed" ? { delivered: { turnId, at } } : {}),
       updates: [{ turnId, at, type: "turn", data }],
-      events: this.#event(turnId, outcome, cancel?.actor ?? askedBy, at),
+      events: this.#turnEvents(turnId, outcome, cancel?.actor ?? askedBy, at),
     };
   }
 
-  #event(turnId: string, outcome: AcpOutcome | null, actor: string, at: number): NewRunEvent[] {
-    const { runId } = this.#parts.kept.row;
+  #turnEvents(turnId: string, outcome: AcpTurnOutcome | null, actor: string, at: number): NewRunEvent[] {
+    const { runId } = this.#deps.writer.row;
     if (runId === null) return [];
     return [{ runId, at, rootPid: null, descendants: 0, type: "turn", data: { turnId, outcome, actor } }];
   }
 
-  #over(turn: RunningTurn): void {
+  #markEnded(turn: RunningTurn): void {
     turn.ended = true;
     if (this.turn === turn) {
       this.turn = null;
-      this.conversation.endTurn();
+      this.replayFilter.endTurn();
     }
-    turn.over.resolve();
+    turn.endRecorded.resolve();
   }
 
-  #set(turn: RunningTurn): RunningTurn {
+  #setTurn(turn: RunningTurn): RunningTurn {
     this.turn = turn;
     return turn;
   }
 
   /** History that is told again is in the store already; another session's is not ours. */
-  #kept(
-    { update, bytes }: Update,
-    belongs: ReturnType<Conversation["take"]>,
+  #storableUpdates(
+    { update, bytes }: SessionUpdate,
+    scope: ReturnType<ReplayFilter["classify"]>,
     at: number,
   ): readonly NewAcpUpdate[] {
-    if (belongs === null || belongs === "replay") return [];
+    if (scope === null || scope === "replay") return [];
     const { turn } = this;
-    if (belongs === "turn" && turn !== null) {
+    if (scope === "turn" && turn !== null) {
       if (turn.keptBytes + bytes > defaults.acpTurnBytes) {
         turn.droppedUpdates++;
         return [];
@@ -300,25 +311,25 @@ export class Exchange implements Handlers {
       turn.keptBytes += bytes;
       return [{ turnId: turn.turnId, at, type: "update", data: update }];
     }
-    if (this.#bytesBetween + bytes > defaults.acpTurnBytes) return [];
-    this.#bytesBetween += bytes;
+    if (this.#bytesBetweenTurns + bytes > defaults.acpTurnBytes) return [];
+    this.#bytesBetweenTurns += bytes;
     return [{ turnId: null, at, type: "update", data: update }];
   }
 
   /** A frame that its anchor has whole need not be kept: it may be large, and would be written again with every row. */
-  #written(): SessionPatch {
-    const { sending } = this.#parts.kept.row;
+  #clearAcceptedFrame(): AcpSessionPatch {
+    const { sending } = this.#deps.writer.row;
     if (sending === null) return {};
-    const whole = this.#parts.accepted() >= sending.at + Buffer.byteLength(sending.text);
+    const whole = this.#deps.stdinAccepted() >= sending.at + Buffer.byteLength(sending.text);
     return whole ? { sending: null } : {};
   }
 }
 
-function counted({ turnId, keptBytes, droppedUpdates }: RunningTurn) {
+function countersPatch({ turnId, keptBytes, droppedUpdates }: RunningTurn) {
   return { turnId, from: "running", set: { keptBytes, droppedUpdates } } as const;
 }
 
-function learned({ method }: PendingRequest, outcome: Outcome): SessionPatch {
+function sessionPatchFrom({ method }: PendingRequest, outcome: RpcOutcome): AcpSessionPatch {
   if (!("result" in outcome) || !isObject(outcome.result)) return {};
   if (method === "initialize") return { capabilities: outcome.result };
   const { sessionId } = outcome.result;
@@ -326,13 +337,13 @@ function learned({ method }: PendingRequest, outcome: Outcome): SessionPatch {
 }
 
 /** What it answers; undefined: it is no answer. */
-function answerIn({ text }: OutgoingFrame): RpcId | undefined {
+function answeredRequestId({ text }: OutgoingFrame): RpcId | undefined {
   const { id, method } = JSON.parse(text) as { id?: RpcId; method?: string };
   return method === undefined ? id : undefined;
 }
 
 /** Both in one transaction. */
-function joined(one: AcpChange, other: AcpChange): AcpChange {
+function mergeChanges(one: AcpChange, other: AcpChange): AcpChange {
   return {
     ...one,
     ...other,

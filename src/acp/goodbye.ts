@@ -1,23 +1,24 @@
 import type { AgentProcess } from "./agent-process.js";
-import { isOffered } from "./begin-session.js";
-import type { KeptSession } from "./kept-session.js";
+import { isSupported } from "./begin-session.js";
+import type { SessionWriter } from "./kept-session.js";
 
-interface Offers {
+interface AgentSessionCapabilities {
   readonly sessionCapabilities?: { readonly close?: object | null; readonly delete?: object | null } | null;
 }
 
 /** A courtesy, where it is offered; one that does not answer is ended all the same. */
-export async function sayGoodbye(
+export async function closeAgentSession(
   agent: AgentProcess,
-  { row: { agentSessionId, capabilities } }: KeptSession,
+  { row: { agentSessionId, capabilities } }: SessionWriter,
   { discard, deadlineMs }: { readonly discard: boolean; readonly deadlineMs: number },
 ): Promise<void> {
-  if (agentSessionId === null || agent.stuck) return;
-  const offers = (capabilities as { readonly agentCapabilities?: Offers } | null)?.agentCapabilities;
+  if (agentSessionId === null || agent.isStuck) return;
+  const offers = (capabilities as { readonly agentCapabilities?: AgentSessionCapabilities } | null)
+    ?.agentCapabilities;
   const { connection } = agent.adapter;
   const session = { sessionId: agentSessionId };
-  if (isOffered(offers?.sessionCapabilities?.close))
+  if (isSupported(offers?.sessionCapabilities?.close))
     await connection.request("session/close", session, { deadlineMs }).catch(() => undefined);
-  if (discard && isOffered(offers?.sessionCapabilities?.delete))
+  if (discard && isSupported(offers?.sessionCapabilities?.delete))
     await connection.request("session/delete", session, { deadlineMs }).catch(() => undefined);
 }

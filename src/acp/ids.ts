@@ -1,16 +1,16 @@
 import { randomCharacters } from "../supervisor/ids.js";
 
-const CHARACTERS = 12;
+const TURN_ID_CHARACTERS = 12;
 
 export function newTurnId(): string {
-  return `turn_${randomCharacters(CHARACTERS)}`;
+  return `turn_${randomCharacters(TURN_ID_CHARACTERS)}`;
 }
 
 /** The same whenever it is asked for: a message has one turn. */
-export function turnOfMessage(messageId: string): string {
+export function turnIdOfMessage(messageId: string): string {
   return `turn_${messageId.slice("msg_".length)}`;
 }
 
 export function newPermissionId(): string {
-  return `prm_${randomCharacters(CHARACTERS)}`;
+  return `prm_${randomCharacters(TURN_ID_CHARACTERS)}`;
 }

@@ -16,7 +16,7 @@ export interface AcpLimits {
   readonly questions: number;
 }
 
-export const acpLimits: AcpLimits = {
+export const defaultAcpLimits: AcpLimits = {
   initializeMs: defaults.acpInitializeMs,
   newSessionMs: defaults.acpNewSessionMs,
   noFramesMs: defaults.acpNoFramesMs,

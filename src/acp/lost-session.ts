@@ -5,8 +5,8 @@ import type { AcpChange, AcpStore } from "../store/acp-store.js";
  * The end of a session whose gateway is gone and whose run has ended on record: everything of it that was open ends
  * here. No process is looked for: where they were nobody can look.
  */
-export async function closedAsLost(
-  store: Pick<AcpStore, "listAcpTurns" | "listAcpPermissions">,
+export async function closeLostSessionChange(
+  store: Pick<AcpStore, "listAcpTurns" | "listAcpPermissionRequests">,
   { sessionId, gatewayInstanceId, version }: AcpSession,
   by: { readonly gatewayInstanceId: string; readonly actor: string; readonly at: number },
 ): Promise<AcpChange> {
@@ -21,7 +21,7 @@ export async function closedAsLost(
     from: state,
     outcome: state === "running" ? ("interrupted" as const) : ("cancelled" as const),
   }));
-  const asked = await store.listAcpPermissions({ sessionId, answered: false });
+  const asked = await store.listAcpPermissionRequests({ sessionId, answered: false });
   return {
     // Its gateway may be back.
     version,

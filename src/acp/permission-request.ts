@@ -1,13 +1,13 @@
 import type { PermissionOption } from "@agentclientprotocol/sdk";
 import { defaults } from "../defaults.js";
-import { labelledTexts, type LabelledText } from "../sessions/question.js";
-import { firstOf } from "./cut.js";
-import type { AskedTool } from "./permission.js";
-import { wordOf } from "./turn.js";
+import { labelTexts, type LabelledText } from "../sessions/question.js";
+import { firstChars } from "./cut.js";
+import type { ToolCallInfo } from "./permission.js";
+import { boundedString } from "./turn.js";
 import { isObject } from "./wire/message.js";
 
 /** What an agent asks permission for. Its title is whole: rules look at it. */
-export interface PermissionQuestion extends AskedTool {
+export interface ParsedPermissionRequest extends ToolCallInfo {
   readonly sessionId: string;
   readonly toolCallId: string;
   readonly options: readonly PermissionOption[];
@@ -16,7 +16,7 @@ export interface PermissionQuestion extends AskedTool {
 }
 
 /** Null: not a request for permission. Title and kind may be null: they were said before, or never. */
-export function readPermission(params: unknown): PermissionQuestion | null {
+export function parsePermissionRequest(params: unknown): ParsedPermissionRequest | null {
   if (!isObject(params)) return null;
   const { sessionId, toolCall, options } = params;
   if (typeof sessionId !== "string" || !isObject(toolCall) || !Array.isArray(options)) return null;
@@ -24,15 +24,15 @@ export function readPermission(params: unknown): PermissionQuestion | null {
   if (typeof toolCallId !== "string") return null;
   return {
     sessionId,
-    toolCallId: firstOf(toolCallId, defaults.titleChars),
+    toolCallId: firstChars(toolCallId, defaults.titleChars),
     title: typeof title === "string" ? title : null,
-    kind: wordOf(kind),
+    kind: boundedString(kind),
     details: [
-      ...(isEmpty(rawInput) ? [] : labelledTexts("input", rawInput)),
-      ...(isEmpty(content) ? [] : labelledTexts("content", content)),
-      ...(isEmpty(locations) ? [] : labelledTexts("locations", locations)),
+      ...(isEmpty(rawInput) ? [] : labelTexts("input", rawInput)),
+      ...(isEmpty(content) ? [] : labelTexts("content", content)),
+      ...(isEmpty(locations) ? [] : labelTexts("locations", locations)),
     ],
-    options: options.slice(0, defaults.acpAskedOptions).flatMap(readOption),
+    options: options.slice(0, defaults.acpAskedOptions).flatMap(parseOption),
   };
 }
 
@@ -43,9 +43,15 @@ function isEmpty(value: unknown): boolean {
 }
 
 /** What has no id that can be kept cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
-function readOption(option: unknown): PermissionOption[] {
+function parseOption(option: unknown): PermissionOption[] {
   if (!isObject(option) || typeof option["optionId"] !== "string") return [];
   const { optionId, name, kind } = option;
   if (optionId.length > defaults.titleChars) return [];
-  return [{ optionId, name: wordOf(name) ?? "", kind: (wordOf(kind) ?? "") as PermissionOption["kind"] }];
+  return [
+    {
+      optionId,
+      name: boundedString(name) ?? "",
+      kind: (boundedString(kind) ?? "") as PermissionOption["kind"],
+    },
+  ];
 }

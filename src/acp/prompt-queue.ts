@@ -1,11 +1,11 @@
 import { defaults } from "../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../errors.js";
-import type { AcpTurn, KeptProblem } from "../store/acp-record.js";
-import type { AcpStore, TurnPatch } from "../store/acp-store.js";
+import type { AcpTurn, StoredError } from "../store/acp-record.js";
+import type { AcpStore, AcpTurnPatch } from "../store/acp-store.js";
 import type { SessionMessage } from "../store/message-record.js";
 import type { Clock } from "../supervisor/clock.js";
 import { newTurnId } from "./ids.js";
-import type { KeptSession } from "./kept-session.js";
+import type { SessionWriter } from "./kept-session.js";
 
 export interface PromptRequest {
   readonly text: string;
@@ -18,25 +18,25 @@ export interface PromptRequest {
   readonly message?: Pick<SessionMessage, "id" | "seq">;
 }
 
-export interface QueueParts {
+export interface PromptQueueDeps {
   readonly store: AcpStore;
   readonly clock: Clock;
-  readonly kept: KeptSession;
+  readonly writer: SessionWriter;
 }
 
 /** Prompts of a session that wait for their turn. They are in the store. */
 export class PromptQueue {
-  readonly #parts: QueueParts;
+  readonly #deps: PromptQueueDeps;
 
-  constructor(parts: QueueParts) {
-    this.#parts = parts;
+  constructor(deps: PromptQueueDeps) {
+    this.#deps = deps;
   }
 
   /** Its turn's id, once it is kept. */
   async add({ text, askedBy, turnId = newTurnId(), timeoutMs, message }: PromptRequest): Promise<string> {
-    const { kept, clock } = this.#parts;
-    const { sessionId } = kept.row;
-    if (message === undefined && (await this.#waiting(defaults.acpQueued)).length >= defaults.acpQueued)
+    const { writer, clock } = this.#deps;
+    const { sessionId } = writer.row;
+    if (message === undefined && (await this.#queued(defaults.acpQueued)).length >= defaults.acpQueued)
       throw new AcpQueueFull(sessionId, defaults.acpQueued);
     const at = clock.wall();
     const newTurn = {
@@ -49,14 +49,14 @@ export class PromptQueue {
     };
     const take = message === undefined ? {} : { take: { turnId, messages: [message.id] } };
     const data = { turnId, state: "queued", prompt: text, askedBy };
-    const taken = await kept.commit(() =>
-      kept.row.state === "closing"
+    const taken = await writer.commit(() =>
+      writer.row.state === "closing"
         ? null
         : { newTurn, ...take, updates: [{ turnId, at, type: "turn", data }] },
     );
     if (taken) return turnId;
-    const there = await this.#parts.store.getAcpTurn(turnId);
-    if (there === null && message !== undefined && kept.row.state !== "closing")
+    const there = await this.#deps.store.getAcpTurn(turnId);
+    if (there === null && message !== undefined && writer.row.state !== "closing")
       throw new BadInput("message", "the session has read it itself; no turn was made of it");
     if (there === null) throw new AcpSessionClosed(sessionId);
     // Asked twice at once.
@@ -65,17 +65,17 @@ export class PromptQueue {
   }
 
   async next(): Promise<AcpTurn | null> {
-    const [next] = await this.#waiting(1);
+    const [next] = await this.#queued(1);
     return next ?? null;
   }
 
-  fail(turnId: string, problem: KeptProblem): Promise<boolean> {
+  fail(turnId: string, problem: StoredError): Promise<boolean> {
     return this.#end(turnId, { outcome: "failed", problem });
   }
 
   /** That one, or the next. Null: there is none, or it has just been sent. */
   async cancel(actor: string, turnId?: string): Promise<string | null> {
-    const queued = await this.#waiting();
+    const queued = await this.#queued();
     const turn = turnId === undefined ? queued[0] : queued.find((each) => each.turnId === turnId);
     if (turn === undefined) return null;
     return (await this.#cancel(turn, actor)) ? turn.turnId : null;
@@ -83,28 +83,28 @@ export class PromptQueue {
 
   /** Those that were sent meanwhile do not wait any more. */
   async cancelAll(actor: string): Promise<void> {
-    for (const turn of await this.#waiting()) await this.#cancel(turn, actor);
+    for (const turn of await this.#queued()) await this.#cancel(turn, actor);
   }
 
   #cancel({ turnId }: AcpTurn, actor: string): Promise<boolean> {
-    const cancel = { actor, at: this.#parts.clock.wall(), reapTools: false };
+    const cancel = { actor, at: this.#deps.clock.wall(), reapTools: false };
     return this.#end(turnId, { outcome: "cancelled", cancel });
   }
 
   /** False: it does not wait any more. */
-  #end(turnId: string, how: Pick<TurnPatch, "outcome" | "problem" | "cancel">): Promise<boolean> {
-    const { kept, clock } = this.#parts;
+  #end(turnId: string, how: Pick<AcpTurnPatch, "outcome" | "problem" | "cancel">): Promise<boolean> {
+    const { writer, clock } = this.#deps;
     const { outcome, problem = null } = how;
     const at = clock.wall();
-    return kept.commit(() => ({
+    return writer.commit(() => ({
       turns: [{ turnId, from: "queued", set: { ...how, state: "ended", endedAt: at } }],
       updates: [{ turnId, at, type: "turn", data: { turnId, state: "ended", outcome, problem } }],
     }));
   }
 
-  #waiting(limit?: number): Promise<readonly AcpTurn[]> {
-    const { store, kept } = this.#parts;
-    const { sessionId } = kept.row;
+  #queued(limit?: number): Promise<readonly AcpTurn[]> {
+    const { store, writer } = this.#deps;
+    const { sessionId } = writer.row;
     const queued = { sessionId, states: ["queued"] } as const;
     return store.listAcpTurns({ ...queued, ...(limit === undefined ? {} : { limit }) });
   }

@@ -1,47 +1,54 @@
 import type {
-  AcpPermission,
+  AcpPermissionRequest,
   AcpTurn,
   NewAcpUpdate,
-  PermissionChoice,
-  PermissionDecided,
+  PermissionOption,
+  PermissionDecision,
   PermissionVerdict,
 } from "../store/acp-record.js";
 import { defaults } from "../defaults.js";
-import { textQuestion, type LabelledText, type Question as WholeQuestion } from "../sessions/question.js";
+import {
+  questionAboutText,
+  type LabelledText,
+  type ApprovalQuestion as WholeQuestion,
+} from "../sessions/question.js";
 import type { AcpChange } from "../store/acp-store.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { Clock, Timer } from "../supervisor/clock.js";
-import { firstOf } from "./cut.js";
+import { firstChars } from "./cut.js";
 import { newPermissionId } from "./ids.js";
-import type { KeptSession } from "./kept-session.js";
-import { type PermissionQuestion, readPermission } from "./permission-request.js";
-import { decidePermission, type pick } from "./permission.js";
-import type { Connection } from "./wire/connection.js";
-import { excerpt } from "./wire/excerpt.js";
-import type { Question } from "./wire/handlers.js";
+import type { SessionWriter } from "./kept-session.js";
+import { type ParsedPermissionRequest, parsePermissionRequest } from "./permission-request.js";
+import { decidePermission, type selectOption } from "./permission.js";
+import type { AcpConnection } from "./wire/connection.js";
+import { redactedExcerpt } from "./wire/excerpt.js";
+import type { AgentRpcRequest } from "./wire/handlers.js";
 import type { RpcId } from "./wire/message.js";
 
 /** What a question is judged by, of the turn it belongs to. */
-export interface AskingTurn extends Pick<AcpTurn, "turnId"> {
+export interface PermissionTurn extends Pick<AcpTurn, "turnId"> {
   readonly cancelled: boolean;
   /** What was said of the tool call before. */
   tool(id: string): { readonly kind: string; readonly title: string } | null;
 }
 
-export interface QuestionsParts {
-  readonly kept: KeptSession;
+export interface PermissionRequestsDeps {
+  readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly waitMs: number;
   /** In one turn. */
-  readonly most: number;
-  readonly connection: () => Connection;
+  readonly maxPerTurn: number;
+  readonly connection: () => AcpConnection;
   /** Null: there is none under way. */
-  readonly turn: () => AskingTurn | null;
+  readonly turn: () => PermissionTurn | null;
   /** What was asked of us ourselves is carried out now, and answered with what came of it. Null: it was not. */
-  readonly carryOut: (permission: AcpPermission, decision: PermissionDecided) => Promise<void> | null;
+  readonly executeDecided: (
+    permission: AcpPermissionRequest,
+    decision: PermissionDecision,
+  ) => Promise<void> | null;
 }
 
-type News = Required<Pick<AcpChange, "updates" | "events">>;
+type PermissionUpdates = Required<Pick<AcpChange, "updates" | "events">>;
 
 const INVALID_PARAMS = -32_602;
 
@@ -54,37 +61,37 @@ const INVALID_PARAMS = -32_602;
  * Each step is kept before the next: a question outlives the gateway, and one that was decided is answered by whichever
  * process comes next. The agent is never answered twice.
  */
-export class Questions {
-  readonly #parts: QuestionsParts;
+export class PermissionRequests {
+  readonly #deps: PermissionRequestsDeps;
   /** Not answered yet. */
-  readonly #open = new Map<RpcId, AcpPermission>();
+  readonly #open = new Map<RpcId, AcpPermissionRequest>();
   readonly #timers = new Map<string, Timer>();
   /** Whole questions by the permission's id. In memory only, because they may contain secrets. */
-  readonly #whole = new Map<string, WholeQuestion>();
+  readonly #questions = new Map<string, WholeQuestion>();
 
-  #count: { readonly turnId: string | null; readonly asked: number } = { turnId: null, asked: 0 };
+  #count: { readonly turnId: string | null; readonly requests: number } = { turnId: null, requests: 0 };
 
-  constructor(parts: QuestionsParts) {
-    this.#parts = parts;
+  constructor(deps: PermissionRequestsDeps) {
+    this.#deps = deps;
   }
 
   /** Null: the question was asked before this process started, or is answered. */
   questionOf(id: string): WholeQuestion | null {
-    return this.#whole.get(id) ?? null;
+    return this.#questions.get(id) ?? null;
   }
 
   /** Adds a question that an earlier process received, as it is known now. */
   setQuestion(id: string, question: WholeQuestion): void {
-    if (this.unanswered.some((each) => each.id === id)) this.#whole.set(id, question);
+    if (this.unanswered.some((each) => each.id === id)) this.#questions.set(id, question);
   }
 
-  get unanswered(): readonly AcpPermission[] {
+  get unanswered(): readonly AcpPermissionRequest[] {
     return [...this.#open.values()];
   }
 
   /** Those that an earlier process was asked. */
-  restore(permissions: readonly AcpPermission[]): void {
-    this.remember(permissions);
+  restore(permissions: readonly AcpPermissionRequest[]): void {
+    this.restoreUnanswerable(permissions);
     for (const permission of permissions) {
       if (permission.decision === null) this.#expireLater(permission);
       else void this.#answer(permission, permission.decision);
@@ -92,48 +99,49 @@ export class Questions {
   }
 
   /** The same of an agent that has ended: nobody is there to be answered. */
-  remember(permissions: readonly AcpPermission[]): void {
+  restoreUnanswerable(permissions: readonly AcpPermissionRequest[]): void {
     for (const permission of permissions) this.#open.set(permission.rpcId, permission);
   }
 
-  async asked({ id, params, end }: Question): Promise<void> {
-    const { kept, connection } = this.#parts;
-    const asked = readPermission(params);
+  async onRequest({ id, params, end }: AgentRpcRequest): Promise<void> {
+    const { writer, connection } = this.#deps;
+    const asked = parsePermissionRequest(params);
     if (asked === null) {
-      await kept.commit(() => ({ session: { end } }));
+      await writer.commit(() => ({ session: { end } }));
       const error = { code: INVALID_PARAMS, message: "Not a request for permission" };
-      await this.#unlessClosed(connection().answer(id, { error }));
+      await this.#writtenOrClosed(connection().answer(id, { error }));
       return;
     }
-    if (this.tooMany()) return;
-    await this.keep(
+    if (this.countOrClose()) return;
+    await this.record(
       id,
       end,
       () => this.judge(id, asked),
-      ({ title }) => textQuestion(["title", asked.title ?? title ?? ""], this.#bounded(asked.details)),
+      ({ title }) =>
+        questionAboutText(["title", asked.title ?? title ?? ""], this.#boundDetails(asked.details)),
     );
   }
 
   /** Kept with the offset after it, and with what else is to be known of it; then decided, now or later. */
-  async keep(
+  async record(
     id: RpcId,
     end: number,
-    judge: () => AcpPermission,
-    question: (permission: AcpPermission) => WholeQuestion,
+    judge: () => AcpPermissionRequest,
+    question: (permission: AcpPermissionRequest) => WholeQuestion,
     more: readonly NewAcpUpdate[] = [],
   ): Promise<void> {
-    let permission: AcpPermission | null = null;
-    await this.#parts.kept.commit(
+    let permission: AcpPermissionRequest | null = null;
+    await this.#deps.writer.commit(
       () => {
         // Only now: a cancel that comes before this is written must find it cancelled, one that comes after, open.
         permission = judge();
-        const { updates, events } = this.news(permission, permission.decision);
+        const { updates, events } = this.updatesOf(permission, permission.decision);
         return { session: { end }, newPermission: permission, updates: [...updates, ...more], events };
       },
       () => {
         if (permission === null) return;
         this.#open.set(id, permission);
-        this.#whole.set(permission.id, question(permission));
+        this.#questions.set(permission.id, question(permission));
       },
     );
     const open = this.#open.get(id);
@@ -143,9 +151,9 @@ export class Questions {
   }
 
   /** Details of a question, or a note if the details of all waiting questions would take too much memory. */
-  #bounded(details: readonly LabelledText[]): readonly LabelledText[] {
+  #boundDetails(details: readonly LabelledText[]): readonly LabelledText[] {
     const chars = details.reduce((sum, [label, text]) => sum + label.length + text.length, 0);
-    const held = [...this.#whole.values()].reduce((sum, question) => sum + question.chars, 0);
+    const held = [...this.#questions.values()].reduce((sum, question) => sum + question.chars, 0);
     if (held + chars <= defaults.acpDetailChars) return details;
     return [
       [
@@ -156,39 +164,39 @@ export class Questions {
   }
 
   /** One more in this turn. True: the agent is left, and what it asked unanswered. */
-  tooMany(): boolean {
-    const { most, connection } = this.#parts;
+  countOrClose(): boolean {
+    const { maxPerTurn: most, connection } = this.#deps;
     const { turnId } = this;
-    this.#count = { turnId, asked: turnId === this.#count.turnId ? this.#count.asked + 1 : 1 };
-    if (this.#count.asked <= most) return false;
+    this.#count = { turnId, requests: turnId === this.#count.turnId ? this.#count.requests + 1 : 1 };
+    if (this.#count.requests <= most) return false;
     connection().close("protocol-error", `it asked more than ${most} times in one turn`);
     return true;
   }
 
   /** Of the turn that is under way. */
   get turnId(): string | null {
-    return this.#parts.turn()?.turnId ?? null;
+    return this.#deps.turn()?.turnId ?? null;
   }
 
   /** By the session's rules; with no decision: somebody is to be asked. */
-  judge(id: RpcId, asked: PermissionQuestion): AcpPermission {
-    const { kept, clock, waitMs } = this.#parts;
-    const turn = this.#parts.turn();
+  judge(id: RpcId, asked: ParsedPermissionRequest): AcpPermissionRequest {
+    const { writer, clock, waitMs } = this.#deps;
+    const turn = this.#deps.turn();
     const known = turn?.tool(asked.toolCallId) ?? null;
     const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
     const options = asked.options.map(({ optionId, name, kind }) => ({ optionId, name, kind }));
-    const judged = decidePermission(kept.row.rules, tool, asked.options, { canAsk: true });
+    const judged = decidePermission(writer.row.rules, tool, asked.options, { canAsk: true });
     const at = clock.wall();
     const none = turn === null || turn.cancelled;
-    const byRule = judged.type === "ask" ? null : decidedBy(judged.outcome, judged.rule, options, at);
+    const byRule = judged.type === "ask" ? null : decisionByRule(judged.outcome, judged.rule, options, at);
     return {
       id: newPermissionId(),
-      sessionId: kept.row.sessionId,
+      sessionId: writer.row.sessionId,
       turnId: turn?.turnId ?? null,
       rpcId: id,
       toolCallId: asked.toolCallId,
       kind: tool.kind,
-      title: tool.title === null ? null : shortened(tool.title),
+      title: tool.title === null ? null : truncateTitle(tool.title),
       options,
       rule: judged.rule,
       askedAt: at,
@@ -207,15 +215,15 @@ export class Questions {
   ): Promise<boolean> {
     const permission = this.unanswered.find((each) => each.id === id);
     if (permission === undefined) return false;
-    const option = optionId ?? chosen(verdict, permission.options);
+    const option = optionId ?? optionForVerdict(verdict, permission.options);
     // The agent is told that its question was cancelled, and so is everybody else.
     const given = verdict === "allow" && option === null ? "cancelled" : verdict;
-    const decision = { verdict: given, optionId: option, actor, at: this.#parts.clock.wall() };
-    const decided = await this.#parts.kept.commit(
-      () => ({ decide: [{ id, decision }], ...this.news(permission, decision) }),
+    const decision = { verdict: given, optionId: option, actor, at: this.#deps.clock.wall() };
+    const decided = await this.#deps.writer.commit(
+      () => ({ decide: [{ id, decision }], ...this.updatesOf(permission, decision) }),
       () => {
         this.#open.set(permission.rpcId, { ...permission, decision });
-        this.#forgetTimer(id);
+        this.#clearTimer(id);
       },
     );
     // Not waited for: an agent that does not read must not hold up who decides, or cancels.
@@ -229,23 +237,23 @@ export class Questions {
   }
 
   /** The question that is answered with the answer to this request. */
-  answering(id: RpcId): readonly string[] {
+  idsAnsweredBy(id: RpcId): readonly string[] {
     const permission = this.#open.get(id);
     return permission === undefined ? [] : [permission.id];
   }
 
   /** Its answer is on its way. */
-  close(ids: readonly string[]): void {
+  markAnswered(ids: readonly string[]): void {
     for (const { id, rpcId } of this.unanswered) if (ids.includes(id)) this.#open.delete(rpcId);
-    for (const id of ids) this.#whole.delete(id);
+    for (const id of ids) this.#questions.delete(id);
   }
 
   /** Nobody is there to be answered any more: what goes into the commit that says so. */
-  gone(actor: string): Pick<AcpChange, "decide" | "answered" | "updates" | "events"> {
+  expireAllChange(actor: string): Pick<AcpChange, "decide" | "answered" | "updates" | "events"> {
     const all = this.unanswered;
     const pending = all.filter(({ decision }) => decision === null);
-    const decision = { verdict: "expired", optionId: null, actor, at: this.#parts.clock.wall() } as const;
-    const news = pending.map((permission) => this.news(permission, decision));
+    const decision = { verdict: "expired", optionId: null, actor, at: this.#deps.clock.wall() } as const;
+    const news = pending.map((permission) => this.updatesOf(permission, decision));
     return {
       decide: pending.map(({ id }) => ({ id, decision })),
       answered: all.map(({ id }) => id),
@@ -254,16 +262,16 @@ export class Questions {
     };
   }
 
-  forget(): void {
-    for (const id of this.#timers.keys()) this.#forgetTimer(id);
+  clear(): void {
+    for (const id of this.#timers.keys()) this.#clearTimer(id);
     this.#open.clear();
-    this.#whole.clear();
+    this.#questions.clear();
   }
 
   /** What is to be said of it. */
-  news(permission: AcpPermission, decision: PermissionDecided | null): News {
-    const { runId } = this.#parts.kept.row;
-    const at = this.#parts.clock.wall();
+  updatesOf(permission: AcpPermissionRequest, decision: PermissionDecision | null): PermissionUpdates {
+    const { runId } = this.#deps.writer.row;
+    const at = this.#deps.clock.wall();
     const data = { ...permission, decision };
     const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
     if (decision === null || runId === null) return { updates, events: [] };
@@ -275,8 +283,8 @@ export class Questions {
       type: "permission",
       data: {
         permissionId: permission.id,
-        title: excerpt(permission.title ?? ""),
-        kind: excerpt(permission.kind ?? "other"),
+        title: redactedExcerpt(permission.title ?? ""),
+        kind: redactedExcerpt(permission.kind ?? "other"),
         verdict: decision.verdict,
         actor: decision.actor,
       },
@@ -285,44 +293,44 @@ export class Questions {
   }
 
   /** What fails here is answered by the next process, or by nobody when the agent is gone. */
-  async #answer(permission: AcpPermission, decision: PermissionDecided): Promise<void> {
-    const carriedOut = this.#parts.carryOut(permission, decision);
+  async #answer(permission: AcpPermissionRequest, decision: PermissionDecision): Promise<void> {
+    const carriedOut = this.#deps.executeDecided(permission, decision);
     if (carriedOut !== null) return carriedOut;
     const { optionId } = decision;
     const outcome =
       optionId === null ? { outcome: "cancelled" as const } : { outcome: "selected" as const, optionId };
-    await this.#unlessClosed(this.#parts.connection().answer(permission.rpcId, { result: { outcome } }));
+    await this.#writtenOrClosed(this.#deps.connection().answer(permission.rpcId, { result: { outcome } }));
   }
 
-  async #unlessClosed(written: Promise<unknown>): Promise<void> {
-    await Promise.race([written.catch(() => undefined), this.#parts.connection().closed]);
+  async #writtenOrClosed(written: Promise<unknown>): Promise<void> {
+    await Promise.race([written.catch(() => undefined), this.#deps.connection().closed]);
   }
 
-  #expireLater({ id, expiresAt }: AcpPermission): void {
-    const { clock } = this.#parts;
-    const timer = clock.after(Math.max(0, expiresAt - clock.wall()), () => {
+  #expireLater({ id, expiresAt }: AcpPermissionRequest): void {
+    const { clock } = this.#deps;
+    const timer = clock.setTimer(Math.max(0, expiresAt - clock.wall()), () => {
       this.decide(id, "expired", "nobody answered in time").catch(() => undefined);
     });
     this.#timers.set(id, timer);
   }
 
-  #forgetTimer(id: string): void {
+  #clearTimer(id: string): void {
     this.#timers.get(id)?.cancel();
     this.#timers.delete(id);
   }
 }
 
-function shortened(title: string): string {
+function truncateTitle(title: string): string {
   const most = defaults.acpAskedChars;
-  return title.length > most ? `${firstOf(title, most)}…` : title;
+  return title.length > most ? `${firstChars(title, most)}…` : title;
 }
 
-function decidedBy(
-  outcome: ReturnType<typeof pick>,
+function decisionByRule(
+  outcome: ReturnType<typeof selectOption>,
   rule: number | null,
-  options: readonly PermissionChoice[],
+  options: readonly PermissionOption[],
   at: number,
-): PermissionDecided {
+): PermissionDecision {
   const actor = rule === null ? "no rule allows it" : `rule ${rule + 1}`;
   if (outcome.outcome === "cancelled") return { verdict: "cancelled", optionId: null, actor, at };
   const { optionId } = outcome;
@@ -330,7 +338,7 @@ function decidedBy(
   return { verdict: kind === "allow_once" ? "allow" : "deny", optionId, actor, at };
 }
 
-function chosen(verdict: PermissionVerdict, options: readonly PermissionChoice[]): string | null {
+function optionForVerdict(verdict: PermissionVerdict, options: readonly PermissionOption[]): string | null {
   if (verdict === "cancelled") return null;
   const kind = verdict === "allow" ? "allow_once" : "reject_once";
   return options.find((each) => each.kind === kind)?.optionId ?? null;

@@ -1,13 +1,13 @@
-import type { LeftProcess, TurnAudit } from "../store/acp-record.js";
+import type { LeftoverProcess, TurnAudit } from "../store/acp-record.js";
 import type { Clock } from "../supervisor/clock.js";
 import type { AgentProcess } from "./agent-process.js";
 import type { RunningTurn } from "./exchange.js";
-import type { KeptSession } from "./kept-session.js";
+import type { SessionWriter } from "./kept-session.js";
 import type { AcpLimits } from "./limits.js";
-import { bornSince, endBornSince } from "./turn-tree.js";
+import { processesStartedSince, killStartedSince } from "./turn-tree.js";
 
-export interface AuditParts {
-  readonly kept: KeptSession;
+export interface TurnAuditDeps {
+  readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly limits: AcpLimits;
 }
@@ -17,27 +17,27 @@ export interface AuditParts {
  * said only of a tree that was seen.
  */
 export async function auditTurn(
-  { kept, clock, limits }: AuditParts,
+  { writer, clock, limits }: TurnAuditDeps,
   { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
   // With the agent everybody ends, and its run says how.
   if (run.state !== "running") return;
-  const { reap } = kept.row;
+  const { reap } = writer.row;
   const asked = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
-  let left: readonly LeftProcess[] = [];
-  let survivors: readonly LeftProcess[] = [];
+  let left: readonly LeftoverProcess[] = [];
+  let survivors: readonly LeftoverProcess[] = [];
   let [reaped, unknown]: [boolean, string | null] = [false, null];
   try {
-    const inTerminals = await terminals.left(turnId);
+    const inTerminals = await terminals.liveProcessesOf(turnId);
     survivors = left = inTerminals;
-    if (asked) await terminals.stop(turnId);
+    if (asked) await terminals.stopTurn(turnId);
     if (before === null) throw new Error("its agent's processes could not be seen when it began");
-    survivors = left = [...(await bornSince(run, before)), ...inTerminals];
+    survivors = left = [...(await processesStartedSince(run, before)), ...inTerminals];
     if (asked)
       survivors = [
-        ...(await endBornSince(run, before, clock, limits.toolGraceMs)),
-        ...(await terminals.left(turnId)),
+        ...(await killStartedSince(run, before, clock, limits.toolGraceMs)),
+        ...(await terminals.liveProcessesOf(turnId)),
       ];
     reaped = asked;
   } catch (error) {
@@ -46,7 +46,7 @@ export async function auditTurn(
   if (run.state !== "running") return;
   const at = clock.wall();
   const audit: TurnAudit = { at, left, reaped, survivors, unknown };
-  await kept.commit(() => ({
+  await writer.commit(() => ({
     turns: [{ turnId, from: "ended", set: { audit } }],
     updates: [{ turnId, at, type: "audit", data: audit }],
   }));

@@ -1,8 +1,8 @@
 import { defaults } from "../defaults.js";
-import { BoundedText } from "./bounded-text.js";
-import { firstOf } from "./cut.js";
+import { TextTail } from "./bounded-text.js";
+import { firstChars } from "./cut.js";
 import { isObject } from "./wire/message.js";
-import type { Update } from "./wire/updates.js";
+import type { SessionUpdate } from "./wire/updates.js";
 
 export interface ToolCallSummary {
   readonly id: string;
@@ -21,18 +21,18 @@ export interface UsageSummary {
   readonly size: number;
 }
 
-type Raw = Update["update"];
+type RawUpdate = SessionUpdate["update"];
 
 /** What one turn has said and done so far: bounded, whatever the agent sends. Text is as it came; who shows it sanitizes it. */
-export class Turn {
-  readonly text = new BoundedText(defaults.acpTextChars);
+export class TurnSummary {
+  readonly text = new TextTail(defaults.acpTextChars);
   /** Folded: their end, and how much there was. */
-  readonly thoughts = new BoundedText(defaults.acpThoughtChars);
+  readonly thoughts = new TextTail(defaults.acpThoughtChars);
   readonly #tools = new Map<string, ToolCallSummary>();
   plan: readonly PlanEntrySummary[] = [];
   usage: UsageSummary | null = null;
   /** The newest updates of kinds that are not known here, as they came. */
-  raw: readonly Raw[] = [];
+  raw: readonly RawUpdate[] = [];
   /** Oldest tool calls, and oldest or too large raw updates, that were let go of. */
   droppedTools = 0;
   droppedRaw = 0;
@@ -41,20 +41,20 @@ export class Turn {
     return [...this.#tools.values()];
   }
 
-  take({ update, bytes }: Pick<Update, "update" | "bytes">): void {
+  apply({ update, bytes }: Pick<SessionUpdate, "update" | "bytes">): void {
     switch (update.sessionUpdate) {
       case "agent_message_chunk":
-        return this.text.append(textOf(update["content"]));
+        return this.text.append(contentText(update["content"]));
       case "agent_thought_chunk":
-        return this.thoughts.append(textOf(update["content"]));
+        return this.thoughts.append(contentText(update["content"]));
       case "tool_call":
       case "tool_call_update":
-        return this.#tool(update);
+        return this.#applyToolCall(update);
       case "plan":
-        this.plan = planOf(update["entries"]);
+        this.plan = parsePlan(update["entries"]);
         return;
       case "usage_update":
-        this.usage = { used: numberOf(update["used"]), size: numberOf(update["size"]) };
+        this.usage = { used: finiteOrZero(update["used"]), size: finiteOrZero(update["size"]) };
         return;
       // Echoes of the prompt and news of the session: no output of the turn.
       case "user_message_chunk":
@@ -64,18 +64,18 @@ export class Turn {
       case "session_info_update":
         return;
       default:
-        return this.#unknown(update, bytes);
+        return this.#keepRaw(update, bytes);
     }
   }
 
-  #unknown(update: Raw, bytes: number): void {
+  #keepRaw(update: RawUpdate, bytes: number): void {
     const all = bytes > defaults.acpRawUpdateBytes ? this.raw : [...this.raw, update];
     this.droppedRaw += this.raw.length + 1 - Math.min(all.length, defaults.acpRawUpdates);
     this.raw = all.slice(-defaults.acpRawUpdates);
   }
 
-  #tool(update: Raw): void {
-    const tool = toolAfter(update, (id) => this.#tools.get(id));
+  #applyToolCall(update: RawUpdate): void {
+    const tool = applyToolUpdate(update, (id) => this.#tools.get(id));
     if (tool === null) return;
     this.#tools.set(tool.id, tool);
     if (this.#tools.size <= defaults.acpToolCalls) return;
@@ -91,8 +91,8 @@ export class Turn {
  * A tool call with what an update says of it; null: it says none. An update may come without its beginning (after a
  * load), and says only what has changed.
  */
-export function toolAfter(
-  update: Raw,
+export function applyToolUpdate(
+  update: RawUpdate,
   known: (id: string) => ToolCallSummary | undefined,
 ): ToolCallSummary | null {
   const id = update["toolCallId"];
@@ -100,34 +100,34 @@ export function toolAfter(
   const before = known(id);
   return {
     id,
-    title: wordOf(update["title"]) ?? before?.title ?? id,
-    kind: wordOf(update["kind"]) ?? before?.kind ?? "other",
-    status: wordOf(update["status"]) ?? before?.status ?? "pending",
+    title: boundedString(update["title"]) ?? before?.title ?? id,
+    kind: boundedString(update["kind"]) ?? before?.kind ?? "other",
+    status: boundedString(update["status"]) ?? before?.status ?? "pending",
   };
 }
 
-export function textOf(content: unknown): string {
+export function contentText(content: unknown): string {
   if (!isObject(content)) return "";
   if (typeof content["text"] === "string") return content["text"];
   return typeof content["type"] === "string" ? `[${content["type"]}]` : "";
 }
 
-export function planOf(entries: unknown): PlanEntrySummary[] {
+export function parsePlan(entries: unknown): PlanEntrySummary[] {
   if (!Array.isArray(entries)) return [];
   return entries
     .slice(0, defaults.acpPlanEntries)
     .filter(isObject)
     .map((entry) => ({
-      content: wordOf(entry["content"]) ?? "",
-      status: wordOf(entry["status"]) ?? "pending",
+      content: boundedString(entry["content"]) ?? "",
+      status: boundedString(entry["status"]) ?? "pending",
     }));
 }
 
 /** Null: it is none. Bounded: it is kept. */
-export function wordOf(value: unknown): string | null {
-  return typeof value === "string" ? firstOf(value, defaults.titleChars) : null;
+export function boundedString(value: unknown): string | null {
+  return typeof value === "string" ? firstChars(value, defaults.titleChars) : null;
 }
 
-function numberOf(value: unknown): number {
+function finiteOrZero(value: unknown): number {
   return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }

@@ -4,7 +4,7 @@ import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "./entry
  * What is known of the agents there are, as their documentation has it. Data, not code: an entry of the same id in the
  * config takes its place. A prompt on the command line stands where it cannot be taken for an option.
  */
-const entries: readonly AgentEntryInput[] = [
+const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
     id: "claude",
     name: "Claude Code",
@@ -109,14 +109,16 @@ const entries: readonly AgentEntryInput[] = [
   },
 ];
 
-const catalogue: readonly AgentEntry[] = entries.map((entry) => agentEntrySchema.parse(entry));
+const BUILT_IN_AGENTS: readonly AgentEntry[] = BUILT_IN_ENTRIES.map((entry) => agentEntrySchema.parse(entry));
 
 /** Of the config's tables. */
-export function ownAgents(tables: Readonly<Record<string, Omit<AgentEntry, "id">>>): readonly AgentEntry[] {
+export function agentsFromConfig(
+  tables: Readonly<Record<string, Omit<AgentEntry, "id">>>,
+): readonly AgentEntry[] {
   return Object.entries(tables).map(([id, fields]) => ({ id, ...fields }));
 }
 
 /** Built-in entries and the user's, which win. By id, in that order. */
-export function agentsOf(own: readonly AgentEntry[] = []): ReadonlyMap<string, AgentEntry> {
-  return new Map([...catalogue, ...own].map((entry) => [entry.id, entry]));
+export function agentsById(own: readonly AgentEntry[] = []): ReadonlyMap<string, AgentEntry> {
+  return new Map([...BUILT_IN_AGENTS, ...own].map((entry) => [entry.id, entry]));
 }

@@ -12,8 +12,8 @@ export interface CliResult {
 type Json = Readonly<Record<string, unknown>>;
 
 /** Of the lines of an output. Agents print some thousands, and few others that begin like one. */
-const DOCUMENTS = 100_000;
-const UNREADABLE = 1_000;
+const MAX_DOCUMENTS = 100_000;
+const MAX_UNREADABLE = 1_000;
 
 /**
  * The result in a command's whole output; null when it is not in the form that was asked for (it failed before, or it
@@ -22,22 +22,22 @@ const UNREADABLE = 1_000;
 export function parseCliOutput(output: CliOutput, stdout: string): CliResult | null {
   return output === "text"
     ? { text: stdout.trim(), sessionId: null, error: null }
-    : parsers[output](documentsIn(stdout));
+    : PARSERS[output](parseDocuments(stdout));
 }
 
-const parsers: Readonly<
+const PARSERS: Readonly<
   Record<Exclude<CliOutput, "text">, (documents: readonly Json[]) => CliResult | null>
 > = {
   /** Claude, Cursor, Qwen: a document of type `result`, alone or as the last of several. */
   result(documents) {
     const result = documents.findLast(({ type }) => type === "result");
     if (result === undefined) return null;
-    const text = textOf(result["result"]) ?? "";
+    const text = asText(result["result"]) ?? "";
     const failed = result["is_error"] === true;
-    const why = textOf(object(result["error"])["message"]) ?? (text || textOf(result["subtype"]));
+    const why = asText(asObject(result["error"])["message"]) ?? (text || asText(result["subtype"]));
     return {
       text: failed ? "" : text,
-      sessionId: textOf(result["session_id"]),
+      sessionId: asText(result["session_id"]),
       error: failed ? (why ?? "no reason given") : null,
     };
   },
@@ -47,14 +47,14 @@ const parsers: Readonly<
     if (started === undefined) return null;
     const said = documents
       .filter(({ type }) => type === "item.completed")
-      .map(({ item }) => object(item))
+      .map(({ item }) => asObject(item))
       .findLast(({ type }) => type === "agent_message");
     const failed = documents.findLast(({ type }) => type === "turn.failed" || type === "error");
     const completed = documents.some(({ type }) => type === "turn.completed");
     return {
-      text: textOf(said?.["text"]) ?? "",
-      sessionId: textOf(started["thread_id"]),
-      error: completed || failed === undefined ? null : errorOf(failed),
+      text: asText(said?.["text"]) ?? "",
+      sessionId: asText(started["thread_id"]),
+      error: completed || failed === undefined ? null : errorMessage(failed),
     };
   },
 
@@ -62,59 +62,59 @@ const parsers: Readonly<
     const answer = documents.findLast((document) => "response" in document || "error" in document);
     if (answer === undefined) return null;
     return {
-      text: textOf(answer["response"]) ?? "",
-      sessionId: textOf(answer["session_id"]),
-      error: "error" in answer ? errorOf(answer) : null,
+      text: asText(answer["response"]) ?? "",
+      sessionId: asText(answer["session_id"]),
+      error: "error" in answer ? errorMessage(answer) : null,
     };
   },
 
   opencode(documents) {
-    const sessionId = documents.map(({ sessionID }) => textOf(sessionID)).find((id) => id !== null);
+    const sessionId = documents.map(({ sessionID }) => asText(sessionID)).find((id) => id !== null);
     if (sessionId === undefined) return null;
     const failed = documents.findLast(({ type }) => type === "error");
     return {
       text: documents
         .filter(({ type }) => type === "text")
-        .map(({ part }) => textOf(object(part)["text"]) ?? "")
+        .map(({ part }) => asText(asObject(part)["text"]) ?? "")
         .join("\n"),
       sessionId,
-      error: failed === undefined ? null : errorOf(failed),
+      error: failed === undefined ? null : errorMessage(failed),
     };
   },
 
   pi(documents) {
     const header = documents.find(({ type }) => type === "session");
-    const message = object(
+    const message = asObject(
       documents.findLast(
-        ({ type, message: ended }) => type === "message_end" && object(ended)["role"] === "assistant",
+        ({ type, message: ended }) => type === "message_end" && asObject(ended)["role"] === "assistant",
       )?.["message"],
     );
     if (header === undefined) return null;
     return {
-      text: partsOf(message),
-      sessionId: textOf(header["id"]),
+      text: textParts(message),
+      sessionId: asText(header["id"]),
       error:
-        message["stopReason"] === "error" ? (textOf(message["errorMessage"]) ?? "no reason given") : null,
+        message["stopReason"] === "error" ? (asText(message["errorMessage"]) ?? "no reason given") : null,
     };
   },
 };
 
 /** What the agent says in one document of its command's output, while that goes on; null: nothing, or nothing yet. */
-export function spokenIn(output: CliOutput, document: Json | null): string | null {
+export function agentTextIn(output: CliOutput, document: Json | null): string | null {
   if (document === null) return null;
   const { type } = document;
   switch (output) {
     case "result":
-      return type === "assistant" ? partsOf(document["message"]) : null;
+      return type === "assistant" ? textParts(document["message"]) : null;
     case "codex": {
-      const item = object(document["item"]);
-      return type === "item.completed" && item["type"] === "agent_message" ? textOf(item["text"]) : null;
+      const item = asObject(document["item"]);
+      return type === "item.completed" && item["type"] === "agent_message" ? asText(item["text"]) : null;
     }
     case "opencode":
-      return type === "text" ? textOf(object(document["part"])["text"]) : null;
+      return type === "text" ? asText(asObject(document["part"])["text"]) : null;
     case "pi":
-      return type === "message_end" && object(document["message"])["role"] === "assistant"
-        ? partsOf(document["message"])
+      return type === "message_end" && asObject(document["message"])["role"] === "assistant"
+        ? textParts(document["message"])
         : null;
     case "gemini":
     case "text":
@@ -123,45 +123,45 @@ export function spokenIn(output: CliOutput, document: Json | null): string | nul
 }
 
 /** Null: the line is none. */
-export function documentIn(line: string): Json | null {
+export function parseDocument(line: string): Json | null {
   // Looked at first: what cannot be one is thrown out of JSON.parse much more slowly.
-  const parsed = line.startsWith("{") ? parse(line) : undefined;
+  const parsed = line.startsWith("{") ? parseJson(line) : undefined;
   return isObject(parsed) ? parsed : null;
 }
 
-function partsOf(message: unknown): string {
-  const { content } = object(message);
-  const parts = Array.isArray(content) ? content.map(object) : [];
-  return parts.map(({ type, text }) => (type === "text" ? (textOf(text) ?? "") : "")).join("");
+function textParts(message: unknown): string {
+  const { content } = asObject(message);
+  const parts = Array.isArray(content) ? content.map(asObject) : [];
+  return parts.map(({ type, text }) => (type === "text" ? (asText(text) ?? "") : "")).join("");
 }
 
 /** One document, an array of them, or one to a line with other lines between. */
-function documentsIn(stdout: string): Json[] {
-  const whole = parse(stdout);
+function parseDocuments(stdout: string): Json[] {
+  const whole = parseJson(stdout);
   if (whole !== undefined) return (Array.isArray(whole) ? whole : [whole]).filter(isObject);
-  const lines = documentLines(stdout);
+  const lines = parseDocumentLines(stdout);
   // Printed over several lines, after a line of something else.
-  if (lines.length === 0) return [parse(stdout.slice(stdout.indexOf("\n{")))].filter(isObject);
+  if (lines.length === 0) return [parseJson(stdout.slice(stdout.indexOf("\n{")))].filter(isObject);
   return lines;
 }
 
 /** None when there are more than any agent prints, or too many that are none: nobody waits for a gateway that reads on. */
-function documentLines(stdout: string): Json[] {
+function parseDocumentLines(stdout: string): Json[] {
   const documents: Json[] = [];
   let unreadable = 0;
   for (let from = 0, end = 0; from < stdout.length; from = end + 1) {
     const at = stdout.indexOf("\n", from);
     end = at < 0 ? stdout.length : at;
     if (stdout[from] !== "{") continue;
-    const document = documentIn(stdout.slice(from, end));
+    const document = parseDocument(stdout.slice(from, end));
     if (document === null) unreadable++;
     else documents.push(document);
-    if (unreadable > UNREADABLE || documents.length > DOCUMENTS) return [];
+    if (unreadable > MAX_UNREADABLE || documents.length > MAX_DOCUMENTS) return [];
   }
   return documents;
 }
 
-function parse(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch {
@@ -173,23 +173,23 @@ function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function object(value: unknown): Json {
+function asObject(value: unknown): Json {
   return isObject(value) ? value : {};
 }
 
-function textOf(value: unknown): string | null {
+function asText(value: unknown): string | null {
   return typeof value === "string" ? value : null;
 }
 
-function errorOf(document: Json): string {
+function errorMessage(document: Json): string {
   const { error, message } = document;
-  const inner = object(error);
+  const inner = asObject(error);
   return (
-    textOf(inner["message"]) ??
-    textOf(object(inner["data"])["message"]) ??
-    textOf(message) ??
-    textOf(error) ??
-    textOf(inner["name"]) ??
+    asText(inner["message"]) ??
+    asText(asObject(inner["data"])["message"]) ??
+    asText(message) ??
+    asText(error) ??
+    asText(inner["name"]) ??
     "no reason given"
   );
 }

@@ -1,11 +1,11 @@
-import { documentIn, spokenIn } from "./cli-output.js";
+import { parseDocument, agentTextIn } from "./cli-output.js";
 import type { CliOutput } from "./entry.js";
 
 /** A line that is longer is passed over: what it would have said comes with the result. */
-const LINE_CHARS = 8 * 1024 * 1024;
+const MAX_LINE_CHARS = 8 * 1024 * 1024;
 
 /** What an agent says, out of its command's output as it comes. As it came: who shows it sanitizes it. */
-export class CliStream {
+export class CliOutputStream {
   readonly #output: CliOutput;
   readonly #decoder = new TextDecoder();
   #line = "";
@@ -22,19 +22,19 @@ export class CliStream {
     let said = "";
     this.#add(first);
     for (const next of more) {
-      said += this.#take();
+      said += this.#endLine();
       this.#add(next);
     }
     return said;
   }
 
   #add(piece: string): void {
-    this.#tooLong ||= this.#line.length + piece.length > LINE_CHARS;
+    this.#tooLong ||= this.#line.length + piece.length > MAX_LINE_CHARS;
     this.#line = this.#tooLong ? "" : this.#line + piece;
   }
 
-  #take(): string {
-    const said = this.#tooLong ? null : spokenIn(this.#output, documentIn(this.#line));
+  #endLine(): string {
+    const said = this.#tooLong ? null : agentTextIn(this.#output, parseDocument(this.#line));
     this.#line = "";
     this.#tooLong = false;
     return said === null || said === "" ? "" : `${said.trimEnd()}\n`;

@@ -1,6 +1,6 @@
 import { BadInput } from "../errors.js";
 import { noOutputLimit } from "../supervisor/watchdog.js";
-import { type CliForm, PROMPT, SESSION_ID } from "./entry.js";
+import { type CliForm, PROMPT_PLACEHOLDER, SESSION_ID_PLACEHOLDER } from "./entry.js";
 
 export interface CliRequest {
   readonly prompt: string;
@@ -20,7 +20,7 @@ export interface CliCommand {
 /** What to run for one prompt. */
 export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliRequest): CliCommand {
   if (prompt === "") throw new BadInput("prompt", "the prompt is empty; nothing was started");
-  if (sessionId !== null && !isSessionId(sessionId))
+  if (sessionId !== null && !isAgentSessionId(sessionId))
     throw new BadInput("resume", `${JSON.stringify(sessionId)} cannot be a session id; nothing was started`);
   const words = sessionId === null ? form.argv : form.resumeArgv;
   if (words === undefined)
@@ -28,29 +28,35 @@ export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliR
       "resume",
       "this agent's sessions cannot be resumed by its command; nothing was started",
     );
-  const told = words.some((word) => fills(word, PROMPT));
+  const told = words.some((word) => hasPlaceholder(word, PROMPT_PLACEHOLDER));
   return {
-    argv: words.map((word) => fill(fill(word, SESSION_ID, sessionId ?? ""), PROMPT, prompt)),
+    argv: words.map((word) =>
+      fillPlaceholder(
+        fillPlaceholder(word, SESSION_ID_PLACEHOLDER, sessionId ?? ""),
+        PROMPT_PLACEHOLDER,
+        prompt,
+      ),
+    ),
     stdin: told ? null : prompt,
     noOutputTimeoutMs: noOutputLimit(form.watchdog[sessionId === null ? "fresh" : "resume"], timeoutMs),
   };
 }
 
 /** It comes from the agent itself, or from a person who copied it, and becomes a word of a command line. */
-export function isSessionId(text: string): boolean {
+export function isAgentSessionId(text: string): boolean {
   return /^[A-Za-z0-9_][\w.:-]{0,255}$/.test(text);
 }
 
 /** `1.2.3` out of whatever a program prints when it is asked for its version. */
-export function versionIn(output: string): string | null {
+export function parseVersion(output: string): string | null {
   return /(?<![\d.])\d+\.\d+\.\d+(?:-[\w.]{1,40})?/.exec(output.slice(0, 4_096))?.[0] ?? null;
 }
 
 /** Only as a whole word or after `=`, and only in words of the catalogue: what is filled in is not looked at again. */
-function fill(word: string, placeholder: string, value: string): string {
-  return fills(word, placeholder) ? word.slice(0, -placeholder.length) + value : word;
+function fillPlaceholder(word: string, placeholder: string, value: string): string {
+  return hasPlaceholder(word, placeholder) ? word.slice(0, -placeholder.length) + value : word;
 }
 
-function fills(word: string, placeholder: string): boolean {
+function hasPlaceholder(word: string, placeholder: string): boolean {
   return word === placeholder || word.endsWith(`=${placeholder}`);
 }

@@ -1,37 +1,37 @@
 import { defaults } from "../defaults.js";
 import { redactText } from "../supervisor/redact.js";
 import { parseCliOutput } from "./cli-output.js";
-import { isSessionId } from "./command-line.js";
+import { isAgentSessionId } from "./command-line.js";
 import type { CliOutput } from "./entry.js";
 
-export interface RunOutput {
+export interface OneShotOutput {
   readonly stdout: string;
   readonly stderr: string;
   /** Why its run failed; null: it did not. */
   readonly failure: string | null;
 }
 
-export interface RunResult {
+export interface OneShotResult {
   readonly text: string;
   readonly error: string | null;
   readonly agentSessionId: string | null;
 }
 
 /** What to make of a command that has ended: its answer, or why there is none, in its own words where it has any. */
-export function runResult(output: CliOutput, { stdout, stderr, failure }: RunOutput): RunResult {
+export function oneShotResult(output: CliOutput, { stdout, stderr, failure }: OneShotOutput): OneShotResult {
   const said = parseCliOutput(output, stdout);
-  const text = cut(said?.text ?? "");
+  const text = limitLength(said?.text ?? "");
   const named = said?.sessionId ?? "";
-  const agentSessionId = isSessionId(named) ? named : null;
+  const agentSessionId = isAgentSessionId(named) ? named : null;
   if (failure === null && said !== null)
-    return { text, error: said.error === null ? null : cut(said.error), agentSessionId };
+    return { text, error: said.error === null ? null : limitLength(said.error), agentSessionId };
   // Another version, perhaps: what it printed is all there is.
-  if (failure === null) return { text: cut(stdout.trim()), error: null, agentSessionId };
+  if (failure === null) return { text: limitLength(stdout.trim()), error: null, agentSessionId };
   const complaint = redactText(stderr.trim()).slice(-defaults.agentComplaintChars);
   const why = said?.error ?? complaint;
-  return { text, error: why === "" ? failure : cut(`${failure}: ${why}`), agentSessionId };
+  return { text, error: why === "" ? failure : limitLength(`${failure}: ${why}`), agentSessionId };
 }
 
-function cut(text: string): string {
+function limitLength(text: string): string {
   return text.slice(0, defaults.messageChars);
 }

@@ -3,19 +3,19 @@ import { constants } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AnchorUnusable } from "../errors.js";
-import { errorCode } from "./error-code.js";
-import { remedyForMissing } from "./find.js";
+import { errnoCode } from "./error-code.js";
+import { missingBinaryHint } from "./find.js";
 
-const ELF = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
+const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
 
 /**
  * The state directory's own copy, named by its content. Anchors outlive upgrades of the package:
  * theirs must neither change under them nor vanish. Idempotent; repairs a damaged copy.
  */
-export async function installAnchor(home: string, source: string): Promise<string> {
+export async function installAnchorBinary(home: string, source: string): Promise<string> {
   const content = await readSource(source);
   // A text file would be run by a shell, and anything else fail somewhere far from here.
-  if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF))
+  if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF_MAGIC))
     throw new AnchorUnusable(
       source,
       `${source} is not a program of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
@@ -23,8 +23,8 @@ export async function installAnchor(home: string, source: string): Promise<strin
   const hash = createHash("sha256").update(content).digest("hex").slice(0, 16);
   const directory = join(home, "bin");
   const path = join(directory, `anchor-${hash}`);
-  if (!(await isIntact(path, content))) await putCopy(directory, path, content);
-  await mustBeExecutable(path);
+  if (!(await isIntact(path, content))) await writeCopy(directory, path, content);
+  await requireExecutable(path);
   return path;
 }
 
@@ -32,10 +32,10 @@ async function readSource(source: string): Promise<Buffer> {
   try {
     return await readFile(source);
   } catch (cause) {
-    const problem = errorCode(cause) === "ENOENT" ? "is missing" : "cannot be read";
+    const problem = errnoCode(cause) === "ENOENT" ? "is missing" : "cannot be read";
     throw new AnchorUnusable(
       source,
-      `the anchor binary ${source} ${problem}; nothing can be started. To fix it, ${remedyForMissing(source)}`,
+      `the anchor binary ${source} ${problem}; nothing can be started. To fix it, ${missingBinaryHint(source)}`,
       { cause },
     );
   }
@@ -50,12 +50,12 @@ async function isIntact(path: string, content: Buffer): Promise<boolean> {
     if ((found.mode & 0o777) !== 0o700) await chmod(path, 0o700);
     return true;
   } catch (error) {
-    if (errorCode(error) === "ENOENT") return false;
-    throw unusableCopy(path, error);
+    if (errnoCode(error) === "ENOENT") return false;
+    throw copyError(path, error);
   }
 }
 
-async function putCopy(directory: string, path: string, content: Buffer): Promise<void> {
+async function writeCopy(directory: string, path: string, content: Buffer): Promise<void> {
   const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -67,11 +67,11 @@ async function putCopy(directory: string, path: string, content: Buffer): Promis
       await rm(temporary, { force: true });
     }
   } catch (error) {
-    throw unusableCopy(path, error);
+    throw copyError(path, error);
   }
 }
 
-async function mustBeExecutable(path: string): Promise<void> {
+async function requireExecutable(path: string): Promise<void> {
   try {
     // Also false on a file system mounted noexec: access(2) looks at the mount.
     await access(path, constants.X_OK);
@@ -84,7 +84,7 @@ async function mustBeExecutable(path: string): Promise<void> {
   }
 }
 
-function unusableCopy(path: string, cause: unknown): AnchorUnusable {
+function copyError(path: string, cause: unknown): AnchorUnusable {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new AnchorUnusable(
     path,

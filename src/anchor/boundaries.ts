@@ -1,12 +1,12 @@
 import { readdir, rmdir, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { errorCode } from "./error-code.js";
-import type { Boundary } from "./host.js";
-import { isRunId } from "./run-directory.js";
-import { array, nullable, parseShape, record, string } from "./shape.js";
+import { errnoCode } from "./error-code.js";
+import type { CgroupRef } from "./host.js";
+import { isSafeId } from "./run-directory.js";
+import { asArray, asNullable, parseJson, asObject, asString } from "./shape.js";
 import { readOwnFile } from "../store/own-file.js";
 
-export type RunBoundary = Boundary & { readonly runId: string };
+export type RunCgroup = CgroupRef & { readonly runId: string };
 
 /** What `launcher.json` says of the cgroups below which an instance's runs live. */
 interface LauncherFile {
@@ -24,31 +24,28 @@ interface LauncherFile {
 const CGROUP2_MAGIC = 0x63677270;
 
 /** The cgroups of an instance's runs; none unless they were provably made for this very directory. */
-export async function listBoundaries(
-  instanceDir: string,
-  instanceId: string,
-): Promise<readonly RunBoundary[]> {
-  const place = await cgroupPlace(instanceDir, instanceId);
-  if (place === null) return [];
-  const entries = await readdir(place.directory, { withFileTypes: true }).catch(() => []);
+export async function listRunCgroups(instanceDir: string, instanceId: string): Promise<readonly RunCgroup[]> {
+  const location = await findCgroupLocation(instanceDir, instanceId);
+  if (location === null) return [];
+  const entries = await readdir(location.directory, { withFileTypes: true }).catch(() => []);
   const found = entries
-    .filter((entry) => entry.isDirectory() && isRunId(entry.name))
-    .map(async ({ name: runId }): Promise<RunBoundary | null> => {
-      const inode = await inodeOf(join(place.directory, runId));
-      return inode === null ? null : { runId, path: `${place.cgroup}/${runId}`, inode };
+    .filter((entry) => entry.isDirectory() && isSafeId(entry.name))
+    .map(async ({ name: runId }): Promise<RunCgroup | null> => {
+      const inode = await inodeOf(join(location.directory, runId));
+      return inode === null ? null : { runId, path: `${location.cgroup}/${runId}`, inode };
     });
   return (await Promise.all(found)).filter((boundary) => boundary !== null);
 }
 
 /** Removes what a launcher that was killed has left of them. False: one is still in use. The kernel removes only empty ones. */
-export async function removeBoundaries(instanceDir: string, instanceId: string): Promise<boolean> {
-  const place = await cgroupPlace(instanceDir, instanceId);
-  if (place === null) return true;
-  const { directory } = place;
-  const runs = await listBoundaries(instanceDir, instanceId);
+export async function removeRunCgroups(instanceDir: string, instanceId: string): Promise<boolean> {
+  const location = await findCgroupLocation(instanceDir, instanceId);
+  if (location === null) return true;
+  const { directory } = location;
+  const runs = await listRunCgroups(instanceDir, instanceId);
   await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
   if (!(await isRemoved(rmdir(directory)))) return false;
-  await Promise.all(place.limitDirectories.map(removeLimits));
+  await Promise.all(location.limitDirectories.map(removeLimitCgroups));
   // An anchor that was killed just now may still be on its way out.
   await isRemoved(rmdir(join(dirname(directory), "sup")));
   return isRemoved(rmdir(dirname(directory)));
@@ -57,53 +54,53 @@ export async function removeBoundaries(instanceDir: string, instanceId: string):
 export async function isRemoved(removal: Promise<void>): Promise<boolean> {
   return removal.then(
     () => true,
-    (error: unknown) => errorCode(error) === "ENOENT",
+    (error: unknown) => errnoCode(error) === "ENOENT",
   );
 }
 
-async function removeLimits(directory: string): Promise<void> {
+async function removeLimitCgroups(directory: string): Promise<void> {
   const names = await readdir(directory).catch(() => []);
-  await Promise.allSettled(names.filter(isRunId).map((runId) => rmdir(join(directory, runId))));
+  await Promise.allSettled(names.filter(isSafeId).map((runId) => rmdir(join(directory, runId))));
   await rmdir(directory).catch(() => {});
 }
 
-interface Place {
+interface CgroupLocation {
   readonly cgroup: string;
   readonly directory: string;
   readonly limitDirectories: readonly string[];
 }
 
-async function cgroupPlace(instanceDir: string, instanceId: string): Promise<Place | null> {
-  const said = await readLauncherFile(instanceDir);
-  if (said === null || said.cgroup === null || said.cgroupDirectory === null) return null;
+async function findCgroupLocation(instanceDir: string, instanceId: string): Promise<CgroupLocation | null> {
+  const parsed = await readLauncherFile(instanceDir);
+  if (parsed === null || parsed.cgroup === null || parsed.cgroupDirectory === null) return null;
   const here = await stat(instanceDir, { bigint: true }).catch(() => null);
   // A copied or restored state directory must not claim the original's.
-  if (here === null || String(here.dev) !== said.device || String(here.ino) !== said.inode) return null;
+  if (here === null || String(here.dev) !== parsed.device || String(here.ino) !== parsed.inode) return null;
   const base = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}`;
   const tail = `${base}/runs`;
-  if (!said.cgroup.endsWith(tail) || !said.cgroupDirectory.endsWith(tail)) return null;
+  if (!parsed.cgroup.endsWith(tail) || !parsed.cgroupDirectory.endsWith(tail)) return null;
   // Some of it may have been removed before.
-  const mounted = await statfs(dirname(dirname(said.cgroupDirectory))).catch(() => null);
+  const mounted = await statfs(dirname(dirname(parsed.cgroupDirectory))).catch(() => null);
   if (mounted?.type !== CGROUP2_MAGIC) return null;
   return {
-    cgroup: said.cgroup,
-    directory: said.cgroupDirectory,
-    limitDirectories: said.limitDirectories.filter((path) => path.endsWith(base)),
+    cgroup: parsed.cgroup,
+    directory: parsed.cgroupDirectory,
+    limitDirectories: parsed.limitDirectories.filter((path) => path.endsWith(base)),
   };
 }
 
 async function readLauncherFile(instanceDir: string): Promise<LauncherFile | null> {
   const text = await readOwnFile(join(instanceDir, "launcher.json")).catch(() => null);
   if (text === null) return null;
-  return parseShape(text, (value) => {
-    const facts = record(value);
+  return parseJson(text, (value) => {
+    const object = asObject(value);
     return {
-      cgroup: nullable(string, facts["cgroup"]),
-      cgroupDirectory: nullable(string, facts["cgroupDirectory"]),
+      cgroup: asNullable(asString, object["cgroup"]),
+      cgroupDirectory: asNullable(asString, object["cgroupDirectory"]),
       // Older launchers set none.
-      limitDirectories: (nullable(array, facts["limitDirectories"]) ?? []).map(string),
-      device: string(facts["device"]),
-      inode: string(facts["inode"]),
+      limitDirectories: (asNullable(asArray, object["limitDirectories"]) ?? []).map(asString),
+      device: asString(object["device"]),
+      inode: asString(object["inode"]),
     };
   });
 }

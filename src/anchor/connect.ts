@@ -2,23 +2,23 @@ import { closeSync, constants, openSync } from "node:fs";
 import { connect, Socket } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { requireOwnSocket } from "../store/path-trust.js";
-import { errorCode } from "./error-code.js";
+import { errnoCode } from "./error-code.js";
 
 /** `sun_path` holds 108 bytes with the final NUL. */
-const LONGEST_PATH = 107;
+const MAX_SOCKET_PATH_BYTES = 107;
 
 /**
  * Connect to a socket file of this user. Rejects with UnsafePath if another user could have created the socket. A state directory can lie deeper than a socket address is long; then the
  * way leads through a descriptor of the directory, whose name is always short.
  * The connect itself happens within this call, so the descriptor need not outlive it.
  */
-export function connectTo(path: string): Socket {
+export function connectToSocket(path: string): Socket {
   try {
     requireOwnSocket(path);
   } catch (error) {
     return new Socket().destroy(error as Error);
   }
-  if (Buffer.byteLength(path) <= LONGEST_PATH) return connect({ path });
+  if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connect({ path });
   let directory: number;
   try {
     directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
@@ -34,8 +34,8 @@ export function connectTo(path: string): Socket {
 }
 
 /** Nobody listens there: the file is gone, or whoever made it is. */
-export function nobodyListens(error: unknown): boolean {
-  const code = errorCode(error);
+export function isNotListening(error: unknown): boolean {
+  const code = errnoCode(error);
   return code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
 }
 
@@ -43,14 +43,14 @@ export function nobodyListens(error: unknown): boolean {
  * Whether a launcher listens in an instance's directory. It is connected to and left without a word, which it takes
  * for a guest who changed his mind. True also when that cannot be told.
  */
-export function launcherListens(instanceDir: string): Promise<boolean> {
+export function isLauncherListening(instanceDir: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connectTo(join(instanceDir, "launcher.sock"));
+    const socket = connectToSocket(join(instanceDir, "launcher.sock"));
     const settle = (listens: boolean): void => {
       socket.destroy();
       resolve(listens);
     };
     socket.on("connect", () => settle(true));
-    socket.on("error", (error) => settle(!nobodyListens(error)));
+    socket.on("error", (error) => settle(!isNotListening(error)));
   });
 }

@@ -1,19 +1,19 @@
-import { explainFailure, type Attempt } from "./failure.js";
+import { describeSpawnFailure, type StartAttempt } from "./failure.js";
 import { MalformedFrame } from "./frame.js";
 import type { AnchorEvent, StreamName } from "./host.js";
-import type { Message } from "./message.js";
+import type { AnchorMessage } from "./message.js";
 import { parseExit, parseSurvivors } from "./run-json.js";
-import { toProcess } from "./told-process.js";
-import { toLeaderStatus, toWelcome } from "./welcome.js";
+import { decodeMember } from "./told-process.js";
+import { decodeLeaderStatus, decodeWelcome } from "./welcome.js";
 
 /** What a message from an anchor means to the run's supervisor; null for those that are not events. */
-export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent | null {
+export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null): AnchorEvent | null {
   switch (message.name) {
     case "started":
       return { type: "started" };
     case "failed": {
       const { errno, step } = message;
-      return { type: "failed", failure: { errno, step, message: explainFailure(message, attempt) } };
+      return { type: "failed", failure: { errno, step, message: describeSpawnFailure(message, attempt) } };
     }
     case "output": {
       const { start, end, dropped, lost, closed, withheld } = message;
@@ -33,7 +33,7 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "leader":
       return {
         type: "leader",
-        status: present(toLeaderStatus(message), "a leader message without a status"),
+        status: requirePresent(decodeLeaderStatus(message), "a leader message without a status"),
       };
     case "stopping": {
       const { reason, actor, requestId } = message;
@@ -42,10 +42,10 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
     case "survivors":
       return {
         type: "survivors",
-        survivors: present(parseSurvivors(message.json), "a list of survivors that cannot be read"),
+        survivors: requirePresent(parseSurvivors(message.json), "a list of survivors that cannot be read"),
       };
     case "exited":
-      return { type: "exited", exit: present(parseExit(message.json), "an end that cannot be read") };
+      return { type: "exited", exit: requirePresent(parseExit(message.json), "an end that cannot be read") };
     case "refused":
       return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
     case "adopted":
@@ -56,10 +56,10 @@ export function toEvent(message: Message, attempt: Attempt | null): AnchorEvent 
       return {
         type: "members",
         requestId: message.requestId,
-        processes: message.processes.map(toProcess),
+        processes: message.processes.map(decodeMember),
       };
     case "welcome":
-      return { type: "status", welcome: toWelcome(message) };
+      return { type: "status", welcome: decodeWelcome(message) };
     // Between supervisor and launcher only.
     case "launcher":
     case "anchorLost":
@@ -95,7 +95,7 @@ export function streamNumber(stream: StreamName): number {
   return stream === "stdout" ? 1 : 2;
 }
 
-function present<T>(value: T | null, what: string): T {
+function requirePresent<T>(value: T | null, what: string): T {
   if (value === null) throw new MalformedFrame(what);
   return value;
 }

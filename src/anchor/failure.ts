@@ -1,10 +1,10 @@
 import { constants } from "node:os";
 import { getSystemErrorMap } from "node:util";
-import { DELEGATION } from "./delegation.js";
+import { DELEGATION_HINT } from "./delegation.js";
 import type { SpawnFailure } from "./host.js";
 
 /** What was to be started; known to the supervisor that asked, not to one that attached later. */
-export interface Attempt {
+export interface StartAttempt {
   readonly cwd: string;
   readonly command: string;
 }
@@ -13,60 +13,60 @@ const { ENOENT, ENOTDIR, EACCES, EPERM, ENOEXEC, E2BIG, EAGAIN, ENOMEM, ENOSPC, 
   constants.errno;
 
 /** One sentence for a person: what could not be done, and why. */
-export function explainFailure(failure: SpawnFailure, attempt: Attempt | null): string {
+export function describeSpawnFailure(failure: SpawnFailure, attempt: StartAttempt | null): string {
   const { errno, step } = failure;
   switch (step) {
     case "cwd":
-      return `cannot enter directory ${attempt?.cwd ?? "of the run"}: ${whyNotEntered(errno)}`;
+      return `cannot enter directory ${attempt?.cwd ?? "of the run"}: ${cwdReason(errno)}`;
     case "exec":
-      return `cannot run ${attempt?.command ?? "the command"}: ${whyNotRun(errno)}`;
+      return `cannot run ${attempt?.command ?? "the command"}: ${execReason(errno)}`;
     case "spec":
-      if (errno === E2BIG) return `cannot run ${attempt?.command ?? "the command"}: ${whyNotRun(errno)}`;
-      return otherwise(failure);
+      if (errno === E2BIG) return `cannot run ${attempt?.command ?? "the command"}: ${execReason(errno)}`;
+      return describeOtherFailure(failure);
     case "limit":
-      return `cannot set a limit (${failure.message}); the command did not run. ${DELEGATION}`;
+      return `cannot set a limit (${failure.message}); the command did not run. ${DELEGATION_HINT}`;
     case "fork":
-      return `cannot start a process: ${whyNotForked(errno)}`;
+      return `cannot start a process: ${forkReason(errno)}`;
     case "directory":
-      return `cannot write the run's directory: ${whyNotWritten(errno)}`;
+      return `cannot write the run's directory: ${directoryReason(errno)}`;
     default:
-      return otherwise(failure);
+      return describeOtherFailure(failure);
   }
 }
 
-function whyNotEntered(errno: number): string {
+function cwdReason(errno: number): string {
   if (errno === ENOENT) return "no such directory";
   if (errno === ENOTDIR) return "it is not a directory";
-  return errnoText(errno);
+  return describeErrno(errno);
 }
 
-function whyNotRun(errno: number): string {
+function execReason(errno: number): string {
   if (errno === ENOENT) return "no such command, or the interpreter it names is missing";
   if (errno === EACCES) return "permission denied; it is not an executable file, or on a noexec file system";
   if (errno === ENOEXEC) return "this system cannot execute it; a script needs a #! line";
   if (errno === E2BIG) return "its arguments and environment are too long for this system";
-  return errnoText(errno);
+  return describeErrno(errno);
 }
 
-function whyNotForked(errno: number): string {
+function forkReason(errno: number): string {
   if (errno === EAGAIN) return "the limit of processes for this user or container is reached";
   if (errno === ENOMEM) return "the system is out of memory";
   if (errno === EMFILE || errno === ENFILE) return "too many open files";
-  return errnoText(errno);
+  return describeErrno(errno);
 }
 
-function whyNotWritten(errno: number): string {
+function directoryReason(errno: number): string {
   if (errno === ENOSPC || errno === EDQUOT) return "the disk or quota is full";
   if (errno === EACCES || errno === EPERM) return "permission denied";
-  return errnoText(errno);
+  return describeErrno(errno);
 }
 
-function otherwise({ errno, step, message }: SpawnFailure): string {
+function describeOtherFailure({ errno, step, message }: SpawnFailure): string {
   if (message !== "") return `cannot start the run (${step}): ${message}`;
-  return `cannot start the run (${step}): ${errnoText(errno)}`;
+  return `cannot start the run (${step}): ${describeErrno(errno)}`;
 }
 
 /** "no space left on device", or the bare number where this system has no words for it. */
-export function errnoText(errno: number): string {
+export function describeErrno(errno: number): string {
   return getSystemErrorMap().get(-errno)?.[1] ?? `error ${errno}`;
 }

@@ -2,11 +2,11 @@ import { HoldfastError } from "../errors.js";
 import { maxFrameBytes } from "./protocol.js";
 
 /** `u32 length, u8 type`, then fields of `u8 tag, u32 length, value`; little-endian throughout. */
-const FRAME_HEAD = 5;
-const FIELD_HEAD = 5;
-const TWO_32 = 0x1_0000_0000;
+const FRAME_HEADER_BYTES = 5;
+const FIELD_HEADER_BYTES = 5;
+const UINT32_RANGE = 0x1_0000_0000;
 /** Above this in the high word, a u64 is no safe integer. */
-const SAFE_HIGH = 0x1f_ffff;
+const MAX_SAFE_HIGH_WORD = 0x1f_ffff;
 
 /** What arrived is not the protocol. The connection it came from is of no further use. */
 export class MalformedFrame extends HoldfastError {
@@ -15,7 +15,7 @@ export class MalformedFrame extends HoldfastError {
   }
 }
 
-export interface Frame {
+export interface AnchorFrame {
   readonly type: number;
   /** The fields, still encoded. A view of the received bytes. */
   readonly body: Buffer;
@@ -24,47 +24,50 @@ export interface Frame {
 /** Cuts a byte stream into frames. Knows nothing of their meaning but the length each type may have. */
 export class FrameDecoder {
   #parts: Buffer[] = [];
-  #held = 0;
+  #bufferedBytes = 0;
 
   /** All frames that `chunk` completes, in order. Throws MalformedFrame; then the stream cannot be resumed. */
-  push(chunk: Buffer): Frame[] {
-    const frames: Frame[] = [];
+  push(chunk: Buffer): AnchorFrame[] {
+    const frames: AnchorFrame[] = [];
     let bytes = chunk;
-    if (this.#held > 0) {
+    if (this.#bufferedBytes > 0) {
       this.#parts.push(chunk);
-      this.#held += chunk.length;
-      if (this.#held < this.#wanted()) return frames;
-      bytes = this.#take();
+      this.#bufferedBytes += chunk.length;
+      if (this.#bufferedBytes < this.#bytesNeeded()) return frames;
+      bytes = this.#takeBuffered();
     }
     let at = 0;
-    while (bytes.length - at >= FRAME_HEAD) {
+    while (bytes.length - at >= FRAME_HEADER_BYTES) {
       const size = frameSize(bytes, at);
       if (bytes.length - at < size) break;
-      frames.push({ type: bytes.readUInt8(at + 4), body: bytes.subarray(at + FRAME_HEAD, at + size) });
+      frames.push({
+        type: bytes.readUInt8(at + 4),
+        body: bytes.subarray(at + FRAME_HEADER_BYTES, at + size),
+      });
       at += size;
     }
     if (at < bytes.length) {
       const rest = bytes.subarray(at);
       this.#parts.push(rest);
-      this.#held = rest.length;
+      this.#bufferedBytes = rest.length;
     }
     return frames;
   }
 
   /** Bytes needed before anything can be decoded: one concatenation per frame, however small the chunks. */
-  #wanted(): number {
-    if (this.#held < FRAME_HEAD) return FRAME_HEAD;
+  #bytesNeeded(): number {
+    if (this.#bufferedBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
     const first = this.#parts[0];
-    if (first !== undefined && first.length >= FRAME_HEAD) return frameSize(first, 0);
-    this.#parts = [Buffer.concat(this.#parts, this.#held)];
-    return this.#wanted();
+    if (first !== undefined && first.length >= FRAME_HEADER_BYTES) return frameSize(first, 0);
+    this.#parts = [Buffer.concat(this.#parts, this.#bufferedBytes)];
+    return this.#bytesNeeded();
   }
 
-  #take(): Buffer {
+  #takeBuffered(): Buffer {
     const [first] = this.#parts;
-    const whole = this.#parts.length === 1 && first ? first : Buffer.concat(this.#parts, this.#held);
+    const whole = this.#parts.length === 1 && first ? first : Buffer.concat(this.#parts, this.#bufferedBytes);
     this.#parts = [];
-    this.#held = 0;
+    this.#bufferedBytes = 0;
     return whole;
   }
 }
@@ -80,7 +83,7 @@ function frameSize(bytes: Buffer, at: number): number {
 /** Walks the fields of one frame. */
 export class FieldReader {
   readonly #body: Buffer;
-  #next = 0;
+  #nextField = 0;
   #at = 0;
   #end = 0;
   tag = 0;
@@ -90,28 +93,28 @@ export class FieldReader {
   }
 
   /** False at the end of the frame. */
-  advance(): boolean {
-    const left = this.#body.length - this.#next;
+  next(): boolean {
+    const left = this.#body.length - this.#nextField;
     if (left === 0) return false;
-    if (left < FIELD_HEAD) throw new MalformedFrame("a cut-off field");
-    const length = this.#body.readUInt32LE(this.#next + 1);
-    if (length > left - FIELD_HEAD) throw new MalformedFrame("a field longer than its frame");
-    this.tag = this.#body.readUInt8(this.#next);
-    this.#at = this.#next + FIELD_HEAD;
+    if (left < FIELD_HEADER_BYTES) throw new MalformedFrame("a cut-off field");
+    const length = this.#body.readUInt32LE(this.#nextField + 1);
+    if (length > left - FIELD_HEADER_BYTES) throw new MalformedFrame("a field longer than its frame");
+    this.tag = this.#body.readUInt8(this.#nextField);
+    this.#at = this.#nextField + FIELD_HEADER_BYTES;
     this.#end = this.#at + length;
-    this.#next = this.#end;
+    this.#nextField = this.#end;
     return true;
   }
 
   int(): number {
-    this.#mustBeInteger();
+    this.#requireInteger();
     const high = this.#body.readUInt32LE(this.#at + 4);
-    if (high > SAFE_HIGH) throw new MalformedFrame(`a number beyond 2^53 (tag ${this.tag})`);
-    return high * TWO_32 + this.#body.readUInt32LE(this.#at);
+    if (high > MAX_SAFE_HIGH_WORD) throw new MalformedFrame(`a number beyond 2^53 (tag ${this.tag})`);
+    return high * UINT32_RANGE + this.#body.readUInt32LE(this.#at);
   }
 
   id(): string {
-    this.#mustBeInteger();
+    this.#requireInteger();
     return this.#body.readBigUInt64LE(this.#at).toString();
   }
 
@@ -126,7 +129,7 @@ export class FieldReader {
     return this.#body.subarray(this.#at, this.#end);
   }
 
-  #mustBeInteger(): void {
+  #requireInteger(): void {
     if (this.#end - this.#at !== 8)
       throw new MalformedFrame(`a number that is not 8 bytes (tag ${this.tag})`);
   }

@@ -1,59 +1,63 @@
-import { connectTo } from "./connect.js";
-import { errorCode } from "./error-code.js";
-import type { Content } from "./message.js";
-import { Wire, type WireListener } from "./wire.js";
+import { connectToSocket } from "./connect.js";
+import { errnoCode } from "./error-code.js";
+import type { MessageFields } from "./message.js";
+import { MessageConnection, type ConnectionListener } from "./wire.js";
 
 /** How the other side took the first frame. Only in `answered` does the connection live on. */
-export type Answer =
+export type HandshakeResult =
   | { readonly type: "answered" }
-  | { readonly type: "failed"; readonly failure: Content<"failed"> }
-  | { readonly type: "refused"; readonly refusal: Content<"refused"> }
+  | { readonly type: "failed"; readonly failure: MessageFields<"failed"> }
+  | { readonly type: "refused"; readonly refusal: MessageFields<"refused"> }
   /** The connection never came to be, or ended first. */
   | { readonly type: "closed"; readonly error: Error | null }
   | { readonly type: "silent" };
 
-export interface Greeting<N extends "welcome" | "launcher"> {
+export interface HandshakeOptions<N extends "welcome" | "launcher"> {
   readonly path: string;
   readonly frame: Buffer;
   readonly expected: N;
-  readonly withinMs: number;
+  readonly timeoutMs: number;
   /** Called at once with the answer, so that what follows in the same packet reaches the new listener. */
-  readonly next: (answer: Content<N>, wire: Wire) => WireListener;
+  readonly onAnswer: (answer: MessageFields<N>, connection: MessageConnection) => ConnectionListener;
 }
 
 /** A full backlog is emptied within microseconds; many starts at once can still meet it. */
 const BACKLOG_RETRY_MS = 2;
 
 /** Connect, send the first frame and wait for the answer to it. */
-export async function greet<N extends "welcome" | "launcher">(greeting: Greeting<N>): Promise<Answer> {
-  const deadline = performance.now() + greeting.withinMs;
+export async function handshake<N extends "welcome" | "launcher">(
+  options: HandshakeOptions<N>,
+): Promise<HandshakeResult> {
+  const deadline = performance.now() + options.timeoutMs;
   for (;;) {
-    const answer = await greetOnce(greeting);
+    const answer = await tryHandshake(options);
     // connect(2) on a local socket does not wait for room in the backlog. Nothing has been sent yet.
-    const crowded = answer.type === "closed" && errorCode(answer.error) === "EAGAIN";
-    if (!crowded || performance.now() > deadline) return answer;
+    const backlogFull = answer.type === "closed" && errnoCode(answer.error) === "EAGAIN";
+    if (!backlogFull || performance.now() > deadline) return answer;
     await new Promise((resolve) => setTimeout(resolve, BACKLOG_RETRY_MS));
   }
 }
 
-function greetOnce<N extends "welcome" | "launcher">(greeting: Greeting<N>): Promise<Answer> {
+function tryHandshake<N extends "welcome" | "launcher">(
+  options: HandshakeOptions<N>,
+): Promise<HandshakeResult> {
   return new Promise((resolve) => {
-    const settle = (answer: Answer): void => {
+    const settle = (answer: HandshakeResult): void => {
       clearTimeout(timer);
-      if (answer.type !== "answered") wire.close();
+      if (answer.type !== "answered") connection.close();
       resolve(answer);
     };
-    const timer = setTimeout(() => settle({ type: "silent" }), greeting.withinMs);
-    const wire = new Wire(connectTo(greeting.path), {
+    const timer = setTimeout(() => settle({ type: "silent" }), options.timeoutMs);
+    const connection = new MessageConnection(connectToSocket(options.path), {
       message(message) {
         if (message.name === "failed") return settle({ type: "failed", failure: message });
         if (message.name === "refused") return settle({ type: "refused", refusal: message });
-        if (message.name !== greeting.expected) return;
-        wire.listener = greeting.next(message as Content<N>, wire);
+        if (message.name !== options.expected) return;
+        connection.listener = options.onAnswer(message as MessageFields<N>, connection);
         settle({ type: "answered" });
       },
       closed: (error) => settle({ type: "closed", error }),
     });
-    wire.send(greeting.frame);
+    connection.send(options.frame);
   });
 }

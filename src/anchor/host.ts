@@ -119,7 +119,7 @@ export interface FirstStop {
 }
 
 /** `stop.json` */
-export interface RecordedStop extends FirstStop {
+export interface StopFile extends FirstStop {
   /** The anchor did not answer when this stop was due, so the run was to be ended without it. */
   readonly withoutAnchor?: boolean;
 }
@@ -270,17 +270,17 @@ export interface AnchorLink {
   write(offset: number, data: Uint8Array): void;
   closeStdin(offset: number): void;
   resize(size: TerminalSize): void;
-  ack(stream: StreamName, offset: number): void;
-  policy(change: Partial<AnchorPolicy>): void;
+  acknowledge(stream: StreamName, offset: number): void;
+  setPolicy(change: Partial<AnchorPolicy>): void;
   heartbeat(): void;
   /** Make a run of its own of a process of this run and all below it. Answered with `adopted`, or refused (`adopt-…`). */
   adopt(runId: string, root: ProcessIdentity, graceMs: number, scope?: RunScope): void;
   /** Signal some of its processes. Answered with `signalled`, or refused (`signal-…`). */
   signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void;
   /** Ask who lives in it. Answered with `members`, under the same id. */
-  members(requestId: string): void;
+  requestMembers(requestId: string): void;
   /** Ask how things stand; the answer comes as an event, after all that was said before it was obeyed. */
-  status(): void;
+  requestStatus(): void;
   /** Give up on what survived its KILL: the anchor ends the run as `lost`, unproven. Refused (`bad-phase`) unless there are survivors. */
   abandon(by: { readonly actor: string; readonly requestId: string }): void;
   /** Leave without a word: to the anchor this is owner loss, if this was the owner. */
@@ -353,17 +353,17 @@ export interface PortEvidence {
   readonly holders: readonly { readonly identity: ProcessIdentity; readonly command: string }[];
 }
 
-export interface Boundary {
+export interface CgroupRef {
   readonly path: string;
   readonly inode: string;
 }
 
 /** `gone`: the path is not there, or is another cgroup now; the kernel removes only empty ones. `unknown`: it cannot be seen from here. */
-export type BoundaryEvidence = "populated" | "empty" | "gone" | "unknown";
+export type CgroupState = "populated" | "empty" | "gone" | "unknown";
 
 export interface ReapRequest {
   readonly root: ProcessIdentity | null;
-  readonly cgroup: Boundary | null;
+  readonly cgroup: CgroupRef | null;
   readonly leaseId: string | null;
   readonly graceMs: number;
   /** An anchor that does not answer and serves no other run: everything below it is ended, then the anchor itself. */
@@ -398,11 +398,11 @@ export interface RunIdentities {
   readonly anchor: ProcessIdentity;
   /** Null: there was none yet. */
   readonly root: ProcessIdentity | null;
-  readonly cgroup: Boundary | null;
+  readonly cgroup: CgroupRef | null;
 }
 
 /** What `swept.json` says: the launcher cleaned up after a dead anchor. */
-export interface Swept {
+export interface SweptFile {
   readonly anchorSignal: number | null;
   readonly killed: number;
   readonly killMode: KillMode;
@@ -410,7 +410,7 @@ export interface Swept {
 }
 
 /** `silent.json`: the launcher found that an anchor did not run while no supervisor was connected. */
-export interface NotedSilence {
+export interface SilentFile {
   /** Wall-clock milliseconds. */
   readonly at: number;
   readonly silentMs: number;
@@ -418,11 +418,11 @@ export interface NotedSilence {
 }
 
 /** What is left of a run on disk when nobody answers its socket. */
-export interface RunRemains {
+export interface RunFiles {
   readonly exit: AnchorExit | null;
   readonly leader: LeaderStatus | null;
-  readonly firstStop: RecordedStop | null;
-  readonly swept: Swept | null;
+  readonly firstStop: StopFile | null;
+  readonly swept: SweptFile | null;
 }
 
 /**
@@ -441,40 +441,40 @@ export interface AnchorHost extends AsyncDisposable {
   attach(run: RunAddress, epoch: number, withinMs?: number): Promise<AnchorLink | null>;
   /** Bytes of a spool by offset; consumes nothing. Empty when there is nothing at or after `offset`. */
   readOutput(run: RunAddress, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
-  remains(run: RunAddress): Promise<RunRemains>;
+  readRunFiles(run: RunAddress): Promise<RunFiles>;
   /** All instances of this state directory, this one included. */
-  instances(): Promise<readonly LocalInstance[]>;
+  listInstances(): Promise<readonly LocalInstance[]>;
   /** Ids of all run directories of an instance. */
-  runIds(instanceId: string): Promise<readonly string[]>;
+  listRunIds(instanceId: string): Promise<readonly string[]>;
   /** Cgroups of runs of an instance, provably made for this very directory. */
-  boundaries(instanceId: string): Promise<readonly (Boundary & { readonly runId: string })[]>;
+  listRunCgroups(instanceId: string): Promise<readonly (CgroupRef & { readonly runId: string })[]>;
   /** Remove a dead instance's directory, if no run directory is left in it. False: it stays. */
   removeInstance(instanceId: string): Promise<boolean>;
   /** Rejects when processes cannot be looked at here; then nothing may be concluded. */
-  inspect(
+  inspectProcesses(
     wanted: readonly (ProcessIdentity | number)[],
     options?: InspectOptions,
   ): Promise<readonly ProcessEvidence[]>;
   /** Which of these lease ids a live process carries as its marker. An empty cgroup says nothing of who has left it. */
-  markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>>;
+  findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>>;
   inspectPort(port: number): Promise<PortEvidence>;
-  inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]>;
+  inspectCgroups(wanted: readonly CgroupRef[]): Promise<readonly CgroupState[]>;
   reap(request: ReapRequest): Promise<ReapResult>;
   /** From the run's directory. Null: nothing readable is there. */
-  identities(run: RunAddress): Promise<RunIdentities | null>;
+  readIdentities(run: RunAddress): Promise<RunIdentities | null>;
   /** Send SIGCONT to a verified anchor. A sentence says why it was not sent; null: it was. */
   continueAnchor(anchor: KnownAnchor): Promise<string | null>;
   /**
    * Write `stop.json` before a run is ended without its anchor. The supervisor that records the end takes
    * the reason from it. A stop that the anchor had accepted keeps its reason. Resolves with the stop in effect.
    */
-  recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop>;
+  writeStopFile(run: RunAddress, stop: FirstStop): Promise<FirstStop>;
   /** Write `swept.json` for a run that was ended without its anchor. */
-  recordSwept(run: RunAddress, swept: Swept): Promise<void>;
+  writeSweptFile(run: RunAddress, swept: SweptFile): Promise<void>;
   /** Read and remove `silent.json`, written by the launcher. */
-  takeSilence(run: RunAddress): Promise<NotedSilence | null>;
+  takeSilentFile(run: RunAddress): Promise<SilentFile | null>;
   /** Bytes in the run's directory. */
-  size(run: RunAddress): Promise<number>;
+  directorySize(run: RunAddress): Promise<number>;
   /** Remove the run's directory. Only after its terminal record is committed. */
-  discard(run: RunAddress): Promise<void>;
+  removeRunDirectory(run: RunAddress): Promise<void>;
 }

@@ -1,28 +1,37 @@
 import { AnchorUnusable, BadInput } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
-import { askAnchor } from "./ask.js";
+import { runAnchorMode } from "./ask.js";
 import type { InspectOptions, ProcessEvidence } from "./host.js";
 import type { LiveProcesses } from "./members.js";
-import { array, boolean, type Facts, nullable, parseShape, record, string, whole } from "./shape.js";
+import {
+  asArray,
+  asBoolean,
+  type JsonObject,
+  asNullable,
+  parseJson,
+  asObject,
+  asString,
+  asWholeNumber,
+} from "./shape.js";
 
-type Wanted = ProcessIdentity | number;
+type ProcessQuery = ProcessIdentity | number;
 
 /** The whole answer for a process that is gone. Most are: nothing is parsed for them. */
-const GONE = "null";
+const GONE_ANSWER = "null";
 
 /** Live evidence about processes, one for each asked for, in the same order. */
-export async function inspect(
+export async function inspectProcesses(
   anchorPath: string,
-  wanted: readonly Wanted[],
+  wanted: readonly ProcessQuery[],
   { brief = false, ports = false }: InspectOptions = {},
 ): Promise<readonly ProcessEvidence[]> {
   if (wanted.length === 0) return [];
   const args = ["inspect", ...(brief ? ["--brief"] : ports ? ["--ports"] : [])];
-  const lines = await askAnchor(anchorPath, args, wanted.map(question).join(""));
+  const lines = await runAnchorMode(anchorPath, args, wanted.map(queryLine).join(""));
   const answers = wanted.map((one, at) => {
     const line = lines[at];
-    if (line === GONE) return gone(one);
-    return line === undefined ? null : parseShape(line, evidence);
+    if (line === GONE_ANSWER) return goneEvidence(one);
+    return line === undefined ? null : parseJson(line, toProcessEvidence);
   });
   if (lines.length !== wanted.length || answers.includes(null)) {
     throw new AnchorUnusable(
@@ -33,29 +42,29 @@ export async function inspect(
   return answers as readonly ProcessEvidence[];
 }
 
-function question(wanted: Wanted): string {
-  if (typeof wanted === "number") return `${mustBePid(wanted)}\n`;
+function queryLine(wanted: ProcessQuery): string {
+  if (typeof wanted === "number") return `${requirePid(wanted)}\n`;
   const { pid, startTime, uniqueId } = wanted;
-  const unique = uniqueId === null ? "" : ` ${mustBeDigits(uniqueId)}`;
-  return `${mustBePid(pid)} ${mustBeWhole(startTime)}${unique}\n`;
+  const unique = uniqueId === null ? "" : ` ${requireDigits(uniqueId)}`;
+  return `${requirePid(pid)} ${requireWholeNumber(startTime)}${unique}\n`;
 }
 
-export function mustBePid(value: number): number {
+export function requirePid(value: number): number {
   if (Number.isSafeInteger(value) && value > 0 && value < 2 ** 31) return value;
   throw new BadInput("pid", `${value} cannot be a process; nothing was touched`);
 }
 
-export function mustBeWhole(value: number): number {
+export function requireWholeNumber(value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new BadInput("number", `${value} is not a whole number from 0 up; nothing was touched`);
 }
 
-export function mustBeDigits(value: string): string {
+export function requireDigits(value: string): string {
   if (/^\d{1,20}$/.test(value)) return value;
   throw new BadInput("uniqueId", `${JSON.stringify(value)} cannot be an inode; nothing was touched`);
 }
 
-function gone(wanted: Wanted): ProcessEvidence {
+function goneEvidence(wanted: ProcessQuery): ProcessEvidence {
   return {
     identity: typeof wanted === "number" ? { pid: wanted, startTime: 0, uniqueId: null } : wanted,
     alive: false,
@@ -80,52 +89,52 @@ function gone(wanted: Wanted): ProcessEvidence {
 }
 
 /** What was not looked at (a brief look, another process than the one asked for) is not in the answer. */
-function evidence(value: unknown): ProcessEvidence {
-  const facts = record(value);
+function toProcessEvidence(value: unknown): ProcessEvidence {
+  const object = asObject(value);
   return {
-    identity: identity(facts),
-    alive: boolean(facts["alive"]),
-    matches: boolean(facts["matches"]),
-    state: string(facts["state"]),
-    parentPid: whole(facts["ppid"]),
-    processGroupId: whole(facts["pgid"]),
-    sessionId: whole(facts["sid"]),
-    uid: whole(facts["uid"]),
-    cgroup: nullable(string, facts["cgroup"]),
-    command: string(facts["command"]),
-    argv: array(facts["argv"] ?? []).map(string),
-    stdio: array(facts["stdio"] ?? []).map((item) => nullable(string, item)),
-    executable: nullable(string, facts["executable"]),
-    leaseId: nullable(string, facts["leaseId"]),
-    runId: nullable(string, facts["runId"]),
-    instanceId: nullable(string, facts["instanceId"]),
-    sessionKey: nullable(string, facts["sessionKey"]),
-    ancestors: array(facts["ancestors"] ?? []).map((item) => identity(record(item))),
-    cpuMs: nullable(whole, facts["cpuMs"]) ?? 0,
-    rssKb: nullable(whole, facts["rssKb"]) ?? 0,
-    descendants: array(facts["descendants"] ?? []).map(member),
+    identity: toIdentity(object),
+    alive: asBoolean(object["alive"]),
+    matches: asBoolean(object["matches"]),
+    state: asString(object["state"]),
+    parentPid: asWholeNumber(object["ppid"]),
+    processGroupId: asWholeNumber(object["pgid"]),
+    sessionId: asWholeNumber(object["sid"]),
+    uid: asWholeNumber(object["uid"]),
+    cgroup: asNullable(asString, object["cgroup"]),
+    command: asString(object["command"]),
+    argv: asArray(object["argv"] ?? []).map(asString),
+    stdio: asArray(object["stdio"] ?? []).map((item) => asNullable(asString, item)),
+    executable: asNullable(asString, object["executable"]),
+    leaseId: asNullable(asString, object["leaseId"]),
+    runId: asNullable(asString, object["runId"]),
+    instanceId: asNullable(asString, object["instanceId"]),
+    sessionKey: asNullable(asString, object["sessionKey"]),
+    ancestors: asArray(object["ancestors"] ?? []).map((item) => toIdentity(asObject(item))),
+    cpuMs: asNullable(asWholeNumber, object["cpuMs"]) ?? 0,
+    rssKb: asNullable(asWholeNumber, object["rssKb"]) ?? 0,
+    descendants: asArray(object["descendants"] ?? []).map(toLiveProcess),
   };
 }
 
 /** One of the processes that a line lists. */
-export function member(value: unknown): LiveProcesses[number] {
-  const process = record(value);
+export function toLiveProcess(value: unknown): LiveProcesses[number] {
+  const process = asObject(value);
   return {
-    identity: identity(process),
-    parentPid: whole(process["ppid"]),
-    sessionId: whole(process["sid"]),
-    command: string(process["command"]),
-    state: string(process["state"]),
-    cpuMs: whole(process["cpuMs"]),
-    rssKb: whole(process["rssKb"]),
-    ports: array(process["ports"] ?? []).map(whole),
+    identity: toIdentity(process),
+    parentPid: asWholeNumber(process["ppid"]),
+    sessionId: asWholeNumber(process["sid"]),
+    command: asString(process["command"]),
+    state: asString(process["state"]),
+    cpuMs: asWholeNumber(process["cpuMs"]),
+    rssKb: asWholeNumber(process["rssKb"]),
+    ports: asArray(process["ports"] ?? []).map(asWholeNumber),
   };
 }
 
-export function identity(facts: Facts): ProcessIdentity {
+export function toIdentity(object: JsonObject): ProcessIdentity {
   return {
-    pid: whole(facts["pid"]),
-    startTime: whole(facts["startTime"]),
-    uniqueId: nullable(string, facts["uniqueId"]),
+    pid: asWholeNumber(object["pid"]),
+    startTime: asWholeNumber(object["startTime"]),
+    uniqueId: asNullable(asString, object["uniqueId"]),
   };
 }

@@ -4,8 +4,8 @@ import { basename, dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { InstanceLocked } from "../errors.js";
 import { acquireInstanceLock, type FileLock, isInstanceLockFree } from "../store/instance-lock.js";
-import { askAnchor } from "./ask.js";
-import { findAnchor } from "./find.js";
+import { runAnchorMode } from "./ask.js";
+import { findAnchorBinary } from "./find.js";
 
 /**
  * What a holder finds when it looks at its locks again. `restored`: the lock file or the instance directory had been
@@ -19,15 +19,15 @@ export interface InstanceHold extends AsyncDisposable {
 }
 
 /** Removing an instance holds the directory lock for milliseconds. Each attempt to lock starts a process. */
-const REMOVERS_GONE_MS = 200;
+const REMOVAL_WAIT_MS = 200;
 const RETRY_MS = 20;
 
 /** Both are held open here too: a lock must not end with a garbage collection. */
-interface Locks {
+interface InstanceLocks {
   readonly directory: FileHandle | null;
   readonly file: FileLock;
 }
-const heldLocks = new Set<Locks>();
+const heldLocks = new Set<InstanceLocks>();
 
 /**
  * Hold an instance with two kernel locks: on `instance.lock`, which any process can query, and on the
@@ -36,17 +36,17 @@ const heldLocks = new Set<Locks>();
 export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   let locks = await lockBoth(instanceDir);
   heldLocks.add(locks);
-  const home = await inodeOf(homeOf(instanceDir));
+  const home = await deviceAndInode(stateDirectoryOf(instanceDir));
   let repairing: Promise<LockState> | null = null;
 
-  const replace = (next: Locks): void => {
+  const replace = (next: InstanceLocks): void => {
     heldLocks.delete(locks);
     locks = next;
     heldLocks.add(next);
   };
   const repair = async (): Promise<LockState> => {
-    const sameDirectory = await isAt(instanceDir, locks.directory);
-    if (home === null || (await inodeOf(homeOf(instanceDir))) !== home)
+    const sameDirectory = await isSameDirectory(instanceDir, locks.directory);
+    if (home === null || (await deviceAndInode(stateDirectoryOf(instanceDir))) !== home)
       return (await isInstanceLockFree(instanceDir).catch(() => true)) ? "unlocked" : "taken";
     const former = locks;
     try {
@@ -67,7 +67,8 @@ export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   return {
     async check() {
       // Results are not cached: a change since the last check would be missed.
-      if ((await isAt(instanceDir, locks.directory)) && (await locks.file.isInPlace())) return "held";
+      if ((await isSameDirectory(instanceDir, locks.directory)) && (await locks.file.isInPlace()))
+        return "held";
       repairing ??= repair().finally(() => {
         repairing = null;
       });
@@ -83,15 +84,15 @@ export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
 }
 
 /** Locks the directory first, so that a refused process leaves no unlocked lock file behind. */
-async function lockBoth(instanceDir: string): Promise<Locks> {
-  const until = performance.now() + REMOVERS_GONE_MS;
+async function lockBoth(instanceDir: string): Promise<InstanceLocks> {
+  const until = performance.now() + REMOVAL_WAIT_MS;
   for (;;) {
     const directory = await lockDirectory(instanceDir);
     if (directory !== "held") {
       try {
         const file = await acquireInstanceLock(instanceDir);
         // It may have been removed and made anew meanwhile; a lock on the removed one locks nothing.
-        if (await isAt(instanceDir, directory)) return { directory, file };
+        if (await isSameDirectory(instanceDir, directory)) return { directory, file };
         await file[Symbol.asyncDispose]();
       } catch (error) {
         await directory?.close();
@@ -108,19 +109,19 @@ async function lockBoth(instanceDir: string): Promise<Locks> {
 async function lockDirectory(path: string): Promise<FileHandle | "held" | null> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   // A missing or broken anchor binary is reported when a run is started.
-  const [answer] = await askAnchor(findAnchor(), ["lock"], "", [directory.fd]).catch(() => []);
+  const [answer] = await runAnchorMode(findAnchorBinary(), ["lock"], "", [directory.fd]).catch(() => []);
   if (answer === '"locked"') return directory;
   await directory.close();
   return answer === '"held"' ? "held" : null;
 }
 
-async function isAt(path: string, directory: FileHandle | null): Promise<boolean> {
+async function isSameDirectory(path: string, directory: FileHandle | null): Promise<boolean> {
   if (directory === null) return true;
   const { dev, ino } = await directory.stat({ bigint: true });
-  return (await inodeOf(path)) === `${dev}:${ino}`;
+  return (await deviceAndInode(path)) === `${dev}:${ino}`;
 }
 
-async function inodeOf(path: string): Promise<string | null> {
+async function deviceAndInode(path: string): Promise<string | null> {
   return stat(path, { bigint: true }).then(
     ({ dev, ino }) => `${dev}:${ino}`,
     () => null,
@@ -128,6 +129,6 @@ async function inodeOf(path: string): Promise<string | null> {
 }
 
 /** `<home>/instances/<instanceId>` */
-function homeOf(instanceDir: string): string {
+function stateDirectoryOf(instanceDir: string): string {
   return dirname(dirname(instanceDir));
 }

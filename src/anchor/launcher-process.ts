@@ -1,19 +1,19 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
-import { errorCode } from "./error-code.js";
-import { boolean, nullable, parseShape, record, string } from "./shape.js";
+import { errnoCode } from "./error-code.js";
+import { asBoolean, asNullable, parseJson, asObject, asString } from "./shape.js";
 
 /** More than any ready line; beyond it, whatever was started is not the launcher. */
-const READY_LINE_MAX = 64 * 1024;
+const MAX_READY_LINE = 64 * 1024;
 
 /** What a test may hand to the binary: its weaker tiers, and where its sanitizers report to. */
-const PASSED_ON = ["HOLDFAST_ANCHOR_WEAKEN", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
+const PASSED_VARIABLES = ["HOLDFAST_ANCHOR_WEAKEN", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
 
 /** The anchor binary needs nothing from the environment, and what it does not get it cannot leak into a run. */
-export function anchorEnv(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
+export function anchorEnvironment(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   return Object.fromEntries(
-    PASSED_ON.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])),
+    PASSED_VARIABLES.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])),
   );
 }
 
@@ -26,29 +26,29 @@ export async function startLauncher(
   const child = spawn(anchorPath, ["launch", "--dir", instanceDir, "--instance", instanceId], {
     detached: true,
     stdio: ["ignore", "pipe", "ignore"],
-    env: anchorEnv(),
+    env: anchorEnvironment(),
     // Not the caller's directory: that one may be on something to be unmounted.
     cwd: "/",
   });
   try {
-    const line = await readyLine(child);
-    const said = parseShape(line, (value) => {
-      const facts = record(value);
-      return { ready: boolean(facts["ready"]), message: nullable(string, facts["message"]) };
+    const line = await readReadyLine(child);
+    const parsed = parseJson(line, (value) => {
+      const object = asObject(value);
+      return { ready: asBoolean(object["ready"]), message: asNullable(asString, object["message"]) };
     });
-    if (said === null) throw new Error(`it said ${JSON.stringify(line.slice(0, 200))}`);
-    if (!said.ready) throw new Error(said.message ?? "it is not ready");
+    if (parsed === null) throw new Error(`it said ${JSON.stringify(line.slice(0, 200))}`);
+    if (!parsed.ready) throw new Error(parsed.message ?? "it is not ready");
   } catch (cause) {
     // Ours, and not yet reaped, so the number is still its own. One that is not ready holds nothing.
     child.kill("SIGKILL");
-    throw new AnchorUnusable(anchorPath, sentence(anchorPath, cause), { cause });
+    throw new AnchorUnusable(anchorPath, describeStartError(anchorPath, cause), { cause });
   } finally {
     child.stdout?.destroy();
     child.unref();
   }
 }
 
-function readyLine(child: ChildProcess): Promise<string> {
+function readReadyLine(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = "";
     const limit = defaults.launcherReadyMs;
@@ -65,14 +65,14 @@ function readyLine(child: ChildProcess): Promise<string> {
       text += part;
       const end = text.indexOf("\n");
       if (end >= 0) settle(() => resolve(text.slice(0, end)));
-      else if (text.length > READY_LINE_MAX)
+      else if (text.length > MAX_READY_LINE)
         settle(() => reject(new Error("it did not say that it was ready")));
     });
   });
 }
 
-function sentence(anchorPath: string, cause: unknown): string {
-  const code = errorCode(cause);
+function describeStartError(anchorPath: string, cause: unknown): string {
+  const code = errnoCode(cause);
   if (code === "EACCES")
     return `${anchorPath} may not be executed; no run can be started. Check its mode and that its file system is not mounted noexec`;
   if (code === "ENOENT")

@@ -2,15 +2,15 @@ import { lstat, mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
-import { nobodyListens } from "./connect.js";
-import { errorCode } from "./error-code.js";
-import { greet } from "./handshake.js";
+import { isNotListening } from "./connect.js";
+import { errnoCode } from "./error-code.js";
+import { handshake } from "./handshake.js";
 import type { LeaderStatus } from "./host.js";
 import { startLauncher } from "./launcher-process.js";
-import { type Content, encodeMessage, type Message } from "./message.js";
-import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
-import { toLeaderStatus } from "./welcome.js";
-import type { Wire } from "./wire.js";
+import { type MessageFields, encodeMessage, type AnchorMessage } from "./message.js";
+import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol.js";
+import { decodeLeaderStatus } from "./welcome.js";
+import type { MessageConnection } from "./wire.js";
 
 /** An anchor died without finishing; the launcher is killing what it left. */
 export interface AnchorLoss {
@@ -19,7 +19,7 @@ export interface AnchorLoss {
   readonly status: LeaderStatus | null;
 }
 
-export interface LauncherPlace {
+export interface LauncherLocation {
   readonly anchorPath: string;
   readonly instanceDir: string;
   readonly instanceId: string;
@@ -30,24 +30,24 @@ const HOLD = encodeMessage("hold", {});
 /** The instance's launcher, started when first needed and held while this supervisor lives. */
 export class Launcher {
   readonly socketPath: string;
-  readonly #place: LauncherPlace;
+  readonly #location: LauncherLocation;
   readonly #onLoss: (loss: AnchorLoss) => void;
   /** Shared by concurrent first starts; null again when the launcher is lost. */
-  #holding: Promise<Wire> | null = null;
-  #wire: Wire | null = null;
+  #holding: Promise<MessageConnection> | null = null;
+  #connection: MessageConnection | null = null;
   #protocol = PROTOCOL;
   #closed = false;
 
-  constructor(place: LauncherPlace, onLoss: (loss: AnchorLoss) => void) {
-    this.#place = place;
+  constructor(location: LauncherLocation, onLoss: (loss: AnchorLoss) => void) {
+    this.#location = location;
     this.#onLoss = onLoss;
-    this.socketPath = join(place.instanceDir, "launcher.sock");
+    this.socketPath = join(location.instanceDir, "launcher.sock");
   }
 
   /** Returns when a launcher answers on `socketPath`, with the connection that holds it. Rejects with AnchorUnusable. */
-  hold(): Promise<Wire> {
+  hold(): Promise<MessageConnection> {
     if (this.#holding !== null) return this.#holding;
-    const holding = this.#acquire();
+    const holding = this.#connectOrStart();
     this.#holding = holding;
     holding.catch(() => {
       if (this.#holding === holding) this.#holding = null;
@@ -61,32 +61,32 @@ export class Launcher {
   }
 
   /** False as soon as that connection is known to be gone. */
-  isHeldBy(wire: Wire): boolean {
-    return this.#wire === wire;
+  isHeldBy(connection: MessageConnection): boolean {
+    return this.#connection === connection;
   }
 
   /** That launcher no longer answers: the next `hold` begins anew. One that has replaced it meanwhile stays. */
-  letGo(wire: Wire): void {
-    if (this.#wire !== wire) return;
-    this.#wire = null;
+  release(connection: MessageConnection): void {
+    if (this.#connection !== connection) return;
+    this.#connection = null;
     this.#holding = null;
-    wire.close();
+    connection.close();
   }
 
   /** A launcher without a holder leaves when its last anchor does. */
   close(): void {
     this.#closed = true;
-    if (this.#wire !== null) this.letGo(this.#wire);
+    if (this.#connection !== null) this.release(this.#connection);
   }
 
-  async #acquire(): Promise<Wire> {
-    const found = await this.#greet();
+  async #connectOrStart(): Promise<MessageConnection> {
+    const found = await this.#connect();
     if (found !== null) return found;
-    const { anchorPath, instanceDir, instanceId } = this.#place;
+    const { anchorPath, instanceDir, instanceId } = this.#location;
     await mkdir(join(instanceDir, "runs"), { recursive: true, mode: 0o700 });
     await removeStaleSocket(this.socketPath);
     await startLauncher(anchorPath, instanceDir, instanceId);
-    const started = await this.#greet();
+    const started = await this.#connect();
     if (started !== null) return started;
     throw new AnchorUnusable(
       anchorPath,
@@ -95,29 +95,29 @@ export class Launcher {
   }
 
   /** Null when nobody is there. */
-  async #greet(): Promise<Wire | null> {
+  async #connect(): Promise<MessageConnection | null> {
     if (this.#closed) throw this.#unusable("this supervisor has closed");
-    let held: Wire | null = null;
-    const answer = await greet({
+    let held: MessageConnection | null = null;
+    const answer = await handshake({
       path: this.socketPath,
       frame: HOLD,
       expected: "launcher",
-      withinMs: defaults.launcherReadyMs,
-      next: ({ protocol }, wire) => {
-        held = wire;
+      timeoutMs: defaults.launcherReadyMs,
+      onAnswer: ({ protocol }, connection) => {
+        held = connection;
         this.#protocol = Math.min(protocol, PROTOCOL);
-        return this.#hear(wire);
+        return this.#listen(connection);
       },
     });
     switch (answer.type) {
       case "answered":
-        if (this.#protocol >= FORMER_PROTOCOL) return held;
+        if (this.#protocol >= PREVIOUS_PROTOCOL) return held;
         throw this.#unusable(
           `it is of an old version (protocol ${this.#protocol}), and stays as long as one of its runs`,
         );
       case "closed":
         // An end without a word is a launcher on its way out: it leaves with its last anchor.
-        if (answer.error === null || nobodyListens(answer.error) || errorCode(answer.error) === "ECONNRESET")
+        if (answer.error === null || isNotListening(answer.error) || errnoCode(answer.error) === "ECONNRESET")
           return null;
         throw this.#unusable(answer.error.message);
       case "refused":
@@ -129,16 +129,16 @@ export class Launcher {
     }
   }
 
-  #hear(wire: Wire): { message(message: Message): void; closed(): void } {
-    if (this.#closed) wire.close();
-    this.#wire = wire;
+  #listen(connection: MessageConnection): { message(message: AnchorMessage): void; closed(): void } {
+    if (this.#closed) connection.close();
+    this.#connection = connection;
     // Holding is no reason for a program to stay; its runs are.
-    wire.keepAlive(false);
+    connection.keepAlive(false);
     return {
       message: (message) => {
-        if (message.name === "anchorLost") this.#onLoss(toLoss(message));
+        if (message.name === "anchorLost") this.#onLoss(toAnchorLoss(message));
       },
-      closed: () => this.letGo(wire),
+      closed: () => this.release(connection),
     };
   }
 
@@ -148,8 +148,8 @@ export class Launcher {
   }
 }
 
-function toLoss(message: Content<"anchorLost">): AnchorLoss {
-  return { runId: message.runId, anchorPid: message.anchorPid, status: toLeaderStatus(message) };
+function toAnchorLoss(message: MessageFields<"anchorLost">): AnchorLoss {
+  return { runId: message.runId, anchorPid: message.anchorPid, status: decodeLeaderStatus(message) };
 }
 
 /** Only a socket that nobody answers on; any other file there was put there by somebody. */
@@ -160,6 +160,6 @@ async function removeStaleSocket(path: string): Promise<void> {
     }
     await rm(path, { force: true });
   } catch (error) {
-    if (errorCode(error) !== "ENOENT") throw error;
+    if (errnoCode(error) !== "ENOENT") throw error;
   }
 }

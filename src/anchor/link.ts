@@ -1,6 +1,6 @@
 import type { ProcessIdentity } from "../store/run-record.js";
-import { streamNumber, toEvent } from "./event.js";
-import type { Attempt } from "./failure.js";
+import { streamNumber, decodeEvent } from "./event.js";
+import type { StartAttempt } from "./failure.js";
 import { MalformedFrame } from "./frame.js";
 import type {
   AnchorEvent,
@@ -14,139 +14,144 @@ import type {
   TerminalSize,
   Welcome,
 } from "./host.js";
-import { encodeMessage, type Message } from "./message.js";
-import { abandonFrame, adoptFrame, newKey, policyFrame, signalFrame, stopFrame } from "./start-message.js";
-import type { Wire, WireListener } from "./wire.js";
+import { encodeMessage, type AnchorMessage } from "./message.js";
+import { abandonFrame, adoptFrame, newRunKey, policyFrame, signalFrame, stopFrame } from "./start-message.js";
+import type { MessageConnection, ConnectionListener } from "./wire.js";
 
 /** Well below the frame limit; a pipe takes 64 KiB at once anyway. */
-const WRITE_BYTES = 64 * 1024;
+const MAX_WRITE_BYTES = 64 * 1024;
 
 const GO = encodeMessage("go", {});
 const HEARTBEAT = encodeMessage("heartbeat", {});
 const STATUS = encodeMessage("status", {});
 
-type Listener = (event: AnchorEvent) => void;
+type EventListener = (event: AnchorEvent) => void;
 
 /** What a link needs to know of its run beyond the connection. */
-export interface LinkedRun {
-  exitFile(): Promise<AnchorExit | null>;
-  linkClosed(): void;
+export interface LinkCallbacks {
+  readExit(): Promise<AnchorExit | null>;
+  onClosed(): void;
 }
 
 /** An answered connection to an anchor. Keeps events until somebody listens. */
-export class NativeLink implements AnchorLink, WireListener {
+export class NativeLink implements AnchorLink, ConnectionListener {
   readonly welcome: Welcome;
-  readonly #wire: Wire;
-  readonly #attempt: Attempt | null;
-  readonly #run: LinkedRun;
-  #listener: Listener | null = null;
-  #waiting: AnchorEvent[] = [];
-  #saidAll = false;
+  readonly #connection: MessageConnection;
+  readonly #attempt: StartAttempt | null;
+  readonly #callbacks: LinkCallbacks;
+  #listener: EventListener | null = null;
+  #bufferedEvents: AnchorEvent[] = [];
+  #exitReported = false;
 
-  constructor(welcome: Welcome, wire: Wire, attempt: Attempt | null, run: LinkedRun) {
+  constructor(
+    welcome: Welcome,
+    connection: MessageConnection,
+    attempt: StartAttempt | null,
+    run: LinkCallbacks,
+  ) {
     this.welcome = welcome;
-    this.#wire = wire;
+    this.#connection = connection;
     this.#attempt = attempt;
-    this.#run = run;
+    this.#callbacks = run;
   }
 
-  listen(listener: Listener): void {
+  listen(listener: EventListener): void {
     if (this.#listener !== null) throw new Error("an anchor link has one listener");
     this.#listener = listener;
-    const waiting = this.#waiting;
-    this.#waiting = [];
+    const waiting = this.#bufferedEvents;
+    this.#bufferedEvents = [];
     for (const event of waiting) listener(event);
   }
 
   go(): void {
-    this.#wire.send(GO);
+    this.#connection.send(GO);
   }
 
   stop(stop: StopRequest): void {
-    this.#wire.send(stopFrame(stop));
+    this.#connection.send(stopFrame(stop));
   }
 
   write(offset: number, data: Uint8Array): void {
-    for (let at = 0; at < data.length; at += WRITE_BYTES) {
-      const part = data.subarray(at, at + WRITE_BYTES);
-      this.#wire.send(encodeMessage("write", { offset: offset + at, data: part }, part.length + 64));
+    for (let at = 0; at < data.length; at += MAX_WRITE_BYTES) {
+      const part = data.subarray(at, at + MAX_WRITE_BYTES);
+      this.#connection.send(encodeMessage("write", { offset: offset + at, data: part }, part.length + 64));
     }
   }
 
   closeStdin(offset: number): void {
-    this.#wire.send(encodeMessage("closeStdin", { offset }));
+    this.#connection.send(encodeMessage("closeStdin", { offset }));
   }
 
   resize({ rows, cols }: TerminalSize): void {
-    this.#wire.send(encodeMessage("resize", { rows, cols }));
+    this.#connection.send(encodeMessage("resize", { rows, cols }));
   }
 
-  ack(stream: StreamName, offset: number): void {
-    this.#wire.send(encodeMessage("ack", { stream: streamNumber(stream), offset }));
+  acknowledge(stream: StreamName, offset: number): void {
+    this.#connection.send(encodeMessage("ack", { stream: streamNumber(stream), offset }));
   }
 
-  policy(change: Partial<AnchorPolicy>): void {
-    this.#wire.send(policyFrame(change));
+  setPolicy(change: Partial<AnchorPolicy>): void {
+    this.#connection.send(policyFrame(change));
   }
 
   heartbeat(): void {
-    this.#wire.send(HEARTBEAT);
+    this.#connection.send(HEARTBEAT);
   }
 
   adopt(runId: string, root: ProcessIdentity, graceMs: number, scope?: RunScope): void {
-    this.#wire.send(adoptFrame(runId, newKey(), root, graceMs, scope ?? null));
+    this.#connection.send(adoptFrame(runId, newRunKey(), root, graceMs, scope ?? null));
   }
 
   signal(processes: readonly ProcessIdentity[], signal: MemberSignal): void {
-    this.#wire.send(signalFrame(processes, signal));
+    this.#connection.send(signalFrame(processes, signal));
   }
 
-  members(requestId: string): void {
-    this.#wire.send(encodeMessage("members", { requestId }));
+  requestMembers(requestId: string): void {
+    this.#connection.send(encodeMessage("members", { requestId }));
   }
 
-  status(): void {
-    this.#wire.send(STATUS);
+  requestStatus(): void {
+    this.#connection.send(STATUS);
   }
 
   abandon(by: { readonly actor: string; readonly requestId: string }): void {
-    this.#wire.send(abandonFrame(by));
+    this.#connection.send(abandonFrame(by));
   }
 
   close(): void {
-    this.#saidAll = true;
-    this.#wire.close();
+    this.#exitReported = true;
+    this.#connection.close();
   }
 
-  message(message: Message): void {
-    const event = toEvent(message, this.#attempt);
+  message(message: AnchorMessage): void {
+    const event = decodeEvent(message, this.#attempt);
     if (event === null) return;
-    if (event.type === "exited") this.#saidAll = true;
+    if (event.type === "exited") this.#exitReported = true;
     this.#emit(event);
   }
 
   closed(error: Error | null): void {
-    this.#run.linkClosed();
+    this.#callbacks.onClosed();
     // A peer that does not speak the protocol is worth a word; a lost connection is not: `closed` says it.
     if (error instanceof MalformedFrame) {
       this.#emit({ type: "refused", code: "bad-frame", message: error.message, epoch: null });
     }
-    if (this.#saidAll) this.#emit({ type: "closed" });
-    else void this.#closeWithLastWords();
+    if (this.#exitReported) this.#emit({ type: "closed" });
+    else void this.#closeWithExitFile();
   }
 
   /**
    * Writing to an anchor that has just left breaks the connection before its EXITED is read.
    * What it said is also in its file.
    */
-  async #closeWithLastWords(): Promise<void> {
-    const exit = await this.#run.exitFile().catch(() => null);
+  async #closeWithExitFile(): Promise<void> {
+    const exit = await this.#callbacks.readExit().catch(() => null);
     if (exit !== null) this.#emit({ type: "exited", exit });
     this.#emit({ type: "closed" });
   }
 
   #emit(event: AnchorEvent): void {
-    if (this.#listener === null) this.#waiting.push(event);
+    if (this.#listener === null) this.#bufferedEvents.push(event);
     else this.#listener(event);
   }
 }

@@ -3,31 +3,31 @@ import { access, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
 
 const CGROUP2_MAGIC = 0x63677270;
-const ROOTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const MOUNT_POINTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /** Whether runs started from here get a cgroup of their own, and if not, why. */
-export type CgroupSight =
+export type CgroupProbe =
   | { readonly state: "usable"; readonly path: string }
   | { readonly state: "none" }
   | { readonly state: "not-visible" | "not-writable" | "no-kill"; readonly path: string };
 
 /** Changes nothing. */
-export async function lookAtCgroup(): Promise<CgroupSight> {
-  const root = await findRoot();
+export async function probeCgroup(): Promise<CgroupProbe> {
+  const root = await findCgroupRoot();
   if (root === null) return { state: "none" };
   const own = /^0::(.*)$/m.exec(await readFile("/proc/self/cgroup", "utf8"))?.[1] ?? "";
   const path = own === "/" ? root : join(root, own);
   if (own.startsWith("/..")) return { state: "not-visible", path: own };
   const writable = await Promise.all(
-    [path, join(path, "cgroup.procs")].map((each) => can(each, constants.W_OK)),
+    [path, join(path, "cgroup.procs")].map((each) => isAccessible(each, constants.W_OK)),
   );
   if (!writable.every(Boolean)) return { state: "not-writable", path };
   // The root has none, and its children do.
-  const kill = own === "/" || own === "" || (await can(join(path, "cgroup.kill"), constants.F_OK));
+  const kill = own === "/" || own === "" || (await isAccessible(join(path, "cgroup.kill"), constants.F_OK));
   return { state: kill ? "usable" : "no-kill", path };
 }
 
-function can(path: string, mode: number): Promise<boolean> {
+function isAccessible(path: string, mode: number): Promise<boolean> {
   return access(path, mode).then(
     () => true,
     () => false,
@@ -35,8 +35,8 @@ function can(path: string, mode: number): Promise<boolean> {
 }
 
 /** Where cgroup v2 is mounted; null: nowhere. */
-export async function findRoot(): Promise<string | null> {
-  for (const path of ROOTS) {
+export async function findCgroupRoot(): Promise<string | null> {
+  for (const path of MOUNT_POINTS) {
     const found = await statfs(path).catch(() => null);
     if (found?.type === CGROUP2_MAGIC) return path;
   }

@@ -1,10 +1,10 @@
 import { AnchorUnusable, BadInput } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
-import { askAnchor } from "./ask.js";
+import { runAnchorMode } from "./ask.js";
 import type { ReapResult } from "./host.js";
-import { identity, mustBeDigits, mustBePid, mustBeWhole } from "./inspect.js";
-import { askToReap } from "./reap.js";
-import { array, nullable, parseShape, record, string, whole } from "./shape.js";
+import { toIdentity, requireDigits, requirePid, requireWholeNumber } from "./inspect.js";
+import { runReap } from "./reap.js";
+import { asArray, asNullable, parseJson, asObject, asString, asWholeNumber } from "./shape.js";
 
 /** A process, of whatever tool, with a certain variable in its environment. */
 export interface MarkedProcess {
@@ -28,20 +28,24 @@ export interface MarkedProcess {
 export const LEASE_MARKER = "HOLDFAST_LEASE_ID";
 
 /** What a shell can set. */
-const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,126}$/;
-const OTHERS_MAX = 16;
+const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,126}$/;
+const MAX_OTHER_VARIABLES = 16;
 
 /** Every process that one may look into and whose environment has the variable. Says nothing about whose they are. */
-export async function listMarked(
+export async function listMarkedProcesses(
   anchorPath: string,
   variable: string,
-  others: readonly string[] = [],
+  otherVariables: readonly string[] = [],
 ): Promise<readonly MarkedProcess[]> {
-  if (others.length > OTHERS_MAX)
-    throw new BadInput("others", `at most ${OTHERS_MAX} further variables can be asked for`);
-  const lines = await askAnchor(anchorPath, ["marked", ...[variable, ...others].map(mustBeVariable)], "");
+  if (otherVariables.length > MAX_OTHER_VARIABLES)
+    throw new BadInput("others", `at most ${MAX_OTHER_VARIABLES} further variables can be asked for`);
+  const lines = await runAnchorMode(
+    anchorPath,
+    ["marked", ...[variable, ...otherVariables].map(requireVariableName)],
+    "",
+  );
   return lines.map((line) => {
-    const marked = parseShape(line, toMarked);
+    const marked = parseJson(line, toMarkedProcess);
     if (marked !== null) return marked;
     throw new AnchorUnusable(
       anchorPath,
@@ -50,7 +54,7 @@ export async function listMarked(
   });
 }
 
-export interface MarkedReap {
+export interface MarkedReapRequest {
   readonly identity: ProcessIdentity;
   readonly variable: string;
   readonly value: string;
@@ -61,35 +65,35 @@ export interface MarkedReap {
  * End one process of another tool, not its descendants: only when number, start time and unique id match and its
  * environment still carries exactly that marker. Nothing is known of what it leaves, so `emptiness` is never proven.
  */
-export async function reapMarked(anchorPath: string, request: MarkedReap): Promise<ReapResult> {
+export async function reapMarkedProcess(anchorPath: string, request: MarkedReapRequest): Promise<ReapResult> {
   const { pid, startTime, uniqueId } = request.identity;
-  const variable = mustBeVariable(request.variable);
+  const variable = requireVariableName(request.variable);
   if (request.value === "" || request.value.includes("\0"))
     throw new BadInput("value", "a marker needs a value, without NUL; nothing was touched");
-  const args = ["--only", "--pid", String(mustBePid(pid)), "--start", String(mustBeWhole(startTime))];
-  if (uniqueId !== null) args.push("--unique", mustBeDigits(uniqueId));
+  const args = ["--only", "--pid", String(requirePid(pid)), "--start", String(requireWholeNumber(startTime))];
+  if (uniqueId !== null) args.push("--unique", requireDigits(uniqueId));
   args.push("--marker", `${variable}=${request.value}`, "--grace");
-  args.push(String(mustBeWhole(Math.ceil(request.graceMs))));
-  return askToReap(anchorPath, args);
+  args.push(String(requireWholeNumber(Math.ceil(request.graceMs))));
+  return runReap(anchorPath, args);
 }
 
-function mustBeVariable(name: string): string {
-  if (VARIABLE.test(name)) return name;
+function requireVariableName(name: string): string {
+  if (VARIABLE_NAME.test(name)) return name;
   throw new BadInput("variable", `${JSON.stringify(name)} is no name of a variable; nothing was touched`);
 }
 
-function toMarked(value: unknown): MarkedProcess {
-  const facts = record(value);
-  const others = Object.entries(record(facts["others"]));
+function toMarkedProcess(value: unknown): MarkedProcess {
+  const object = asObject(value);
+  const otherVariables = Object.entries(asObject(object["others"]));
   return {
-    identity: identity(facts),
-    value: string(facts["value"]),
-    parentPid: whole(facts["ppid"]),
-    parent: nullable((parent) => identity(record(parent)), facts["parent"]),
-    uid: whole(facts["uid"]),
-    command: string(facts["command"]),
-    argv: array(facts["argv"]).map(string),
-    runId: nullable(string, facts["runId"]),
-    others: Object.fromEntries(others.map(([name, found]) => [name, nullable(string, found)])),
+    identity: toIdentity(object),
+    value: asString(object["value"]),
+    parentPid: asWholeNumber(object["ppid"]),
+    parent: asNullable((parent) => toIdentity(asObject(parent)), object["parent"]),
+    uid: asWholeNumber(object["uid"]),
+    command: asString(object["command"]),
+    argv: asArray(object["argv"]).map(asString),
+    runId: asNullable(asString, object["runId"]),
+    others: Object.fromEntries(otherVariables.map(([name, found]) => [name, asNullable(asString, found)])),
   };
 }

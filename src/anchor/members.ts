@@ -1,10 +1,10 @@
 import type { ProcessEvidence } from "./host.js";
-import { isSame, type RunRecord } from "../store/run-record.js";
+import { isSameProcess, type RunRecord } from "../store/run-record.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
 
 /** What tells the runs of one anchor apart. */
-export type ServedRun = Pick<
+export type AnchoredRun = Pick<
   RunRecord,
   "runId" | "anchor" | "root" | "bootId" | "pidNamespace" | "createdAt"
 >;
@@ -13,13 +13,13 @@ export type ServedRun = Pick<
  * Of everybody below an anchor, who belongs to this run: a service that was adopted out of another shares its anchor. As
  * parents stand now: who has lost his is shown with the run the anchor was started for.
  */
-export function membersOf(
-  record: ServedRun,
-  records: readonly ServedRun[],
+export function membersOfRun(
+  record: AnchoredRun,
+  records: readonly AnchoredRun[],
   below: LiveProcesses,
 ): LiveProcesses {
   const served = records
-    .filter((each) => shareAnchor(each, record))
+    .filter((each) => haveSameAnchor(each, record))
     .toSorted((a, b) => a.createdAt - b.createdAt);
   const [first] = served;
   if (first === undefined || served.length < 2) return below;
@@ -32,8 +32,10 @@ export function membersOf(
 }
 
 /** A state directory may hold records of other boots and pid namespaces, where the same pid is another's. */
-function shareAnchor(one: ServedRun, other: ServedRun): boolean {
+function haveSameAnchor(one: AnchoredRun, other: AnchoredRun): boolean {
   return (
-    one.bootId === other.bootId && one.pidNamespace === other.pidNamespace && isSame(one.anchor, other.anchor)
+    one.bootId === other.bootId &&
+    one.pidNamespace === other.pidNamespace &&
+    isSameProcess(one.anchor, other.anchor)
   );
 }

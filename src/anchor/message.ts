@@ -1,11 +1,11 @@
-import { type Frame, FieldReader, MalformedFrame } from "./frame.js";
-import { FrameWriter } from "./frame-writer.js";
-import { type Field, type FieldKind, messages } from "./protocol.js";
+import { type AnchorFrame, FieldReader, MalformedFrame } from "./frame.js";
+import { FrameEncoder } from "./frame-writer.js";
+import { type MessageField, type FieldKind, messages } from "./protocol.js";
 
 type Messages = typeof messages;
-export type MessageName = keyof Messages;
+export type AnchorMessageName = keyof Messages;
 
-type Value<K extends FieldKind> = K extends "int"
+type FieldKindValue<K extends FieldKind> = K extends "int"
   ? number
   : K extends "flag"
     ? boolean
@@ -14,55 +14,60 @@ type Value<K extends FieldKind> = K extends "int"
       : string;
 
 type FieldValue<F> =
-  F extends Field<infer K, infer P>
+  F extends MessageField<infer K, infer P>
     ? P extends "list"
-      ? readonly Value<K>[]
+      ? readonly FieldKindValue<K>[]
       : P extends "maybe"
-        ? Value<K> | null
-        : Value<K>
+        ? FieldKindValue<K> | null
+        : FieldKindValue<K>
     : never;
 
 /** The fields of one message, as values. */
-export type Content<N extends MessageName> = {
+export type MessageFields<N extends AnchorMessageName> = {
   readonly [F in keyof Messages[N]["fields"]]: FieldValue<Messages[N]["fields"][F]>;
 };
 
-export type Message = { [N in MessageName]: { readonly name: N } & Content<N> }[MessageName];
+export type AnchorMessage = {
+  [N in AnchorMessageName]: { readonly name: N } & MessageFields<N>;
+}[AnchorMessageName];
 
-interface Shape {
-  readonly name: MessageName;
+interface MessageLayout {
+  readonly name: AnchorMessageName;
   readonly type: number;
-  readonly fields: readonly (readonly [string, Field])[];
+  readonly fields: readonly (readonly [string, MessageField])[];
   /** By tag, so that decoding a field is one lookup. */
-  readonly byTag: readonly (readonly [string, Field] | undefined)[];
+  readonly byTag: readonly (readonly [string, MessageField] | undefined)[];
 }
 
-const shapes = Object.fromEntries(
+const layouts = Object.fromEntries(
   Object.entries(messages).map(([name, { type, fields }]) => {
-    const entries = Object.entries<Field>(fields);
-    const byTag: (readonly [string, Field])[] = [];
+    const entries = Object.entries<MessageField>(fields);
+    const byTag: (readonly [string, MessageField])[] = [];
     for (const entry of entries) byTag[entry[1].tag] = entry;
     return [name, { name, type, fields: entries, byTag }];
   }),
-) as unknown as Record<MessageName, Shape>;
+) as unknown as Record<AnchorMessageName, MessageLayout>;
 
-const shapeByType: readonly (Shape | undefined)[] = Object.values(shapes).reduce<Shape[]>((all, shape) => {
-  all[shape.type] = shape;
-  return all;
-}, []);
+const layoutByType: readonly (MessageLayout | undefined)[] = Object.values(layouts).reduce<MessageLayout[]>(
+  (all, layout) => {
+    all[layout.type] = layout;
+    return all;
+  },
+  [],
+);
 
 /** Throws BadInput, naming the field, when a value cannot be expressed. */
-export function encodeMessage<N extends MessageName>(
+export function encodeMessage<N extends AnchorMessageName>(
   name: N,
-  content: Content<N>,
+  content: MessageFields<N>,
   sizeHint?: number,
 ): Buffer {
-  const shape = shapes[name];
-  const writer = new FrameWriter(shape.type, sizeHint);
+  const layout = layouts[name];
+  const writer = new FrameEncoder(layout.type, sizeHint);
   const values = content as Readonly<Record<string, unknown>>;
-  for (const [key, field] of shape.fields) {
+  for (const [key, field] of layout.fields) {
     const value = values[key];
-    if (field.presence === "list") {
+    if (field.cardinality === "list") {
       for (const item of value as readonly unknown[]) writeField(writer, field, item, key);
     } else if (value !== null) {
       writeField(writer, field, value, key);
@@ -71,7 +76,7 @@ export function encodeMessage<N extends MessageName>(
   return writer.finish();
 }
 
-function writeField(writer: FrameWriter, { tag, kind }: Field, value: unknown, key: string): void {
+function writeField(writer: FrameEncoder, { tag, kind }: MessageField, value: unknown, key: string): void {
   switch (kind) {
     case "int":
       return writer.int(tag, value as number, key);
@@ -88,28 +93,28 @@ function writeField(writer: FrameWriter, { tag, kind }: Field, value: unknown, k
 }
 
 /** Null: a type this version does not know. Throws MalformedFrame when a known one is not as agreed. */
-export function decodeMessage(frame: Frame): Message | null {
-  const shape = shapeByType[frame.type];
-  if (shape === undefined) return null;
-  const values: Record<string, unknown> = { name: shape.name };
-  for (const [key, { kind, presence }] of shape.fields) {
+export function decodeMessage(frame: AnchorFrame): AnchorMessage | null {
+  const layout = layoutByType[frame.type];
+  if (layout === undefined) return null;
+  const values: Record<string, unknown> = { name: layout.name };
+  for (const [key, { kind, cardinality: presence }] of layout.fields) {
     values[key] =
       presence === "list" ? [] : kind === "flag" ? false : presence === "maybe" ? null : undefined;
   }
   const reader = new FieldReader(frame.body);
-  while (reader.advance()) {
-    const entry = shape.byTag[reader.tag];
+  while (reader.next()) {
+    const entry = layout.byTag[reader.tag];
     // Unknown tags are how the protocol grows.
     if (entry === undefined) continue;
     const [key, field] = entry;
     const value = readField(reader, field.kind);
-    if (field.presence === "list") (values[key] as unknown[]).push(value);
+    if (field.cardinality === "list") (values[key] as unknown[]).push(value);
     else values[key] = value;
   }
-  for (const [key] of shape.fields) {
-    if (values[key] === undefined) throw new MalformedFrame(`a ${shape.name} message without ${key}`);
+  for (const [key] of layout.fields) {
+    if (values[key] === undefined) throw new MalformedFrame(`a ${layout.name} message without ${key}`);
   }
-  return values as unknown as Message;
+  return values as unknown as AnchorMessage;
 }
 
 function readField(reader: FieldReader, kind: FieldKind): unknown {

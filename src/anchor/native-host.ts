@@ -2,24 +2,24 @@ import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import type { ProcessIdentity } from "../store/run-record.js";
 import { LimitUnavailable } from "../errors.js";
-import { listBoundaries } from "./boundaries.js";
-import { installAnchor } from "./binary.js";
-import { launcherListens } from "./connect.js";
-import type { Attempt } from "./failure.js";
-import { findAnchor, requireSameRelease } from "./find.js";
-import { type Answer, greet } from "./handshake.js";
+import { listRunCgroups } from "./boundaries.js";
+import { installAnchorBinary } from "./binary.js";
+import { isLauncherListening } from "./connect.js";
+import type { StartAttempt } from "./failure.js";
+import { findAnchorBinary, requireSameVersion } from "./find.js";
+import { type HandshakeResult, handshake } from "./handshake.js";
 import type {
   AnchorHost,
   AnchorLink,
-  Boundary,
-  BoundaryEvidence,
+  CgroupRef,
+  CgroupState,
   DirectoryScope,
   FirstStop,
   InspectOptions,
   KnownAnchor,
   LocalInstance,
   MachineIdentity,
-  NotedSilence,
+  SilentFile,
   OutputSlice,
   PortEvidence,
   ProcessEvidence,
@@ -27,30 +27,30 @@ import type {
   ReapResult,
   RunAddress,
   RunIdentities,
-  RunRemains,
+  RunFiles,
   StartSpec,
   StreamName,
-  Swept,
+  SweptFile,
 } from "./host.js";
-import { inspect } from "./inspect.js";
+import { inspectProcesses } from "./inspect.js";
 import { inspectPort } from "./inspect-port.js";
-import { inspectBoundaries, inspectBoundaryMembers } from "./inspect-boundaries.js";
+import { inspectCgroups, listCgroupMembers } from "./inspect-boundaries.js";
 import { InstanceDirectories } from "./instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
 import { NativeLink } from "./link.js";
-import { LEASE_MARKER, listMarked, type MarkedProcess } from "./marked.js";
+import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./marked.js";
 import type { LiveProcesses } from "./members.js";
-import { FORMER_PROTOCOL, PROTOCOL } from "./protocol.js";
+import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol.js";
 import { continueAnchor, reap } from "./reap.js";
 import { removeInstance } from "./remove-instance.js";
 import type { RunDirectories } from "./run-directory.js";
-import { SpoolShelf } from "./spool-shelf.js";
-import { helloFrame, newKey, type Speaker, startFrame } from "./start-message.js";
-import { Turnstile } from "./turnstile.js";
-import { attachFailure, isGone, startFailure } from "./unanswered.js";
-import { toWelcome } from "./welcome.js";
+import { SpoolCache } from "./spool-shelf.js";
+import { helloFrame, newRunKey, type SupervisorIdentity, startFrame } from "./start-message.js";
+import { Semaphore } from "./turnstile.js";
+import { attachError, isDisconnected, startError } from "./unanswered.js";
+import { decodeWelcome } from "./welcome.js";
 
-export interface NativeHostOptions extends Speaker {
+export interface NativeHostOptions extends SupervisorIdentity {
   readonly home: string;
   readonly instanceDir: string;
   readonly machine: MachineIdentity;
@@ -65,14 +65,14 @@ export interface NativeHost extends AnchorHost {
 }
 
 /** Keeps all processors busy; far below the connections a launcher takes before they have said what they want. */
-const STARTS_AT_ONCE = 32;
+const MAX_CONCURRENT_STARTS = 32;
 
 /** Puts the binary in place; the launcher is started by the first run. Rejects with AnchorUnusable. */
 export async function openNativeHost(options: NativeHostOptions): Promise<NativeHost> {
-  const source = options.anchorSource ?? findAnchor();
-  requireSameRelease(source);
-  const anchorPath = await installAnchor(options.home, source);
-  return new Native(options, anchorPath);
+  const source = options.anchorSource ?? findAnchorBinary();
+  requireSameVersion(source);
+  const anchorPath = await installAnchorBinary(options.home, source);
+  return new NativeAnchorHost(options, anchorPath);
 }
 
 /** Operations that need no supervisor: inspect runs, and stop a run with or without its anchor. */
@@ -81,59 +81,66 @@ export type NativeObserver = Pick<
   | "machine"
   | "anchorPath"
   | "attach"
-  | "remains"
+  | "readRunFiles"
   | "readOutput"
-  | "instances"
-  | "runIds"
-  | "boundaries"
-  | "inspect"
+  | "listInstances"
+  | "listRunIds"
+  | "listRunCgroups"
+  | "inspectProcesses"
   | "inspectPort"
-  | "inspectBoundaries"
-  | "markedBy"
+  | "inspectCgroups"
+  | "findMarkedLeases"
   | "reap"
-  | "identities"
+  | "readIdentities"
   | "continueAnchor"
-  | "recordStop"
-  | "recordSwept"
+  | "writeStopFile"
+  | "writeSweptFile"
   | typeof Symbol.asyncDispose
 > & {
   /** The scope in the run directory; null: there is none. */
-  scope(run: RunAddress): Promise<DirectoryScope | null>;
+  readScope(run: RunAddress): Promise<DirectoryScope | null>;
   /** The processes of each cgroup; null: it is gone, or cannot be seen from here. */
-  boundaryMembers(
-    wanted: readonly Boundary[],
+  listCgroupMembers(
+    wanted: readonly CgroupRef[],
     options?: Pick<InspectOptions, "ports">,
   ): Promise<readonly (LiveProcesses | null)[]>;
   /** Every process with a lease id in its environment, by `value`. */
-  markedProcesses(): Promise<readonly MarkedProcess[]>;
+  listMarkedProcesses(): Promise<readonly MarkedProcess[]>;
 };
 
 /** Looking writes nothing and starts nothing else: it works on a full disk, too. `anchorPath` is any anchor that runs here. */
-export function observeNatively(home: string, machine: MachineIdentity, anchorPath: string): NativeObserver {
-  const instanceId = OBSERVER;
+export function openNativeObserver(
+  home: string,
+  machine: MachineIdentity,
+  anchorPath: string,
+): NativeObserver {
+  const instanceId = OBSERVER_ID;
   const instanceDir = join(home, "instances", instanceId);
-  return new Native({ home, instanceId, instanceDir, incarnation: OBSERVER, machine }, anchorPath);
+  return new NativeAnchorHost(
+    { home, instanceId, instanceDir, incarnation: OBSERVER_ID, machine },
+    anchorPath,
+  );
 }
 
-const OLD_LAUNCHER =
+const OLD_LAUNCHER_MESSAGE =
   "this gateway's launcher was started before an upgrade and knows no limits; nothing was run. It leaves when `holdfast gateway restart` finds none of its runs left";
 
 /** No instance can have it: it is too long for one. */
-const OBSERVER = "observes-only";
+const OBSERVER_ID = "observes-only";
 
-interface Opening {
+interface OpenAttempt {
   readonly link: AnchorLink | null;
-  readonly answer: Answer;
+  readonly answer: HandshakeResult;
 }
 
-class Native implements NativeHost, NativeObserver {
+class NativeAnchorHost implements NativeHost, NativeObserver {
   readonly machine: MachineIdentity;
   readonly anchorPath: string;
-  readonly #speaker: Speaker;
+  readonly #identity: SupervisorIdentity;
   readonly #launcher: Launcher;
   readonly #instances: InstanceDirectories;
-  readonly #spools = new SpoolShelf();
-  readonly #starts = new Turnstile(STARTS_AT_ONCE);
+  readonly #spools = new SpoolCache();
+  readonly #starts = new Semaphore(MAX_CONCURRENT_STARTS);
   readonly #links = new Set<AnchorLink>();
   readonly #lossListeners: ((loss: AnchorLoss) => void)[] = [];
 
@@ -141,7 +148,7 @@ class Native implements NativeHost, NativeObserver {
     const { home, instanceId, incarnation, instanceDir, machine } = options;
     this.machine = machine;
     this.anchorPath = anchorPath;
-    this.#speaker = { instanceId, incarnation };
+    this.#identity = { instanceId, incarnation };
     this.#instances = new InstanceDirectories(home, { instanceId, instanceDir });
     this.#launcher = new Launcher({ anchorPath, instanceDir, instanceId }, (loss) => {
       for (const listener of this.#lossListeners) listener(loss);
@@ -153,22 +160,22 @@ class Native implements NativeHost, NativeObserver {
   }
 
   async start(spec: StartSpec): Promise<AnchorLink> {
-    const run = { instanceId: this.#instances.own, runId: spec.runId };
+    const run = { instanceId: this.#instances.ownInstanceId, runId: spec.runId };
     // Also checks the id before anything is started.
-    this.#directory(run);
-    const key = newKey();
-    const frame = startFrame(PROTOCOL, spec, this.#speaker, key);
-    const frameIn = (protocol: number): Buffer => {
+    this.#runDirectory(run);
+    const key = newRunKey();
+    const frame = startFrame(PROTOCOL, spec, this.#identity, key);
+    const encodeFor = (protocol: number): Buffer => {
       if (protocol === PROTOCOL) return frame;
       // A former launcher would skip them, and nobody would know.
       if (Object.values(spec.limits).some((limit) => limit !== null))
-        throw new LimitUnavailable(spec.runId, 0, "limit", OLD_LAUNCHER);
-      return startFrame(protocol, spec, this.#speaker, key);
+        throw new LimitUnavailable(spec.runId, 0, "limit", OLD_LAUNCHER_MESSAGE);
+      return startFrame(protocol, spec, this.#identity, key);
     };
     const attempt = { cwd: spec.cwd, command: spec.argv[0] ?? "" };
-    const { link, answer } = await this.#starts.pass(() => this.#launch(run, frameIn, attempt));
+    const { link, answer } = await this.#starts.run(() => this.#startAnchor(run, encodeFor, attempt));
     if (link !== null) return link;
-    throw startFailure(spec.runId, answer, attempt);
+    throw startError(spec.runId, answer, attempt);
   }
 
   async attach(
@@ -176,22 +183,22 @@ class Native implements NativeHost, NativeObserver {
     epoch: number,
     withinMs: number = defaults.anchorAnswerMs,
   ): Promise<AnchorLink | null> {
-    const key = await this.#runsOf(run).key(run.runId);
+    const key = await this.#runsOf(run).readKey(run.runId);
     if (key === null) return null;
-    const path = join(this.#directory(run), "sock");
-    const greetIn = (protocol: number): Promise<Opening> =>
-      this.#open(run, path, helloFrame(protocol, run.runId, epoch, this.#speaker, key), null, withinMs);
-    let { link, answer } = await greetIn(PROTOCOL);
+    const path = join(this.#runDirectory(run), "sock");
+    const attachWith = (protocol: number): Promise<OpenAttempt> =>
+      this.#openLink(run, path, helloFrame(protocol, run.runId, epoch, this.#identity, key), null, withinMs);
+    let { link, answer } = await attachWith(PROTOCOL);
     // Started before an upgrade: it says what it speaks.
     if (
       answer.type === "refused" &&
       answer.refusal.codeName === "protocol" &&
-      answer.refusal.protocol === FORMER_PROTOCOL
+      answer.refusal.protocol === PREVIOUS_PROTOCOL
     )
-      ({ link, answer } = await greetIn(FORMER_PROTOCOL));
+      ({ link, answer } = await attachWith(PREVIOUS_PROTOCOL));
     if (link !== null) return link;
-    if (answer.type === "closed" && isGone(answer.error)) return null;
-    throw attachFailure(run.runId, path, answer);
+    if (answer.type === "closed" && isDisconnected(answer.error)) return null;
+    throw attachError(run.runId, path, answer);
   }
 
   async readOutput(
@@ -200,96 +207,96 @@ class Native implements NativeHost, NativeObserver {
     offset: number,
     maxBytes: number,
   ): Promise<OutputSlice> {
-    return this.#spools.read(this.#directory(run), stream, offset, maxBytes);
+    return this.#spools.read(this.#runDirectory(run), stream, offset, maxBytes);
   }
 
-  async remains(run: RunAddress): Promise<RunRemains> {
-    return this.#runsOf(run).remains(run.runId);
+  async readRunFiles(run: RunAddress): Promise<RunFiles> {
+    return this.#runsOf(run).readRunFiles(run.runId);
   }
 
-  instances(): Promise<readonly LocalInstance[]> {
+  listInstances(): Promise<readonly LocalInstance[]> {
     return this.#instances.list();
   }
 
-  async runIds(instanceId: string): Promise<readonly string[]> {
+  async listRunIds(instanceId: string): Promise<readonly string[]> {
     return this.#instances.runs(instanceId).list();
   }
 
-  async boundaries(instanceId: string): Promise<readonly (Boundary & { readonly runId: string })[]> {
-    return listBoundaries(this.#instances.of(instanceId), instanceId);
+  async listRunCgroups(instanceId: string): Promise<readonly (CgroupRef & { readonly runId: string })[]> {
+    return listRunCgroups(this.#instances.pathOf(instanceId), instanceId);
   }
 
   async removeInstance(instanceId: string): Promise<boolean> {
-    const directory = this.#instances.of(instanceId);
-    return instanceId !== this.#instances.own && removeInstance(directory, instanceId);
+    const directory = this.#instances.pathOf(instanceId);
+    return instanceId !== this.#instances.ownInstanceId && removeInstance(directory, instanceId);
   }
 
-  inspect(
+  inspectProcesses(
     wanted: readonly (ProcessIdentity | number)[],
     options?: InspectOptions,
   ): Promise<readonly ProcessEvidence[]> {
-    return inspect(this.anchorPath, wanted, options);
+    return inspectProcesses(this.anchorPath, wanted, options);
   }
 
-  async markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+  async findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
     if (leaseIds.length === 0) return new Set();
-    const carried = new Set((await this.markedProcesses()).map(({ value }) => value));
-    return new Set(leaseIds.filter((leaseId) => carried.has(leaseId)));
+    const present = new Set((await this.listMarkedProcesses()).map(({ value }) => value));
+    return new Set(leaseIds.filter((leaseId) => present.has(leaseId)));
   }
 
-  markedProcesses(): Promise<readonly MarkedProcess[]> {
-    return listMarked(this.anchorPath, LEASE_MARKER);
+  listMarkedProcesses(): Promise<readonly MarkedProcess[]> {
+    return listMarkedProcesses(this.anchorPath, LEASE_MARKER);
   }
 
-  async scope(run: RunAddress): Promise<DirectoryScope | null> {
-    return this.#runsOf(run).scope(run.runId);
+  async readScope(run: RunAddress): Promise<DirectoryScope | null> {
+    return this.#runsOf(run).readScope(run.runId);
   }
 
-  boundaryMembers(
-    wanted: readonly Boundary[],
+  listCgroupMembers(
+    wanted: readonly CgroupRef[],
     options?: Pick<InspectOptions, "ports">,
   ): Promise<readonly (LiveProcesses | null)[]> {
-    return inspectBoundaryMembers(this.anchorPath, wanted, options);
+    return listCgroupMembers(this.anchorPath, wanted, options);
   }
 
   inspectPort(port: number): Promise<PortEvidence> {
     return inspectPort(this.anchorPath, port);
   }
 
-  inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
-    return inspectBoundaries(this.anchorPath, wanted);
+  inspectCgroups(wanted: readonly CgroupRef[]): Promise<readonly CgroupState[]> {
+    return inspectCgroups(this.anchorPath, wanted);
   }
 
   reap(request: ReapRequest): Promise<ReapResult> {
     return reap(this.anchorPath, request);
   }
 
-  identities(run: RunAddress): Promise<RunIdentities | null> {
-    return this.#runsOf(run).identities(run.runId);
+  readIdentities(run: RunAddress): Promise<RunIdentities | null> {
+    return this.#runsOf(run).readIdentities(run.runId);
   }
 
   continueAnchor(anchor: KnownAnchor): Promise<string | null> {
     return continueAnchor(this.anchorPath, anchor);
   }
 
-  takeSilence(run: RunAddress): Promise<NotedSilence | null> {
-    return this.#runsOf(run).takeSilence(run.runId);
+  takeSilentFile(run: RunAddress): Promise<SilentFile | null> {
+    return this.#runsOf(run).takeSilentFile(run.runId);
   }
 
-  recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
-    return this.#runsOf(run).recordStop(run.runId, stop);
+  writeStopFile(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
+    return this.#runsOf(run).writeStopFile(run.runId, stop);
   }
 
-  recordSwept(run: RunAddress, swept: Swept): Promise<void> {
-    return this.#runsOf(run).recordSwept(run.runId, swept);
+  writeSweptFile(run: RunAddress, swept: SweptFile): Promise<void> {
+    return this.#runsOf(run).writeSweptFile(run.runId, swept);
   }
 
-  async size(run: RunAddress): Promise<number> {
+  async directorySize(run: RunAddress): Promise<number> {
     return this.#runsOf(run).size(run.runId);
   }
 
-  async discard(run: RunAddress): Promise<void> {
-    await this.#spools.putAway(this.#directory(run));
+  async removeRunDirectory(run: RunAddress): Promise<void> {
+    await this.#spools.evict(this.#runDirectory(run));
     await this.#runsOf(run).remove(run.runId);
   }
 
@@ -304,43 +311,48 @@ class Native implements NativeHost, NativeObserver {
     return this.#instances.runs(instanceId);
   }
 
-  #directory(run: RunAddress): string {
-    return this.#runsOf(run).of(run.runId);
+  #runDirectory(run: RunAddress): string {
+    return this.#runsOf(run).pathOf(run.runId);
   }
 
-  async #launch(run: RunAddress, frameIn: (protocol: number) => Buffer, attempt: Attempt): Promise<Opening> {
-    const ask = (): Promise<Opening> =>
-      this.#open(run, this.#launcher.socketPath, frameIn(this.#launcher.protocol), attempt);
-    const held = await this.#launcher.hold();
-    const opening = await ask();
-    if (opening.answer.type !== "closed" || !isGone(opening.answer.error)) return opening;
+  async #startAnchor(
+    run: RunAddress,
+    encodeFor: (protocol: number) => Buffer,
+    attempt: StartAttempt,
+  ): Promise<OpenAttempt> {
+    const ask = (): Promise<OpenAttempt> =>
+      this.#openLink(run, this.#launcher.socketPath, encodeFor(this.#launcher.protocol), attempt);
+    const launcherConnection = await this.#launcher.hold();
+    const attempted = await ask();
+    if (attempted.answer.type !== "closed" || !isDisconnected(attempted.answer.error)) return attempted;
     // Its anchor died, or the launcher did: which of its connections breaks first is chance, but then nobody listens.
     const listens =
-      this.#launcher.isHeldBy(held) && (await launcherListens(this.#instances.of(run.instanceId)));
-    if (listens && this.#launcher.isHeldBy(held)) return opening;
-    this.#launcher.letGo(held);
+      this.#launcher.isHeldBy(launcherConnection) &&
+      (await isLauncherListening(this.#instances.pathOf(run.instanceId)));
+    if (listens && this.#launcher.isHeldBy(launcherConnection)) return attempted;
+    this.#launcher.release(launcherConnection);
     // Without a GO nothing has run, so a new launcher may be asked for the same.
     await this.#launcher.hold();
     return ask();
   }
 
-  async #open(
+  async #openLink(
     run: RunAddress,
     path: string,
     frame: Buffer,
-    attempt: Attempt | null,
+    attempt: StartAttempt | null,
     withinMs: number = defaults.launcherReadyMs,
-  ): Promise<Opening> {
+  ): Promise<OpenAttempt> {
     let link: NativeLink | null = null;
-    const answer = await greet({
+    const answer = await handshake({
       path,
       frame,
       expected: "welcome",
-      withinMs,
-      next: (welcome, wire) => {
-        const opened = new NativeLink(toWelcome(welcome), wire, attempt, {
-          exitFile: () => this.#runsOf(run).exit(run.runId),
-          linkClosed: () => this.#links.delete(opened),
+      timeoutMs: withinMs,
+      onAnswer: (welcome, connection) => {
+        const opened = new NativeLink(decodeWelcome(welcome), connection, attempt, {
+          readExit: () => this.#runsOf(run).readExit(run.runId),
+          onClosed: () => this.#links.delete(opened),
         });
         this.#links.add(opened);
         link = opened;

@@ -2,9 +2,9 @@ import { lstat, readdir, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isInstanceLockFree } from "../store/instance-lock.js";
 import { InstanceLocked } from "../errors.js";
-import { isRemoved, removeBoundaries } from "./boundaries.js";
-import { launcherListens } from "./connect.js";
-import { errorCode } from "./error-code.js";
+import { isRemoved, removeRunCgroups } from "./boundaries.js";
+import { isLauncherListening } from "./connect.js";
+import { errnoCode } from "./error-code.js";
 import { holdInstance } from "./instance-locks.js";
 
 /** Everything an instance directory ever holds besides `runs`. Anything else was put there by somebody. */
@@ -27,7 +27,8 @@ const KNOWN_FILES = [
 export async function removeInstance(instanceDir: string, instanceId: string): Promise<boolean> {
   const found = await lstat(instanceDir).catch(() => null);
   if (found === null) return true;
-  if (!found.isDirectory() || !(await isSpent(instanceDir)) || !(await isLockFree(instanceDir))) return false;
+  if (!found.isDirectory() || !(await isUnused(instanceDir)) || !(await isLockFree(instanceDir)))
+    return false;
   const lock = await holdInstance(instanceDir).catch((error: unknown) => {
     if (error instanceof InstanceLocked) return null;
     throw error;
@@ -35,7 +36,7 @@ export async function removeInstance(instanceDir: string, instanceId: string): P
   if (lock === null) return false;
   try {
     // Somebody may have come and gone before the lock was ours.
-    if (!(await isSpent(instanceDir)) || !(await removeBoundaries(instanceDir, instanceId))) return false;
+    if (!(await isUnused(instanceDir)) || !(await removeRunCgroups(instanceDir, instanceId))) return false;
     if (!(await isRemoved(rmdir(join(instanceDir, "runs"))))) return false;
     for (const name of KNOWN_FILES) await unlink(join(instanceDir, name)).catch(() => {});
     return await isRemoved(rmdir(instanceDir));
@@ -45,13 +46,13 @@ export async function removeInstance(instanceDir: string, instanceId: string): P
 }
 
 /** No run directory, nobody who could make one, and nothing unknown. */
-async function isSpent(instanceDir: string): Promise<boolean> {
+async function isUnused(instanceDir: string): Promise<boolean> {
   const names = await readdir(instanceDir).catch(() => []);
   if (names.some((name) => name !== "runs" && !KNOWN_FILES.includes(name))) return false;
   const runs = await readdir(join(instanceDir, "runs")).catch((error: unknown) =>
-    errorCode(error) === "ENOENT" ? [] : null,
+    errnoCode(error) === "ENOENT" ? [] : null,
   );
-  return runs?.length === 0 && !(await launcherListens(instanceDir));
+  return runs?.length === 0 && !(await isLauncherListening(instanceDir));
 }
 
 async function isLockFree(instanceDir: string): Promise<boolean> {

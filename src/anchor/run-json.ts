@@ -2,56 +2,65 @@ import type {
   AnchorExit,
   DirectoryScope,
   LeaderStatus,
-  NotedSilence,
-  RecordedStop,
+  SilentFile,
+  StopFile,
   RunIdentities,
   RunScope,
   SpawnFailure,
   Survivor,
-  Swept,
+  SweptFile,
 } from "./host.js";
 import {
-  REAPED,
+  REAPED_USAGE,
   type KillMode,
   type ProcessIdentity,
   type Residue,
   type RunUsage,
 } from "../store/run-record.js";
-import { array, boolean, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
+import {
+  asArray,
+  asBoolean,
+  asNullable,
+  asOneOf,
+  parseJson,
+  asObject,
+  asString,
+  asWholeNumber,
+} from "./shape.js";
 
 const RESIDUE_KINDS = ["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"] as const;
-const KINDS = ["task", "service"] as const;
+const RUN_KINDS = ["task", "service"] as const;
 const KILL_MODES = ["none", "pid", "cgroup"] as const;
-export const EMPTINESS = ["proven", "unproven"] as const;
+export const EMPTINESS_VALUES = ["proven", "unproven"] as const;
 
 /** `exit.json`, also as sent with EXITED. Null when it is not one: as if the file were not there. */
 export function parseExit(text: string): AnchorExit | null {
-  return parseShape(text, (value) => {
-    const exit = record(value);
-    const reason = string(exit["reason"]);
+  return parseJson(text, (value) => {
+    const exit = asObject(value);
+    const reason = asString(exit["reason"]);
     return {
-      runId: string(exit["runId"]),
-      executed: boolean(exit["executed"]),
+      runId: asString(exit["runId"]),
+      executed: asBoolean(exit["executed"]),
       reason,
-      actor: string(exit["actor"]),
-      requestId: string(exit["requestId"]),
-      leader: nullable(leaderStatus, exit["leader"]),
-      spawnError: nullable(spawnFailure, exit["spawnError"]),
-      residue: array(exit["residue"]).map(residue),
-      residueCount: whole(exit["residueCount"]),
-      cleaned: nullable(whole, exit["cleaned"]),
-      killMode: oneOf(KILL_MODES, exit["killMode"]),
-      tier: nullable(string, exit["tier"]),
-      tierNote: nullable(string, exit["tierNote"]) || null,
+      actor: asString(exit["actor"]),
+      requestId: asString(exit["requestId"]),
+      leader: asNullable(toLeaderStatus, exit["leader"]),
+      spawnError: asNullable(toSpawnFailure, exit["spawnError"]),
+      residue: asArray(exit["residue"]).map(toResidue),
+      residueCount: asWholeNumber(exit["residueCount"]),
+      cleaned: asNullable(asWholeNumber, exit["cleaned"]),
+      killMode: asOneOf(KILL_MODES, exit["killMode"]),
+      tier: asNullable(asString, exit["tier"]),
+      tierNote: asNullable(asString, exit["tierNote"]) || null,
       // An anchor stays until its tree is gone, unless it was told to give up.
-      emptiness: oneOf(reason === "lost" ? EMPTINESS : ["proven"], exit["emptiness"]),
-      stdout: spoolEnd(exit["stdout"]),
-      stderr: spoolEnd(exit["stderr"]),
-      processes: whole(exit["processes"]),
-      usage: usage(exit["usage"]),
-      limitHit: nullable((hit) => oneOf(["memory", "pids"], hit), exit["limitHit"]),
-      durationMs: whole(exit["durationMs"]),
-      endedAt: nullable(whole, exit["endedAt"]),
+      emptiness: asOneOf(reason === "lost" ? EMPTINESS_VALUES : ["proven"], exit["emptiness"]),
+      stdout: toSpoolEnd(exit["stdout"]),
+      stderr: toSpoolEnd(exit["stderr"]),
+      processes: asWholeNumber(exit["processes"]),
+      usage: toUsage(exit["usage"]),
+      limitHit: asNullable((hit) => asOneOf(["memory", "pids"], hit), exit["limitHit"]),
+      durationMs: asWholeNumber(exit["durationMs"]),
+      endedAt: asNullable(asWholeNumber, exit["endedAt"]),
     };
   });
 }
@@ -61,19 +70,19 @@ export function parseExit(text: string): AnchorExit | null {
  * of the start: without `kind`, a task may have become a service since.
  */
 export function parseScope(text: string): (Omit<RunScope, "kind"> & Pick<DirectoryScope, "kind">) | null {
-  const facts = parseShape(text, (value) => {
-    const { scope: started, kind } = record(value);
-    return { started: string(started), kind: nullable((each) => oneOf(KINDS, each), kind) };
+  const object = parseJson(text, (value) => {
+    const { scope: started, kind } = asObject(value);
+    return { started: asString(started), kind: asNullable((each) => asOneOf(RUN_KINDS, each), kind) };
   });
-  const said = facts === null || facts.started === "" ? null : parseShape(facts.started, scope);
-  if (facts === null || said === null) return null;
-  return { ...said, kind: facts.kind ?? (said.kind === "service" ? "service" : null) };
+  const parsed = object === null || object.started === "" ? null : parseJson(object.started, toScope);
+  if (object === null || parsed === null) return null;
+  return { ...parsed, kind: object.kind ?? (parsed.kind === "service" ? "service" : null) };
 }
 
-function scope(value: unknown): RunScope {
-  const said = record(value);
-  const text = (name: string): string | null => nullable(string, said[name]);
-  const labels = Object.entries(record(said["labels"])).map(([key, label]) => [key, string(label)]);
+function toScope(value: unknown): RunScope {
+  const parsed = asObject(value);
+  const text = (name: string): string | null => asNullable(asString, parsed[name]);
+  const labels = Object.entries(asObject(parsed["labels"])).map(([key, label]) => [key, asString(label)]);
   return {
     sessionKey: text("sessionKey"),
     sessionId: text("sessionId"),
@@ -81,151 +90,153 @@ function scope(value: unknown): RunScope {
     agentId: text("agentId"),
     taskId: text("taskId"),
     labels: Object.fromEntries(labels),
-    kind: oneOf(KINDS, said["kind"]),
-    command: string(said["command"]),
+    kind: asOneOf(RUN_KINDS, parsed["kind"]),
+    command: asString(parsed["command"]),
   };
 }
 
 /** `leader.json` */
-export function parseLeader(text: string): LeaderStatus | null {
-  return parseShape(text, leaderStatus);
+export function parseLeaderFile(text: string): LeaderStatus | null {
+  return parseJson(text, toLeaderStatus);
 }
 
 /** `stop.json` */
-export function parseStop(text: string): RecordedStop | null {
-  return parseShape(text, (value) => {
-    const stop = record(value);
-    const withoutAnchor = nullable(boolean, stop["withoutAnchor"]) === true;
+export function parseStopFile(text: string): StopFile | null {
+  return parseJson(text, (value) => {
+    const stop = asObject(value);
+    const withoutAnchor = asNullable(asBoolean, stop["withoutAnchor"]) === true;
     return {
-      reason: string(stop["reason"]),
-      actor: string(stop["actor"]),
-      requestId: string(stop["requestId"]),
+      reason: asString(stop["reason"]),
+      actor: asString(stop["actor"]),
+      requestId: asString(stop["requestId"]),
       ...(withoutAnchor ? { withoutAnchor } : {}),
     };
   });
 }
 
 /** `silent.json` */
-export function parseSilence(text: string): NotedSilence | null {
-  return parseShape(text, (value) => {
-    const noted = record(value);
+export function parseSilentFile(text: string): SilentFile | null {
+  return parseJson(text, (value) => {
+    const noted = asObject(value);
     return {
-      at: whole(noted["at"]),
-      silentMs: whole(noted["silentMs"]),
-      continued: boolean(noted["continued"]),
+      at: asWholeNumber(noted["at"]),
+      silentMs: asWholeNumber(noted["silentMs"]),
+      continued: asBoolean(noted["continued"]),
     };
   });
 }
 
 /** `anchor.json` */
-export function parseIdentities(text: string): RunIdentities | null {
-  return parseShape(text, (value) => {
-    const facts = record(value);
-    const cgroup = string(facts["cgroup"]);
-    const root = processIdentity(facts["root"]);
+export function parseAnchorFile(text: string): RunIdentities | null {
+  return parseJson(text, (value) => {
+    const object = asObject(value);
+    const cgroup = asString(object["cgroup"]);
+    const root = toProcessIdentity(object["root"]);
     return {
-      anchor: processIdentity(facts["anchor"]),
+      anchor: toProcessIdentity(object["anchor"]),
       root: root.pid === 0 ? null : root,
-      cgroup: cgroup === "" ? null : { path: cgroup, inode: string(facts["cgroupInode"]) },
+      cgroup: cgroup === "" ? null : { path: cgroup, inode: asString(object["cgroupInode"]) },
     };
   });
 }
 
-function processIdentity(value: unknown): ProcessIdentity {
-  const facts = record(value);
-  const uniqueId = string(facts["uniqueId"]);
+function toProcessIdentity(value: unknown): ProcessIdentity {
+  const object = asObject(value);
+  const uniqueId = asString(object["uniqueId"]);
   return {
-    pid: whole(facts["pid"]),
-    startTime: whole(facts["startTime"]),
+    pid: asWholeNumber(object["pid"]),
+    startTime: asWholeNumber(object["startTime"]),
     uniqueId: uniqueId === "0" ? null : uniqueId,
   };
 }
 
 /** `swept.json` */
-export function parseSwept(text: string): Swept | null {
-  return parseShape(text, (value) => {
-    const swept = record(value);
+export function parseSweptFile(text: string): SweptFile | null {
+  return parseJson(text, (value) => {
+    const swept = asObject(value);
     return {
-      anchorSignal: nullable(whole, swept["anchorSignal"]),
-      killed: whole(swept["killed"]),
-      killMode: killMode(swept["killMode"]),
-      emptiness: oneOf(EMPTINESS, swept["emptiness"]),
+      anchorSignal: asNullable(asWholeNumber, swept["anchorSignal"]),
+      killed: asWholeNumber(swept["killed"]),
+      killMode: toKillMode(swept["killMode"]),
+      emptiness: asOneOf(EMPTINESS_VALUES, swept["emptiness"]),
     };
   });
 }
 
 export function parseSurvivors(text: string): readonly Survivor[] | null {
-  return parseShape(text, survivors);
+  return parseJson(text, toSurvivors);
 }
 
-export function survivors(value: unknown): readonly Survivor[] {
-  return array(value).map((item) => {
-    const process = record(item);
+export function toSurvivors(value: unknown): readonly Survivor[] {
+  return asArray(value).map((item) => {
+    const process = asObject(item);
     return {
-      pid: whole(process["pid"]),
-      startTime: whole(process["startTime"]),
-      kind: string(process["kind"]),
-      command: string(process["command"]),
+      pid: asWholeNumber(process["pid"]),
+      startTime: asWholeNumber(process["startTime"]),
+      kind: asString(process["kind"]),
+      command: asString(process["command"]),
     };
   });
 }
 
 /** Older anchors did not say who counted. */
-function usage(value: unknown): Omit<RunUsage, "processes"> {
-  const used = record(value);
-  const said = nullable(record, used["source"]);
+function toUsage(value: unknown): Omit<RunUsage, "processes"> {
+  const used = asObject(value);
+  const parsed = asNullable(asObject, used["source"]);
   const source =
-    said === null ? REAPED.source : { cpu: counted(said["cpu"]), memory: counted(said["memory"]) };
+    parsed === null
+      ? REAPED_USAGE.source
+      : { cpu: toUsageSource(parsed["cpu"]), memory: toUsageSource(parsed["memory"]) };
   return {
-    cpuMs: whole(used["cpuMs"]),
-    peakKb: whole(used["peakKb"]),
-    peakTasks: nullable(whole, used["peakTasks"]),
+    cpuMs: asWholeNumber(used["cpuMs"]),
+    peakKb: asWholeNumber(used["peakKb"]),
+    peakTasks: asNullable(asWholeNumber, used["peakTasks"]),
     source,
   };
 }
 
-function counted(value: unknown): "cgroup" | "reaped" {
-  return oneOf(["cgroup", "reaped"], value);
+function toUsageSource(value: unknown): "cgroup" | "reaped" {
+  return asOneOf(["cgroup", "reaped"], value);
 }
 
 /** Older ones did not say. One by one is what always happens, whatever else. */
-export function killMode(value: unknown): KillMode {
-  return nullable((mode) => oneOf(KILL_MODES, mode), value) ?? "pid";
+export function toKillMode(value: unknown): KillMode {
+  return asNullable((mode) => asOneOf(KILL_MODES, mode), value) ?? "pid";
 }
 
-function leaderStatus(value: unknown): LeaderStatus {
-  const status = record(value);
-  const signal = nullable(whole, status["signal"]);
+function toLeaderStatus(value: unknown): LeaderStatus {
+  const status = asObject(value);
+  const signal = asNullable(asWholeNumber, status["signal"]);
   if (signal !== null) return { code: null, signal };
-  return { code: whole(status["code"]), signal: null };
+  return { code: asWholeNumber(status["code"]), signal: null };
 }
 
-function spawnFailure(value: unknown): SpawnFailure {
-  const failure = record(value);
+function toSpawnFailure(value: unknown): SpawnFailure {
+  const failure = asObject(value);
   return {
-    errno: whole(failure["errno"]),
-    step: string(failure["step"]),
-    message: string(failure["message"]),
+    errno: asWholeNumber(failure["errno"]),
+    step: asString(failure["step"]),
+    message: asString(failure["message"]),
   };
 }
 
-export function residue(value: unknown): Residue {
-  const process = record(value);
+export function toResidue(value: unknown): Residue {
+  const process = asObject(value);
   return {
-    pid: whole(process["pid"]),
-    startTime: whole(process["startTime"]),
-    kind: oneOf(RESIDUE_KINDS, process["kind"]),
-    command: string(process["command"]),
+    pid: asWholeNumber(process["pid"]),
+    startTime: asWholeNumber(process["startTime"]),
+    kind: asOneOf(RESIDUE_KINDS, process["kind"]),
+    command: asString(process["command"]),
   };
 }
 
-function spoolEnd(value: unknown): AnchorExit["stdout"] {
-  const range = record(value);
-  const lost = nullable(whole, range["lost"]) ?? 0;
+function toSpoolEnd(value: unknown): AnchorExit["stdout"] {
+  const range = asObject(value);
+  const lost = asNullable(asWholeNumber, range["lost"]) ?? 0;
   return {
-    start: whole(range["start"]),
-    end: whole(range["end"]),
-    dropped: whole(range["dropped"]),
+    start: asWholeNumber(range["start"]),
+    end: asWholeNumber(range["end"]),
+    dropped: asWholeNumber(range["dropped"]),
     ...(lost === 0 ? {} : { lost }),
   };
 }

@@ -2,14 +2,23 @@ import { readdir, rmdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { AnchorUnusable } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
-import { askAnchor } from "./ask.js";
-import type { Boundary, ReapResult } from "./host.js";
-import { identity, inspect } from "./inspect.js";
-import { inspectBoundaries } from "./inspect-boundaries.js";
-import { findRoot } from "./look-at-cgroup.js";
+import { runAnchorMode } from "./ask.js";
+import type { CgroupRef, ReapResult } from "./host.js";
+import { toIdentity, inspectProcesses } from "./inspect.js";
+import { inspectCgroups } from "./inspect-boundaries.js";
+import { findCgroupRoot } from "./look-at-cgroup.js";
 import { reap } from "./reap.js";
-import { HIDDEN } from "./seen.js";
-import { array, type Facts, nullable, oneOf, parseShape, record, string, whole } from "./shape.js";
+import { HIDDEN_STATE } from "./seen.js";
+import {
+  asArray,
+  type JsonObject,
+  asNullable,
+  asOneOf,
+  parseJson,
+  asObject,
+  asString,
+  asWholeNumber,
+} from "./shape.js";
 
 export interface ProcessWithoutState {
   readonly identity: ProcessIdentity;
@@ -26,7 +35,7 @@ export interface RunWithoutState {
   readonly anchor: ProcessIdentity | null;
   /** The file of its anchor. */
   readonly anchorPath: string | null;
-  readonly cgroup: Boundary | null;
+  readonly cgroup: CgroupRef | null;
   /** Without the anchor. */
   readonly processes: readonly ProcessWithoutState[];
   readonly evidence: readonly string[];
@@ -34,7 +43,7 @@ export interface RunWithoutState {
   readonly whyNot: string | null;
 }
 
-interface Machinery {
+interface AnchorOrLauncher {
   readonly identity: ProcessIdentity;
   readonly kind: "anchor" | "launcher";
   readonly executable: string;
@@ -44,30 +53,30 @@ interface Machinery {
   readonly there: "yes" | "no" | "unknown";
 }
 
-interface Supervisor {
+interface LockHolder {
   readonly pid: number;
   readonly directory: string;
 }
 
-interface RunCgroup {
+interface ScannedCgroup {
   /** `<instanceId>-<device>-<inode>`, the numbers in hex: of the instance's directory. */
   readonly place: string;
   readonly runId: string;
-  readonly boundary: Boundary;
+  readonly boundary: CgroupRef;
   readonly members: readonly (ProcessWithoutState & {
     readonly runId: string | null;
     readonly instanceId: string | null;
   })[];
 }
 
-interface Survey {
-  readonly machinery: readonly Machinery[];
-  readonly supervisors: readonly Supervisor[];
-  readonly cgroups: readonly RunCgroup[];
+interface SystemScan {
+  readonly machinery: readonly AnchorOrLauncher[];
+  readonly supervisors: readonly LockHolder[];
+  readonly cgroups: readonly ScannedCgroup[];
 }
 
-const KINDS = ["anchor", "launcher"] as const;
-const THERE = ["yes", "no", "unknown"] as const;
+const PROCESS_KINDS = ["anchor", "launcher"] as const;
+const DIRECTORY_STATES = ["yes", "no", "unknown"] as const;
 
 /**
  * Runs whose state directory was removed: a living anchor whose instance directory is gone, as that anchor sees it; or
@@ -78,79 +87,81 @@ export async function findRunsWithoutState(
   anchorPath: string,
   home: string,
 ): Promise<readonly RunWithoutState[]> {
-  const survey = await lookAround(anchorPath);
-  const local = await placesIn(home);
-  const orphans = survey.machinery
+  const scan = await scanSystem(anchorPath);
+  const local = await localPlaces(home);
+  const orphans = scan.machinery
     .filter(({ kind, there }) => kind === "anchor" && there === "no")
-    .filter(({ cgroup }) => !local.has(placeOf(cgroup) ?? ""));
-  const trees = await inspect(
+    .filter(({ cgroup }) => !local.has(cgroupPlace(cgroup) ?? ""));
+  const trees = await inspectProcesses(
     anchorPath,
     orphans.map((each) => each.identity),
   );
   const held = orphans.flatMap((anchor, at) => {
     const tree = trees[at];
-    return tree?.matches === true ? [withAnchor(anchor, tree.descendants, survey)] : [];
+    return tree?.matches === true ? [runWithAnchor(anchor, tree.descendants, scan)] : [];
   });
-  const known = new Set(held.flatMap(({ cgroup }) => cgroup?.path ?? []));
-  const left = survey.cgroups
-    .filter(({ place, boundary }) => !known.has(boundary.path) && !local.has(place))
-    .filter(({ boundary }) => !survey.machinery.some((each) => baseOf(each.cgroup) === baseOf(boundary.path)))
-    .map((cgroup) => withoutAnchor(cgroup, survey));
+  const anchored = new Set(held.flatMap(({ cgroup }) => cgroup?.path ?? []));
+  const left = scan.cgroups
+    .filter(({ place, boundary }) => !anchored.has(boundary.path) && !local.has(place))
+    .filter(
+      ({ boundary }) => !scan.machinery.some((each) => cgroupBase(each.cgroup) === cgroupBase(boundary.path)),
+    )
+    .map((cgroup) => runWithoutAnchor(cgroup, scan));
   return [...held, ...left];
 }
 
 /** End it, verified once more through handles. */
-export async function endRunWithoutState(
+export async function stopRunWithoutState(
   anchorPath: string,
   { anchor, anchorPath: path, cgroup }: RunWithoutState,
   graceMs: number,
 ): Promise<ReapResult> {
-  const known = anchor === null || path === null ? null : { identity: anchor, path };
-  const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: known });
+  const anchored = anchor === null || path === null ? null : { identity: anchor, path };
+  const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: anchored });
   // With an anchor there is a launcher, which removes them when it leaves.
   if (anchor === null) await removeCgroups(cgroup);
   return result;
 }
 
 /** True if the anchor and all listed processes are gone and the cgroup is empty. */
-export async function hasEnded(
+export async function isRunWithoutStateGone(
   anchorPath: string,
   { anchor, processes, cgroup }: RunWithoutState,
 ): Promise<boolean> {
   const identities = processes.map(({ identity: each }) => each);
-  const found = await inspect(anchorPath, anchor === null ? identities : [anchor, ...identities], {
+  const found = await inspectProcesses(anchorPath, anchor === null ? identities : [anchor, ...identities], {
     brief: true,
   });
-  const states = await inspectBoundaries(anchorPath, cgroup === null ? [] : [cgroup]);
+  const states = await inspectCgroups(anchorPath, cgroup === null ? [] : [cgroup]);
   return (
     // The identity of a hidden process cannot be read, so the process may still be the listed one.
-    found.every(({ alive, matches, state }) => !alive || (!matches && state !== HIDDEN)) &&
+    found.every(({ alive, matches, state }) => !alive || (!matches && state !== HIDDEN_STATE)) &&
     states.every((state) => state === "empty" || state === "gone")
   );
 }
 
 /** The cgroups of an instance of which nothing lives any more. The kernel removes only empty ones. */
-async function removeCgroups(cgroup: Boundary | null): Promise<void> {
-  const [root, base] = [await findRoot(), baseOf(cgroup?.path ?? null)];
+async function removeCgroups(cgroup: CgroupRef | null): Promise<void> {
+  const [root, base] = [await findCgroupRoot(), cgroupBase(cgroup?.path ?? null)];
   if (root === null || base === null) return;
   for (const name of ["runs", "sup", "."]) await rmdir(join(root, base, name)).catch(() => undefined);
 }
 
 /** By name: of a directory that was renamed, its lock shows the new path and its anchor the old one. */
-function ownerOf(instanceId: string, supervisors: readonly Supervisor[]): Supervisor | undefined {
+function findLockHolder(instanceId: string, supervisors: readonly LockHolder[]): LockHolder | undefined {
   return supervisors.find(({ directory }) => basename(directory) === instanceId);
 }
 
-function withAnchor(
-  { identity: anchor, executable, directory, runId, cgroup: seat }: Machinery,
+function runWithAnchor(
+  { identity: anchor, executable, directory, runId, cgroup: anchorCgroup }: AnchorOrLauncher,
   below: readonly ProcessWithoutState[],
-  { supervisors, cgroups }: Survey,
+  { supervisors, cgroups }: SystemScan,
 ): RunWithoutState {
   const instanceId = basename(directory);
   const own = cgroups.find(
-    ({ boundary, runId: of }) => of === runId && baseOf(boundary.path) === baseOf(seat),
+    ({ boundary, runId: of }) => of === runId && cgroupBase(boundary.path) === cgroupBase(anchorCgroup),
   );
-  const owner = ownerOf(instanceId, supervisors);
+  const owner = findLockHolder(instanceId, supervisors);
   const evidence = [`its anchor ${anchor.pid} runs ${executable} for ${directory}, which is gone`];
   if (own !== undefined) evidence.push(...cgroupEvidence(own, instanceId));
   return {
@@ -171,10 +182,10 @@ function withAnchor(
   };
 }
 
-function withoutAnchor(cgroup: RunCgroup, { supervisors }: Survey): RunWithoutState {
+function runWithoutAnchor(cgroup: ScannedCgroup, { supervisors }: SystemScan): RunWithoutState {
   const { runId, boundary, members } = cgroup;
   const instanceId = instanceOf(cgroup.place);
-  const owner = ownerOf(instanceId, supervisors);
+  const owner = findLockHolder(instanceId, supervisors);
   const marked = members.some((each) => each.runId === runId && each.instanceId === instanceId);
   return {
     runId,
@@ -194,7 +205,7 @@ function withoutAnchor(cgroup: RunCgroup, { supervisors }: Survey): RunWithoutSt
   };
 }
 
-function cgroupEvidence({ runId, boundary, members }: RunCgroup, instanceId: string): string[] {
+function cgroupEvidence({ runId, boundary, members }: ScannedCgroup, instanceId: string): string[] {
   const marked = members.filter((each) => each.runId === runId && each.instanceId === instanceId);
   return [
     `in its cgroup ${boundary.path}: ${members.length} processes`,
@@ -205,12 +216,12 @@ function cgroupEvidence({ runId, boundary, members }: RunCgroup, instanceId: str
 }
 
 /** `…/holdfast-<place>` of a cgroup below it. */
-function baseOf(cgroup: string | null): string | null {
+function cgroupBase(cgroup: string | null): string | null {
   return /^.*\/holdfast-[^/]+-[0-9a-f]+-[0-9a-f]+(?=\/(?:sup|runs)(?:\/|$))/.exec(cgroup ?? "")?.[0] ?? null;
 }
 
-function placeOf(cgroup: string | null): string | null {
-  return baseOf(cgroup)?.replace(/^.*\/holdfast-/, "") ?? null;
+function cgroupPlace(cgroup: string | null): string | null {
+  return cgroupBase(cgroup)?.replace(/^.*\/holdfast-/, "") ?? null;
 }
 
 function instanceOf(place: string): string {
@@ -218,7 +229,7 @@ function instanceOf(place: string): string {
 }
 
 /** Runs of this state directory are excluded: they have records. */
-async function placesIn(home: string): Promise<ReadonlySet<string>> {
+async function localPlaces(home: string): Promise<ReadonlySet<string>> {
   const names = await readdir(join(home, "instances")).catch(() => []);
   const places = names.map(async (name) => {
     const found = await stat(join(home, "instances", name), { bigint: true }).catch(() => null);
@@ -227,20 +238,20 @@ async function placesIn(home: string): Promise<ReadonlySet<string>> {
   return new Set((await Promise.all(places)).flat());
 }
 
-async function lookAround(anchorPath: string): Promise<Survey> {
-  const survey = {
-    machinery: [] as Machinery[],
-    supervisors: [] as Supervisor[],
-    cgroups: [] as RunCgroup[],
+async function scanSystem(anchorPath: string): Promise<SystemScan> {
+  const scan = {
+    machinery: [] as AnchorOrLauncher[],
+    supervisors: [] as LockHolder[],
+    cgroups: [] as ScannedCgroup[],
   };
-  for (const line of await askAnchor(anchorPath, ["survey"], "")) {
-    const read = parseShape(line, (value) => {
-      const facts = record(value);
-      const kind = string(facts["kind"]);
-      if (kind === "supervisor") return survey.supervisors.push(toSupervisor(facts));
+  for (const line of await runAnchorMode(anchorPath, ["survey"], "")) {
+    const read = parseJson(line, (value) => {
+      const object = asObject(value);
+      const kind = asString(object["kind"]);
+      if (kind === "supervisor") return scan.supervisors.push(toLockHolder(object));
       return kind === "cgroup"
-        ? survey.cgroups.push(toCgroup(facts))
-        : survey.machinery.push(toMachinery(facts));
+        ? scan.cgroups.push(toScannedCgroup(object))
+        : scan.machinery.push(toAnchorOrLauncher(object));
     });
     if (read === null)
       throw new AnchorUnusable(
@@ -248,37 +259,37 @@ async function lookAround(anchorPath: string): Promise<Survey> {
         "`anchor survey` did not answer as agreed; nothing was concluded from it",
       );
   }
-  return survey;
+  return scan;
 }
 
-function toSupervisor(facts: Facts): Supervisor {
-  return { pid: whole(facts["pid"]), directory: string(facts["directory"]) };
+function toLockHolder(object: JsonObject): LockHolder {
+  return { pid: asWholeNumber(object["pid"]), directory: asString(object["directory"]) };
 }
 
-function toMachinery(facts: Facts): Machinery {
+function toAnchorOrLauncher(object: JsonObject): AnchorOrLauncher {
   return {
-    identity: identity(facts),
-    kind: oneOf(KINDS, facts["kind"]),
-    executable: string(facts["executable"]),
-    runId: nullable(string, facts["runId"]),
-    cgroup: nullable(string, facts["cgroup"]),
-    directory: string(facts["directory"]),
-    there: oneOf(THERE, facts["there"]),
+    identity: toIdentity(object),
+    kind: asOneOf(PROCESS_KINDS, object["kind"]),
+    executable: asString(object["executable"]),
+    runId: asNullable(asString, object["runId"]),
+    cgroup: asNullable(asString, object["cgroup"]),
+    directory: asString(object["directory"]),
+    there: asOneOf(DIRECTORY_STATES, object["there"]),
   };
 }
 
-function toCgroup(facts: Facts): RunCgroup {
+function toScannedCgroup(object: JsonObject): ScannedCgroup {
   return {
-    place: string(facts["place"]),
-    runId: string(facts["runId"]),
-    boundary: { path: string(facts["path"]), inode: string(facts["inode"]) },
-    members: array(facts["members"]).map((item) => {
-      const member = record(item);
+    place: asString(object["place"]),
+    runId: asString(object["runId"]),
+    boundary: { path: asString(object["path"]), inode: asString(object["inode"]) },
+    members: asArray(object["members"]).map((item) => {
+      const member = asObject(item);
       return {
-        identity: identity(member),
-        command: string(member["command"]),
-        runId: nullable(string, member["runId"]),
-        instanceId: nullable(string, member["instanceId"]),
+        identity: toIdentity(member),
+        command: asString(member["command"]),
+        runId: asNullable(asString, member["runId"]),
+        instanceId: asNullable(asString, member["instanceId"]),
       };
     }),
   };

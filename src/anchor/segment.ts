@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { errorCode } from "./error-code.js";
+import { errnoCode } from "./error-code.js";
 
 /** A segment is named by the stream and the offset of its first byte. */
 const OFFSET_DIGITS = 20;
@@ -12,7 +12,7 @@ export function segmentPath(directory: string, stream: string, start: number): s
 /** Where the segments of a stream begin, ascending. Empty when there are none, or no such directory. */
 export async function listSegments(directory: string, stream: string): Promise<readonly number[]> {
   const names = await readdir(directory).catch((error: unknown) => {
-    if (errorCode(error) === "ENOENT") return [];
+    if (errnoCode(error) === "ENOENT") return [];
     throw error;
   });
   const prefix = `${stream}.`;

@@ -2,10 +2,10 @@ import type { OutputSlice, StreamName } from "./host.js";
 import { Spool } from "./spool.js";
 
 /** Open descriptors kept for readers. More runs than this may be read at once; those just reopen. */
-const KEPT = 64;
+const MAX_OPEN_SPOOLS = 64;
 
 /** The spools in run directories, each kept open while it is among the most recently read. */
-export class SpoolShelf implements AsyncDisposable {
+export class SpoolCache implements AsyncDisposable {
   /** In order of use, the least recent first. */
   readonly #spools = new Map<string, Spool>();
   #disposed = false;
@@ -16,17 +16,17 @@ export class SpoolShelf implements AsyncDisposable {
       await using spool = new Spool(runDir, stream);
       return await spool.read(offset, maxBytes);
     }
-    const key = shelfKey(runDir, stream);
+    const key = cacheKey(runDir, stream);
     const spool = this.#spools.get(key) ?? new Spool(runDir, stream);
     this.#spools.delete(key);
     this.#spools.set(key, spool);
-    const [slice] = await Promise.all([spool.read(offset, maxBytes), this.#dropExcess()]);
+    const [slice] = await Promise.all([spool.read(offset, maxBytes), this.#evictOldest()]);
     return slice;
   }
 
   /** Close what is open of a run, before its directory goes. */
-  async putAway(runDir: string): Promise<void> {
-    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(shelfKey(runDir, stream))));
+  async evict(runDir: string): Promise<void> {
+    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(cacheKey(runDir, stream))));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -34,8 +34,8 @@ export class SpoolShelf implements AsyncDisposable {
     await Promise.all([...this.#spools.keys()].map((key) => this.#close(key)));
   }
 
-  async #dropExcess(): Promise<void> {
-    if (this.#spools.size <= KEPT) return;
+  async #evictOldest(): Promise<void> {
+    if (this.#spools.size <= MAX_OPEN_SPOOLS) return;
     const [oldest] = this.#spools.keys();
     if (oldest !== undefined) await this.#close(oldest);
   }
@@ -47,6 +47,6 @@ export class SpoolShelf implements AsyncDisposable {
   }
 }
 
-function shelfKey(runDir: string, stream: string): string {
+function cacheKey(runDir: string, stream: string): string {
   return `${runDir}/${stream}`;
 }

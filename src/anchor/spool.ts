@@ -1,13 +1,13 @@
 import { constants } from "node:fs";
 import { readFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { errorCode } from "./error-code.js";
+import { errnoCode } from "./error-code.js";
 import type { OutputSlice, SpoolEnd, StreamName } from "./host.js";
 import { parseExit } from "./run-json.js";
 import { listSegments, segmentPath } from "./segment.js";
 import { openOwnFile } from "../store/own-file.js";
 
-const NO_LINK = constants.O_RDONLY | constants.O_NOFOLLOW;
+const READ_NO_FOLLOW = constants.O_RDONLY | constants.O_NOFOLLOW;
 
 interface Segment {
   readonly start: number;
@@ -18,12 +18,12 @@ interface Segment {
 const SMALL_READ = 64 * 1024;
 const LARGE_READ = 1024 * 1024;
 /** One for who follows the end, one for who catches up from the beginning. */
-const KEPT_OPEN = 2;
+const MAX_OPEN_SEGMENTS = 2;
 /** Each look fails only because a whole segment was filled and dropped meanwhile. */
-const MAX_LOOKS = 100;
+const MAX_ATTEMPTS = 100;
 const NO_BYTES = new Uint8Array(0);
 
-interface Next {
+interface NextSegment {
   readonly segment: Segment;
   /** What lies before it and was not read is missing, not dropped by the anchor. */
   readonly afterLoss: boolean;
@@ -41,12 +41,12 @@ export class Spool implements AsyncDisposable {
   readonly #directory: string;
   readonly #stream: StreamName;
   /** The least recently used first. */
-  #open: Segment[] = [];
-  #appetite = SMALL_READ;
+  #openSegments: Segment[] = [];
+  #readSize = SMALL_READ;
   #disposed = false;
-  #ended: SpoolEnd | null = null;
+  #knownEnd: SpoolEnd | null = null;
   /** One operation at a time: a segment is never closed under a read of it. */
-  #turn: Promise<unknown> = Promise.resolve();
+  #lastOperation: Promise<unknown> = Promise.resolve();
 
   constructor(directory: string, stream: StreamName) {
     this.#directory = directory;
@@ -55,7 +55,7 @@ export class Spool implements AsyncDisposable {
 
   /** Up to `maxBytes`, or fewer: empty only when there is nothing at or after `offset` now. */
   read(offset: number, maxBytes: number): Promise<OutputSlice> {
-    return this.#inTurn(async () => {
+    return this.#runExclusive(async () => {
       try {
         return await this.#read(offset, maxBytes);
       } finally {
@@ -67,71 +67,71 @@ export class Spool implements AsyncDisposable {
   /** A read that is still to come opens what it needs and closes it again. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#disposed = true;
-    await this.#inTurn(() => this.#closeAll());
+    await this.#runExclusive(() => this.#closeAll());
   }
 
-  #inTurn<T>(operation: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(operation);
-    this.#turn = result.catch(() => {});
+  #runExclusive<T>(operation: () => Promise<T>): Promise<T> {
+    const result = this.#lastOperation.then(operation);
+    this.#lastOperation = result.catch(() => {});
     return result;
   }
 
   async #read(wanted: number, maxBytes: number): Promise<OutputSlice> {
-    const endWasKnown = this.#ended !== null;
+    const endWasKnown = this.#knownEnd !== null;
     let offset = wanted;
     let lost = 0;
-    let segment = maxBytes > 0 ? await this.#find(offset) : null;
+    let segment = maxBytes > 0 ? await this.#findSegment(offset) : null;
     if (segment !== null && segment.start > offset) {
       // The anchor drops the oldest; of a run that has ended, it said how far it had come.
-      const kept = (await this.#ending())?.start ?? segment.start;
+      const kept = (await this.#readEnd())?.start ?? segment.start;
       lost = Math.max(0, segment.start - Math.max(offset, kept));
     }
-    for (let look = 0; segment !== null && look < MAX_LOOKS; look += 1) {
+    for (let attempt = 0; segment !== null && attempt < MAX_ATTEMPTS; attempt += 1) {
       offset = Math.max(offset, segment.start);
       const bytes = await this.#readFrom(segment, offset, maxBytes);
-      if (bytes.length > 0) return sliceOf(offset, bytes, lost);
-      const next = await this.#after(segment, offset);
+      if (bytes.length > 0) return toSlice(offset, bytes, lost);
+      const next = await this.#nextSegment(segment, offset);
       if (next?.afterLoss === true) lost += Math.max(0, next.segment.start - offset);
       segment = next?.segment ?? null;
     }
-    const ending = maxBytes > 0 ? await this.#ending() : null;
+    const ending = maxBytes > 0 ? await this.#readEnd() : null;
     if (ending !== null && ending.end > offset) {
       // The anchor writes its last output before exit.json: output that came after the look above is not lost.
       if (!endWasKnown) return this.#read(wanted, maxBytes);
       lost += ending.end - Math.max(offset, ending.start);
       offset = ending.end;
     }
-    return lost > 0 ? sliceOf(offset, NO_BYTES, lost) : { offset: wanted, bytes: NO_BYTES };
+    return lost > 0 ? toSlice(offset, NO_BYTES, lost) : { offset: wanted, bytes: NO_BYTES };
   }
 
   /** What the anchor said of the stream when it left; null before. A last segment that is too short is known only by that. */
-  async #ending(): Promise<SpoolEnd | null> {
-    this.#ended ??= await readFile(join(this.#directory, "exit.json"), {
+  async #readEnd(): Promise<SpoolEnd | null> {
+    this.#knownEnd ??= await readFile(join(this.#directory, "exit.json"), {
       encoding: "utf8",
-      flag: NO_LINK,
+      flag: READ_NO_FOLLOW,
     }).then(
       (text) => parseExit(text)?.[this.#stream] ?? null,
       () => null,
     );
-    return this.#ended;
+    return this.#knownEnd;
   }
 
-  async #find(offset: number): Promise<Segment | null> {
+  async #findSegment(offset: number): Promise<Segment | null> {
     let nearest: Segment | null = null;
-    for (const segment of this.#open) {
+    for (const segment of this.#openSegments) {
       if (segment.start <= offset && segment.start >= (nearest?.start ?? 0)) nearest = segment;
     }
-    if (nearest === null) return (await this.#enter(offset)) ?? (await this.#search(offset));
-    this.#open = [...this.#open.filter((segment) => segment !== nearest), nearest];
+    if (nearest === null) return (await this.#openSegment(offset)) ?? (await this.#searchDirectory(offset));
+    this.#openSegments = [...this.#openSegments.filter((segment) => segment !== nearest), nearest];
     return nearest;
   }
 
   /** Where to go on when `segment` has nothing at `offset`. Null: the stream has nothing there yet. */
-  async #after(segment: Segment, offset: number): Promise<Next | null> {
+  async #nextSegment(segment: Segment, offset: number): Promise<NextSegment | null> {
     const before = await segment.file.stat();
     if (segment.start + before.size > offset) return { segment, afterLoss: false };
     const exact =
-      before.size > 0 && segment.start + before.size === offset ? await this.#enter(offset) : null;
+      before.size > 0 && segment.start + before.size === offset ? await this.#openSegment(offset) : null;
     if (exact !== null) return { segment: exact, afterLoss: false };
     const starts = await listSegments(this.#directory, this.#stream);
     // Looked at after the list was made: a segment that has a successor does not grow any more, and when the anchor has
@@ -139,22 +139,22 @@ export class Spool implements AsyncDisposable {
     const { size, nlink } = await segment.file.stat();
     // Also of a removed file: what was written before it was removed is read first.
     if (segment.start + size > offset) return { segment, afterLoss: false };
-    if (nlink === 0) return this.#leave(segment, offset);
+    if (nlink === 0) return this.#onSegmentRemoved(segment, offset);
     const start =
       starts.findLast((each) => each > segment.start && each <= offset) ??
       starts.find((each) => each > offset);
     if (start === undefined) return null;
-    const next = this.#open.find((kept) => kept.start === start) ?? (await this.#enter(start));
+    const next = this.#openSegments.find((kept) => kept.start === start) ?? (await this.#openSegment(start));
     return next === null ? { segment, afterLoss: false } : { segment: next, afterLoss: true };
   }
 
   /** The file has been removed: by the anchor, as the oldest, or by another program. */
-  async #leave(segment: Segment, offset: number): Promise<Next | null> {
-    this.#open = this.#open.filter((kept) => kept !== segment);
-    const found = await this.#search(offset);
+  async #onSegmentRemoved(segment: Segment, offset: number): Promise<NextSegment | null> {
+    this.#openSegments = this.#openSegments.filter((kept) => kept !== segment);
+    const found = await this.#searchDirectory(offset);
     if (found === null) {
       // The whole directory was removed: what was written can only be read through this handle.
-      this.#open.unshift(segment);
+      this.#openSegments.unshift(segment);
       return null;
     }
     await segment.file.close();
@@ -162,24 +162,25 @@ export class Spool implements AsyncDisposable {
   }
 
   /** By listing: the last segment that begins at or before `offset`, else the oldest there is. */
-  async #search(offset: number): Promise<Segment | null> {
-    for (let look = 0; look < MAX_LOOKS; look += 1) {
+  async #searchDirectory(offset: number): Promise<Segment | null> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const starts = await listSegments(this.#directory, this.#stream);
       // The oldest may be removed while it is being opened: each further look begins at a newer one.
       const start =
-        starts.findLast((candidate) => candidate <= offset) ?? starts[Math.min(look, starts.length - 1)];
+        starts.findLast((candidate) => candidate <= offset) ?? starts[Math.min(attempt, starts.length - 1)];
       if (start === undefined) return null;
-      const segment = this.#open.find((kept) => kept.start === start) ?? (await this.#enter(start));
+      const segment =
+        this.#openSegments.find((kept) => kept.start === start) ?? (await this.#openSegment(start));
       if (segment !== null) return segment;
     }
     throw new Error(`the segments of ${this.#stream} in ${this.#directory} are listed but cannot be opened`);
   }
 
   async #readFrom(segment: Segment, offset: number, maxBytes: number): Promise<Uint8Array> {
-    const room = Buffer.allocUnsafe(Math.min(maxBytes, this.#appetite));
+    const room = Buffer.allocUnsafe(Math.min(maxBytes, this.#readSize));
     const { bytesRead } = await segment.file.read(room, 0, room.length, offset - segment.start);
-    if (bytesRead === this.#appetite) this.#appetite = LARGE_READ;
-    else if (bytesRead < SMALL_READ) this.#appetite = SMALL_READ;
+    if (bytesRead === this.#readSize) this.#readSize = LARGE_READ;
+    else if (bytesRead < SMALL_READ) this.#readSize = SMALL_READ;
     // A few bytes must not keep a whole buffer alive.
     return bytesRead < room.length / 2
       ? Buffer.from(room.subarray(0, bytesRead))
@@ -187,27 +188,27 @@ export class Spool implements AsyncDisposable {
   }
 
   /** Null when there is no such segment. */
-  async #enter(start: number): Promise<Segment | null> {
+  async #openSegment(start: number): Promise<Segment | null> {
     let file: FileHandle;
     try {
       file = await openOwnFile(segmentPath(this.#directory, this.#stream, start));
     } catch (error) {
-      if (errorCode(error) === "ENOENT") return null;
+      if (errnoCode(error) === "ENOENT") return null;
       throw error;
     }
     const segment = { start, file };
-    this.#open.push(segment);
-    if (this.#open.length > KEPT_OPEN) await this.#open.shift()?.file.close();
+    this.#openSegments.push(segment);
+    if (this.#openSegments.length > MAX_OPEN_SEGMENTS) await this.#openSegments.shift()?.file.close();
     return segment;
   }
 
   async #closeAll(): Promise<void> {
-    const kept = this.#open;
-    this.#open = [];
+    const kept = this.#openSegments;
+    this.#openSegments = [];
     await Promise.all(kept.map(({ file }) => file.close()));
   }
 }
 
-function sliceOf(offset: number, bytes: Uint8Array, lost: number): OutputSlice {
+function toSlice(offset: number, bytes: Uint8Array, lost: number): OutputSlice {
   return lost === 0 ? { offset, bytes } : { offset, bytes, lost };
 }

@@ -15,7 +15,7 @@ import type { ProcessIdentity } from "../store/run-record.js";
 import { encodeMessage } from "./message.js";
 
 /** Who speaks: the same on every connection of one supervisor. */
-export interface Speaker {
+export interface SupervisorIdentity {
   readonly instanceId: string;
   readonly incarnation: string;
 }
@@ -25,9 +25,14 @@ const START_SIZE_HINT = 8 * 1024;
 
 const PATH_MAX = 4096;
 /** What an anchor has room for. */
-const STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
+const MAX_STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
 
-export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, key: string): Buffer {
+export function startFrame(
+  protocol: number,
+  spec: StartSpec,
+  speaker: SupervisorIdentity,
+  key: string,
+): Buffer {
   const { policy, limits } = spec;
   return encodeMessage(
     "start",
@@ -40,7 +45,7 @@ export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, 
       key,
       args: spec.argv,
       env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
-      cwd: mustBePlace(spec.cwd),
+      cwd: requireWorkingDirectory(spec.cwd),
       umask: spec.umask,
       pty: spec.io === "pty" ? 1 : 0,
       merge: spec.merge ? 1 : 0,
@@ -49,14 +54,14 @@ export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, 
       cols: spec.size.cols,
       kind: kindNumber(policy.kind),
       onEscape: escapeNumber(policy.onEscape),
-      graceMs: wholeMs(policy.graceMs),
-      settleMs: wholeMs(policy.settleMs),
-      drainMs: wholeMs(policy.drainMs),
-      killReportMs: wholeMs(policy.killReportMs),
-      overallMs: deadline(policy.overallMs),
-      noOutputMs: deadline(policy.noOutputMs),
-      ownerLossMs: wholeMs(policy.ownerLossMs),
-      backstopMs: wholeMs(policy.backstopMs),
+      graceMs: roundUpMs(policy.graceMs),
+      settleMs: roundUpMs(policy.settleMs),
+      drainMs: roundUpMs(policy.drainMs),
+      killReportMs: roundUpMs(policy.killReportMs),
+      overallMs: encodeDeadline(policy.overallMs),
+      noOutputMs: encodeDeadline(policy.noOutputMs),
+      ownerLossMs: roundUpMs(policy.ownerLossMs),
+      backstopMs: roundUpMs(policy.backstopMs),
       outBound: spec.stdout.boundBytes,
       outPolicy: spoolNumber(spec.stdout.policy),
       errBound: spec.stderr.boundBytes,
@@ -64,7 +69,7 @@ export function startFrame(protocol: number, spec: StartSpec, speaker: Speaker, 
       memoryBytes: limits.memoryBytes,
       pids: limits.pids,
       milliCpus: limits.cpus === null ? null : Math.round(limits.cpus * 1000),
-      scope: spec.scope === undefined ? null : scopeText(spec.scope),
+      scope: spec.scope === undefined ? null : encodeScope(spec.scope),
     },
     START_SIZE_HINT,
   );
@@ -74,7 +79,7 @@ export function helloFrame(
   protocol: number,
   runId: string,
   epoch: number,
-  speaker: Speaker,
+  speaker: SupervisorIdentity,
   key: string,
 ): Buffer {
   return encodeMessage("hello", { protocol, runId, ...speaker, epoch, key });
@@ -84,22 +89,22 @@ export function helloFrame(
 export function stopFrame(stop: StopRequest): Buffer {
   const { reason, actor, requestId, graceMs } = stop;
   return encodeMessage("stop", {
-    reason: clip(reason, STOP_BYTES.reason),
-    actor: clip(actor, STOP_BYTES.actor),
-    requestId: clip(requestId, STOP_BYTES.requestId),
-    graceMs: graceMs === null ? null : wholeMs(graceMs),
+    reason: clipBytes(reason, MAX_STOP_BYTES.reason),
+    actor: clipBytes(actor, MAX_STOP_BYTES.actor),
+    requestId: clipBytes(requestId, MAX_STOP_BYTES.requestId),
+    graceMs: graceMs === null ? null : roundUpMs(graceMs),
   });
 }
 
 export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abandon"]>[0]): Buffer {
   return encodeMessage("abandon", {
-    actor: clip(actor, STOP_BYTES.actor),
-    requestId: clip(requestId, STOP_BYTES.requestId),
+    actor: clipBytes(actor, MAX_STOP_BYTES.actor),
+    requestId: clipBytes(requestId, MAX_STOP_BYTES.requestId),
   });
 }
 
 /** Of a run's directory: whoever can read it may stop the run. */
-export function newKey(): string {
+export function newRunKey(): string {
   return randomBytes(32).toString("hex");
 }
 
@@ -116,16 +121,16 @@ export function adoptFrame(
     rootPid: pid,
     rootStart: startTime,
     rootUnique: uniqueId,
-    graceMs: wholeMs(graceMs),
-    scope: scope === null ? null : scopeText(scope),
+    graceMs: roundUpMs(graceMs),
+    scope: scope === null ? null : encodeScope(scope),
   });
 }
 
 /** What an anchor has room for, without the NUL at its end. */
-const SCOPE_BYTES = 2047;
+const MAX_SCOPE_BYTES = 2047;
 
 /** What does not fit is left out, the longest and least telling first: a run must start whatever its labels are. */
-export function scopeText(scope: RunScope): string {
+export function encodeScope(scope: RunScope): string {
   const none = { sessionKey: null, sessionId: null, backendId: null, agentId: null };
   const shorter = [
     scope,
@@ -134,15 +139,15 @@ export function scopeText(scope: RunScope): string {
     { ...scope, ...none, command: "", labels: {} },
   ];
   const texts = shorter.map((each) => JSON.stringify(each));
-  return texts.find((text) => Buffer.byteLength(text) <= SCOPE_BYTES) ?? "";
+  return texts.find((text) => Buffer.byteLength(text) <= MAX_SCOPE_BYTES) ?? "";
 }
 
 export function signalFrame(processes: readonly ProcessIdentity[], signal: MemberSignal): Buffer {
-  return encodeMessage("signal", { signal: constants.signals[signal], members: processes.map(packed) });
+  return encodeMessage("signal", { signal: constants.signals[signal], members: processes.map(packIdentity) });
 }
 
 /** Its three numbers; 0 where there is no unique id. */
-function packed({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
+function packIdentity({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
   const bytes = Buffer.alloc(24);
   for (const [at, number] of [pid, startTime, uniqueId ?? 0].entries())
     bytes.writeBigUInt64LE(BigInt(number), 8 * at);
@@ -153,17 +158,17 @@ function packed({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
 export function policyFrame(change: Partial<AnchorPolicy>): Buffer {
   const { overallMs, noOutputMs, ownerLossMs, kind, onEscape, graceMs } = change;
   return encodeMessage("policy", {
-    overallMs: overallMs === undefined ? null : deadline(overallMs),
-    noOutputMs: noOutputMs === undefined ? null : deadline(noOutputMs),
-    ownerLossMs: ownerLossMs === undefined ? null : wholeMs(ownerLossMs),
+    overallMs: overallMs === undefined ? null : encodeDeadline(overallMs),
+    noOutputMs: noOutputMs === undefined ? null : encodeDeadline(noOutputMs),
+    ownerLossMs: ownerLossMs === undefined ? null : roundUpMs(ownerLossMs),
     kind: kind === undefined ? null : kindNumber(kind),
     onEscape: onEscape === undefined ? null : escapeNumber(onEscape),
-    graceMs: graceMs === undefined ? null : wholeMs(graceMs),
+    graceMs: graceMs === undefined ? null : roundUpMs(graceMs),
   });
 }
 
 /** The anchor has a working directory of its own, which no run may end up in by accident. */
-function mustBePlace(cwd: string): string {
+function requireWorkingDirectory(cwd: string): string {
   if (isAbsolute(cwd) && Buffer.byteLength(cwd) < PATH_MAX) return cwd;
   throw new BadInput(
     "cwd",
@@ -183,18 +188,18 @@ function spoolNumber(policy: SpoolPolicy): number {
   return policy === "back-pressure" ? 1 : 0;
 }
 
-function clip(text: string, bytes: number): string {
+function clipBytes(text: string, bytes: number): string {
   let clipped = text.replaceAll("\0", "").slice(0, bytes);
   while (Buffer.byteLength(clipped) > bytes) clipped = clipped.slice(0, -1);
   return clipped;
 }
 
 /** Derived times are often fractions; the wire has whole milliseconds. */
-function wholeMs(ms: number): number {
+function roundUpMs(ms: number): number {
   return Math.ceil(ms);
 }
 
 /** On the wire, 0 is "none"; a deadline that was asked for never becomes none by rounding. */
-function deadline(ms: number | null): number {
-  return ms === null ? 0 : Math.max(1, wholeMs(ms));
+function encodeDeadline(ms: number | null): number {
+  return ms === null ? 0 : Math.max(1, roundUpMs(ms));
 }

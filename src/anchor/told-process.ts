@@ -2,13 +2,13 @@ import type { ProcessEvidence } from "./host.js";
 import { MalformedFrame } from "./frame.js";
 
 /** pid, start time, unique id, parent, session, CPU and memory, 8 bytes each; then one for its state. */
-const NUMBERS = 7;
-const HEAD = 8 * NUMBERS + 1;
+const MEMBER_NUMBERS = 7;
+const MEMBER_HEADER_BYTES = 8 * MEMBER_NUMBERS + 1;
 
 /** A process as an anchor tells of it. */
-export function toProcess(field: Uint8Array): ProcessEvidence["descendants"][number] {
+export function decodeMember(field: Uint8Array): ProcessEvidence["descendants"][number] {
   const bytes = Buffer.from(field.buffer, field.byteOffset, field.length);
-  if (bytes.length < HEAD) throw new MalformedFrame("a process that is cut off");
+  if (bytes.length < MEMBER_HEADER_BYTES) throw new MalformedFrame("a process that is cut off");
   const number = (at: number) => bytes.readBigUInt64LE(8 * at);
   const unique = number(2);
   return {
@@ -21,8 +21,8 @@ export function toProcess(field: Uint8Array): ProcessEvidence["descendants"][num
     sessionId: Number(number(4)),
     cpuMs: Number(number(5)),
     rssKb: Number(number(6)),
-    state: bytes.toString("latin1", HEAD - 1, HEAD),
-    command: bytes.toString("utf8", HEAD),
+    state: bytes.toString("latin1", MEMBER_HEADER_BYTES - 1, MEMBER_HEADER_BYTES),
+    command: bytes.toString("utf8", MEMBER_HEADER_BYTES),
     ports: [],
   };
 }

@@ -1,5 +1,5 @@
 /** Lets a limited number of operations be under way; the others wait, in order. */
-export class Turnstile {
+export class Semaphore {
   #free: number;
   readonly #waiting: (() => void)[] = [];
 
@@ -7,7 +7,7 @@ export class Turnstile {
     this.#free = width;
   }
 
-  async pass<T>(operation: () => Promise<T>): Promise<T> {
+  async run<T>(operation: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free -= 1;
     else await new Promise<void>((enter) => this.#waiting.push(enter));
     try {

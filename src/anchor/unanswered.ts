@@ -1,26 +1,26 @@
 import { defaults } from "../defaults.js";
 import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../errors.js";
-import { nobodyListens } from "./connect.js";
-import { errorCode } from "./error-code.js";
-import { explainFailure, type Attempt } from "./failure.js";
-import type { Answer } from "./handshake.js";
+import { isNotListening } from "./connect.js";
+import { errnoCode } from "./error-code.js";
+import { describeSpawnFailure, type StartAttempt } from "./failure.js";
+import type { HandshakeResult } from "./handshake.js";
 
 /** EOF, or the ways in which a connection to a process that is just ending breaks. */
-export function isGone(error: Error | null): boolean {
+export function isDisconnected(error: Error | null): boolean {
   return (
     error === null ||
-    nobodyListens(error) ||
-    errorCode(error) === "ECONNRESET" ||
-    errorCode(error) === "EPIPE"
+    isNotListening(error) ||
+    errnoCode(error) === "ECONNRESET" ||
+    errnoCode(error) === "EPIPE"
   );
 }
 
-export function startFailure(runId: string, answer: Answer, attempt: Attempt): SpawnFailed {
+export function startError(runId: string, answer: HandshakeResult, attempt: StartAttempt): SpawnFailed {
   const never = "the command did not run";
   switch (answer.type) {
     case "failed": {
       const { errno, step } = answer.failure;
-      const why = explainFailure(answer.failure, attempt);
+      const why = describeSpawnFailure(answer.failure, attempt);
       const Failed = step === "limit" ? LimitUnavailable : SpawnFailed;
       return new Failed(runId, errno, step, why);
     }
@@ -46,7 +46,7 @@ export function startFailure(runId: string, answer: Answer, attempt: Attempt): S
   }
 }
 
-export function attachFailure(runId: string, path: string, answer: Answer): Error {
+export function attachError(runId: string, path: string, answer: HandshakeResult): Error {
   if (answer.type === "refused") {
     const { codeName, message, epoch } = answer.refusal;
     if (codeName === "stale-epoch") return new StaleEpoch(runId, epoch ?? 0);

@@ -1,61 +1,64 @@
 import { MalformedFrame } from "./frame.js";
 import type { LeaderStatus, Welcome } from "./host.js";
-import type { Content } from "./message.js";
+import type { MessageFields } from "./message.js";
 
 const PHASES: readonly (Welcome["phase"] | undefined)[] = [undefined, "gated", "running", "exiting"];
 
-export function toWelcome(wire: Content<"welcome">): Welcome {
-  const phase = PHASES[wire.phase];
-  if (phase === undefined) throw new MalformedFrame(`an unknown phase (${wire.phase})`);
+export function decodeWelcome(fields: MessageFields<"welcome">): Welcome {
+  const phase = PHASES[fields.phase];
+  if (phase === undefined) throw new MalformedFrame(`an unknown phase (${fields.phase})`);
   return {
-    protocol: wire.protocol,
-    highestEpoch: wire.epoch,
+    protocol: fields.protocol,
+    highestEpoch: fields.epoch,
     phase,
-    root: { pid: wire.rootPid, startTime: wire.rootStart, uniqueId: known(wire.rootUnique) },
-    anchor: { pid: wire.anchorPid, startTime: wire.anchorStart, uniqueId: known(wire.anchorUnique) },
+    root: { pid: fields.rootPid, startTime: fields.rootStart, uniqueId: knownId(fields.rootUnique) },
+    anchor: { pid: fields.anchorPid, startTime: fields.anchorStart, uniqueId: knownId(fields.anchorUnique) },
     boundary: {
-      tier: wire.tier,
-      tierNote: wire.tierNote,
-      cgroup: wire.cgroup,
-      cgroupInode: known(wire.cgroupInode),
+      tier: fields.tier,
+      tierNote: fields.tierNote,
+      cgroup: fields.cgroup,
+      cgroupInode: knownId(fields.cgroupInode),
     },
     stdout: {
-      start: wire.outStart,
-      end: wire.outEnd,
-      acked: wire.outAcked,
-      dropped: wire.outDropped,
-      closed: wire.outClosed,
-      withheld: wire.outWithheld,
+      start: fields.outStart,
+      end: fields.outEnd,
+      acked: fields.outAcked,
+      dropped: fields.outDropped,
+      closed: fields.outClosed,
+      withheld: fields.outWithheld,
     },
     stderr: {
-      start: wire.errStart,
-      end: wire.errEnd,
-      acked: wire.errAcked,
-      dropped: wire.errDropped,
-      closed: wire.errClosed,
-      withheld: wire.errWithheld,
+      start: fields.errStart,
+      end: fields.errEnd,
+      acked: fields.errAcked,
+      dropped: fields.errDropped,
+      closed: fields.errClosed,
+      withheld: fields.errWithheld,
     },
-    stdinAccepted: wire.offset,
-    stdinLimit: wire.limit,
-    stdinClosed: wire.closed,
+    stdinAccepted: fields.offset,
+    stdinLimit: fields.limit,
+    stdinClosed: fields.closed,
     firstStop:
-      wire.reason === null
+      fields.reason === null
         ? null
-        : { reason: wire.reason, actor: wire.actor ?? "", requestId: wire.requestId ?? "" },
-    leader: toLeaderStatus(wire),
-    ...(wire.kind === null ? {} : { kind: wire.kind === 1 ? "service" : "task" }),
-    elapsedMs: wire.elapsedMs,
+        : { reason: fields.reason, actor: fields.actor ?? "", requestId: fields.requestId ?? "" },
+    leader: decodeLeaderStatus(fields),
+    ...(fields.kind === null ? {} : { kind: fields.kind === 1 ? "service" : "task" }),
+    elapsedMs: fields.elapsedMs,
   };
 }
 
 /** Null: it has not ended. */
-export function toLeaderStatus(wire: { code: number | null; signal: number | null }): LeaderStatus | null {
-  if (wire.signal !== null) return { code: null, signal: wire.signal };
-  if (wire.code !== null) return { code: wire.code, signal: null };
+export function decodeLeaderStatus(fields: {
+  code: number | null;
+  signal: number | null;
+}): LeaderStatus | null {
+  if (fields.signal !== null) return { code: null, signal: fields.signal };
+  if (fields.code !== null) return { code: fields.code, signal: null };
   return null;
 }
 
 /** No inode is 0: where the kernel has none, zero may stand for it. */
-function known(id: string | null): string | null {
+function knownId(id: string | null): string | null {
   return id === "0" ? null : id;
 }

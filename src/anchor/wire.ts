@@ -1,22 +1,22 @@
 import type { Socket } from "node:net";
 import { FrameDecoder, MalformedFrame } from "./frame.js";
-import { decodeMessage, type Message } from "./message.js";
+import { decodeMessage, type AnchorMessage } from "./message.js";
 
 /** Who is told what comes over a wire. Replaced when a connection changes its meaning (handshake, then link). */
-export interface WireListener {
-  message(message: Message): void;
+export interface ConnectionListener {
+  message(message: AnchorMessage): void;
   /** Always the last. The error is why, when it was not an orderly end. */
   closed(error: Error | null): void;
 }
 
 /** A connection that speaks messages instead of bytes. */
-export class Wire {
+export class MessageConnection {
   readonly #socket: Socket;
   readonly #decoder = new FrameDecoder();
   #error: Error | null = null;
-  listener: WireListener;
+  listener: ConnectionListener;
 
-  constructor(socket: Socket, listener: WireListener) {
+  constructor(socket: Socket, listener: ConnectionListener) {
     this.#socket = socket;
     this.listener = listener;
     socket.on("data", (chunk) => this.#receive(chunk));

@@ -6,7 +6,7 @@ export class Bell {
   readonly #listeners = new Set<(notification: Notification) => boolean>();
 
   /** `listener`: whether it has heard it; one that is about to leave has not. */
-  hear(listener: (notification: Notification) => boolean): Disposable {
+  listen(listener: (notification: Notification) => boolean): Disposable {
     // One of its own, should the same function listen twice.
     const own = (notification: Notification): boolean => listener(notification);
     this.#listeners.add(own);

@@ -9,7 +9,7 @@ import { telegramChannel } from "./telegram.js";
 import { webhookChannel } from "./webhook.js";
 
 /** What channels need that is not theirs. */
-export interface ChannelParts {
+export interface ChannelDeps {
   /** For channels that are programs. */
   readonly supervisor: Spawner;
   readonly bell: Bell;
@@ -18,12 +18,12 @@ export interface ChannelParts {
 /** Those of the config, by name. Nothing is opened or looked up before something is to be delivered. */
 export function openChannels(
   entries: Readonly<Record<string, ChannelEntry>>,
-  parts: ChannelParts,
+  deps: ChannelDeps,
 ): ReadonlyMap<string, Channel> {
-  return new Map(Object.entries(entries).map(([name, entry]) => [name, channelOf(name, entry, parts)]));
+  return new Map(Object.entries(entries).map(([name, entry]) => [name, createChannel(name, entry, deps)]));
 }
 
-function channelOf(name: string, entry: ChannelEntry, { supervisor, bell }: ChannelParts): Channel {
+function createChannel(name: string, entry: ChannelEntry, { supervisor, bell }: ChannelDeps): Channel {
   switch (entry.kind) {
     case "webhook":
       return webhookChannel(entry);

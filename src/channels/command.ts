@@ -1,20 +1,20 @@
 import type { Notification } from "../tasks/notification.js";
 import type { Channel } from "./channel.js";
-import type { EntryOf } from "./entry.js";
-import { bounded, payloadOf } from "./payload.js";
-import { callProgram, type Spawner } from "./program.js";
+import type { ChannelEntryOf } from "./entry.js";
+import { boundText, notificationPayload } from "./payload.js";
+import { runChannelProgram, type Spawner } from "./program.js";
 
 /** The notification is on its stdin, as JSON, and in its environment; never in its command line. */
-export function commandChannel(name: string, entry: EntryOf<"command">, spawner: Spawner): Channel {
+export function commandChannel(name: string, entry: ChannelEntryOf<"command">, spawner: Spawner): Channel {
   return {
     deliver: (notification, address, signal) =>
-      callProgram(
+      runChannelProgram(
         spawner,
         {
           name,
           argv: entry.argv,
-          env: variablesOf(notification, address),
-          input: `${payloadOf(notification, address)}\n`,
+          env: notificationVariables(notification, address),
+          input: `${notificationPayload(notification, address)}\n`,
           timeoutMs: entry["timeout-ms"],
         },
         signal,
@@ -23,7 +23,7 @@ export function commandChannel(name: string, entry: EntryOf<"command">, spawner:
 }
 
 /** What is not known is empty. */
-export function variablesOf(
+export function notificationVariables(
   notification: Notification,
   address: string | null,
 ): Readonly<Record<string, string>> {
@@ -35,7 +35,7 @@ export function variablesOf(
   return Object.fromEntries(
     Object.entries(said).map(([name, value]) => [
       `HOLDFAST_NOTIFICATION_${name}`,
-      bounded(value ?? "").replaceAll("\0", "\uFFFD"),
+      boundText(value ?? "").replaceAll("\0", "\uFFFD"),
     ]),
   );
 }

@@ -1,9 +1,9 @@
-import { DeliveryFailed, type Courier } from "../tasks/notification.js";
+import { DeliveryFailed, type Deliverer } from "../tasks/notification.js";
 import type { Channel } from "./channel.js";
 import type { SessionInbox } from "./session-inbox.js";
 
 /** Brings a notification to the session or the channel it is for. */
-export function createCourier(channels: ReadonlyMap<string, Channel>, inbox: SessionInbox): Courier {
+export function createDeliverer(channels: ReadonlyMap<string, Channel>, inbox: SessionInbox): Deliverer {
   return {
     deliver: async (target, notification, signal) => {
       signal.throwIfAborted();

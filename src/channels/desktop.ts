@@ -1,27 +1,27 @@
 import { defaults } from "../defaults.js";
 import { sanitizeLine, sanitizeText } from "../output/sanitize.js";
 import type { Notification } from "../tasks/notification.js";
-import { cut } from "../tasks/texts.js";
+import { truncate } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
-import { variablesOf } from "./command.js";
-import type { EntryOf } from "./entry.js";
-import { callProgram, type Spawner } from "./program.js";
+import { notificationVariables } from "./command.js";
+import type { ChannelEntryOf } from "./entry.js";
+import { runChannelProgram, type Spawner } from "./program.js";
 
 /** A program of the system shows it; where there is none, nobody sees it, and that is said. */
 export function desktopChannel(
   name: string,
-  entry: EntryOf<"desktop">,
+  entry: ChannelEntryOf<"desktop">,
   spawner: Spawner,
   platform: NodeJS.Platform = process.platform,
 ): Channel {
   return {
     deliver: (notification, address, signal) =>
-      callProgram(
+      runChannelProgram(
         spawner,
         {
           name,
           argv: desktopCommand(notification, platform),
-          env: variablesOf(
+          env: notificationVariables(
             { ...notification, text: bodyOf(notification), label: titleOf(notification) },
             address,
           ),
@@ -45,19 +45,20 @@ export function desktopCommand(notification: Notification, platform: NodeJS.Plat
   const title = titleOf(notification);
   const body = bodyOf(notification);
   // There, the text is in the environment, where the script reads it.
-  if (platform === "win32") return [program, "-NoProfile", "-NonInteractive", "-Command", TOAST];
+  if (platform === "win32") return [program, "-NoProfile", "-NonInteractive", "-Command", POWERSHELL_TOAST];
   // The title begins with a word, so that whatever follows it is an argument, too.
-  if (platform === "darwin") return [program, ...SCRIPT.flatMap((line) => ["-e", line]), title, body];
-  return [program, "--app-name=Holdfast", "--", title, forNotifySend(body)];
+  if (platform === "darwin")
+    return [program, ...APPLESCRIPT_LINES.flatMap((line) => ["-e", line]), title, body];
+  return [program, "--app-name=Holdfast", "--", title, escapeForNotifySend(body)];
 }
 
-const SCRIPT = [
+const APPLESCRIPT_LINES = [
   "on run argv",
   "display notification (item 2 of argv) with title (item 1 of argv)",
   "end run",
 ];
 
-const TOAST = [
+const POWERSHELL_TOAST = [
   "$ErrorActionPreference = 'Stop'",
   "$manager = [Windows.UI.Notifications.ToastNotificationManager, Windows.UI.Notifications, ContentType = WindowsRuntime]",
   "$toast = $manager::GetTemplateContent([Windows.UI.Notifications.ToastTemplateType]::ToastText02)",
@@ -69,15 +70,15 @@ const TOAST = [
 ].join("; ");
 
 function titleOf({ label }: Notification): string {
-  return cut(`Holdfast: ${sanitizeLine(label)}`, defaults.desktopTextChars);
+  return truncate(`Holdfast: ${sanitizeLine(label)}`, defaults.desktopTextChars);
 }
 
 function bodyOf({ text }: Notification): string {
-  return cut(sanitizeText(text), defaults.desktopTextChars);
+  return truncate(sanitizeText(text), defaults.desktopTextChars);
 }
 
 /** It undoes backslash escapes in the body, and the desktop then reads markup in it. */
-function forNotifySend(body: string): string {
+function escapeForNotifySend(body: string): string {
   return body
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")

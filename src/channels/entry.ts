@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { id, variable, word } from "../agents/entry.js";
+import { tableName, variableName, argument } from "../agents/entry.js";
 import { defaults } from "../defaults.js";
 import { isNetwork } from "./network.js";
 import { TELEGRAM_ADDRESS } from "./telegram-address.js";
@@ -8,22 +8,19 @@ import { TELEGRAM_ADDRESS } from "./telegram-address.js";
 /** Where a secret is: never in the config itself, which is shown and copied. What stands there instead is not said back. */
 const secret = z.union(
   [
-    z.strictObject({ env: variable }),
+    z.strictObject({ env: variableName }),
     z.strictObject({ file: z.string().refine(isAbsolute, "must be an absolute path") }),
   ],
   'must be { env = "NAME" } or { file = "/absolute/path" }: a secret does not stand in this file',
 );
 export type SecretSource = z.output<typeof secret>;
 
-const httpAddress = z
+const httpUrl = z
   .string()
   .max(2_048)
-  .refine(
-    isHttpAddress,
-    "must be an address as https://host/path, without user, password and what follows a #",
-  );
+  .refine(isHttpUrl, "must be an address as https://host/path, without user, password and what follows a #");
 
-const outgoing = {
+const httpOptions = {
   "timeout-ms": z.int().min(100).max(defaults.channelMostMs).default(defaults.channelAnswerMs),
   /** Without it, nothing is sent unencrypted. */
   "allow-http": z.boolean().default(false),
@@ -34,18 +31,18 @@ const outgoing = {
     .default([]),
 };
 const NEEDS_HTTPS = "is not https; allow-http = true sends it unencrypted all the same";
-const encrypted = (address: string, { "allow-http": http }: { readonly "allow-http": boolean }): boolean =>
-  http || !isHttpAddress(address) || new URL(address).protocol === "https:";
+const isEncrypted = (address: string, { "allow-http": http }: { readonly "allow-http": boolean }): boolean =>
+  http || !isHttpUrl(address) || new URL(address).protocol === "https:";
 
 const webhook = z
   .strictObject({
     kind: z.literal("webhook"),
-    url: httpAddress,
+    url: httpUrl,
     /** The first is the newest; a receiver that knows any of them accepts. */
     secrets: z.array(secret).min(1).max(5),
-    ...outgoing,
+    ...httpOptions,
   })
-  .refine((entry) => encrypted(entry.url, entry), { path: ["url"], message: NEEDS_HTTPS });
+  .refine((entry) => isEncrypted(entry.url, entry), { path: ["url"], message: NEEDS_HTTPS });
 
 const telegram = z
   .strictObject({
@@ -56,17 +53,17 @@ const telegram = z
       .string()
       .regex(TELEGRAM_ADDRESS, "must be a chat's number or @name, with /thread where it has threads")
       .optional(),
-    root: httpAddress.default("https://api.telegram.org"),
+    root: httpUrl.default("https://api.telegram.org"),
     /** Whether the chat sees that an agent is at work. */
     typing: z.boolean().default(false),
-    ...outgoing,
+    ...httpOptions,
   })
-  .refine((entry) => encrypted(entry.root, entry), { path: ["root"], message: NEEDS_HTTPS });
+  .refine((entry) => isEncrypted(entry.root, entry), { path: ["root"], message: NEEDS_HTTPS });
 
 /** The address is a secret: who has it may write. */
-const slack = z.strictObject({ kind: z.literal("slack"), url: secret, ...outgoing });
+const slack = z.strictObject({ kind: z.literal("slack"), url: secret, ...httpOptions });
 
-const argv = z.array(word).min(1).max(256);
+const argv = z.array(argument).min(1).max(256);
 const programLimit = z.int().min(100).max(defaults.channelMostMs).default(defaults.channelProgramMs);
 const command = z.strictObject({ kind: z.literal("command"), argv, "timeout-ms": programLimit });
 const desktop = z.strictObject({ kind: z.literal("desktop"), "timeout-ms": programLimit });
@@ -77,7 +74,7 @@ export const CHANNEL_KINDS = Object.keys(kinds) as readonly (keyof typeof kinds)
 
 /** `[channels.<name>]`: where notifications can go. */
 export const channelTablesSchema = z.record(
-  id,
+  tableName,
   z.discriminatedUnion("kind", [webhook, telegram, slack, command, desktop, bell], {
     error: `must be one of ${CHANNEL_KINDS.join(", ")}`,
   }),
@@ -91,8 +88,8 @@ export function channelKeys(kind: unknown): readonly string[] {
 
 export type ChannelEntry = z.output<typeof channelTablesSchema>[string];
 export type ChannelKind = ChannelEntry["kind"];
-export type EntryOf<Kind extends ChannelKind> = Extract<ChannelEntry, { readonly kind: Kind }>;
-export type Outgoing = Pick<EntryOf<"webhook">, keyof typeof outgoing>;
+export type ChannelEntryOf<Kind extends ChannelKind> = Extract<ChannelEntry, { readonly kind: Kind }>;
+export type HttpChannelOptions = Pick<ChannelEntryOf<"webhook">, keyof typeof httpOptions>;
 
 /** Variables that hold secrets of channels: whoever has them can write there. */
 export function secretVariables(entries: Readonly<Record<string, ChannelEntry>>): readonly string[] {
@@ -116,7 +113,7 @@ function secretsOf(entry: ChannelEntry): readonly SecretSource[] {
   }
 }
 
-export function isHttpAddress(text: string): boolean {
+export function isHttpUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, username, password, hash } = new URL(text);
   return (protocol === "https:" || protocol === "http:") && username + password + hash === "";

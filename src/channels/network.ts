@@ -20,25 +20,32 @@ const SPECIAL_IPV4 = [
 /** In what is global: protocols' own, documentation, and tunnels that end at an IPv4 address (Teredo, 6to4). */
 const SPECIAL_IPV6 = ["2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"];
 /** IPv4 in the words of IPv6: as mapped by a system, and as translated by a network. */
-const IPV4_INSIDE = ["::ffff:", "64:ff9b::"];
+const IPV4_MAPPED_PREFIXES = ["::ffff:", "64:ff9b::"];
 
-const special = listOf([
+const specialNetworks = blockListOf([
   ...SPECIAL_IPV4,
   ...SPECIAL_IPV6,
-  ...IPV4_INSIDE.flatMap((prefix) =>
+  ...IPV4_MAPPED_PREFIXES.flatMap((prefix) =>
     SPECIAL_IPV4.map((network) => {
       const [address, bits] = network.split("/");
       return `${prefix}${address}/${96 + Number(bits)}`;
     }),
   ),
 ]);
-const global = listOf(["0.0.0.0/0", "2000::/3", ...IPV4_INSIDE.map((prefix) => `${prefix}0.0.0.0/96`)]);
+const globalNetworks = blockListOf([
+  "0.0.0.0/0",
+  "2000::/3",
+  ...IPV4_MAPPED_PREFIXES.map((prefix) => `${prefix}0.0.0.0/96`),
+]);
 
 /** Whether a notification may be sent there: to public addresses, and to those that are allowed by name. */
-export function mayReach(address: string, allowed: readonly string[]): boolean {
+export function isAllowedAddress(address: string, allowed: readonly string[]): boolean {
   // The interface of a link-local address says nothing about what it is.
   const [plain = ""] = address.split("%");
-  return isIn(listOf(allowed), plain) || (isIn(global, plain) && !isIn(special, plain));
+  return (
+    listContains(blockListOf(allowed), plain) ||
+    (listContains(globalNetworks, plain) && !listContains(specialNetworks, plain))
+  );
 }
 
 /** An address, or a network as 10.0.0.0/8. */
@@ -49,7 +56,7 @@ export function isNetwork(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128));
 }
 
-function listOf(networks: readonly string[]): BlockList {
+function blockListOf(networks: readonly string[]): BlockList {
   const list = new BlockList();
   for (const network of networks) {
     const [address = "", bits] = network.split("/");
@@ -59,7 +66,7 @@ function listOf(networks: readonly string[]): BlockList {
   return list;
 }
 
-function isIn(list: BlockList, address: string): boolean {
+function listContains(list: BlockList, address: string): boolean {
   return list.check(address, familyOf(address));
 }
 

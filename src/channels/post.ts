@@ -4,25 +4,25 @@ import { request as httpRequest, type ClientRequest, type IncomingMessage } from
 import { request as httpsRequest, type RequestOptions } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { packageVersion } from "../anchor/package-version.js";
-import { Turnstile } from "../anchor/turnstile.js";
+import { Semaphore } from "../anchor/turnstile.js";
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
-import { cut } from "../tasks/texts.js";
-import type { Outgoing } from "./entry.js";
-import { mayReach } from "./network.js";
-import { retryAfterMs } from "./retry-after.js";
-import { concealed } from "./secret.js";
+import { truncate } from "../tasks/texts.js";
+import type { HttpChannelOptions } from "./entry.js";
+import { isAllowedAddress } from "./network.js";
+import { parseRetryAfter } from "./retry-after.js";
+import { redactSecrets } from "./secret.js";
 
-export interface Letter {
+export interface HttpMessage {
   readonly url: URL;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body: string;
-  readonly rules: Outgoing;
+  readonly rules: HttpChannelOptions;
   /** Not to be repeated in a message, beside the parts of the address. */
   readonly secrets?: readonly string[];
 }
 
-export interface Answer {
+export interface HttpResult {
   readonly status: number;
   /** As much of it as is read at all. */
   readonly body: string;
@@ -32,51 +32,61 @@ export interface Answer {
 }
 
 /** Every address of a name. */
-export type Resolve = (name: string) => Promise<readonly LookupAddress[]>;
+export type ResolveAddresses = (name: string) => Promise<readonly LookupAddress[]>;
 
 /** A name that is not answered for holds one of the four threads that this process also has for its files. */
-const LOOK_UPS = 2;
-const lookUps = new Turnstile(LOOK_UPS);
+const MAX_LOOKUPS = 2;
+const lookupSlots = new Semaphore(MAX_LOOKUPS);
 /** By name: one of them at a time, so that it leaves the other thread to others. */
-const names = new Map<string, Turnstile>();
-const byTheSystem: Resolve = (name) => lookup(name, { all: true });
+const lookupSlotsByName = new Map<string, Semaphore>();
+const systemResolve: ResolveAddresses = (name) => lookup(name, { all: true });
 
 /** Short parts of an address are words, and no secrets. */
-const SECRET_CHARS = 6;
+const MIN_SECRET_CHARS = 6;
 
 /**
  * One POST with JSON, answered within a time and to an end. Follows no redirect, and connects only where the rules allow: the
  * addresses that were looked at are the ones that are connected to, so a name cannot change its mind in between.
  */
-export async function post(
-  letter: Letter,
+export async function postJson(
+  message: HttpMessage,
   signal: AbortSignal,
-  resolve: Resolve = byTheSystem,
-): Promise<Answer> {
-  const { url, rules } = letter;
+  resolve: ResolveAddresses = systemResolve,
+): Promise<HttpResult> {
+  const { url, rules } = message;
   if (url.protocol !== "https:" && !rules["allow-http"])
     throw new DeliveryFailed(`${url.host} is not reached by https, and allow-http is not set`);
   const literal = url.hostname.replace(/^\[|\]$/g, "");
-  if (isIP(literal) !== 0 && !mayReach(literal, rules["allow-networks"])) throw forbidden(url);
+  if (isIP(literal) !== 0 && !isAllowedAddress(literal, rules["allow-networks"]))
+    throw forbiddenAddressError(url);
   const late = AbortSignal.timeout(rules["timeout-ms"]);
-  let unheard = false;
+  let resultUnknown = false;
   try {
-    const response = await send(letter, AbortSignal.any([signal, late]), resolve, () => (unheard = true));
-    const answer = await read(letter, response);
+    const response = await sendRequest(
+      message,
+      AbortSignal.any([signal, late]),
+      resolve,
+      () => (resultUnknown = true),
+    );
+    const answer = await readResponse(message, response);
     if (answer.status >= 300 && answer.status < 400)
       throw new DeliveryFailed(`${url.host} redirects elsewhere (${answer.status}), which is not followed`);
     return answer;
   } catch (error) {
     if (error instanceof DeliveryFailed) throw error;
-    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was given up`, { unheard });
+    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was given up`, { resultUnknown });
     const why = `${url.host} did not answer to the end within ${rules["timeout-ms"]} ms`;
-    if (late.aborted) throw new DeliveryFailed(why, { unheard });
-    throw unanswered(url, error, unheard);
+    if (late.aborted) throw new DeliveryFailed(why, { resultUnknown });
+    throw connectionError(url, error, resultUnknown);
   }
 }
 
 /** A receiver that does not take it: `permanent` are the statuses that will not change by themselves. */
-export function refused({ url }: Letter, answer: Answer, permanent: readonly number[]): DeliveryFailed {
+export function rejectionError(
+  { url }: HttpMessage,
+  answer: HttpResult,
+  permanent: readonly number[],
+): DeliveryFailed {
   const words = answer.excerpt === "" ? "" : `: ${answer.excerpt}`;
   return new DeliveryFailed(`${url.host} answered ${answer.status}${words}`, {
     permanent: permanent.includes(answer.status),
@@ -84,26 +94,26 @@ export function refused({ url }: Letter, answer: Answer, permanent: readonly num
   });
 }
 
-export function isTaken({ status }: Answer): boolean {
+export function isAccepted({ status }: HttpResult): boolean {
   return status >= 200 && status < 300;
 }
 
-function send(
-  letter: Letter,
+function sendRequest(
+  message: HttpMessage,
   signal: AbortSignal,
-  resolve: Resolve,
+  resolve: ResolveAddresses,
   onSent: () => void,
 ): Promise<IncomingMessage> {
-  const { url, body } = letter;
+  const { url, body } = message;
   const options: RequestOptions = {
     method: "POST",
     agent: false,
     // Also where NODE_TLS_REJECT_UNAUTHORIZED is 0, for whatever else runs in that environment.
     rejectUnauthorized: true,
     signal,
-    lookup: guarded(letter, signal, resolve),
+    lookup: filteredLookup(message, signal, resolve),
     headers: {
-      ...letter.headers,
+      ...message.headers,
       "content-type": "application/json",
       "content-length": Buffer.byteLength(body),
       "user-agent": `holdfast/${packageVersion()}`,
@@ -118,14 +128,17 @@ function send(
     outgoing.once("response", answered);
     // Without an error, as when another protocol is answered.
     outgoing.once("close", () => {
-      const unheard = outgoing.writableFinished;
-      reject(new DeliveryFailed(`${url.host} has closed without an answer`, { unheard }));
+      const resultUnknown = outgoing.writableFinished;
+      reject(new DeliveryFailed(`${url.host} has closed without an answer`, { resultUnknown }));
     });
     outgoing.end(body);
   });
 }
 
-async function read({ url, secrets = [] }: Letter, response: IncomingMessage): Promise<Answer> {
+async function readResponse(
+  { url, secrets = [] }: HttpMessage,
+  response: IncomingMessage,
+): Promise<HttpResult> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of response) {
@@ -136,31 +149,35 @@ async function read({ url, secrets = [] }: Letter, response: IncomingMessage): P
   }
   const body = Buffer.concat(chunks).subarray(0, defaults.channelAnswerBytes).toString();
   const written = [...url.pathname.split("/"), ...url.search.split(/[?&=]/)];
-  const parts = [...written, ...url.searchParams.values()].filter((part) => part.length >= SECRET_CHARS);
-  const shown = concealed(body, [...secrets, ...parts, ...parts.map(decoded)]).trim();
+  const parts = [...written, ...url.searchParams.values()].filter((part) => part.length >= MIN_SECRET_CHARS);
+  const shown = redactSecrets(body, [...secrets, ...parts, ...parts.map(tryDecode)]).trim();
   return {
     status: response.statusCode ?? 0,
     body,
-    excerpt: cut(shown, defaults.channelExcerptChars),
-    retryAfterMs: retryAfterMs(response.headers["retry-after"], Date.now()),
+    excerpt: truncate(shown, defaults.channelExcerptChars),
+    retryAfterMs: parseRetryAfter(response.headers["retry-after"], Date.now()),
   };
 }
 
-function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve): LookupFunction {
+function filteredLookup(
+  { url, rules }: HttpMessage,
+  signal: AbortSignal,
+  resolve: ResolveAddresses,
+): LookupFunction {
   return (name, options, callback) => {
-    const alone = names.get(name) ?? new Turnstile(1);
-    names.set(name, alone);
+    const alone = lookupSlotsByName.get(name) ?? new Semaphore(1);
+    lookupSlotsByName.set(name, alone);
     const ask = async (): Promise<readonly LookupAddress[]> => {
       // It may have been given up while it waited for others.
       signal.throwIfAborted();
       return resolve(name);
     };
-    const asked = alone.pass(() => lookUps.pass(ask));
+    const asked = alone.run(() => lookupSlots.run(ask));
     asked.then(
       (found) => {
-        const usable = found.filter(({ address }) => mayReach(address, rules["allow-networks"]));
+        const usable = found.filter(({ address }) => isAllowedAddress(address, rules["allow-networks"]));
         const [first] = usable;
-        if (first === undefined) callback(forbidden(url), []);
+        if (first === undefined) callback(forbiddenAddressError(url), []);
         else if (options.all === true) callback(null, usable);
         else callback(null, first.address, first.family);
       },
@@ -169,13 +186,13 @@ function guarded({ url, rules }: Letter, signal: AbortSignal, resolve: Resolve):
   };
 }
 
-function forbidden({ host }: URL): DeliveryFailed {
+function forbiddenAddressError({ host }: URL): DeliveryFailed {
   return new DeliveryFailed(
     `${host} is no public address, and allow-networks does not name it; nothing was sent`,
   );
 }
 
-const WORDS: Readonly<Record<string, string>> = {
+const ERROR_TEXTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nobody listens there",
   ECONNRESET: "it broke the connection off",
   ENOTFOUND: "there is no such name",
@@ -185,14 +202,14 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 /** By its code only: what the error itself says may repeat the address. */
-function unanswered({ host }: URL, cause: unknown, unheard: boolean): DeliveryFailed {
+function connectionError({ host }: URL, cause: unknown, resultUnknown: boolean): DeliveryFailed {
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "no code";
   const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/.test(code) ? "its certificate is not accepted" : null;
-  const words = WORDS[code] ?? certificate ?? "the connection failed";
-  return new DeliveryFailed(`${host} has not answered: ${words} (${code})`, { cause, unheard });
+  const words = ERROR_TEXTS[code] ?? certificate ?? "the connection failed";
+  return new DeliveryFailed(`${host} has not answered: ${words} (${code})`, { cause, resultUnknown });
 }
 
-function decoded(part: string): string {
+function tryDecode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -4,7 +4,7 @@ import type { RunRecord } from "../store/run-record.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import { redactText } from "../supervisor/redact.js";
 import { DeliveryFailed } from "../tasks/notification.js";
-import { cut } from "../tasks/texts.js";
+import { truncate } from "../tasks/texts.js";
 
 export type Spawner = Pick<Supervisor, "spawn">;
 
@@ -20,7 +20,11 @@ export interface ProgramCall {
 const CHANNEL_BACKEND = "channel";
 
 /** A run like any other, which has delivered when it exits with 0. Resolves with its id. */
-export async function callProgram(spawner: Spawner, call: ProgramCall, signal: AbortSignal): Promise<string> {
+export async function runChannelProgram(
+  spawner: Spawner,
+  call: ProgramCall,
+  signal: AbortSignal,
+): Promise<string> {
   const { name, argv, env, input, timeoutMs } = call;
   const run = await spawner
     .spawn(
@@ -33,31 +37,31 @@ export async function callProgram(spawner: Spawner, call: ProgramCall, signal: A
       },
     )
     .catch((cause: unknown) => {
-      throw notStarted(cause);
+      throw notStartedError(cause);
     });
-  const [{ record }] = await Promise.all([run.end(), feed(run, input)]);
-  const failure = failureOf(record, timeoutMs);
+  const [{ record }] = await Promise.all([run.end(), writeInput(run, input)]);
+  const failure = describeFailedExit(record, timeoutMs);
   if (failure === null) return run.runId;
-  const complaint = await complaintOf(run);
+  const complaint = await stderrExcerpt(run);
   throw new DeliveryFailed(`${failure}${complaint === "" ? "" : `: ${complaint}`} (${run.runId})`, {
-    unheard: record.exit?.reason !== "exit",
+    resultUnknown: record.exit?.reason !== "exit",
   });
 }
 
 /** A program need not read what it is given. */
-async function feed(run: Run, input: string): Promise<void> {
+async function writeInput(run: Run, input: string): Promise<void> {
   await run
     .write(input)
     .then(() => run.closeStdin())
     .catch(() => undefined);
 }
 
-function notStarted(cause: unknown): DeliveryFailed {
+function notStartedError(cause: unknown): DeliveryFailed {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new DeliveryFailed(`the program was not started: ${why}`, { cause });
 }
 
-function failureOf({ exit }: RunRecord, timeoutMs: number): string | null {
+function describeFailedExit({ exit }: RunRecord, timeoutMs: number): string | null {
   if (exit?.reason === "exit") return exit.code === 0 ? null : `the program exited with ${exit.code}`;
   if (exit?.reason === "overall-timeout")
     return `the program was stopped: it had not ended within ${timeoutMs} ms`;
@@ -65,8 +69,11 @@ function failureOf({ exit }: RunRecord, timeoutMs: number): string | null {
   return `the program did not end by itself (${exit?.reason ?? "lost"})`;
 }
 
-async function complaintOf(run: Run): Promise<string> {
+async function stderrExcerpt(run: Run): Promise<string> {
   const { bytes } = await run.read("stderr", { maxBytes: 4 * defaults.channelExcerptChars });
   // In that order: a secret with an escape in it is put together by taking that out.
-  return cut(redactText(sanitizeLine(Buffer.from(bytes).toString().trim())), defaults.channelExcerptChars);
+  return truncate(
+    redactText(sanitizeLine(Buffer.from(bytes).toString().trim())),
+    defaults.channelExcerptChars,
+  );
 }

@@ -1,12 +1,12 @@
 import { defaults } from "../defaults.js";
 
 /** What a Retry-After header asks for: seconds, or a date. Null: nothing that can be understood. */
-export function retryAfterMs(header: string | undefined, now: number): number | null {
+export function parseRetryAfter(header: string | undefined, now: number): number | null {
   if (header === undefined) return null;
   const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - now;
-  return Number.isNaN(ms) ? null : boundedRetry(ms);
+  return Number.isNaN(ms) ? null : boundRetryAfter(ms);
 }
 
-export function boundedRetry(ms: number): number {
+export function boundRetryAfter(ms: number): number {
   return Math.min(Math.max(ms, 0), defaults.channelRetryAfterMs);
 }

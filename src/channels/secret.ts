@@ -3,12 +3,12 @@ import { open } from "node:fs/promises";
 import { sanitizeLine } from "../output/sanitize.js";
 import { errnoOf } from "../store/errno.js";
 import { findPathFault } from "../store/path-trust.js";
-import { noteIfReadable } from "../store/readable-secrets.js";
+import { warnIfReadable } from "../store/readable-secrets.js";
 import { DeliveryFailed } from "../tasks/notification.js";
 import type { SecretSource } from "./entry.js";
 
 /** More is no secret, but the wrong file. */
-const MOST_BYTES = 4_096;
+const MAX_SECRET_BYTES = 4_096;
 
 /** Read anew for every use: a secret that was changed holds at once. It is in no message. */
 export async function readSecret(
@@ -33,11 +33,16 @@ async function readSecretFile(path: string): Promise<string> {
   });
   try {
     if (!(await file.stat()).isFile()) throw fail("it is no file");
-    const { bytesRead, buffer } = await file.read(Buffer.alloc(MOST_BYTES + 1), 0, MOST_BYTES + 1, 0);
-    if (bytesRead > MOST_BYTES) throw fail(`it is longer than ${MOST_BYTES} bytes`);
+    const { bytesRead, buffer } = await file.read(
+      Buffer.alloc(MAX_SECRET_BYTES + 1),
+      0,
+      MAX_SECRET_BYTES + 1,
+      0,
+    );
+    if (bytesRead > MAX_SECRET_BYTES) throw fail(`it is longer than ${MAX_SECRET_BYTES} bytes`);
     const said = buffer.toString("utf8", 0, bytesRead).trim();
     if (said === "") throw fail("it is empty");
-    noteIfReadable(path);
+    warnIfReadable(path);
     return said;
   } finally {
     await file.close();
@@ -45,7 +50,7 @@ async function readSecretFile(path: string): Promise<string> {
 }
 
 /** A line from outside, fit to be shown, without what must not be, in case it repeats it: also with escapes in between. */
-export function concealed(text: string, secrets: readonly string[]): string {
+export function redactSecrets(text: string, secrets: readonly string[]): string {
   return secrets
     .filter((each) => each !== "")
     .toSorted((one, other) => other.length - one.length)

@@ -1,5 +1,5 @@
 import { InboxFull, SessionClosed } from "../errors.js";
-import type { History } from "../sessions/history.js";
+import type { SessionHistory } from "../sessions/history.js";
 import { DeliveryFailed } from "../tasks/notification.js";
 
 /**
@@ -11,13 +11,13 @@ export interface SessionInbox {
 }
 
 /** Who says it, in the session's history. */
-const ACTOR = "tasks";
+const INBOX_ACTOR = "tasks";
 
-export function sessionInbox(history: Pick<History, "send">): SessionInbox {
+export function createSessionInbox(history: Pick<SessionHistory, "send">): SessionInbox {
   return {
     put: async (sessionId, id, text) => {
       try {
-        const saying = { text, actor: ACTOR, cause: id, deliver: "next-turn" } as const;
+        const saying = { text, actor: INBOX_ACTOR, cause: id, deliver: "next-turn" } as const;
         const kept = await history.send(sessionId, "system", saying);
         return kept.deliveredAt === null ? "queued" : "taken";
       } catch (error) {

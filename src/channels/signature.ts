@@ -1,19 +1,19 @@
 import { createHmac } from "node:crypto";
 import { DeliveryFailed } from "../tasks/notification.js";
 
-export const PREFIX = "whsec_";
+export const SECRET_PREFIX = "whsec_";
 /** As https://www.standardwebhooks.com asks for. */
-const LEAST_BYTES = 24;
-const MOST_BYTES = 64;
+const MIN_KEY_BYTES = 24;
+const MAX_KEY_BYTES = 64;
 
 /** The key in a secret as it is written: `whsec_` and 24 to 64 bytes in base64. */
-export function keyOf(secret: string): Buffer {
-  const written = secret.startsWith(PREFIX) ? secret.slice(PREFIX.length) : "";
+export function parseSigningKey(secret: string): Buffer {
+  const written = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : "";
   const key = Buffer.from(written, "base64");
   const exact = key.toString("base64").replace(/=+$/, "") === written.replace(/=+$/, "");
-  if (exact && key.length >= LEAST_BYTES && key.length <= MOST_BYTES) return key;
+  if (exact && key.length >= MIN_KEY_BYTES && key.length <= MAX_KEY_BYTES) return key;
   throw new DeliveryFailed(
-    `the webhook's secret must be ${PREFIX} and ${LEAST_BYTES} to ${MOST_BYTES} bytes in base64`,
+    `the webhook's secret must be ${SECRET_PREFIX} and ${MIN_KEY_BYTES} to ${MAX_KEY_BYTES} bytes in base64`,
   );
 }
 

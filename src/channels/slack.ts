@@ -1,31 +1,31 @@
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
-import { cut } from "../tasks/texts.js";
+import { truncate } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
-import { isHttpAddress, type EntryOf } from "./entry.js";
-import { isTaken, post, refused } from "./post.js";
+import { isHttpUrl, type ChannelEntryOf } from "./entry.js";
+import { isAccepted, postJson, rejectionError } from "./post.js";
 import { readSecret } from "./secret.js";
 
 /** What was sent, the webhook or its channel will not be accepted later either. */
-const PERMANENT = [400, 403, 404, 410];
+const PERMANENT_STATUSES = [400, 403, 404, 410];
 
 /** An incoming webhook as Slack has them; others understand the same. It knows no ids: a repeat is seen twice. */
-export function slackChannel(entry: EntryOf<"slack">): Channel {
+export function slackChannel(entry: ChannelEntryOf<"slack">): Channel {
   return {
     deliver: async ({ text }, address, signal) => {
       const written = await readSecret(entry.url);
-      if (!isHttpAddress(written))
+      if (!isHttpUrl(written))
         throw new DeliveryFailed("the Slack webhook's secret is not an address as https://host/path");
       const body = JSON.stringify({
-        text: escapeSlack(cut(text, defaults.slackTextChars)),
+        text: escapeSlack(truncate(text, defaults.slackTextChars)),
         mrkdwn: false,
         unfurl_links: false,
         unfurl_media: false,
         ...(address === null ? {} : { channel: address }),
       });
-      const letter = { url: new URL(written), body, rules: entry, secrets: [written] };
-      const answer = await post(letter, signal);
-      if (!isTaken(answer)) throw refused(letter, answer, PERMANENT);
+      const message = { url: new URL(written), body, rules: entry, secrets: [written] };
+      const answer = await postJson(message, signal);
+      if (!isAccepted(answer)) throw rejectionError(message, answer, PERMANENT_STATUSES);
       return null;
     },
   };

@@ -1,73 +1,75 @@
 import { z } from "zod";
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/notification.js";
-import { cut } from "../tasks/texts.js";
+import { truncate } from "../tasks/texts.js";
 import type { Channel } from "./channel.js";
-import type { EntryOf } from "./entry.js";
-import { post, refused } from "./post.js";
-import { boundedRetry } from "./retry-after.js";
-import { concealed, readSecret } from "./secret.js";
+import type { ChannelEntryOf } from "./entry.js";
+import { postJson, rejectionError } from "./post.js";
+import { boundRetryAfter } from "./retry-after.js";
+import { redactSecrets, readSecret } from "./secret.js";
 import { TELEGRAM_ADDRESS } from "./telegram-address.js";
 
 /** A wrong chat or text, a wrong token, a bot that was blocked or thrown out. */
-const PERMANENT = [400, 401, 403, 404];
+const PERMANENT_STATUSES = [400, 401, 403, 404];
 
 /** As a bot's father hands them out. */
 export const TELEGRAM_TOKEN = /^\d{1,20}:[\w-]{20,100}$/;
 
-const refusal = z.object({
+const errorReply = z.object({
   ok: z.literal(false),
   description: z.string().default(""),
   parameters: z.object({ retry_after: z.number().optional() }).default({}),
 });
-const message = z.object({ message_id: z.int() });
+const messageResult = z.object({ message_id: z.int() });
 
 /** The Bot API. It knows no ids: a repeat is seen twice. */
-export function telegramChannel(entry: EntryOf<"telegram">): Channel {
+export function telegramChannel(entry: ChannelEntryOf<"telegram">): Channel {
   const deliver: Channel["deliver"] = async ({ text }, address, signal) => {
     // Without parse_mode: whatever the text holds, it is text.
     const fields = {
-      text: cut(text, defaults.telegramTextChars),
+      text: truncate(text, defaults.telegramTextChars),
       link_preview_options: { is_disabled: true },
     };
-    return String((await call(entry, "sendMessage", address, fields, message, signal)).message_id);
+    return String(
+      (await callBotApi(entry, "sendMessage", address, fields, messageResult, signal)).message_id,
+    );
   };
   if (!entry.typing) return { deliver };
   const typing = async (address: string | null, signal: AbortSignal): Promise<void> => {
-    await call(entry, "sendChatAction", address, { action: "typing" }, z.literal(true), signal);
+    await callBotApi(entry, "sendChatAction", address, { action: "typing" }, z.literal(true), signal);
   };
   return { deliver, typing };
 }
 
-async function call<Result>(
-  entry: EntryOf<"telegram">,
+async function callBotApi<Result>(
+  entry: ChannelEntryOf<"telegram">,
   method: string,
   address: string | null,
   fields: Readonly<Record<string, unknown>>,
   result: z.ZodType<Result>,
   signal: AbortSignal,
 ): Promise<Result> {
-  const { chat, thread } = placeOf(address ?? entry.chat ?? "");
+  const { chat, thread } = parseChatAddress(address ?? entry.chat ?? "");
   const token = await readSecret(entry.token);
   if (!TELEGRAM_TOKEN.test(token))
     throw new DeliveryFailed("the Telegram bot's token does not look like one (123456:ABC…)");
-  const place = { chat_id: chat, ...(thread === null ? {} : { message_thread_id: thread }) };
+  const chatFields = { chat_id: chat, ...(thread === null ? {} : { message_thread_id: thread }) };
   const secrets = [token, token.slice(token.indexOf(":") + 1)];
   const url = new URL(`${entry.root.replace(/\/$/, "")}/bot${token}/${method}`);
-  const letter = { url, body: JSON.stringify({ ...place, ...fields }), rules: entry, secrets };
-  const answer = await post(letter, signal);
-  const reply = z.union([z.object({ ok: z.literal(true), result }), refusal]);
-  const said = reply.safeParse(parsed(answer.body)).data;
+  const message = { url, body: JSON.stringify({ ...chatFields, ...fields }), rules: entry, secrets };
+  const answer = await postJson(message, signal);
+  const reply = z.union([z.object({ ok: z.literal(true), result }), errorReply]);
+  const said = reply.safeParse(parseJson(answer.body)).data;
   if (said?.ok === true) return said.result;
   // Something else than the Bot API has answered, which knows nothing of bots and chats.
-  if (said === undefined) throw refused(letter, answer, []);
-  const excerpt = cut(concealed(said.description, secrets), defaults.channelExcerptChars);
+  if (said === undefined) throw rejectionError(message, answer, []);
+  const excerpt = truncate(redactSecrets(said.description, secrets), defaults.channelExcerptChars);
   const { retry_after: seconds } = said.parameters;
-  const asked = seconds === undefined ? answer.retryAfterMs : boundedRetry(seconds * 1_000);
-  throw refused(letter, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT);
+  const asked = seconds === undefined ? answer.retryAfterMs : boundRetryAfter(seconds * 1_000);
+  throw rejectionError(message, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT_STATUSES);
 }
 
-function placeOf(address: string): { readonly chat: string; readonly thread: number | null } {
+function parseChatAddress(address: string): { readonly chat: string; readonly thread: number | null } {
   const [, chat, thread] = TELEGRAM_ADDRESS.exec(address) ?? [];
   if (chat !== undefined) return { chat, thread: thread === undefined ? null : Number(thread) };
   throw new DeliveryFailed("no Telegram chat is named: neither with the notification nor in the config", {
@@ -75,7 +77,7 @@ function placeOf(address: string): { readonly chat: string; readonly thread: num
   });
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -1,29 +1,35 @@
 import type { Channel } from "./channel.js";
-import type { EntryOf } from "./entry.js";
-import { payloadOf } from "./payload.js";
-import { isTaken, post, refused } from "./post.js";
+import type { ChannelEntryOf } from "./entry.js";
+import { notificationPayload } from "./payload.js";
+import { isAccepted, postJson, rejectionError } from "./post.js";
 import { readSecret } from "./secret.js";
-import { keyOf, PREFIX, signedHeaders } from "./signature.js";
+import { parseSigningKey, SECRET_PREFIX, signedHeaders } from "./signature.js";
 
 /** The receiver wants no more of them. Everything else may have changed at the next try. */
-const GONE = [410];
+const PERMANENT_STATUSES = [410];
 
 /** Standard Webhooks: signed, under an id by which the receiver drops what it has had. */
-export function webhookChannel(entry: EntryOf<"webhook">): Channel {
+export function webhookChannel(entry: ChannelEntryOf<"webhook">): Channel {
   return {
     deliver: async (notification, address, signal) => {
       const secrets = await Promise.all(entry.secrets.map((source) => readSecret(source)));
-      const body = payloadOf(notification, address);
+      const body = notificationPayload(notification, address);
       const headers = signedHeaders(
         notification.id,
         Math.floor(Date.now() / 1_000),
         body,
-        secrets.map(keyOf),
+        secrets.map(parseSigningKey),
       );
-      const bare = secrets.map((each) => each.slice(PREFIX.length));
-      const letter = { url: new URL(entry.url), headers, body, rules: entry, secrets: [...secrets, ...bare] };
-      const answer = await post(letter, signal);
-      if (!isTaken(answer)) throw refused(letter, answer, GONE);
+      const bare = secrets.map((each) => each.slice(SECRET_PREFIX.length));
+      const message = {
+        url: new URL(entry.url),
+        headers,
+        body,
+        rules: entry,
+        secrets: [...secrets, ...bare],
+      };
+      const answer = await postJson(message, signal);
+      if (!isAccepted(answer)) throw rejectionError(message, answer, PERMANENT_STATUSES);
       return String(answer.status);
     },
   };

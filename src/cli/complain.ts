@@ -3,11 +3,11 @@ import { HoldfastError, SpawnFailed } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
 import { firstError } from "./first-error.js";
-import { OutletFailed } from "./foreground/outlet.js";
+import { WriteFailed } from "./foreground/outlet.js";
 import { paletteFor } from "./palette.js";
 
 /** By code, not by class: the same whether it happened here or a gateway answered with it. */
-const BY_CODE: Readonly<Record<string, number>> = {
+const EXIT_CODE_BY_ERROR: Readonly<Record<string, number>> = {
   BAD_INPUT: exitCodes.usage,
   RUN_NOT_FOUND: exitCodes.notThere,
   NOT_FOUND: exitCodes.notThere,
@@ -34,27 +34,27 @@ const BY_CODE: Readonly<Record<string, number>> = {
 };
 
 /** One line on stderr, never a stack trace. Returns the exit code that goes with it. */
-export function complain(caught: unknown): number {
+export function reportError(caught: unknown): number {
   const error = firstError(caught);
   // `holdfast logs -f x | head -1`: the reader has all it wanted. That is no failure to talk about.
-  if (error instanceof OutletFailed && error.gone) return exitCodes.readerGone;
-  say(error instanceof Error ? error.message : String(error), "red");
+  if (error instanceof WriteFailed && error.readerGone) return exitCodes.readerGone;
+  notice(error instanceof Error ? error.message : String(error), "red");
   // The stack of a bug is for the report, and only when asked for.
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)
-    say(error.stack ?? "", "red");
+    notice(error.stack ?? "", "red");
   if (error instanceof SpawnFailed) return spawnErrorCode(error.errno, error.step);
-  return (error instanceof HoldfastError ? BY_CODE[error.code] : undefined) ?? exitCodes.failure;
+  return (error instanceof HoldfastError ? EXIT_CODE_BY_ERROR[error.code] : undefined) ?? exitCodes.failure;
 }
 
-export function say(message: string, colour: "red" | "yellow" | "dim"): void {
+export function notice(message: string, colour: "red" | "yellow" | "dim"): void {
   try {
-    writeSync(2, `${line(message, colour)}\n`);
+    writeSync(2, `${formatNotice(message, colour)}\n`);
   } catch {
     // Nobody is listening any more; there is nobody to tell.
   }
 }
 
 /** `holdfast: …`, safe to show whatever the message quotes. */
-export function line(message: string, colour: "red" | "yellow" | "dim"): string {
+export function formatNotice(message: string, colour: "red" | "yellow" | "dim"): string {
   return paletteFor(2)[colour](`holdfast: ${sanitizeLine(message.trimEnd())}`);
 }

@@ -43,24 +43,24 @@ export const exitCodes = {
 } as const;
 
 /** The exit code of `holdfast run` for a run that has ended. */
-export function exitCode({ exit }: Pick<RunRecord, "exit">): number {
+export function runExitCode({ exit }: Pick<RunRecord, "exit">): number {
   if (exit === null) return exitCodes.failure;
   switch (exit.reason) {
     case "exit":
     case "signal":
-      return ownCode(exit) ?? exitCodes.failure;
+      return commandExitCode(exit) ?? exitCodes.failure;
     case "spawn-error":
       return spawnErrorCode(exit.errno, "exec");
     case "overall-timeout":
     case "no-output-timeout":
       return exitCodes.timeout;
     case "ownership-escape":
-      return ownCode(exit) || exitCodes.escape;
+      return commandExitCode(exit) || exitCodes.escape;
     case "manual-cancel":
     case "shutdown":
     case "owner-lost":
       // It was told to terminate. One that then said "success" was still cut short.
-      return ownCode(exit) || exitCodes.signal + constants.signals.SIGTERM;
+      return commandExitCode(exit) || exitCodes.signal + constants.signals.SIGTERM;
     case "lost":
       // A code may have been noted, but nobody saw the tree empty: not a result to build on.
       return exitCodes.failure;
@@ -73,7 +73,7 @@ export function spawnErrorCode(errno: number | null, step: string): number {
   return errno === constants.errno.ENOENT ? exitCodes.notFound : exitCodes.notExecutable;
 }
 
-function ownCode({
+function commandExitCode({
   code,
   signal,
 }: {

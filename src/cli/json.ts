@@ -1,14 +1,14 @@
 /** What a terminal would act upon, or not show, and JSON may leave as it is. */
-const UNSEEN = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
+const INVISIBLE = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** The same value, in words that no terminal makes anything else of. */
 export function toJson(value: unknown, indent = 0): string {
-  const text = JSON.stringify(value, null, indent).replaceAll(UNSEEN, (character) =>
-    Array.from({ length: character.length }, (_, at) => escaped(character.charCodeAt(at))).join(""),
+  const text = JSON.stringify(value, null, indent).replaceAll(INVISIBLE, (character) =>
+    Array.from({ length: character.length }, (_, at) => escapeCodeUnit(character.charCodeAt(at))).join(""),
   );
   return `${text}\n`;
 }
 
-function escaped(code: number): string {
+function escapeCodeUnit(code: number): string {
   return `\\u${code.toString(16).padStart(4, "0")}`;
 }

@@ -1,6 +1,6 @@
 import { BadInput } from "../errors.js";
 import type { RunLimits } from "../store/run-record.js";
-import { runLimits } from "../supervisor/run-limits.js";
+import { checkLimits } from "../supervisor/run-limits.js";
 import { formatSize } from "./size.js";
 
 /** `1.5`, `100`. */
@@ -10,8 +10,8 @@ export function parseCount(text: string): number {
 }
 
 /** A limit that some machine can set. */
-export function limitOf(name: keyof RunLimits, value: number): number {
-  runLimits({ [name]: value });
+export function validateLimit(name: keyof RunLimits, value: number): number {
+  checkLimits({ [name]: value });
   return value;
 }
 

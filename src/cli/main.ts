@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-import { complain } from "./complain.js";
+import { reportError } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
 import { runProgram } from "./program.js";
 
 try {
   process.exitCode = await runProgram(process.argv);
 } catch (error) {
-  process.exitCode = complain(error);
+  process.exitCode = reportError(error);
 }
 // Not left to the event loop: a terminal that is still being read must not keep a finished command alive.
 process.exit(process.exitCode ?? exitCodes.failure);

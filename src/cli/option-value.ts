@@ -2,7 +2,7 @@ import { InvalidArgumentError } from "commander";
 import { BadInput } from "../errors.js";
 
 /** Turns a parser of ours into one of commander's, which names the option in front of the complaint. */
-export function optionValue<Value>(parse: (text: string) => Value): (text: string) => Value {
+export function asOptionParser<Value>(parse: (text: string) => Value): (text: string) => Value {
   return (text) => {
     try {
       return parse(text);
@@ -22,20 +22,20 @@ export function collectPairs(
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 
-export function collectWords(text: string, before: readonly string[] = []): string[] {
+export function collectValues(text: string, before: readonly string[] = []): string[] {
   return [...before, text];
 }
 
-export function wholeNumber(text: string): number {
+export function parsePositiveInteger(text: string): number {
   const number = /^\d{1,9}$/.test(text) ? Number(text) : 0;
   if (number < 1) throw new InvalidArgumentError("Write a number from 1.");
   return number;
 }
 
 /** The same, with what the gateway would refuse said here. */
-export function atMost(limit: number): (text: string) => number {
+export function positiveIntegerUpTo(limit: number): (text: string) => number {
   return (text) => {
-    const number = wholeNumber(text);
+    const number = parsePositiveInteger(text);
     if (number > limit) throw new InvalidArgumentError(`Write a number from 1 to ${limit}.`);
     return number;
   };

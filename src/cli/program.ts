@@ -7,7 +7,7 @@ import { addCompletionCommand } from "./commands/completion.js";
 import { addGatewayCommand } from "./commands/gateway.js";
 import { addGatewaysCommand } from "./commands/gateways.js";
 import { addHelpCommand } from "./commands/help.js";
-import { addDoctorCommand, addForeignCommand, addWhoCommand } from "./commands/operate.js";
+import { addDoctorCommand, addUnmanagedCommand, addWhoCommand } from "./commands/operate.js";
 import {
   addAttachCommand,
   addEventsCommand,
@@ -26,14 +26,14 @@ import { addTasksCommand } from "./commands/tasks.js";
 import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
 import { StoreUnreadable } from "../errors.js";
 import { isStoreFailure } from "../store/store-failure.js";
-import { reportReadableSecrets } from "../store/readable-secrets.js";
-import { mustBeOriginal, requireSafeHome, resolveHome } from "../store/state-directory.js";
-import { line, say } from "./complain.js";
+import { onReadableSecret } from "../store/readable-secrets.js";
+import { requireOriginal, requireSafeHome, resolveHome } from "../store/state-directory.js";
+import { formatNotice, notice } from "./complain.js";
 import { exitCodes } from "./exit-code.js";
 import { print } from "./runs/print.js";
 
 /** Given to every command: what `holdfast` will exit with. */
-export type Finish = (code: number) => void;
+export type SetExitCode = (code: number) => void;
 
 /** Parse a command line, do what it says, return the exit code. */
 export async function runProgram(argv: readonly string[]): Promise<number> {
@@ -43,35 +43,35 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
     code = finished;
   });
   program.hook("preAction", (_, command) => {
-    path = pathOf(command);
+    path = commandPath(command);
   });
   try {
-    await program.parseAsync(upToUnknown(program, argv));
+    await program.parseAsync(truncateAtUnknownCommand(program, argv));
     return code;
   } catch (error) {
     // Help and version end here too, with 0.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCodes.usage;
-    throw looksUp(path) && isStoreFailure(error) && !(error instanceof StoreUnreadable)
+    throw isLookup(path) && isStoreFailure(error) && !(error instanceof StoreUnreadable)
       ? new StoreUnreadable(path.join(" "), error)
       : error;
   }
 }
 
 /** Commands that look up a record: if the store cannot be read, they fail with STORE_UNREADABLE. */
-const LOOK_UP: ReadonlySet<string> = new Set([
+const LOOKUP_COMMANDS: ReadonlySet<string> = new Set([
   ...["runs", "process", "logs", "screen", "events", "who", "attach", "tasks", "sessions", "acp"],
   ...["approvals", "gateways"],
 ]);
 
 /** Commands of those groups that start something: they keep their own exit codes. */
-const STARTS: ReadonlySet<string> = new Set(["acp spawn", "acp prompt", "sessions create"]);
+const START_COMMANDS: ReadonlySet<string> = new Set(["acp spawn", "acp prompt", "sessions create"]);
 
-function looksUp(path: readonly string[]): boolean {
-  return LOOK_UP.has(path[0] ?? "") && !STARTS.has(path.slice(0, 2).join(" "));
+function isLookup(path: readonly string[]): boolean {
+  return LOOKUP_COMMANDS.has(path[0] ?? "") && !START_COMMANDS.has(path.slice(0, 2).join(" "));
 }
 
 /** What is said after a command that there is not belongs to nobody: its --help, too, is no help. */
-function upToUnknown(program: Command, argv: readonly string[]): string[] {
+function truncateAtUnknownCommand(program: Command, argv: readonly string[]): string[] {
   let command = program;
   for (const [at, word] of argv.entries()) {
     if (at < 2) continue;
@@ -83,10 +83,10 @@ function upToUnknown(program: Command, argv: readonly string[]): string[] {
   return [...argv];
 }
 
-type Adder = (program: Command, finish: Finish) => void;
+type AddCommand = (program: Command, setExitCode: SetExitCode) => void;
 
 /** By what a person wants to do. */
-const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
+const GROUPS: readonly (readonly [heading: string, ...adders: AddCommand[]])[] = [
   ["Run things:", addRunCommand],
   [
     "Look at what runs and what ran:",
@@ -98,7 +98,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
     addWhoCommand,
   ],
   ["Steer:", addAttachCommand, addProcessCommand],
-  ["Clean up:", addForeignCommand],
+  ["Clean up:", addUnmanagedCommand],
   [
     "Agents and sessions:",
     addAgentCommand,
@@ -123,7 +123,7 @@ const GROUPS: readonly (readonly [heading: string, ...adders: Adder[]])[] = [
 ];
 
 /** The whole command line, with nothing done yet. */
-export function buildProgram(finish: Finish): Command {
+export function buildProgram(setExitCode: SetExitCode): Command {
   const program = new Command("holdfast")
     .description("Own every process your agents start, until each is provably gone.")
     .version(packageVersion(), "-V, --version", "print the version")
@@ -133,7 +133,7 @@ export function buildProgram(finish: Finish): Command {
     .exitOverride()
     .configureOutput({
       writeOut: print,
-      outputError: (text, write) => write(`${line(oneLine(text), "red")}\n`),
+      outputError: (text, write) => write(`${formatNotice(toSingleLine(text), "red")}\n`),
     })
     .addHelpText(
       "after",
@@ -141,48 +141,48 @@ export function buildProgram(finish: Finish): Command {
     );
   for (const [heading, ...adders] of GROUPS) {
     program.commandsGroup(heading);
-    for (const add of adders) add(program, finish);
+    for (const add of adders) add(program, setExitCode);
   }
   program.hook("preAction", async (_, command) => {
-    const path = pathOf(command);
+    const path = commandPath(command);
     // These two commands report readable secrets themselves.
     if (path[0] !== "doctor" && path.join(" ") !== "gateway run")
-      reportReadableSecrets((message) => say(message, "yellow"));
-    if (!WORKS_IN_A_COPY.has(path[0] ?? "")) await refuseForeignState();
+      onReadableSecret((message) => notice(message, "yellow"));
+    if (!COPY_SAFE_COMMANDS.has(path[0] ?? "")) await rejectForeignState();
   });
-  withoutHelpCommand(program);
+  removeHelpCommands(program);
   addHelpCommand(program);
   return program;
 }
 
 /** Commands that read nothing of a state directory, or say themselves that it is a copy. */
-const WORKS_IN_A_COPY: ReadonlySet<string> = new Set(["help", "completion", "config", "doctor", "state"]);
+const COPY_SAFE_COMMANDS: ReadonlySet<string> = new Set(["help", "completion", "config", "doctor", "state"]);
 
 /** Below the program: `["runs", "list"]`. */
-function pathOf(command: Command): string[] {
-  return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
+function commandPath(command: Command): string[] {
+  return command.parent === null ? [] : [...commandPath(command.parent), command.name()];
 }
 
 /** Checked here for all commands: no command may use a copy of a state directory, or a directory that another user controls. */
-async function refuseForeignState(): Promise<void> {
+async function rejectForeignState(): Promise<void> {
   const home = resolveHome();
   // Checked before anything in the directory is read. Other errors of the directory are reported by the command that uses it.
   if (isAbsolute(home)) requireSafeHome(home);
-  const { kind, recorded } = await mustBeOriginal(home);
+  const { kind, recorded } = await requireOriginal(home);
   if (kind === "moved")
-    say(
+    notice(
       `this state directory was moved here from ${recorded?.path}; no run is open in it, so it is used as it is`,
       "dim",
     );
 }
 
 /** Ours knows commands of commands. */
-function withoutHelpCommand(command: Command): void {
-  for (const each of command.commands) withoutHelpCommand(each.helpCommand(false));
+function removeHelpCommands(command: Command): void {
+  for (const each of command.commands) removeHelpCommands(each.helpCommand(false));
 }
 
 /** Commander says `error: …` and puts its suggestion on a line of its own. */
-function oneLine(text: string): string {
+function toSingleLine(text: string): string {
   return text
     .trim()
     .replace(/^error: /, "")

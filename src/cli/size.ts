@@ -1,7 +1,7 @@
 import { BadInput } from "../errors.js";
 
 /** As for dd(1): K, M, G and KiB, MiB, GiB count in 1024s; kB, MB, GB in 1000s. */
-const unitBytes: Readonly<Record<string, number>> = {
+const UNIT_BYTES: Readonly<Record<string, number>> = {
   "": 1,
   b: 1,
   k: 1024,
@@ -18,7 +18,7 @@ const unitBytes: Readonly<Record<string, number>> = {
 /** A size as people write it, in bytes: `8M`, `64KiB`, `1.5GB`, `4096`. */
 export function parseSize(text: string, field = "size"): number {
   const match = /^(\d+(?:\.\d+)?)([A-Za-z]*)$/.exec(text);
-  const unit = unitBytes[match?.[2]?.toLowerCase() ?? "?"];
+  const unit = UNIT_BYTES[match?.[2]?.toLowerCase() ?? "?"];
   const bytes = unit === undefined ? Number.NaN : Math.floor(Number(match?.[1]) * unit);
   if (!Number.isSafeInteger(bytes))
     throw new BadInput(field, `${JSON.stringify(text)} is not a size; write 8M, 64KiB, 1.5GB, or bytes`);

@@ -3,7 +3,7 @@ import { BadInput } from "../errors.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 
 /** What a gateway says to a viewer or a caller, as text; output comes as binary frames. */
-export type ToViewer =
+export type AttachServerMessage =
   | {
       readonly type: "attached";
       readonly runId: string;
@@ -36,36 +36,36 @@ export type ToViewer =
     };
 
 /** What a viewer or caller says, as text; binary frames are input: a viewer's are bytes, a caller's have a head. */
-export type FromViewer =
+export type AttachClientMessage =
   | { readonly type: "resize"; readonly rows: number; readonly cols: number }
   | { readonly type: "eof" }
   | { readonly type: "stop"; readonly graceMs?: number | undefined; readonly actor?: string | undefined }
   | { readonly type: "ack"; readonly stream: StreamName; readonly offset: number };
 
 /** The gateway leaves because it was told to: it is not to be started again by who was connected. */
-export const TOLD_TO_STOP = 1001;
+export const CLOSE_GATEWAY_STOPPED = 1001;
 /** Everything has been said. */
-export const ALL_SAID = 1000;
+export const CLOSE_COMPLETE = 1000;
 
-const NAMES = ["stdin", "stdout", "stderr"] as const;
-export type FrameStream = (typeof NAMES)[number];
+const FRAME_STREAMS = ["stdin", "stdout", "stderr"] as const;
+export type FrameStream = (typeof FRAME_STREAMS)[number];
 
-const HEAD = 9;
+const HEADER_BYTES = 9;
 
 /** One byte for the stream (0, 1, 2), eight for the offset, then the bytes. */
-export function frame(stream: FrameStream, offset: number, bytes: Uint8Array): Buffer {
-  const head = Buffer.alloc(HEAD);
-  head.writeUInt8(NAMES.indexOf(stream), 0);
+export function encodeFrame(stream: FrameStream, offset: number, bytes: Uint8Array): Buffer {
+  const head = Buffer.alloc(HEADER_BYTES);
+  head.writeUInt8(FRAME_STREAMS.indexOf(stream), 0);
   head.writeBigUInt64BE(BigInt(offset), 1);
   return Buffer.concat([head, bytes]);
 }
 
-export function unframe(data: Buffer): {
+export function decodeFrame(data: Buffer): {
   readonly stream: FrameStream;
   readonly offset: number;
   readonly bytes: Buffer;
 } {
-  const stream = data.length < HEAD ? undefined : NAMES[data.readUInt8(0)];
+  const stream = data.length < HEADER_BYTES ? undefined : FRAME_STREAMS[data.readUInt8(0)];
   if (stream === undefined) throw new BadInput("frame", "a frame begins with its stream and its offset");
-  return { stream, offset: Number(data.readBigUInt64BE(1)), bytes: data.subarray(HEAD) };
+  return { stream, offset: Number(data.readBigUInt64BE(1)), bytes: data.subarray(HEADER_BYTES) };
 }

@@ -1,15 +1,15 @@
 import { arch, platform } from "node:process";
-import { findAnchor } from "../anchor/find.js";
-import { lookAtCgroup } from "../anchor/look-at-cgroup.js";
-import { lookAtLimits } from "../anchor/look-at-limits.js";
+import { findAnchorBinary } from "../anchor/find.js";
+import { probeCgroup } from "../anchor/look-at-cgroup.js";
+import { probeLimits } from "../anchor/look-at-limits.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import type { GatewayCapabilities } from "../store/gateway-record.js";
 
 /** What runs can have here. What cannot be looked at is not offered. */
-export async function capabilitiesHere(): Promise<GatewayCapabilities> {
-  const cgroup = await lookAtCgroup().catch(() => null);
+export async function detectCapabilities(): Promise<GatewayCapabilities> {
+  const cgroup = await probeCgroup().catch(() => null);
   const usable = cgroup?.state === "usable";
-  const places = usable ? await lookAtLimits(findAnchor()).catch(() => []) : [];
+  const places = usable ? await probeLimits(findAnchorBinary()).catch(() => []) : [];
   return {
     platform,
     arch,

@@ -1,8 +1,8 @@
 import { request as httpRequest } from "node:http";
 import { setTimeout } from "node:timers/promises";
 import { GatewayUnreachable, HoldfastError } from "../errors.js";
-import { addresses } from "./contract/addresses.js";
-import type { AnswerOf, AskedOf, Verb } from "./contract/contract.js";
+import { endpoints } from "./contract/addresses.js";
+import type { ResponseOf, RequestOf, Verb } from "./contract/contract.js";
 import type { Route } from "./contract/route.js";
 import {
   ProvenAgent,
@@ -10,23 +10,23 @@ import {
   type GatewayAddress,
   type ProvenRequestOptions,
 } from "./proven-connection.js";
-import { GatewayError, type ErrorAnswer } from "./server/error-answer.js";
+import { GatewayError, type ErrorResponse } from "./server/error-answer.js";
 
 export { GatewayError } from "./server/error-answer.js";
 
 /** Not from the contract itself: its schemas take longer to load than most questions to be answered. */
-const known: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = addresses;
+const routeOf: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = endpoints;
 
 /** A full queue of connections is accepted within milliseconds; a second of it is a gateway in trouble. */
-const KNOCKS = 20;
-const KNOCK_MS = 50;
+const CONNECT_RETRIES = 20;
+const CONNECT_RETRY_MS = 50;
 
 export type ClientOptions = GatewayAddress;
 
 /** What a caller may leave out. */
-type Question<V extends Verb> = Partial<AskedOf<V>>;
+type PartialRequestOf<V extends Verb> = Partial<RequestOf<V>>;
 export type GatewayClient = {
-  readonly [V in Verb]: (question?: Question<V>, signal?: AbortSignal) => Promise<AnswerOf<V>>;
+  readonly [V in Verb]: (input?: PartialRequestOf<V>, signal?: AbortSignal) => Promise<ResponseOf<V>>;
 };
 
 /**
@@ -35,50 +35,53 @@ export type GatewayClient = {
  */
 export function createClient(options: ClientOptions): GatewayClient {
   const agent = new ProvenAgent(options);
-  const verbs = Object.keys(known) as Verb[];
+  const verbs = Object.keys(routeOf) as Verb[];
   return Object.fromEntries(
     verbs.map((verb) => [
       verb,
-      (question: Question<Verb> = {}, signal?: AbortSignal) => ask(options, agent, verb, question, signal),
+      (input: PartialRequestOf<Verb> = {}, signal?: AbortSignal) =>
+        callRoute(options, agent, verb, input, signal),
     ]),
   ) as GatewayClient;
 }
 
-async function ask(
+async function callRoute(
   { socketPath }: ClientOptions,
   agent: ProvenAgent,
   verb: Verb,
-  question: Question<Verb>,
+  input: PartialRequestOf<Verb>,
   signal: AbortSignal | undefined,
 ): Promise<unknown> {
-  const { method, path } = known[verb];
-  const params: Readonly<Record<string, string>> = question.params ?? {};
+  const { method, path } = routeOf[verb];
+  const params: Readonly<Record<string, string>> = input.params ?? {};
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
   const search = new URLSearchParams();
-  const query = (question.query ?? {}) as Readonly<Record<string, string | number | undefined>>;
+  const query = (input.query ?? {}) as Readonly<Record<string, string | number | undefined>>;
   for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
   const target = search.size === 0 ? filled : `${filled}?${search.toString()}`;
-  const body = method === "POST" ? JSON.stringify(question.body ?? {}) : null;
-  const { status, text } = await knock(() => send(socketPath, agent, method, target, body, signal));
+  const body = method === "POST" ? JSON.stringify(input.body ?? {}) : null;
+  const { status, text } = await retryWhileQueueFull(() =>
+    sendRequest(socketPath, agent, method, target, body, signal),
+  );
   const answer = parse(text);
   if (status >= 200 && status < 300) return answer;
-  const error = (answer as Partial<ErrorAnswer> | null)?.error;
+  const error = (answer as Partial<ErrorResponse> | null)?.error;
   throw new GatewayError(error ?? { code: "INTERNAL", message: `the gateway answered ${status}` });
 }
 
 /** A local socket turns away whoever finds its queue full: nothing was asked yet, so it can be tried again. */
-async function knock<T>(attempt: () => Promise<T>): Promise<T> {
-  for (let left = KNOCKS; ; left--)
+async function retryWhileQueueFull<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let left = CONNECT_RETRIES; ; left--)
     try {
       return await attempt();
     } catch (error) {
       const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
       if (code !== "EAGAIN" || left === 0) throw error;
-      await setTimeout(KNOCK_MS);
+      await setTimeout(CONNECT_RETRY_MS);
     }
 }
 
-function send(
+function sendRequest(
   socketPath: string,
   agent: ProvenAgent,
   method: string,
@@ -106,7 +109,7 @@ function send(
           ? {}
           : { "content-type": "application/json", "content-length": Buffer.byteLength(body) },
     };
-    const asking = httpRequest(options, (response) => {
+    const request = httpRequest(options, (response) => {
       const parts: Buffer[] = [];
       response.on("data", (part: Buffer) => parts.push(part));
       response.on("error", failed);
@@ -114,8 +117,8 @@ function send(
         resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
       );
     });
-    asking.on("error", failed);
-    sendProven(asking, body ?? undefined);
+    request.on("error", failed);
+    sendProven(request, body ?? undefined);
   });
 }
 

@@ -1,5 +1,5 @@
 /** On which line of a TOML file a setting, or else its table, is written; null: it cannot be told. */
-export function lineOf(text: string, path: readonly PropertyKey[]): number | null {
+export function lineOfSetting(text: string, path: readonly PropertyKey[]): number | null {
   const wanted = path.map(String);
   const seen = new Map<string, number>();
   let table: readonly string[] = [];

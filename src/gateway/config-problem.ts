@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { isSecretName } from "../supervisor/secret-name.js";
 
-export function keyOf(path: readonly PropertyKey[]): string {
+export function settingKey(path: readonly PropertyKey[]): string {
   return path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(".");
 }
 
@@ -12,7 +12,7 @@ export function valueAt(path: readonly PropertyKey[], file: unknown): unknown {
   );
 }
 
-const KINDS: Readonly<Record<string, string>> = {
+const TYPE_NAMES: Readonly<Record<string, string>> = {
   int: "a whole number",
   number: "a whole number",
   string: "text",
@@ -23,20 +23,20 @@ const KINDS: Readonly<Record<string, string>> = {
 };
 
 /** As much of a value as is said back. */
-const QUOTED = 60;
+const MAX_QUOTED = 60;
 
 /** What is wrong with one value of a parsed file, in words. */
-export function inWords(issue: z.core.$ZodIssue, file: unknown): string {
+export function describeIssue(issue: z.core.$ZodIssue, file: unknown): string {
   const value = valueAt(issue.path, file);
   if (value === undefined && issue.path.length > 0) return "is missing";
   const whole = JSON.stringify(value);
   const hidden = issue.path.some((part) => isSecretName(String(part)));
-  const said = hidden ? "***" : whole.length > QUOTED ? `${whole.slice(0, QUOTED)}…` : whole;
+  const said = hidden ? "***" : whole.length > MAX_QUOTED ? `${whole.slice(0, MAX_QUOTED)}…` : whole;
   switch (issue.code) {
     case "invalid_value":
-      return `is ${said}; it may be ${listed(issue.values.map(String))}`;
+      return `is ${said}; it may be ${joinWithOr(issue.values.map(String))}`;
     case "invalid_type":
-      return `is ${said}; it must be ${KINDS[issue.expected] ?? issue.expected}`;
+      return `is ${said}; it must be ${TYPE_NAMES[issue.expected] ?? issue.expected}`;
     case "too_small":
       return issue.origin in UNITS ? "must not be empty" : `must be ${issue.minimum} or more`;
     case "too_big":
@@ -56,6 +56,6 @@ export function inWords(issue: z.core.$ZodIssue, file: unknown): string {
 
 const UNITS: Readonly<Record<string, string>> = { string: " characters long", array: " entries long" };
 
-function listed(words: readonly string[]): string {
+function joinWithOr(words: readonly string[]): string {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 }

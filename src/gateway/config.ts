@@ -3,52 +3,52 @@ import { z } from "zod";
 import { agentKeys, agentTablesSchema } from "../agents/entry.js";
 import { channelKeys, channelTablesSchema } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
-import { nearMatches } from "../output/near-matches.js";
+import { didYouMean } from "../output/near-matches.js";
 import { execRulesSchema } from "../sessions/exec-rule-schema.js";
 import { BadConfig } from "../store/bad-config.js";
 import { configPath, readConfigFile } from "../store/config-file.js";
 import { parseToml } from "../store/config-toml.js";
-import { addressProblem, labelOf } from "../store/postgres/target.js";
+import { postgresUrlProblem, postgresUrlLabel } from "../store/postgres/target.js";
 import { VISIBILITIES } from "../store/session-record.js";
-import { lineOf } from "./config-line.js";
-import { inWords, keyOf, valueAt } from "./config-problem.js";
+import { lineOfSetting } from "./config-line.js";
+import { describeIssue, settingKey, valueAt } from "./config-problem.js";
 import { parsePeerAddress } from "./peers/address.js";
 import { parseLoopback } from "./server/loopback.js";
 
-const variable = z
+const variableName = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable");
 
 /** How to tell that the tool which marked a process is gone. */
-const owner = z.union(
+const unmanagedOwner = z.union(
   [
     z.literal("orphaned"),
     // The same where process 1 is known to be no owner: a container with an init of its own.
     z.literal("orphaned-in-container"),
-    z.strictObject({ "pid-variable": variable }),
+    z.strictObject({ "pid-variable": variableName }),
     z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
   ],
   'must be "orphaned", "orphaned-in-container", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
 );
 
 /** Another tool's processes, told by a variable it sets in their environment. */
-const foreign = z.strictObject({
+const unmanagedProfile = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -"),
-  marker: variable.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"),
-  owner: owner.default("orphaned"),
+  marker: variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"),
+  owner: unmanagedOwner.default("orphaned"),
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
 });
 
 /** Variables that sessions may set for commands that rules judge, and that their runs get from the gateway's environment. */
 const environment = z.strictObject({
   pass: z
-    .array(variable.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
+    .array(variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
     .max(256)
     .default([]),
 });
 
-const agent = z.string().min(1).max(200);
-const a2aRule = z.strictObject({ from: agent, to: agent });
+const agentPattern = z.string().min(1).max(200);
+const a2aRule = z.strictObject({ from: agentPattern, to: agentPattern });
 
 /** What a gateway is told about itself. */
 const gateway = z.strictObject({
@@ -83,8 +83,8 @@ const database = z.strictObject({
   url: z
     .string()
     .transform((address, context) => {
-      const problem = addressProblem(address);
-      if (problem === null) return labelOf(address);
+      const problem = postgresUrlProblem(address);
+      if (problem === null) return postgresUrlLabel(address);
       context.addIssue(problem);
       return z.NEVER;
     })
@@ -118,7 +118,7 @@ const a2a = z.strictObject({
 });
 
 /** The tables whose settings are single words, numbers and switches: these can come from the environment, too. */
-export const sections = { gateway, peers, database, defaults: execDefaults, visibility, a2a };
+export const scalarSections = { gateway, peers, database, defaults: execDefaults, visibility, a2a };
 
 const schema = z.strictObject({
   gateway: gateway.prefault({}),
@@ -135,7 +135,7 @@ const schema = z.strictObject({
   /** By name: where notifications can go. */
   channels: channelTablesSchema.default({}),
   foreign: z
-    .array(foreign)
+    .array(unmanagedProfile)
     .default([])
     .refine(
       (all) => new Set(all.map(({ name }) => name)).size === all.length,
@@ -144,7 +144,7 @@ const schema = z.strictObject({
 });
 
 /** What may stand in a table, for suggestions. */
-const KEYS: Readonly<Record<string, readonly string[]>> = {
+const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
   "": Object.keys(schema.shape),
   gateway: Object.keys(gateway.shape),
   peers: Object.keys(peers.shape),
@@ -155,11 +155,11 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
   "a2a.allow": Object.keys(a2aRule.shape),
   exec: Object.keys(execRulesSchema.element.shape),
   environment: Object.keys(environment.shape),
-  foreign: Object.keys(foreign.shape),
+  foreign: Object.keys(unmanagedProfile.shape),
 };
 
 export type Config = z.output<typeof schema>;
-export type ForeignProfile = Config["foreign"][number];
+export type UnmanagedProfile = Config["foreign"][number];
 
 /** One that is wrong is refused as a whole, with the place. */
 export async function readConfig(path: string = configPath()): Promise<Config> {
@@ -167,50 +167,50 @@ export async function readConfig(path: string = configPath()): Promise<Config> {
 }
 
 export function parseConfig(text: string, path: string): Config {
-  return checkConfig(parseToml(text, path), (at) => placeInFile(text, path, at));
+  return validateConfig(parseToml(text, path), (at) => positionInFile(text, path, at));
 }
 
 /** Where a value was written; `line`: of the file, if it was there. */
-export interface Place {
+export interface ConfigPosition {
   readonly line: number | null;
   readonly text: string;
 }
 
-export function placeInFile(text: string, path: string, at: readonly PropertyKey[]): Place {
-  const line = lineOf(text, at);
+export function positionInFile(text: string, path: string, at: readonly PropertyKey[]): ConfigPosition {
+  const line = lineOfSetting(text, at);
   return { line, text: line === null ? path : `${path}, line ${line}` };
 }
 
-export function checkConfig(raw: unknown, place: (at: readonly PropertyKey[]) => Place): Config {
+export function validateConfig(raw: unknown, place: (at: readonly PropertyKey[]) => ConfigPosition): Config {
   const parsed = schema.safeParse(raw);
   if (parsed.success) return parsed.data;
   const found = parsed.error.issues.flatMap((issue) =>
     issue.code === "unrecognized_keys"
       ? issue.keys.map((key) => ({
           at: [...issue.path, key],
-          message: `is no setting${suggestion(keysOf(issue.path, raw), key)}`,
+          message: `is no setting${suggestion(knownKeys(issue.path, raw), key)}`,
         }))
-      : [{ at: issue.path, message: inWords(issue, raw) }],
+      : [{ at: issue.path, message: describeIssue(issue, raw) }],
   );
-  const problems = found.map(({ at, message }) => ({ line: place(at).line, key: keyOf(at), message }));
+  const problems = found.map(({ at, message }) => ({ line: place(at).line, key: settingKey(at), message }));
   const sentences = found.map(
     ({ at, message }) =>
-      `${place(at).text}: ${keyOf(at) || "the file"}${/^(is|must) /.test(message) ? "" : ":"} ${message}`,
+      `${place(at).text}: ${settingKey(at) || "the file"}${/^(is|must) /.test(message) ? "" : ":"} ${message}`,
   );
   throw new BadConfig(problems, `${sentences.join("; ")}. Nothing was changed`);
 }
 
-function keysOf(table: readonly PropertyKey[], raw: unknown): readonly string[] {
+function knownKeys(table: readonly PropertyKey[], raw: unknown): readonly string[] {
   const [first, second, ...rest] = table;
   if (first === "channels" && second !== undefined && rest.length === 0)
     return channelKeys((valueAt(table, raw) as { readonly kind?: unknown } | undefined)?.kind);
   if (first === "agents" && second !== undefined)
     return (agentKeys as Readonly<Record<string, readonly string[]>>)[rest.join(".")] ?? [];
-  return KEYS[table.filter((part) => typeof part !== "number").join(".")] ?? [];
+  return KEYS_BY_TABLE[table.filter((part) => typeof part !== "number").join(".")] ?? [];
 }
 
 function suggestion(known: readonly string[], key: string): string {
-  const [near] = nearMatches(key, known);
+  const [near] = didYouMean(key, known);
   if (near !== undefined) return ` (did you mean ${near}?)`;
   return known.length === 0 ? "" : ` (there are ${known.join(", ")})`;
 }

@@ -6,25 +6,25 @@ import type { HiddenEvent, RunEvent } from "../store/run-event.js";
 import type { SessionScope } from "../store/session-store.js";
 import type { Store } from "../store/store.js";
 
-const PAGE = 200;
+const PAGE_SIZE = 200;
 
 /** Pages that followers may share: more than there are active filters, and each has at most a few hundred kilobytes. */
-const SHARED = 32;
+const MAX_SHARED_PAGES = 32;
 
 /** Which events a follower gets. */
-export interface EventView {
+export interface EventSelection {
   /** Only of this run. */
   readonly runId?: string;
   /** Only of runs of these sessions. */
   readonly scope?: SessionScope;
   /** Reads each page when it is the reader's turn. */
-  readonly turn?: <Result>(work: () => Promise<Result>) => Promise<Result>;
+  readonly enqueue?: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
 
 type AnyEvent = RunEvent | HiddenEvent;
 
 /** Events as they are committed, by whichever supervisor. One for all who read: whoever watches the store wakes it. */
-export class EventTail {
+export class EventFollower {
   readonly #store: Pick<Store, "listEvents" | "listScopedEvents" | "eventsReach">;
   readonly #waiting = new Set<() => void>();
   readonly #shared = new Map<string, Promise<readonly AnyEvent[]>>();
@@ -47,21 +47,21 @@ export class EventTail {
    */
   async *follow(
     after: number,
-    { runId, scope, turn = (work) => work() }: EventView,
-    gone: AbortSignal,
+    { runId, scope, enqueue = (work) => work() }: EventSelection,
+    disconnected: AbortSignal,
   ): AsyncGenerator<readonly (RunEvent | EventGap)[], void, undefined> {
     const cursor = new EventCursor(this.#source(scope), after, runId === undefined ? {} : { runId });
-    while (!gone.aborted) {
+    while (!disconnected.aborted) {
       // Before the look: what is committed during it may not be found by it.
       const wakes = this.#wakes;
-      const { gap, events, full } = await turn(() => cursor.next(PAGE)).catch(nothingNow);
+      const { gap, events, full } = await enqueue(() => cursor.next(PAGE_SIZE)).catch(emptyPageIfAway);
       const shown = events.filter((event) => event.type !== "hidden");
       yield gap === null ? shown : [gap, ...shown];
       if (full) continue;
       // Streams of sessions read at most this often, however many events there are.
       if (scope !== undefined)
-        await setTimeout(defaults.followPauseMs, undefined, { signal: gone }).catch(() => undefined);
-      if (this.#wakes === wakes) await this.#woken(gone);
+        await setTimeout(defaults.followPauseMs, undefined, { signal: disconnected }).catch(() => undefined);
+      if (this.#wakes === wakes) await this.#waitForWake(disconnected);
     }
   }
 
@@ -89,26 +89,26 @@ export class EventTail {
       if (this.#shared.get(page) === reading) this.#shared.delete(page);
     });
     const [oldest] = this.#shared.keys();
-    if (this.#shared.size > SHARED && oldest !== undefined) this.#shared.delete(oldest);
+    if (this.#shared.size > MAX_SHARED_PAGES && oldest !== undefined) this.#shared.delete(oldest);
     return reading;
   }
 
-  #woken(gone: AbortSignal): Promise<void> {
+  #waitForWake(disconnected: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         this.#waiting.delete(done);
-        gone.removeEventListener("abort", done);
+        disconnected.removeEventListener("abort", done);
         resolve();
       };
       this.#waiting.add(done);
-      gone.addEventListener("abort", done, { once: true });
-      if (gone.aborted) done();
+      disconnected.addEventListener("abort", done, { once: true });
+      if (disconnected.aborted) done();
     });
   }
 }
 
 /** Whoever watches the store wakes the tail when it is back. */
-function nothingNow(error: unknown): EventPage<AnyEvent> {
+function emptyPageIfAway(error: unknown): EventPage<AnyEvent> {
   if (error instanceof StoreAway) return { gap: null, events: [], full: false };
   throw error;
 }

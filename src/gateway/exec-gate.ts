@@ -1,27 +1,27 @@
 import { ExecDenied } from "../errors.js";
 import type { Approvals } from "../sessions/approvals.js";
 import { cleanEnvironment } from "../sessions/exec-environment.js";
-import { judgeExec, type ExecWish, type JudgedExec } from "../sessions/judge-exec.js";
+import { evaluateExec, type ExecPolicyRequest, type ExecEvaluation } from "../sessions/judge-exec.js";
 import {
-  commandQuestion,
-  environmentDifference,
+  questionAboutCommand,
+  diffEnvironment,
   NO_STDIN,
-  type AskedCommand,
-  type AskedStdin,
+  type CommandToApprove,
+  type RequestedStdin,
 } from "../sessions/question.js";
 import type { Sessions } from "../sessions/sessions.js";
-import type { SessionRow } from "../store/session-record.js";
-import type { ExecIdentity, ExecQuestion } from "./handlers/handlers.js";
-import type { Asking } from "./server/app.js";
+import type { SessionRecord } from "../store/session-record.js";
+import type { ExecIdentity, RequestedCommand } from "./handlers/handlers.js";
+import type { RequestContext } from "./server/app.js";
 
-export interface ExecGate {
+export interface ExecAuthorizationDeps {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
   /** Variables that the config lets sessions set and passes to their runs. */
   readonly passEnv: readonly string[];
 }
 
-export interface MayExec {
+export interface AuthorizedExec {
   /** The session and agent that own the run. */
   readonly identity: ExecIdentity;
   readonly command: AllowedCommand;
@@ -37,44 +37,44 @@ export interface AllowedCommand {
 }
 
 /** Rejects with ExecDenied if a rule or the operator denies the command. */
-export async function mayExec(
-  gate: ExecGate,
-  asking: Asking,
-  question: ExecQuestion,
-  said: { readonly sessionKey?: string | undefined; readonly agentId?: string | undefined },
-): Promise<MayExec> {
-  const { sessions } = gate;
-  const { requester } = asking;
+export async function authorizeExec(
+  deps: ExecAuthorizationDeps,
+  context: RequestContext,
+  requested: RequestedCommand,
+  claimed: { readonly sessionKey?: string | undefined; readonly agentId?: string | undefined },
+): Promise<AuthorizedExec> {
+  const { sessions } = deps;
+  const { requester } = context;
   if (requester.kind === "operator") {
-    if (said.sessionKey === undefined) return { identity: {}, command: question };
-    const { session } = await sessions.open(said.sessionKey);
-    const identity = await identityOf(sessions, session);
-    return { identity, command: await allowedCommand(gate, asking, question) };
+    if (claimed.sessionKey === undefined) return { identity: {}, command: requested };
+    const { session } = await sessions.open(claimed.sessionKey);
+    const identity = await issueExecIdentity(sessions, session);
+    return { identity, command: await authorizeCommand(deps, context, requested) };
   }
   const { session } = requester;
-  if (said.agentId !== undefined && said.agentId !== session.agentId)
+  if (claimed.agentId !== undefined && claimed.agentId !== session.agentId)
     throw new ExecDenied("its runs are its own agent's, and cannot be said to be another's");
-  const command = await allowedCommand(gate, asking, question);
-  return { identity: await identityOf(sessions, session), command };
+  const command = await authorizeCommand(deps, context, requested);
+  return { identity: await issueExecIdentity(sessions, session), command };
 }
 
 /**
  * Returns the command to execute for a session, the requester's own or a new one that it starts. An operator's command
  * is executed as requested, a session's command as it was judged. Rejects with ExecDenied.
  */
-export async function allowedCommand(
-  gate: ExecGate,
-  { requester, gone }: Asking,
-  question: ExecQuestion,
+export async function authorizeCommand(
+  deps: ExecAuthorizationDeps,
+  { requester, disconnected }: RequestContext,
+  requested: RequestedCommand,
 ): Promise<AllowedCommand> {
-  const { argv, cwd, environment, env, entry, stdin = NO_STDIN } = question;
-  const pass = [...gate.passEnv, ...(entry?.passEnv ?? [])];
+  const { argv, cwd, environment, env, entry, stdin = NO_STDIN } = requested;
+  const pass = [...deps.passEnv, ...(entry?.passEnv ?? [])];
   const clean = cleanEnvironment(pass);
   const asked = { argv, environment: environment ?? clean, env };
   if (requester.kind === "operator") return asked;
   const { session } = requester;
   const entrys = entry?.env ?? {};
-  const wish = {
+  const execRequest = {
     argv,
     cwd,
     path: entrys["PATH"] ?? process.env["PATH"],
@@ -86,28 +86,31 @@ export async function allowedCommand(
     set: env,
     pass,
   };
-  const { command } = await judged(gate.approvals, session, wish, { stdin, gone });
+  const { command } = await requireAllowed(deps.approvals, session, execRequest, {
+    stdin,
+    gone: disconnected,
+  });
   return command === null ? asked : { ...command, env: {} };
 }
 
 /** Returns the judgement if a rule or the operator allows the command; otherwise rejects with ExecDenied. */
-async function judged(
+async function requireAllowed(
   approvals: Approvals,
-  session: SessionRow,
-  wish: ExecWish,
-  { stdin, gone }: { readonly stdin: AskedStdin; readonly gone: AbortSignal },
-): Promise<JudgedExec> {
-  const judgement = await judgeExec(session.execRules, wish);
+  session: SessionRecord,
+  execRequest: ExecPolicyRequest,
+  { stdin, gone: disconnected }: { readonly stdin: RequestedStdin; readonly gone: AbortSignal },
+): Promise<ExecEvaluation> {
+  const judgement = await evaluateExec(session.execRules, execRequest);
   const { effect, rule } = judgement;
   if (effect === "allow") return judgement;
-  const asked = effect === "deny" ? null : askedCommand(judgement, wish, stdin);
+  const asked = effect === "deny" ? null : commandForApproval(judgement, execRequest, stdin);
   if (asked === null) throw new ExecDenied(`rule ${(rule ?? 0) + 1} of the session forbids the command`);
-  const { verdict, actor } = await approvals.ask(session, { ...asked, rule }, { signal: gone });
+  const { verdict, actor } = await approvals.ask(session, { ...asked, rule }, { signal: disconnected });
   if (verdict !== "allow") throw new ExecDenied(verdict === "deny" ? `${actor} said no` : actor);
   // Symbolic links may have changed since the operator was asked.
-  const now = await judgeExec(session.execRules, wish);
-  const executed = askedCommand(now, wish, stdin);
-  if (executed === null || commandQuestion(executed).digest !== commandQuestion(asked).digest)
+  const now = await evaluateExec(session.execRules, execRequest);
+  const executed = commandForApproval(now, execRequest, stdin);
+  if (executed === null || questionAboutCommand(executed).digest !== questionAboutCommand(asked).digest)
     throw new ExecDenied(
       `${asked.executable} was allowed, but ${now.request.file} would be executed now; nothing was started`,
     );
@@ -115,19 +118,19 @@ async function judged(
 }
 
 /** The command as it would be executed: its program after symbolic links, and how its environment differs from the clean one. */
-function askedCommand(
-  { request, command }: JudgedExec,
-  { base }: ExecWish,
-  stdin: AskedStdin,
-): AskedCommand | null {
+function commandForApproval(
+  { request, command }: ExecEvaluation,
+  { base }: ExecPolicyRequest,
+  stdin: RequestedStdin,
+): CommandToApprove | null {
   if (command === null) return null;
   const { argv, environment, unlisted } = command;
-  const env = { ...environmentDifference(environment, base), unlisted };
+  const env = { ...diffEnvironment(environment, base), unlisted };
   return { executable: request.file, argv, cwd: request.cwd, env, stdin };
 }
 
 /** The run acts for its session: its token is in its environment, and in that of everything it starts. */
-export async function identityOf(sessions: Sessions, session: SessionRow): Promise<ExecIdentity> {
+export async function issueExecIdentity(sessions: Sessions, session: SessionRecord): Promise<ExecIdentity> {
   const token = await sessions.issueRunToken(session.id);
   if (token === null) throw new ExecDenied("its session has been closed");
   return {

@@ -1,30 +1,30 @@
-import { OPEN_STATES } from "../store/run-record.js";
+import { OPEN_RUN_STATES } from "../store/run-record.js";
 import { secretVariables } from "../channels/entry.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, type InstanceTaken, StateUnusable, StoreAway } from "../errors.js";
-import { keptId } from "../store/kept-id.js";
-import { ledgerIn } from "../store/ledger/file-ledger.js";
-import { rememberingTasks } from "../store/ledger/remembering-tasks.js";
-import { TaskLedger } from "../store/ledger/task-ledger.js";
+import { persistentId } from "../store/kept-id.js";
+import { localCopyDirectory } from "../store/ledger/file-ledger.js";
+import { withTaskCopy } from "../store/ledger/remembering-tasks.js";
+import { TaskCopy } from "../store/ledger/task-ledger.js";
 import type { Store } from "../store/store.js";
-import { reportReadableSecrets } from "../store/readable-secrets.js";
+import { onReadableSecret } from "../store/readable-secrets.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../supervisor/deferred.js";
 import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
-import { Callers } from "./callers.js";
+import { ForegroundClients } from "./callers.js";
 import { parseConfig, type Config } from "./config.js";
-import { noteConfig, noteProcess } from "./gateway-file.js";
-import { openOffice } from "./office.js";
-import { Rounds } from "./rounds.js";
-import type { Denial } from "./sights.js";
-import type { StopPolicy } from "./stop.js";
-import { noteWaiting, noteWaitingOver } from "./waiting.js";
+import { saveConfig, writeProcessFile } from "./gateway-file.js";
+import { composeGateway } from "./office.js";
+import { PeriodicJobs } from "./rounds.js";
+import type { AccessDenial } from "./sights.js";
+import type { ShutdownPolicy } from "./stop.js";
+import { writeWaitFile, removeWaitFile } from "./waiting.js";
 import { TaskRestorer } from "./work/restore-tasks.js";
 
 /** What a gateway has to say, for a log. */
-export type GatewayNews =
+export type GatewayEvent =
   | { readonly type: "up"; readonly instanceId: string; readonly home: string; readonly pid: number }
   /** It has looked at everything once, and holds this many runs. */
   | { readonly type: "ready"; readonly held: number }
@@ -52,21 +52,21 @@ export type GatewayNews =
       readonly cause: string;
     }
   /** A session asked for what it may not see; to it, that looked as if there were no such thing. */
-  | ({ readonly type: "denied" } & Denial)
+  | ({ readonly type: "denied" } & AccessDenial)
   /** Its store is away: it holds its runs, and asks again. */
   | { readonly type: "waiting"; readonly why: string; readonly held: number }
   | { readonly type: "down"; readonly left: number };
 
 export interface GatewayOptions {
   readonly home?: string;
-  readonly onNews: (news: GatewayNews) => void;
+  readonly onEvent: (news: GatewayEvent) => void;
   /** Default: what holds when no file says anything. */
   readonly config?: Config;
   /** The configuration as the text of a file: kept for a restart that has to go back to it. */
   readonly configText?: string;
   readonly requestMs?: number;
   /** Whether to wait for a store that is away, or to fail. Default: to wait. */
-  readonly waits?: boolean;
+  readonly waitForStore?: boolean;
   /** Ends the waiting. */
   readonly signal?: AbortSignal;
 }
@@ -78,95 +78,97 @@ export interface Gateway {
   /** Resolves after the first rounds: what a former gateway or a dead supervisor left has been looked at. Never rejects. */
   readonly ready: Promise<void>;
   /** Resolves when somebody has asked it to stop, over the API. */
-  readonly asked: Promise<void>;
+  readonly stopRequested: Promise<void>;
   /** Resolves when another process of this gateway's instance has replaced it: this process must exit. */
-  readonly taken: Promise<InstanceTaken>;
+  readonly replaced: Promise<InstanceTaken>;
   /**
    * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
    * anchors, for the next gateway.
    */
-  stop(policy?: StopPolicy): Promise<void>;
+  stop(policy?: ShutdownPolicy): Promise<void>;
 }
 
 /** Rejects when another gateway of this state directory lives. */
 export async function openGateway({
   home: chosen,
-  onNews,
+  onEvent,
   config = parseConfig("", ""),
   configText = "",
   requestMs = defaults.requestMs,
-  waits = true,
+  waitForStore = true,
   signal,
 }: GatewayOptions): Promise<Gateway> {
   const startedAt = Date.now();
   const { home } = await openStateDirectory(chosen ?? resolveHome());
-  const instanceId = await gatewayId(home);
-  const problem = ({ runId, message, cause }: Problem): void =>
-    onNews({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
-  reportReadableSecrets((message) => problem({ runId: null, message, cause: null }));
+  const instanceId = await loadOrCreateGatewayId(home);
+  const onProblem = ({ runId, message, cause }: Problem): void =>
+    onEvent({ type: "problem", runId, message, cause: cause instanceof Error ? cause.message : "" });
+  onReadableSecret((message) => onProblem({ runId: null, message, cause: null }));
   let held = 0;
-  const away = (error: StoreAway, kept = held): void => {
+  const onStoreAway = (error: StoreAway, kept = held): void => {
     held = kept;
-    noteWaiting(home, { instanceId, pid: process.pid, since: startedAt, why: error.message, held });
-    onNews({ type: "waiting", why: error.message, held });
+    writeWaitFile(home, { instanceId, pid: process.pid, since: startedAt, why: error.message, held });
+    onEvent({ type: "waiting", why: error.message, held });
   };
   const until = signal === undefined ? {} : { signal };
-  const taken = deferred<InstanceTaken>();
-  let isTaken = false;
+  const replaced = deferred<InstanceTaken>();
+  let isReplaced = false;
   const { supervisor, store } = await openSupervisorAndStore({
     home,
     instanceId,
     actor: `gateway:${instanceId}`,
-    onProblem: problem,
+    onProblem: onProblem,
     onTaken: (error) => {
-      isTaken = true;
-      taken.resolve(error);
+      isReplaced = true;
+      replaced.resolve(error);
     },
     withheldEnv: secretVariables(config.channels),
-    ...(waits ? { onStoreAway: away, ...until } : {}),
+    ...(waitForStore ? { onStoreAway: onStoreAway, ...until } : {}),
   }).catch((error: unknown) => {
-    if (error instanceof InstanceLocked) throw alreadyRunning(home, error);
-    noteWaitingOver(home);
+    if (error instanceof InstanceLocked) throw gatewayAlreadyRunning(home, error);
+    removeWaitFile(home);
     throw error;
   });
-  onNews({ type: "up", instanceId, home, pid: process.pid });
-  const unnoted = (cause: unknown): void =>
-    problem({
+  onEvent({ type: "up", instanceId, home, pid: process.pid });
+  const reportUnwrittenFile = (cause: unknown): void =>
+    onProblem({
       runId: null,
       message: "gateway.json or config.toml of this gateway could not be written",
       cause,
     });
-  await noteProcess(home, instanceId).catch(unnoted);
-  const callers = new Callers(supervisor);
-  let looked = false;
-  const copies = store.shared ? await openTaskCopies(home, store, instanceId, problem) : null;
-  const office = await openOffice({
+  await writeProcessFile(home, instanceId).catch(reportUnwrittenFile);
+  const foregroundClients = new ForegroundClients(supervisor);
+  let firstPassDone = false;
+  const taskCopy = store.shared ? await openLocalTaskCopy(home, store, instanceId, onProblem) : null;
+  const services = await composeGateway({
     home,
-    store: copies?.store ?? store,
+    store: taskCopy?.store ?? store,
     supervisor,
-    callers,
+    foregroundClients,
     startedAt,
-    ready: () => looked,
-    isTaken: () => isTaken,
+    ready: () => firstPassDone,
+    isReplaced: () => isReplaced,
     config,
     requestMs,
-    problem,
-    denied: (denial) => onNews({ type: "denied", ...denial }),
-    waiting: waits ? { away: async (error) => away(error, await supervisor.holdOn()), ...until } : null,
+    onProblem,
+    onDenied: (denial) => onEvent({ type: "denied", ...denial }),
+    storeWait: waitForStore
+      ? { onStoreAway: async (error) => onStoreAway(error, await supervisor.holdOn()), ...until }
+      : null,
   })
     .catch(async (error: unknown) => {
-      await copies?.ledger[Symbol.asyncDispose]();
+      await taskCopy?.localCopy[Symbol.asyncDispose]();
       await supervisor.close({ leaveRuns: true });
       throw error;
     })
-    .finally(() => noteWaitingOver(home));
+    .finally(() => removeWaitFile(home));
 
-  const rounds = new Rounds((message, cause) => problem({ runId: null, message, cause }));
+  const jobs = new PeriodicJobs((message, cause) => onProblem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
   /** The round itself reports a store that is unreachable. */
-  const notCompared = (cause: unknown): number => {
+  const reportNotCompared = (cause: unknown): number => {
     if (!(cause instanceof StoreAway))
-      problem({
+      onProblem({
         runId: null,
         message: "tasks could not be compared with their local copies; retrying",
         cause,
@@ -175,73 +177,75 @@ export async function openGateway({
   };
   const reconcile = async (): Promise<void> => {
     // First, so that no later step acts on records that the store has lost.
-    const restored = (await copies?.restorer.look().catch(notCompared)) ?? 0;
+    const restored = (await taskCopy?.restorer.restoreLost().catch(reportNotCompared)) ?? 0;
     const { decisions, runs } = await supervisor.reconcile();
-    for (const { runId, callerBound } of runs) if (callerBound) callers.expectBack(runId);
-    office.takeOver(runs);
-    if (looked) await office.acp.takeUp(runs);
+    for (const { runId, callerBound } of runs) if (callerBound) foregroundClients.awaitReattach(runId);
+    services.registerRecoveredRuns(runs);
+    if (firstPassDone) await services.acp.resumeSessionsOf(runs);
     for (const { runId, row, action, why } of decisions)
       // What is left alone has been said when it came to be so.
-      if (action !== "leave") onNews({ type: "decision", runId, row, action, why });
-    await stopHidden(supervisor, beingStopped);
-    await office.look();
-    if (restored > 0 && looked) await office.lookAfterTasks();
+      if (action !== "leave") onEvent({ type: "decision", runId, row, action, why });
+    await stopRemovedRuns(supervisor, beingStopped);
+    await services.settleAgentRuns();
+    if (restored > 0 && firstPassDone) await services.maintainTasks();
   };
   const retain = async (): Promise<void> => {
-    const kept = { ...(await supervisor.retain()), ...(await office.retain()) };
-    if (Object.values(kept).some((count) => count > 0)) onNews({ type: "retained", ...kept });
+    const kept = { ...(await supervisor.retain()), ...(await services.applyRetention()) };
+    if (Object.values(kept).some((count) => count > 0)) onEvent({ type: "retained", ...kept });
   };
   const openRuns = async (): Promise<number> => {
-    const open = { ownerInstanceId: instanceId, states: OPEN_STATES } as const;
+    const open = { ownerInstanceId: instanceId, states: OPEN_RUN_STATES } as const;
     return supervisor.listRuns(open).then(
       (found) => found.length,
       () => supervisor.runs().filter(({ state }) => state !== "exited").length,
     );
   };
   let stopped = false;
-  void rounds.begin("saying that this gateway is there", defaults.renewMs, () => office.beat());
-  const ready = rounds
-    .begin("looking after runs without an owner", defaults.reconcileMs, reconcile)
+  void jobs.schedule("saying that this gateway is there", defaults.renewMs, () => services.heartbeat());
+  const ready = jobs
+    .schedule("looking after runs without an owner", defaults.reconcileMs, reconcile)
     .then(async () => {
       if (stopped) return;
-      await office.acp.reapStartupOrphans().catch((cause: unknown) => {
-        if (!stopped) problem({ runId: null, message: "sessions of agents could not be taken up", cause });
+      await services.acp.reconcileAtStartup().catch((cause: unknown) => {
+        if (!stopped) onProblem({ runId: null, message: "sessions of agents could not be taken up", cause });
       });
       // Not before: a gateway that fails to start leaves the configuration of the one before it.
-      if (!stopped) await noteConfig(home, instanceId, configText).catch(unnoted);
-      looked = true;
-      return rounds.begin("taking up what was handed over", defaults.commandLookMs, () => office.takeUp());
+      if (!stopped) await saveConfig(home, instanceId, configText).catch(reportUnwrittenFile);
+      firstPassDone = true;
+      return jobs.schedule("taking up what was handed over", defaults.commandLookMs, () =>
+        services.processRemoteStops(),
+      );
     })
-    .then(() => rounds.begin("looking after tasks", defaults.taskSweepMs, () => office.lookAfterTasks()))
-    .then(() => rounds.begin("forgetting old runs", defaults.retainMs, retain))
+    .then(() => jobs.schedule("looking after tasks", defaults.taskSweepMs, () => services.maintainTasks()))
+    .then(() => jobs.schedule("forgetting old runs", defaults.retainMs, retain))
     .then(async () => {
       const now = await openRuns();
-      if (!stopped) onNews({ type: "ready", held: now });
+      if (!stopped) onEvent({ type: "ready", held: now });
     });
   return {
     instanceId,
     supervisor,
     ready,
-    asked: office.asked,
-    taken: taken.promise,
+    stopRequested: services.stopRequested,
+    replaced: replaced.promise,
     stop: async (policy) => {
       // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
       stopped = true;
-      const ended = rounds.end();
-      await office.settling.settle(policy);
+      const ended = jobs.stop();
+      await services.shutdown.request(policy);
       const left = await openRuns();
-      await office[Symbol.asyncDispose]();
-      await copies?.ledger[Symbol.asyncDispose]();
-      await supervisor.close({ leaveRuns: !office.settling.terminates });
+      await services[Symbol.asyncDispose]();
+      await taskCopy?.localCopy[Symbol.asyncDispose]();
+      await supervisor.close({ leaveRuns: !services.shutdown.terminates });
       await ended;
-      onNews({ type: "down", left });
+      onEvent({ type: "down", left });
     },
   };
 }
 
 /** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
-async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
-  const open = await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_STATES });
+async function stopRemovedRuns(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
+  const open = await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_RUN_STATES });
   for (const { runId, hiddenAt } of open) {
     if (hiddenAt === null || beingStopped.has(runId)) continue;
     beingStopped.add(runId);
@@ -252,40 +256,40 @@ async function stopHidden(supervisor: Supervisor, beingStopped: Set<string>): Pr
   }
 }
 
-interface TaskCopies {
+interface LocalTaskCopy {
   /** Records tasks, messages and sessions that are written to the store. */
   readonly store: Store;
-  readonly ledger: TaskLedger;
+  readonly localCopy: TaskCopy;
   readonly restorer: TaskRestorer;
 }
 
 /** Null: no copy can be kept on this host. This is reported, and the gateway works without a copy. */
-async function openTaskCopies(
+async function openLocalTaskCopy(
   home: string,
   store: Store,
   instanceId: string,
-  problem: (problem: Problem) => void,
-): Promise<TaskCopies | null> {
-  const directory = ledgerIn(home);
+  onProblem: (onProblem: Problem) => void,
+): Promise<LocalTaskCopy | null> {
+  const directory = localCopyDirectory(home);
   try {
-    const ledger = await TaskLedger.open(directory);
-    const failing = (message: string, cause: unknown): void => problem({ runId: null, message, cause });
+    const localCopy = await TaskCopy.open(directory);
+    const onFailure = (message: string, cause: unknown): void => onProblem({ runId: null, message, cause });
     return {
-      store: rememberingTasks(store, ledger, failing),
-      ledger,
-      restorer: new TaskRestorer({ store, ledger, directory, instanceId, problem }),
+      store: withTaskCopy(store, localCopy, onFailure),
+      localCopy,
+      restorer: new TaskRestorer({ store, localCopy, directory, instanceId, onProblem }),
     };
   } catch (cause) {
     const message =
       "no copy of tasks can be kept on this host; after the restore of an older backup, newer tasks could not be put back";
-    problem({ runId: null, message, cause });
+    onProblem({ runId: null, message, cause });
     return null;
   }
 }
 
 /** One per state directory, the same over restarts: what it left it finds again. */
-export async function gatewayId(home: string): Promise<string> {
-  const id = await keptId(home, "gateway-id", newInstanceId);
+export async function loadOrCreateGatewayId(home: string): Promise<string> {
+  const id = await persistentId(home, "gateway-id", newInstanceId);
   if (isInstanceId(id)) return id;
   throw new StateUnusable(
     home,
@@ -293,7 +297,7 @@ export async function gatewayId(home: string): Promise<string> {
   );
 }
 
-function alreadyRunning(home: string, { instanceId }: InstanceLocked): InstanceLocked {
+function gatewayAlreadyRunning(home: string, { instanceId }: InstanceLocked): InstanceLocked {
   const message = `a gateway is already running for ${home} (instance ${instanceId}); nothing was started`;
   return new InstanceLocked(instanceId, message);
 }

@@ -1,10 +1,10 @@
 import { defaults } from "../defaults.js";
 import { GatewayNotProven } from "../errors.js";
 import type { ProcessIdentity } from "../store/run-record.js";
-import { gatewaySocket } from "./server/listen.js";
+import { gatewaySocketPath } from "./server/listen.js";
 import { readOperatorToken } from "./server/requester.js";
-import { ask, type Reached } from "./start.js";
-import { heldInstance, waitingGateway, type WaitingGateway } from "./waiting.js";
+import { probeGateway, type ReachableGateway } from "./start.js";
+import { findLockedInstance, findWaitingGateway, type WaitingGateway } from "./waiting.js";
 
 /** A gateway that lives, because it holds its instance's lock, and that does not answer on its socket. */
 export interface UnreachableGateway {
@@ -17,27 +17,27 @@ export interface UnreachableGateway {
   readonly proven: boolean;
 }
 
-export type Located =
-  | ({ readonly kind: "answers" } & Reached)
+export type GatewayLocation =
+  | ({ readonly kind: "answers" } & ReachableGateway)
   /** It has started, and waits for its store. */
   | { readonly kind: "waiting"; readonly waiting: WaitingGateway }
   | { readonly kind: "unreachable"; readonly gateway: UnreachableGateway }
   | { readonly kind: "none" };
 
 /** The gateway of a state directory, whether it answers or not. Starts nothing. */
-export async function locateGateway(home: string, token: string | null = null): Promise<Located> {
+export async function locateGateway(home: string, token: string | null = null): Promise<GatewayLocation> {
   const key = token ?? (await readOperatorToken(home));
-  const asked = key === null ? "nobody" : await ask(home, key).catch(unlessNotProven);
+  const asked = key === null ? "nobody" : await probeGateway(home, key).catch(onlyNotProven);
   if (typeof asked === "object" && !(asked instanceof Error)) return { kind: "answers", ...asked };
-  const waiting = await waitingGateway(home);
+  const waiting = await findWaitingGateway(home);
   if (waiting !== null) return { kind: "waiting", waiting };
-  const instanceId = await heldInstance(home);
+  const instanceId = await findLockedInstance(home);
   if (instanceId === null) {
     if (asked instanceof Error) throw asked;
     return { kind: "none" };
   }
   // Loaded only where there is something to be asked: every command would wait for it.
-  const { notedProcess } = await import("./gateway-file.js");
+  const { readLiveProcess: notedProcess } = await import("./gateway-file.js");
   const process = await notedProcess(home, instanceId);
   return {
     kind: "unreachable",
@@ -45,20 +45,20 @@ export async function locateGateway(home: string, token: string | null = null): 
   };
 }
 
-function unlessNotProven(error: unknown): GatewayNotProven {
+function onlyNotProven(error: unknown): GatewayNotProven {
   if (error instanceof GatewayNotProven) return error;
   throw error;
 }
 
-export function unreachableText(
+export function describeUnreachable(
   home: string,
   { instanceId, process, listens, proven }: UnreachableGateway,
   runsGoOn = true,
 ): string {
   const who = `gateway ${instanceId} (${process === null ? "pid not known" : `pid ${process.pid}`})`;
   if (!proven)
-    return `${who} runs, but the process that listens on ${gatewaySocket(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing but the token's id and a nonce was sent to it`;
+    return `${who} runs, but the process that listens on ${gatewaySocketPath(home)} did not prove that it knows the token: the gateway was started by an earlier version, or another process has taken its socket. Nothing but the token's id and a nonce was sent to it`;
   return listens
     ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs go on under their anchors" : ""}`
-    : `${who} runs, but cannot be reached: no process listens on ${gatewaySocket(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
+    : `${who} runs, but cannot be reached: no process listens on ${gatewaySocketPath(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
 }

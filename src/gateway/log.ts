@@ -3,47 +3,47 @@ import { join } from "node:path";
 import { pino, type Logger } from "pino";
 import { defaults } from "../defaults.js";
 import { requireNotLink, writeOwnFile } from "../store/own-file.js";
-import type { GatewayNews } from "./gateway.js";
+import type { GatewayEvent } from "./gateway.js";
 
-export const gatewayLog = (home: string): string => join(home, "gateway.log");
+export const gatewayLogPath = (home: string): string => join(home, "gateway.log");
 
 /** One JSON object per line. Small files, and few of them: a gateway runs for months. */
 export function openLog(home: string, level: "info" | "warn" | "silent"): Logger {
-  requireNotLink(gatewayLog(home));
+  requireNotLink(gatewayLogPath(home));
   return pino(
     { level, base: { pid: process.pid }, messageKey: "message", timestamp: pino.stdTimeFunctions.isoTime },
     {
-      write: (line: string) => writeLine(gatewayLog(home), line),
+      write: (line: string) => appendLine(gatewayLogPath(home), line),
     },
   );
 }
 
 /** A disk that is full loses lines of a log, and nothing else. */
-function writeLine(path: string, line: string): void {
+function appendLine(path: string, line: string): void {
   try {
-    rotate(path);
+    rotateFiles(path);
     writeOwnFile(path, line, "append");
   } catch {
     // Nowhere to say it.
   }
 }
 
-function rotate(path: string): void {
+function rotateFiles(path: string): void {
   const size = lstatSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size < defaults.logBytes) return;
   rmSync(`${path}.${defaults.logFiles - 1}`, { force: true });
   for (let number = defaults.logFiles - 2; number >= 1; number--)
-    move(`${path}.${number}`, `${path}.${number + 1}`);
-  move(path, `${path}.1`);
+    renameIfExists(`${path}.${number}`, `${path}.${number + 1}`);
+  renameIfExists(path, `${path}.1`);
 }
 
-function move(from: string, to: string): void {
+function renameIfExists(from: string, to: string): void {
   if (lstatSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
 }
 
-export function logNews(log: Logger, news: GatewayNews): void {
-  const { type, ...facts } = news;
-  if (type === "problem") log.warn(facts, news.message);
+export function logEvent(log: Logger, event: GatewayEvent): void {
+  const { type, ...facts } = event;
+  if (type === "problem") log.warn(facts, event.message);
   else if (type === "waiting") log.warn(facts, type);
   else log.info(facts, type);
 }

@@ -4,28 +4,28 @@ import type { NativeObserver } from "../anchor/native-host.js";
 import { defaults } from "../defaults.js";
 import { EventCursor } from "../store/event-cursor.js";
 import type { RunEvent } from "../store/run-event.js";
-import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
-import { liveProcesses } from "../supervisor/live-processes.js";
-import type { StoreHealth, WriteHealth } from "./store-health.js";
+import { listLiveProcesses } from "../supervisor/live-processes.js";
+import type { StoreHealth, StoreWriteHealth } from "./store-health.js";
 import type { TaskMetrics } from "./task-metrics.js";
 
 const PREFIX = "holdfast_run_";
 
 /** Events read at a time. */
-const PAGE = 500;
+const PAGE_SIZE = 500;
 
 /** What Prometheus is told, counted from the durable events of all supervisors of the state directory since this gateway's start. */
 export class Metrics implements AsyncDisposable {
   readonly #registry = new Registry();
   readonly #supervisor: Supervisor;
   readonly #tasks: Pick<TaskMetrics, "registry">;
-  readonly #ours: Pick<EventFilter, "stateId">;
+  readonly #filter: Pick<EventFilter, "stateId">;
   readonly #stops = new Map<string, number>();
   #cursor: EventCursor | null = null;
   #counting: Promise<void> | null = null;
-  #looking: NodeJS.Timeout | null = null;
+  #timer: NodeJS.Timeout | null = null;
 
   readonly #spawned = this.#counter("spawn_total", "commands executed");
   readonly #exited = this.#counter("exit_total", "runs ended, by reason", ["reason"]);
@@ -51,18 +51,18 @@ export class Metrics implements AsyncDisposable {
   ) {
     this.#supervisor = supervisor;
     this.#tasks = tasks;
-    this.#ours = ours;
+    this.#filter = ours;
     for (const type of ["overall", "no_output"]) this.#timedOut.inc({ type }, 0);
     for (const mode of ["pid", "pgid", "cgroup", "job"]) this.#cleaned.inc({ mode }, 0);
     const open = async (): Promise<readonly RunRecord[]> =>
       (
         await supervisor.listRunsOrLocal({
           ...(await supervisor.scope()),
-          states: OPEN_STATES,
+          states: OPEN_RUN_STATES,
           withoutLabels: true,
         })
       ).runs;
-    const ofStore = (name: string, help: string, value: (now: WriteHealth) => number): void => {
+    const ofStore = (name: string, help: string, value: (now: StoreWriteHealth) => number): void => {
       const gauge: Gauge = new Gauge({
         name: `holdfast_store_${name}`,
         help,
@@ -84,7 +84,7 @@ export class Metrics implements AsyncDisposable {
       registers: [this.#registry],
       collect: async () => {
         const runs = await open();
-        for (const state of OPEN_STATES)
+        for (const state of OPEN_RUN_STATES)
           live.set({ state }, runs.filter((run) => run.state === state).length);
       },
     });
@@ -93,7 +93,7 @@ export class Metrics implements AsyncDisposable {
       help: "live processes in the runs of this machine",
       registers: [this.#registry],
       collect: async () => {
-        const runs = await liveProcesses(host, await open());
+        const runs = await listLiveProcesses(host, await open());
         processes.set([...runs.values()].reduce((total, run) => total + run.processes.length, 0));
       },
     });
@@ -102,7 +102,7 @@ export class Metrics implements AsyncDisposable {
   /** From the newest event there is; when somebody asks, and now and then, before events are forgotten. */
   async start(): Promise<void> {
     await this.#catchUp();
-    this.#looking = setInterval(() => void this.#catchUp(), defaults.eventPollMs).unref();
+    this.#timer = setInterval(() => void this.#catchUp(), defaults.eventPollMs).unref();
   }
 
   async text(): Promise<string> {
@@ -111,13 +111,13 @@ export class Metrics implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#looking !== null) clearInterval(this.#looking);
+    if (this.#timer !== null) clearInterval(this.#timer);
     await this.#counting;
   }
 
   /** Never rejects: a store that cannot be read now is asked again from the same place. */
   #catchUp(): Promise<void> {
-    this.#counting ??= this.#count()
+    this.#counting ??= this.#countNewEvents()
       .catch(() => undefined)
       .finally(() => {
         this.#counting = null;
@@ -125,11 +125,11 @@ export class Metrics implements AsyncDisposable {
     return this.#counting;
   }
 
-  async #count(): Promise<void> {
-    this.#cursor ??= new EventCursor(this.#supervisor, await this.#newest(), this.#ours);
+  async #countNewEvents(): Promise<void> {
+    this.#cursor ??= new EventCursor(this.#supervisor, await this.#newest(), this.#filter);
     for (let more = true; more;) {
-      const { events, full } = await this.#cursor.next(PAGE);
-      for (const event of events) await this.#note(event);
+      const { events, full } = await this.#cursor.next(PAGE_SIZE);
+      for (const event of events) await this.#countEvent(event);
       more = full;
       // SQLite reads block the event loop.
       if (more) await nextTurn();
@@ -142,7 +142,7 @@ export class Metrics implements AsyncDisposable {
   }
 
   /** Never rejects. */
-  async #note(event: RunEvent): Promise<void> {
+  async #countEvent(event: RunEvent): Promise<void> {
     switch (event.type) {
       case "spawn": {
         this.#spawned.inc();

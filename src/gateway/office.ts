@@ -1,112 +1,112 @@
-import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../store/run-record.js";
 import type { RequestListener } from "node:http";
 import { join } from "node:path";
-import { agentsOf, ownAgents } from "../agents/catalogue.js";
+import { agentsById, agentsFromConfig } from "../agents/catalogue.js";
 import { hostname } from "node:os";
-import { findAnchor } from "../anchor/find.js";
-import { observeNatively } from "../anchor/native-host.js";
+import { findAnchorBinary } from "../anchor/find.js";
+import { openNativeObserver } from "../anchor/native-host.js";
 import { packageVersion } from "../anchor/package-version.js";
 import { RunDirectories } from "../anchor/run-directory.js";
 import { Bell } from "../channels/bell.js";
 import { openChannels } from "../channels/channels.js";
-import { createCourier } from "../channels/courier.js";
-import { sessionInbox } from "../channels/session-inbox.js";
+import { createDeliverer } from "../channels/courier.js";
+import { createSessionInbox } from "../channels/session-inbox.js";
 import { defaults } from "../defaults.js";
 import { AcpController } from "../acp/controller.js";
 import { openApprovals } from "../sessions/approvals.js";
-import { History } from "../sessions/history.js";
+import { SessionHistory } from "../sessions/history.js";
 import { Sessions } from "../sessions/sessions.js";
-import { presentGateways } from "../store/gateway-presence.js";
+import { listGatewaysWithStatus } from "../store/gateway-presence.js";
 import { observeMachineIdentity } from "../store/machine.js";
-import { ledgerIn } from "../store/ledger/file-ledger.js";
-import { readNotRestored } from "../store/ledger/not-restored.js";
+import { localCopyDirectory } from "../store/ledger/file-ledger.js";
+import { readUnrestored } from "../store/ledger/not-restored.js";
 import { watchEvents } from "../store/open.js";
 import { directoryIdOf, stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
-import { awaitStore, type Waiting } from "../supervisor/await-store.js";
+import { retryWhileStoreAway, type StoreWait } from "../supervisor/await-store.js";
 import { systemClock } from "../supervisor/clock.js";
 import { deferred } from "../supervisor/deferred.js";
-import { processesOfRun } from "../supervisor/live-processes.js";
-import { AgentRuns, CLI_BACKEND } from "./agent-runs.js";
-import type { Callers } from "./callers.js";
-import { capabilitiesHere } from "./capabilities.js";
+import { listProcessesOfRun } from "../supervisor/live-processes.js";
+import { OneShotAgents, CLI_BACKEND } from "./agent-runs.js";
+import type { ForegroundClients } from "./callers.js";
+import { detectCapabilities } from "./capabilities.js";
 import type { Config } from "./config.js";
-import { EventTail } from "./event-tail.js";
+import { EventFollower } from "./event-tail.js";
 import { createAcpHandlers } from "./handlers/acp.js";
-import { createHandlers } from "./handlers/handlers.js";
-import { taskPlaces } from "./handlers/task-places.js";
-import { visibleTask } from "./handlers/task-reading.js";
+import { createRouteHandlers } from "./handlers/handlers.js";
+import { createTaskCursorCodec } from "./handlers/task-places.js";
+import { resolveTask } from "./handlers/task-reading.js";
 import { createTaskHandlers } from "./handlers/tasks.js";
-import { Errands } from "./commands/carry-out.js";
-import { Stops } from "./commands/hand-over.js";
-import { AcpWhereabouts } from "./peers/acp-whereabouts.js";
-import { PeerBook } from "./peers/peer-book.js";
-import { statedRequester } from "./peers/stated.js";
-import { stopByPeers } from "./peers/stop-by-peers.js";
-import { Whereabouts } from "./peers/whereabouts.js";
+import { RemoteStopExecutor } from "./commands/carry-out.js";
+import { RunStopper } from "./commands/hand-over.js";
+import { AcpSessionLocator } from "./peers/acp-whereabouts.js";
+import { PeerDirectory } from "./peers/peer-book.js";
+import { parseOnBehalfOf } from "./peers/stated.js";
+import { stopThroughPeers } from "./peers/stop-by-peers.js";
+import { RunLocator } from "./peers/whereabouts.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
-import { Admission } from "./server/admission.js";
-import { createApp, requesterOf } from "./server/app.js";
+import { AdmissionControl } from "./server/admission.js";
+import { createRouter, authenticateRequest } from "./server/app.js";
 import { Attachments } from "./server/attach.js";
 import { Metrics } from "./metrics.js";
-import { Presence } from "./presence.js";
-import { Connections } from "./server/connections.js";
-import { openDoors, type Doors } from "./server/doors.js";
-import type { Entrance } from "./server/entrance.js";
-import type { Served } from "./server/loopback.js";
-import { operatorToken, sameToken, type Requester } from "./server/requester.js";
-import { tokenIdOf } from "./token-proof.js";
-import { hashToken } from "../sessions/token.js";
-import { serveSpecial } from "./server/special.js";
-import { Sights, type Denial } from "./sights.js";
-import { Screens } from "./screens.js";
-import { SessionStorage } from "./session-storage.js";
-import { Settling } from "./settling.js";
+import { GatewayRegistration } from "./presence.js";
+import { ConnectionLimiter } from "./server/connections.js";
+import { openListeners, type Listeners } from "./server/doors.js";
+import type { ListenerPolicy } from "./server/entrance.js";
+import type { AllowedHosts } from "./server/loopback.js";
+import { loadOrCreateOperatorToken, tokensEqual, type Requester } from "./server/requester.js";
+import { tokenIdFromHash } from "./token-proof.js";
+import { hashSessionToken } from "../sessions/token.js";
+import { createStreamingRoutes } from "./server/special.js";
+import { Authorizer, type AccessDenial } from "./sights.js";
+import { ScreenCache } from "./screens.js";
+import { SessionStorageQuota } from "./session-storage.js";
+import { Shutdown } from "./settling.js";
 import { StoreHealth } from "./store-health.js";
-import { acknowledgeRead } from "./work/acknowledge.js";
-import { wakeFor } from "./work/message-turn.js";
-import { openWork, type Work } from "./work/open-work.js";
+import { acknowledgeReadMessages } from "./work/acknowledge.js";
+import { runMessageAsTask } from "./work/message-turn.js";
+import { openBackground, type BackgroundServices } from "./work/open-work.js";
 
-export interface OfficeParts {
+export interface ComposeOptions {
   readonly home: string;
   /** The supervisor's, which closes it. */
   readonly store: Store;
   readonly supervisor: Supervisor;
-  readonly callers: Callers;
+  readonly foregroundClients: ForegroundClients;
   readonly startedAt: number;
   /** Whether what was left has been looked at. */
   readonly ready: () => boolean;
   /** Another process of the instance is the gateway now: its row in the store stays. */
-  readonly isTaken: () => boolean;
+  readonly isReplaced: () => boolean;
   readonly config: Config;
   /** How long a caller may take to say what it wants. */
   readonly requestMs: number;
-  readonly problem: (problem: Problem) => void;
+  readonly onProblem: (onProblem: Problem) => void;
   /** Null: a store that is away is not waited for. */
-  readonly waiting: Waiting | null;
-  readonly denied: (denial: Denial) => void;
+  readonly storeWait: StoreWait | null;
+  readonly onDenied: (denial: AccessDenial) => void;
 }
 
 /** Where a gateway is asked: its API, with who may ask what. */
-export interface Office extends AsyncDisposable {
-  readonly asked: Promise<void>;
-  readonly settling: Settling;
+export interface GatewayServices extends AsyncDisposable {
+  readonly stopRequested: Promise<void>;
+  readonly shutdown: Shutdown;
   readonly acp: AcpController;
   /** Say that it is still there. */
-  beat(): Promise<void>;
+  heartbeat(): Promise<void>;
   /** Take up what other gateways have handed over. */
-  takeUp(): Promise<void>;
+  processRemoteStops(): Promise<void>;
   /** Runs that this gateway has got from others, or from a former one. */
-  takeOver(runs: readonly Run[]): void;
-  lookAfterTasks: Work["lookAfter"];
+  registerRecoveredRuns(runs: readonly Run[]): void;
+  maintainTasks: BackgroundServices["maintainTasks"];
   /** See to the answers of agents' commands that a former gateway started. */
-  look(): Promise<void>;
+  settleAgentRuns(): Promise<void>;
   /**
    * Forget sessions that were closed, questions that were answered, what was said or handed over, and gateways that left, long
    * ago; end those of commands that nobody went on with.
    */
-  retain(): Promise<{
+  applyRetention(): Promise<{
     readonly sessions: number;
     readonly approvals: number;
     readonly messages: number;
@@ -114,13 +114,24 @@ export interface Office extends AsyncDisposable {
   }>;
 }
 
-export async function openOffice(parts: OfficeParts): Promise<Office> {
-  const { home, store, supervisor, callers, startedAt, ready, config, requestMs, problem, denied } = parts;
+export async function composeGateway(options: ComposeOptions): Promise<GatewayServices> {
+  const {
+    home,
+    store,
+    supervisor,
+    foregroundClients,
+    startedAt,
+    ready,
+    config,
+    requestMs,
+    onProblem,
+    onDenied,
+  } = options;
   const { instanceId } = supervisor;
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);
-  const capabilities = await capabilitiesHere();
-  const presence = new Presence(store, {
+  const capabilities = await detectCapabilities();
+  const registration = new GatewayRegistration(store, {
     ...machine,
     instanceId,
     hostName: hostname(),
@@ -132,14 +143,14 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     peerKey: null,
     startedAt,
   });
-  const approvals = await awaitStore(async () => {
-    await presence.announce();
+  const approvals = await retryWhileStoreAway(async () => {
+    await registration.register();
     return openApprovals({
       store,
       gatewayInstanceId: instanceId,
-      onProblem: (message, cause) => problem({ runId: null, message, cause }),
+      onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
     });
-  }, parts.waiting);
+  }, options.storeWait);
   const sessions = new Sessions({
     store,
     approvals,
@@ -148,95 +159,106 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     visibility: config.visibility.default,
     execRules: config.exec,
   });
-  const history = new History(store);
+  const history = new SessionHistory(store);
   const bell = new Bell();
   const channels = openChannels(config.channels, { supervisor, bell });
-  const courier = createCourier(channels, sessionInbox(history));
-  const own = ownAgents(config.agents);
-  const agents = { all: agentsOf(own), own: new Set(own.map(({ id }) => id)) };
+  const deliverer = createDeliverer(channels, createSessionInbox(history));
+  const own = agentsFromConfig(config.agents);
+  const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };
   // Lost or failed, it is found at the next round.
   const onRead = (sessionId: string): Promise<void> =>
-    acknowledgeRead(store, sessionId).catch(() => undefined);
+    acknowledgeReadMessages(store, sessionId).catch(() => undefined);
   const onDelivered = (sessionId: string): void => void onRead(sessionId);
-  const agentRuns = new AgentRuns({
-    ...{ supervisor, sessions, history, store, problem, onDelivered },
+  const oneShotAgents = new OneShotAgents({
+    ...{ supervisor, sessions, history, store, onProblem, onDelivered },
     agents: agents.all,
   });
-  const asked = deferred<void>();
+  const stopRequested = deferred<void>();
   let stopping = false;
-  let doors: Doors | null = null;
-  const book = new PeerBook(home, instanceId);
-  if (store.shared) await book.load();
-  const whereabouts = new Whereabouts({ store, instanceId, hostId: machine.hostId, stateId });
-  const mustBeOpen = (): void => {
+  let listeners: Listeners | null = null;
+  const peerDirectory = new PeerDirectory(home, instanceId);
+  if (store.shared) await peerDirectory.load();
+  const runLocator = new RunLocator({ store, instanceId, hostId: machine.hostId, stateId });
+  const assertOpen = (): void => {
     if (stopping) throw new SupervisorClosed(instanceId, "its gateway stops; nothing was done");
   };
-  const sights = new Sights(sessions, denied);
-  const screens = new Screens(supervisor);
+  const authorizer = new Authorizer(sessions, onDenied);
+  const screenCache = new ScreenCache(supervisor);
   const acp = new AcpController({
     supervisor,
     store,
     sessions,
     agents: agents.all,
     passEnv: config.environment.pass,
-    onProblem: (message, cause) => problem({ runId: null, message, cause }),
-    waking: (message, turnId, begin) => wakeFor({ background, sessions }, message, turnId, begin),
+    onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
+    startMessageTurn: (message, turnId, begin) =>
+      runMessageAsTask({ background, sessions }, message, turnId, begin),
     onDelivered,
   });
-  const hearing = history.onWaiting((sessionId) => acp.heard(sessionId));
-  const settling = new Settling(supervisor, callers, acp);
-  const gate = { sessions, approvals, passEnv: config.environment.pass };
-  const work = openWork({
-    ...{ store, supervisor, sessions, acp, agentRuns, channels, courier, instanceId, problem },
+  const inboxSubscription = history.onMessage((sessionId) => acp.onMessageWaiting(sessionId));
+  const shutdown = new Shutdown(supervisor, foregroundClients, acp);
+  const execAuth = { sessions, approvals, passEnv: config.environment.pass };
+  const backgroundServices = openBackground({
+    ...{
+      store,
+      supervisor,
+      sessions,
+      acp,
+      oneShotAgents,
+      channels,
+      courier: deliverer,
+      instanceId,
+      onProblem,
+    },
     isHere: (run) => !store.shared || run.stateId === stateId,
   });
-  const { background } = work;
-  const stops = new Stops({ supervisor, store, whereabouts });
-  const operator = await operatorToken(home);
-  const taskDesk = {
-    ...{ ...work, store, supervisor, stops, acp, sights, channels: config.channels },
-    places: taskPlaces(operator),
-    notRestored: () => readNotRestored(ledgerIn(home)),
+  const { background } = backgroundServices;
+  const runStopper = new RunStopper({ supervisor, store, runLocator });
+  const operator = await loadOrCreateOperatorToken(home);
+  const taskDeps = {
+    ...{ ...backgroundServices, store, supervisor, runStopper, acp, authorizer, channels: config.channels },
+    cursors: createTaskCursorCodec(operator),
+    notRestored: () => readUnrestored(localCopyDirectory(home)),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
-  const acpDesk = {
-    ...{ acp, store, sessions, gate, sights, getRun, background, channels: config.channels },
-    mayStart: () => settling.mayStart(),
-    noteTask: async (sessionId: string, taskId: string) => {
+  const acpDeps = {
+    ...{ acp, store, sessions, execAuth, authorizer, getRun, background, channels: config.channels },
+    assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
+    recordTaskInRunDirectory: async (sessionId: string, taskId: string) => {
       const session = await store.getAcpSession(sessionId).catch(() => null);
       if (session === null || session.runId === null) return;
       // The store has it too: a full disk must not keep a turn from being asked for.
       const runs = new RunDirectories(join(home, "instances", instanceId));
-      await runs.noteTask(session.runId, taskId).catch(() => undefined);
+      await runs.addTask(session.runId, taskId).catch(() => undefined);
     },
   };
-  const observer = observeNatively(home, machine, findAnchor());
+  const observer = openNativeObserver(home, machine, findAnchorBinary());
   const health = new StoreHealth({
     store,
     supervisor,
     instanceId,
-    problem: (message, cause) => problem({ runId: null, message, cause }),
+    onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
   });
-  const handlers = createHandlers({
+  const handlers = createRouteHandlers({
     supervisor,
-    processesOf: async (record) =>
-      processesOfRun(
+    listProcesses: async (record) =>
+      listProcessesOfRun(
         observer,
         record,
-        await supervisor.listRuns({ states: OPEN_STATES, withoutLabels: true }),
+        await supervisor.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true }),
         {
           ports: record.service !== null,
         },
       ),
-    stops,
-    stopByPeers: (requester, runId, body, unread) =>
-      stopByPeers({ book, instanceId }, requester, runId, body, unread),
-    callers,
-    screens,
-    sights,
-    gate,
-    acp: createAcpHandlers(acpDesk),
-    tasks: createTaskHandlers(taskDesk),
+    runStopper,
+    stopThroughPeers: (requester, runId, body, unread) =>
+      stopThroughPeers({ peerDirectory, instanceId }, requester, runId, body, unread),
+    foregroundClients,
+    screenCache,
+    authorizer,
+    execAuth,
+    acp: createAcpHandlers(acpDeps),
+    tasks: createTaskHandlers(taskDeps),
     background,
     closeAgent: async (sessionId, actor) => {
       const session = await store.getAcpSession(sessionId);
@@ -248,159 +270,187 @@ export async function openOffice(parts: OfficeParts): Promise<Office> {
     onRead,
     records: store,
     agents,
-    agentRuns,
+    oneShotAgents,
     channels: config.channels,
-    courier,
-    mayStart: () => settling.mayStart(),
+    courier: deliverer,
+    assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
     defaults: config.defaults,
-    about: async () => ({
+    gatewayStatus: async () => ({
       instanceId: instanceId,
       version: packageVersion(),
       pid: process.pid,
       home,
       startedAt,
       ready: ready() && !stopping,
-      ...(await openRuns(supervisor)),
+      ...(await countOpenRuns(supervisor)),
       storeWrites: health.get(),
       tier: null,
-      listen: doors?.listen ?? null,
+      listen: listeners?.listen ?? null,
     }),
-    gateways: () => presentGateways(store, machine.bootId, Date.now()),
-    stop: async (policy) => {
-      const done = await settling.settle(policy);
+    listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
+    shutDown: async (policy) => {
+      const done = await shutdown.request(policy);
       // After the answer is on its way.
-      setTimeout(() => asked.resolve(), 10);
+      setTimeout(() => stopRequested.resolve(), 10);
       return done;
     },
   });
-  const events = new EventTail(store);
+  const events = new EventFollower(store);
   const targets = [stateId, instanceId];
-  const failing = (runId: string, cause: unknown): void => {
+  const onStopFailure = (runId: string, cause: unknown): void => {
     if (stopping) return;
-    problem({
+    onProblem({
       runId,
       message: `run ${runId}: what was handed over was not carried out; trying again`,
       cause,
     });
   };
-  const errands = new Errands({ supervisor, store, whereabouts, targets, failing });
+  const remoteStopExecutor = new RemoteStopExecutor({
+    supervisor,
+    store,
+    runLocator,
+    targets,
+    onFailure: onStopFailure,
+  });
   const watch = await watchEvents(
     instanceId,
     () => events.wake(),
     (target) => {
       // Lost or failed, it is found at the next round.
       if (ready() && (target === null || targets.includes(target)))
-        void errands.look().catch(() => undefined);
+        void remoteStopExecutor.poll().catch(() => undefined);
     },
   );
-  const metrics = new Metrics(supervisor, observer, work.metrics, store.shared ? { stateId } : {}, health);
+  const metrics = new Metrics(
+    supervisor,
+    observer,
+    backgroundServices.metrics,
+    store.shared ? { stateId } : {},
+    health,
+  );
   await metrics.start();
-  const authenticate = (token: string): Promise<Requester | null> => whoseToken(sessions, operator, token);
-  const special = serveSpecial(supervisor, events, sights, metrics, approvals, acpDesk, taskDesk);
-  const admission = new Admission();
-  const storage = new SessionStorage(store);
-  const app = (entrance: Entrance): RequestListener =>
-    createApp({
+  const authenticate = (token: string): Promise<Requester | null> =>
+    authenticateToken(sessions, operator, token);
+  const streamingRoutes = createStreamingRoutes(
+    supervisor,
+    events,
+    authorizer,
+    metrics,
+    approvals,
+    acpDeps,
+    taskDeps,
+  );
+  const admissionControl = new AdmissionControl();
+  const storageQuota = new SessionStorageQuota(store);
+  const router = (policy: ListenerPolicy): RequestListener =>
+    createRouter({
       handlers,
-      special,
-      entrance,
-      admission,
-      mustHaveRoom: (requester) => storage.mustHaveRoom(requester),
-      stopping: () => stopping,
-      failed: (cause, what) => problem({ runId: null, message: `${what} failed`, cause }),
+      streamingRoutes,
+      policy,
+      admissionControl,
+      assertStorageRoom: (requester) => storageQuota.assertRoom(requester),
+      isStopping: () => stopping,
+      onFailure: (cause, what) => onProblem({ runId: null, message: `${what} failed`, cause }),
     });
-  const attachments = new Attachments({ supervisor, callers, sights, admission, bell, mustBeOpen });
+  const attachments = new Attachments({
+    supervisor,
+    foregroundClients,
+    authorizer,
+    admissionControl,
+    bell,
+    assertOpen,
+  });
   /** Null: it is held here, or it may not be seen, which is said here. */
-  const perhapsFar = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
+  const findRemoteRun = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
     if (!store.shared || supervisor.run(runId) !== null) return null;
     const record = await supervisor.getRun(runId);
-    return record !== null && (await sights.runsOf(requester)(record.sessionId)) ? record : null;
+    return record !== null && (await authorizer.canSeeRunsOf(requester)(record.sessionId)) ? record : null;
   };
-  const agentsElsewhere = new AcpWhereabouts({
+  const acpSessionLocator = new AcpSessionLocator({
     store,
     instanceId,
-    sights,
+    authorizer,
     isLost: (session) => acp.isLost(session),
-    taskOf: (requester, id) => visibleTask(taskDesk, requester, id),
+    resolveTask: (requester, id) => resolveTask(taskDeps, requester, id),
   });
-  const connections = new Connections();
-  const byToken = (served: Served | null): Entrance => ({
-    served,
-    connections,
-    requesterOf: (request) => requesterOf(authenticate, request),
-    hashOf: (tokenId) => hashOfToken(sessions, operator, tokenId),
-    forPeers: false,
-    whoHas: async (requester, runId) => whereabouts.peerFor(await perhapsFar(requester, runId)),
-    whoSpeaks: (requester, verb, id) => agentsElsewhere.peerFor(requester, verb, id),
+  const connectionLimiter = new ConnectionLimiter();
+  const tokenPolicy = (allowedHosts: AllowedHosts | null): ListenerPolicy => ({
+    allowedHosts,
+    connectionLimiter,
+    authenticate: (request) => authenticateRequest(authenticate, request),
+    findTokenHash: (tokenId) => findTokenHash(sessions, operator, tokenId),
+    peersOnly: false,
+    locateRun: async (requester, runId) => runLocator.peerFor(await findRemoteRun(requester, runId)),
+    locateAcpSession: (requester, verb, id) => acpSessionLocator.peerFor(requester, verb, id),
   });
-  const forPeers: Entrance = {
-    served: null,
-    connections: null,
-    requesterOf: (request) => statedRequester(store, book, sessions, request),
-    hashOf: null,
-    forPeers: true,
-    whoHas: async (requester, runId) => whereabouts.mustBeHere(await perhapsFar(requester, runId)),
-    whoSpeaks: (requester, verb, id) => agentsElsewhere.mustBeHere(requester, verb, id),
+  const peerPolicy: ListenerPolicy = {
+    allowedHosts: null,
+    connectionLimiter: null,
+    authenticate: (request) => parseOnBehalfOf(store, peerDirectory, sessions, request),
+    findTokenHash: null,
+    peersOnly: true,
+    locateRun: async (requester, runId) => runLocator.assertLocal(await findRemoteRun(requester, runId)),
+    locateAcpSession: (requester, verb, id) => acpSessionLocator.assertLocal(requester, verb, id),
   };
-  doors = await openDoors({
-    ...{ home, instanceId, config, requestMs, app, attachments, byToken, forPeers },
+  listeners = await openListeners({
+    ...{ home, instanceId, config, requestMs, router, attachments, tokenPolicy, peerPolicy },
     shared: store.shared,
-    problem: (message, cause) => problem({ runId: null, message, cause }),
+    onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
   });
-  if (doors.peering !== null)
-    await presence.reachableAt(doors.peering).catch((error: unknown) => {
+  if (listeners.peerEndpoint !== null)
+    await registration.setAddress(listeners.peerEndpoint).catch((error: unknown) => {
       // Said with the next beat.
       if (!(error instanceof StoreAway)) throw error;
     });
   return {
-    asked: asked.promise,
-    settling,
+    stopRequested: stopRequested.promise,
+    shutdown,
     acp,
-    look: () => agentRuns.look(),
-    takeOver: (runs) => background.takeOver(runs),
-    lookAfterTasks: () => work.lookAfter(),
-    beat: async () => {
-      await health.look(() => presence.beat());
-      if (store.shared) await book.refresh(store);
+    settleAgentRuns: () => oneShotAgents.settleUnanswered(),
+    registerRecoveredRuns: (runs) => background.registerRecoveredRuns(runs),
+    maintainTasks: () => backgroundServices.maintainTasks(),
+    heartbeat: async () => {
+      await health.check(() => registration.heartbeat());
+      if (store.shared) await peerDirectory.refresh(store);
     },
-    takeUp: async () => {
-      if (store.shared) acp.look();
-      await errands.look();
+    processRemoteStops: async () => {
+      if (store.shared) acp.checkInboxes();
+      await remoteStopExecutor.poll();
     },
-    retain: async () => {
-      await store.forgetCommands(defaults.commandsKeptMs);
-      await store.forgetSilent(defaults.gatewaysKeptMs);
-      await store.forgetTokens(Date.now());
+    applyRetention: async () => {
+      await store.deleteRemoteStops(defaults.commandsKeptMs);
+      await store.deleteSilentGateways(defaults.gatewaysKeptMs);
+      await store.deleteEndedTokens(Date.now());
       return {
-        approvals: await store.forgetApprovals(Date.now() - defaults.approvalsKeptMs),
-        messages: await store.forgetMessages(Date.now() - defaults.messagesKeptMs),
-        updates: await store.forgetAcpUpdates(Date.now() - defaults.acpUpdatesKeptMs),
+        approvals: await store.deleteDecidedApprovals(Date.now() - defaults.approvalsKeptMs),
+        messages: await store.deleteSettledMessages(Date.now() - defaults.messagesKeptMs),
+        updates: await store.deleteAcpUpdates(Date.now() - defaults.acpUpdatesKeptMs),
         sessions:
-          (await endIdle(sessions, instanceId)) +
-          (await store.forgetSessions(Date.now() - defaults.sessionsKeptMs)),
+          (await closeIdleSessions(sessions, instanceId)) +
+          (await store.deleteClosedSessions(Date.now() - defaults.sessionsKeptMs)),
       };
     },
     async [Symbol.asyncDispose]() {
       stopping = true;
-      callers[Symbol.dispose]();
-      hearing[Symbol.dispose]();
-      await work[Symbol.asyncDispose]();
+      foregroundClients[Symbol.dispose]();
+      inboxSubscription[Symbol.dispose]();
+      await backgroundServices[Symbol.asyncDispose]();
       await metrics[Symbol.asyncDispose]();
       await watch[Symbol.asyncDispose]();
       await observer[Symbol.asyncDispose]();
       await attachments[Symbol.asyncDispose]();
       await acp[Symbol.asyncDispose]();
-      await doors?.[Symbol.asyncDispose]();
-      await screens[Symbol.asyncDispose]();
+      await listeners?.[Symbol.asyncDispose]();
+      await screenCache[Symbol.asyncDispose]();
       await approvals[Symbol.asyncDispose]();
-      await agentRuns[Symbol.asyncDispose]();
-      if (!parts.isTaken()) await presence[Symbol.asyncDispose]();
+      await oneShotAgents[Symbol.asyncDispose]();
+      if (!options.isReplaced()) await registration[Symbol.asyncDispose]();
     },
   };
 }
 
 /** A gateway says how it is whatever the store does: what stops runs asks it first. */
-async function openRuns(
+async function countOpenRuns(
   supervisor: Supervisor,
 ): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
   const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
@@ -408,33 +458,39 @@ async function openRuns(
     .scope()
     .then((mine) =>
       supervisor.listRunsOrLocal(
-        { ...mine, states: OPEN_STATES, withoutLabels: true },
+        { ...mine, states: OPEN_RUN_STATES, withoutLabels: true },
         defaults.localAnswerMs,
       ),
     );
-  const asked = listed.then(
+  const stopRequested = listed.then(
     ({ runs, storeAway }) => (storeAway === null ? { runs: runs.length, storeAway } : held(storeAway)),
     (error: unknown) => held(error instanceof Error ? error.message : String(error)),
   );
-  const late = systemClock.pause(defaults.storeAnswerMs, asked).then(() => held("the store does not answer"));
-  return Promise.race([asked, late]);
+  const late = systemClock
+    .sleep(defaults.storeAnswerMs, stopRequested)
+    .then(() => held("the store does not answer"));
+  return Promise.race([stopRequested, late]);
 }
 
-async function whoseToken(sessions: Sessions, operator: string, token: string): Promise<Requester | null> {
-  if (sameToken(token, operator)) return { kind: "operator", actor: "operator" };
+async function authenticateToken(
+  sessions: Sessions,
+  operator: string,
+  token: string,
+): Promise<Requester | null> {
+  if (tokensEqual(token, operator)) return { kind: "operator", actor: "operator" };
   const session = await sessions.authenticate(token);
   if (session === null) return null;
   const tokenIsGood = async (): Promise<boolean> => (await sessions.authenticate(token)) !== null;
-  return { kind: "session", actor: `session:${session.key}`, session, tokenIsGood };
+  return { kind: "session", actor: `session:${session.key}`, session, isTokenValid: tokenIsGood };
 }
 
-async function hashOfToken(sessions: Sessions, operator: string, tokenId: string): Promise<string | null> {
-  const hash = hashToken(operator);
-  return tokenIdOf(hash) === tokenId ? hash : sessions.tokenHash(tokenId);
+async function findTokenHash(sessions: Sessions, operator: string, tokenId: string): Promise<string | null> {
+  const hash = hashSessionToken(operator);
+  return tokenIdFromHash(hash) === tokenId ? hash : sessions.tokenHash(tokenId);
 }
 
 /** Each prompt to a command may have begun a session; nobody ends them by hand. */
-async function endIdle(sessions: Sessions, gatewayInstanceId: string): Promise<number> {
+async function closeIdleSessions(sessions: Sessions, gatewayInstanceId: string): Promise<number> {
   const idleSince = Date.now() - defaults.sessionsKeptMs;
   const idle = await sessions.list({ open: true, backend: CLI_BACKEND, idleSince });
   const ours = idle.filter((row) => row.gatewayInstanceId === gatewayInstanceId);

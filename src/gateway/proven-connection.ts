@@ -3,9 +3,9 @@ import { connect, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { defaults } from "../defaults.js";
 import { GatewayNotProven, HoldfastError } from "../errors.js";
-import { hashToken } from "../sessions/token.js";
+import { hashSessionToken } from "../sessions/token.js";
 import { requireOwnSocket } from "../store/path-trust.js";
-import { GatewayError, type ErrorAnswer } from "./server/error-answer.js";
+import { GatewayError, type ErrorResponse } from "./server/error-answer.js";
 import { isOperatorToken } from "./server/requester.js";
 import {
   CHALLENGE_PATH,
@@ -16,7 +16,7 @@ import {
   NONCE_HEADER,
   PROOF_SCHEME,
   TOKEN_ID_HEADER,
-  tokenIdOf,
+  tokenIdFromHash,
 } from "./token-proof.js";
 
 export interface GatewayAddress {
@@ -26,13 +26,13 @@ export interface GatewayAddress {
 }
 
 /** Largest answer to a challenge that is read: valid answers are much smaller. */
-const ANSWER_BYTES = 16 * 1024;
+const MAX_RESPONSE_BYTES = 16 * 1024;
 
 /** The Authorization header of each connection whose gateway has proven itself. */
 const authorizations = new WeakMap<Duplex, string>();
 
 /** Callback with the signature of node:http; with an error, the stream must not be used. */
-export type Connected = (error: Error | null, stream: Duplex) => void;
+export type ConnectCallback = (error: Error | null, stream: Duplex) => void;
 
 /** Options of a request; aborting the request also aborts its connection. */
 export interface ProvenRequestOptions extends ClientRequestArgs {
@@ -46,7 +46,7 @@ export interface ProvenRequestOptions extends ClientRequestArgs {
 export function connectProven(
   address: GatewayAddress,
   signal: AbortSignal | undefined,
-  done: Connected,
+  done: ConnectCallback,
 ): void {
   const { socketPath, token } = address;
   try {
@@ -54,14 +54,14 @@ export function connectProven(
   } catch (error) {
     return process.nextTick(done, error, new Socket());
   }
-  const hash = hashToken(token);
+  const hash = hashSessionToken(token);
   const client = newNonce();
   const socket = connect({ path: socketPath });
   let answer = Buffer.alloc(0);
   const settle = (error: Error | null): void => {
-    clearTimeout(late);
+    clearTimeout(timeout);
     signal?.removeEventListener("abort", aborted);
-    socket.off("data", heard).off("error", settle).off("close", closed);
+    socket.off("data", onData).off("error", settle).off("close", closed);
     if (error === null) return done(null, socket);
     socket.on("error", () => undefined).destroy();
     done(error, socket);
@@ -70,7 +70,7 @@ export function connectProven(
   const aborted = (): void => fail("ABORT_ERR", "the request was aborted");
   const closed = (): void =>
     fail("ECONNRESET", "the gateway closed the connection before it proved that it knows the token");
-  const late = setTimeout(
+  const timeout = setTimeout(
     () =>
       fail(
         "ETIMEDOUT",
@@ -78,10 +78,10 @@ export function connectProven(
       ),
     defaults.requestMs,
   );
-  const heard = (part: Buffer): void => {
+  const onData = (part: Buffer): void => {
     answer = Buffer.concat([answer, part]);
     try {
-      const said = parseAnswer(answer, address);
+      const said = parseChallengeResponse(answer, address);
       if (said === null) return;
       const gateway = said["nonce"];
       if (!isNonce(gateway)) throw new GatewayNotProven(socketPath, "its answer has no nonce");
@@ -94,11 +94,11 @@ export function connectProven(
       settle(error as Error);
     }
   };
-  socket.on("data", heard).on("error", settle).on("close", closed);
+  socket.on("data", onData).on("error", settle).on("close", closed);
   signal?.addEventListener("abort", aborted);
   if (signal?.aborted === true) return aborted();
   socket.write(
-    `GET ${CHALLENGE_PATH} HTTP/1.1\r\nhost: gateway\r\n${TOKEN_ID_HEADER}: ${tokenIdOf(hash)}\r\n${NONCE_HEADER}: ${client}\r\n\r\n`,
+    `GET ${CHALLENGE_PATH} HTTP/1.1\r\nhost: gateway\r\n${TOKEN_ID_HEADER}: ${tokenIdFromHash(hash)}\r\n${NONCE_HEADER}: ${client}\r\n\r\n`,
   );
 }
 
@@ -106,14 +106,14 @@ export function connectProven(
  * The body of the answer to a challenge; null: it is not complete yet. The answer is parsed here, because node:http
  * cannot hand over a connection after its first request.
  */
-function parseAnswer(
+function parseChallengeResponse(
   bytes: Buffer,
   { socketPath, token }: GatewayAddress,
 ): Readonly<Record<string, unknown>> | null {
   const end = bytes.indexOf("\r\n\r\n");
   const wrong = (): GatewayNotProven =>
     new GatewayNotProven(socketPath, "its answer is not that of a gateway");
-  if (bytes.length > ANSWER_BYTES) throw wrong();
+  if (bytes.length > MAX_RESPONSE_BYTES) throw wrong();
   if (end < 0) return null;
   const head = bytes.toString("latin1", 0, end);
   const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(head)?.[1] ?? 0);
@@ -129,7 +129,7 @@ function parseAnswer(
   }
   if (typeof said !== "object" || said === null) throw wrong();
   if (status === 200) return said as Readonly<Record<string, unknown>>;
-  const { error } = said as Partial<ErrorAnswer>;
+  const { error } = said as Partial<ErrorResponse>;
   if (typeof error?.code !== "string" || typeof error.message !== "string") throw wrong();
   // A gateway always knows the operator's token; a session's token may have ended.
   if (error.code === "UNAUTHORIZED" && isOperatorToken(token))
@@ -146,7 +146,10 @@ export class ProvenAgent extends Agent {
     this.#address = address;
   }
 
-  override createConnection({ proofSignal }: ProvenRequestOptions, done: Connected = () => undefined): null {
+  override createConnection(
+    { proofSignal }: ProvenRequestOptions,
+    done: ConnectCallback = () => undefined,
+  ): null {
     connectProven(this.#address, proofSignal, done);
     return null;
   }

@@ -1,44 +1,44 @@
 /** Work done again and again, each kind in its own rhythm, never twice at the same time. */
-export class Rounds {
-  readonly #failing: (message: string, cause: unknown) => void;
+export class PeriodicJobs {
+  readonly #onFailure: (message: string, cause: unknown) => void;
   readonly #timers = new Set<NodeJS.Timeout>();
-  readonly #going = new Set<Promise<void>>();
-  #ended = false;
+  readonly #running = new Set<Promise<void>>();
+  #stopped = false;
 
-  constructor(failing: (message: string, cause: unknown) => void) {
-    this.#failing = failing;
+  constructor(onFailure: (message: string, cause: unknown) => void) {
+    this.#onFailure = onFailure;
   }
 
   /** The first round is done when this resolves. A round that fails is reported, and tried again in its turn. Never rejects. */
-  begin(what: string, everyMs: number, round: () => Promise<void>): Promise<void> {
-    const going = this.#go(what, everyMs, round);
-    this.#going.add(going);
-    void going.finally(() => this.#going.delete(going));
-    return going;
+  schedule(name: string, everyMs: number, job: () => Promise<void>): Promise<void> {
+    const running = this.#runAndReschedule(name, everyMs, job);
+    this.#running.add(running);
+    void running.finally(() => this.#running.delete(running));
+    return running;
   }
 
-  async #go(what: string, everyMs: number, round: () => Promise<void>): Promise<void> {
-    if (!this.#ended) await this.#round(what, round);
-    if (this.#ended) return;
+  async #runAndReschedule(name: string, everyMs: number, job: () => Promise<void>): Promise<void> {
+    if (!this.#stopped) await this.#runOnce(name, job);
+    if (this.#stopped) return;
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
-      void this.begin(what, everyMs, round);
+      void this.schedule(name, everyMs, job);
     }, everyMs);
     this.#timers.add(timer);
   }
 
   /** No further round; resolves when none is under way. */
-  async end(): Promise<void> {
-    this.#ended = true;
+  async stop(): Promise<void> {
+    this.#stopped = true;
     for (const timer of this.#timers) clearTimeout(timer);
-    await Promise.all(this.#going);
+    await Promise.all(this.#running);
   }
 
-  async #round(what: string, round: () => Promise<void>): Promise<void> {
+  async #runOnce(name: string, job: () => Promise<void>): Promise<void> {
     try {
-      await round();
+      await job();
     } catch (cause) {
-      if (!this.#ended) this.#failing(`${what} failed; trying again`, cause);
+      if (!this.#stopped) this.#onFailure(`${name} failed; trying again`, cause);
     }
   }
 }

@@ -1,17 +1,17 @@
 import { configPath, readConfigFile } from "../store/config-file.js";
 import { parseToml, stringifyToml } from "../store/config-toml.js";
-import { noteIfReadable } from "../store/readable-secrets.js";
+import { warnIfReadable } from "../store/readable-secrets.js";
 import { isSecretName } from "../supervisor/secret-name.js";
-import { checkConfig, placeInFile, sections, type Config } from "./config.js";
+import { validateConfig, positionInFile, scalarSections, type Config } from "./config.js";
 
-export type Source = "flag" | "environment" | "file" | "default";
+export type SettingSource = "flag" | "environment" | "file" | "default";
 
 /** One setting as it holds, and who says so. */
 export interface Setting {
   /** As in the file: `gateway.listen`. */
   readonly key: string;
   readonly value: unknown;
-  readonly from: Source;
+  readonly from: SettingSource;
   /** The variable that sets it over the file; null: it is a list, which only the file can say. */
   readonly variable: string | null;
 }
@@ -19,36 +19,36 @@ export interface Setting {
 export interface Settings {
   readonly path: string;
   readonly config: Config;
-  readonly each: readonly Setting[];
+  readonly entries: readonly Setting[];
 }
 
 /** Flags of a command line, by their keys. */
-export type Flags = Readonly<Record<string, string | undefined>>;
+export type SettingFlags = Readonly<Record<string, string | undefined>>;
 
 type Environment = Readonly<Record<string, string | undefined>>;
-type Raw = Record<string, Record<string, unknown>>;
+type RawConfig = Record<string, Record<string, unknown>>;
 
 /** What holds: flags over the environment over the file over the defaults. */
 export async function readSettings(
-  flags: Flags = {},
+  flags: SettingFlags = {},
   env: Environment = process.env,
   path: string = configPath(env),
 ): Promise<Settings> {
   return resolveSettings(await readConfigFile(path), path, flags, env);
 }
 
-export function resolveSettings(text: string, path: string, flags: Flags, env: Environment): Settings {
-  const { raw, sources } = merge(text, path, flags, env);
-  const config = checkConfig(raw, (at) => {
+export function resolveSettings(text: string, path: string, flags: SettingFlags, env: Environment): Settings {
+  const { raw, sources } = mergeSources(text, path, flags, env);
+  const config = validateConfig(raw, (at) => {
     const [section = "", key = ""] = at.map(String);
     const source = sources.get(`${section}.${key}`);
-    if (source === "environment") return { line: null, text: variableOf(section, key) };
+    if (source === "environment") return { line: null, text: environmentVariable(section, key) };
     if (source === "flag") return { line: null, text: `--${key}` };
-    return placeInFile(text, path, at);
+    return positionInFile(text, path, at);
   });
   const given = Object.values(config.agents).flatMap(({ env: variables }) => Object.keys(variables));
-  if (given.some(isSecretName)) noteIfReadable(path);
-  return { path, config, each: list(config, raw, sources) };
+  if (given.some(isSecretName)) warnIfReadable(path);
+  return { path, config, entries: listSettings(config, raw, sources) };
 }
 
 /** First line of a written configuration whose database address was given in the environment. */
@@ -58,8 +58,8 @@ const URL_NOT_KEPT = "# database.url was given in the environment and is not kep
  * The same settings as the text of one config file, without the defaults. It may hold the secrets of the config file,
  * but not an address of the database that was given in the environment: its password is written nowhere.
  */
-export function settingsAsFile(text: string, path: string, flags: Flags, env: Environment): string {
-  const { raw, sources } = merge(text, path, flags, env);
+export function settingsToToml(text: string, path: string, flags: SettingFlags, env: Environment): string {
+  const { raw, sources } = mergeSources(text, path, flags, env);
   const { url: _url, ...database } = raw["database"] ?? {};
   if (sources.get("database.url") === "environment")
     return URL_NOT_KEPT + stringifyToml({ ...raw, database });
@@ -69,42 +69,51 @@ export function settingsAsFile(text: string, path: string, flags: Flags, env: En
 }
 
 /** The environment of a process that is to have the settings of this config file, with this text, and no others. */
-export function environmentFor(
+export function environmentWithConfig(
   path: string,
   text: string,
   env: Readonly<Record<string, string>>,
 ): Record<string, string> {
-  const variables = new Set(scalars().map(([section, key]) => variableOf(section, key)));
-  if (text.startsWith(URL_NOT_KEPT)) variables.delete(variableOf("database", "url"));
+  const variables = new Set(scalarKeys().map(([section, key]) => environmentVariable(section, key)));
+  if (text.startsWith(URL_NOT_KEPT)) variables.delete(environmentVariable("database", "url"));
   const others = Object.entries(env).filter(([name]) => !variables.has(name));
   return { ...Object.fromEntries(others), HOLDFAST_CONFIG: path };
 }
 
-function merge(
+function mergeSources(
   text: string,
   path: string,
-  flags: Flags,
+  flags: SettingFlags,
   env: Environment,
-): { readonly raw: Raw; readonly sources: ReadonlyMap<string, Source> } {
-  const raw = parseToml(text, path) as Raw;
-  const sources = new Map<string, Source>();
-  for (const [section, key] of scalars()) {
+): { readonly raw: RawConfig; readonly sources: ReadonlyMap<string, SettingSource> } {
+  const raw = parseToml(text, path) as RawConfig;
+  const sources = new Map<string, SettingSource>();
+  for (const [section, key] of scalarKeys()) {
     const name = `${section}.${key}`;
     if (raw[section]?.[key] !== undefined) sources.set(name, "file");
-    const said = flags[name] ?? nonEmpty(env[variableOf(section, key)]);
+    const said = flags[name] ?? nonEmpty(env[environmentVariable(section, key)]);
     // Whatever else is there in place of a table is the schema's to refuse.
     if (said === undefined || !isTable(raw[section] ?? {})) continue;
-    raw[section] = { ...raw[section], [key]: valueOf(said) };
+    raw[section] = { ...raw[section], [key]: parseScalar(said) };
     sources.set(name, flags[name] === undefined ? "environment" : "flag");
   }
   return { raw, sources };
 }
 
-function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): Setting[] {
-  const single = scalars().map(([section, key]): Setting => {
+function listSettings(
+  config: Config,
+  raw: RawConfig,
+  sources: ReadonlyMap<string, SettingSource>,
+): Setting[] {
+  const single = scalarKeys().map(([section, key]): Setting => {
     const name = `${section}.${key}`;
     const value = (config[section] as Readonly<Record<string, unknown>>)[key] ?? null;
-    return { key: name, value, from: sources.get(name) ?? "default", variable: variableOf(section, key) };
+    return {
+      key: name,
+      value,
+      from: sources.get(name) ?? "default",
+      variable: environmentVariable(section, key),
+    };
   });
   const lists: [string, unknown, unknown][] = [
     ["a2a.allow", config.a2a.allow, raw["a2a"]?.["allow"]],
@@ -124,20 +133,20 @@ function list(config: Config, raw: Raw, sources: ReadonlyMap<string, Source>): S
 }
 
 /** Everything that is one word, number or switch. */
-function scalars(): (readonly [keyof typeof sections, string])[] {
-  return (Object.keys(sections) as (keyof typeof sections)[]).flatMap((section) =>
-    Object.keys(sections[section].shape)
+function scalarKeys(): (readonly [keyof typeof scalarSections, string])[] {
+  return (Object.keys(scalarSections) as (keyof typeof scalarSections)[]).flatMap((section) =>
+    Object.keys(scalarSections[section].shape)
       .filter((key) => !(section === "a2a" && key === "allow"))
       .map((key) => [section, key] as const),
   );
 }
 
 /** `gateway.log-level` is `HOLDFAST_GATEWAY_LOG_LEVEL`. */
-function variableOf(section: string, key: string): string {
+function environmentVariable(section: string, key: string): string {
   return `HOLDFAST_${section}_${key}`.replaceAll("-", "_").toUpperCase();
 }
 
-function valueOf(text: string): unknown {
+function parseScalar(text: string): unknown {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   return text === "true" ? true : text === "false" ? false : text;
 }

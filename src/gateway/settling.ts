@@ -1,35 +1,35 @@
 import { SupervisorClosed } from "../errors.js";
 import type { Supervisor } from "../supervisor/api.js";
-import type { Callers } from "./callers.js";
-import { settleRuns, type Agents, type StopPolicy, type Stopping } from "./stop.js";
+import type { ForegroundClients } from "./callers.js";
+import { shutDownRuns, type AgentActivity, type ShutdownPolicy, type ShutdownSummary } from "./stop.js";
 
-interface Heard {
-  readonly policy: StopPolicy;
+interface PendingShutdown {
+  readonly policy: ShutdownPolicy;
   readonly superseded: AbortController;
-  readonly done: Promise<Stopping>;
+  readonly done: Promise<ShutdownSummary>;
 }
 
 /** How the gateway was told to leave. The last word counts, but what is being terminated stays so. */
-export class Settling {
+export class Shutdown {
   readonly #supervisor: Supervisor;
-  readonly #callers: Callers;
-  readonly #agents: Agents;
-  #heard: Heard | null = null;
+  readonly #foregroundClients: ForegroundClients;
+  readonly #agents: AgentActivity;
+  #pending: PendingShutdown | null = null;
 
-  constructor(supervisor: Supervisor, callers: Callers, agents: Agents) {
+  constructor(supervisor: Supervisor, foregroundClients: ForegroundClients, agents: AgentActivity) {
     this.#supervisor = supervisor;
-    this.#callers = callers;
+    this.#foregroundClients = foregroundClients;
     this.#agents = agents;
   }
 
   /** Whether what is held is terminated, also what nobody has counted yet. */
   get terminates(): boolean {
-    return this.#heard?.policy.runs === "terminate";
+    return this.#pending?.policy.runs === "terminate";
   }
 
   /** A run that began now would be no part of what was settled. */
-  mayStart(): void {
-    if (this.#heard === null) return;
+  assertAcceptingRuns(): void {
+    if (this.#pending === null) return;
     throw new SupervisorClosed(
       this.#supervisor.instanceId,
       "its gateway is being stopped; nothing was started",
@@ -37,22 +37,28 @@ export class Settling {
   }
 
   /** Left out: as was said before, else the runs are left. After a failure it is as if nobody had asked. */
-  async settle(policy?: StopPolicy): Promise<Stopping> {
-    const heard = this.#hear(policy);
-    const done = await heard.done.catch((error: unknown) => {
-      if (this.#heard === heard) this.#heard = null;
+  async request(policy?: ShutdownPolicy): Promise<ShutdownSummary> {
+    const pending = this.#accept(policy);
+    const done = await pending.done.catch((error: unknown) => {
+      if (this.#pending === pending) this.#pending = null;
       throw error;
     });
-    return heard.superseded.signal.aborted ? this.settle() : done;
+    return pending.superseded.signal.aborted ? this.request() : done;
   }
 
-  #hear(policy: StopPolicy | undefined): Heard {
-    if (this.#heard !== null && (policy === undefined || this.terminates)) return this.#heard;
-    this.#heard?.superseded.abort();
+  #accept(policy: ShutdownPolicy | undefined): PendingShutdown {
+    if (this.#pending !== null && (policy === undefined || this.terminates)) return this.#pending;
+    this.#pending?.superseded.abort();
     const superseded = new AbortController();
-    const said = policy ?? { runs: "leave", waitMs: 0 };
-    const done = settleRuns(this.#supervisor, this.#callers, said, superseded.signal, this.#agents);
-    this.#heard = { policy: said, superseded, done };
-    return this.#heard;
+    const accepted = policy ?? { runs: "leave", waitMs: 0 };
+    const done = shutDownRuns(
+      this.#supervisor,
+      this.#foregroundClients,
+      accepted,
+      superseded.signal,
+      this.#agents,
+    );
+    this.#pending = { policy: accepted, superseded, done };
+    return this.#pending;
   }
 }

@@ -4,32 +4,32 @@ import { fileURLToPath } from "node:url";
 import { defaults } from "../defaults.js";
 import { GatewayUnreachable } from "../errors.js";
 import { openOwnFileForWriting, readOwnFileSync } from "../store/own-file.js";
-import type { AnswerOf } from "./contract/contract.js";
+import type { ResponseOf } from "./contract/contract.js";
 import { createClient, type GatewayClient } from "./client.js";
-import { gatewaySocket } from "./server/listen.js";
-import { heldInstance, waitingGateway, waitingText } from "./waiting.js";
+import { gatewaySocketPath } from "./server/listen.js";
+import { findLockedInstance, findWaitingGateway, describeWaitingGateway } from "./waiting.js";
 import { readOperatorToken } from "./server/requester.js";
 
 /** The program itself. */
-export const MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
+export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
 
 /** What a gateway says that finds another at work. */
-const ANOTHER_RUNS = "already running";
+const ALREADY_RUNNING = "already running";
 
 /** Variables that mark a run: a gateway is no process of the run it happens to be started from. */
-const OF_A_RUN = /^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/;
+const RUN_VARIABLES = /^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/;
 
 /** This process's environment, as if it were in no run. */
-export function unmarkedEnvironment(): Record<string, string> {
+export function environmentOutsideRuns(): Record<string, string> {
   return Object.fromEntries(
     Object.entries(process.env).flatMap(([name, value]) =>
-      value === undefined || OF_A_RUN.test(name) ? [] : [[name, value] as const],
+      value === undefined || RUN_VARIABLES.test(name) ? [] : [[name, value] as const],
     ),
   );
 }
 
-export interface Started {
-  readonly status: AnswerOf<"status">;
+export interface StartResult {
+  readonly status: ResponseOf<"status">;
   /** False: one was running, or somebody else's was faster. */
   readonly started: boolean;
 }
@@ -40,43 +40,44 @@ export interface Started {
  */
 export async function startGateway(
   home: string,
-  main = MAIN,
+  main = CLI_MAIN,
   readyMs: number = defaults.gatewayReadyMs,
-  env: Readonly<Record<string, string>> = unmarkedEnvironment(),
-): Promise<Started> {
+  env: Readonly<Record<string, string>> = environmentOutsideRuns(),
+): Promise<StartResult> {
   const until = performance.now() + readyMs;
-  let ours: Launched | null = null;
+  let ours: LaunchedGateway | null = null;
   for (;;) {
-    const status = (await reach(home))?.status;
+    const status = (await reachGateway(home))?.status;
     if (status?.ready === true) {
       const started = ours?.pid === status.pid;
       // Somebody else's was faster. Left alone, ours might come up later, when that one has been stopped on purpose.
-      if (!started) ours?.giveUp();
+      if (!started) ours?.terminate();
       return { status, started };
     }
-    const waiting = status === undefined ? await waitingGateway(home) : null;
+    const waiting = status === undefined ? await findWaitingGateway(home) : null;
     if (waiting !== null) {
       // It goes on by itself when the store is back. Without a run to hold, one that was started for this goes with it.
-      if (ours?.pid !== waiting.pid || waiting.held > 0) throw new GatewayUnreachable(waitingText(waiting));
-      ours.giveUp();
+      if (ours?.pid !== waiting.pid || waiting.held > 0)
+        throw new GatewayUnreachable(describeWaitingGateway(waiting));
+      ours.terminate();
       throw new GatewayUnreachable(`the gateway did not start: ${waiting.why}`);
     }
     // One that lives is waited for: it is coming up, leaving, or about to make its socket again.
-    if (status === undefined && ours === null && (await heldInstance(home)) === null)
-      ours = launch(home, [main, "gateway", "run", "--quiet"], env);
+    if (status === undefined && ours === null && (await findLockedInstance(home)) === null)
+      ours = launchGateway(home, [main, "gateway", "run", "--quiet"], env);
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
       // What stands there when none was launched from here is of another time.
-      const said = ours === null ? "" : readOwnFileSync(errorsOf(home)).trim();
-      if (late || !said.includes(ANOTHER_RUNS)) {
+      const said = ours === null ? "" : readOwnFileSync(errorFilePath(home)).trim();
+      if (late || !said.includes(ALREADY_RUNNING)) {
         const why = said.replace(/^holdfast: /, "") || ended || (await whyNotReady(home));
         throw new GatewayUnreachable(`the gateway did not start: ${why}`);
       }
       // Another is coming up, or one is about to leave: the next look tells which.
       ours = null;
     }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }
 
@@ -86,12 +87,12 @@ export async function startGateway(
  */
 export async function checkGateway(
   home: string,
-  main = MAIN,
+  main = CLI_MAIN,
 ): Promise<{ readonly message: string; readonly code: number } | null> {
   const child = spawn(process.execPath, [main, "gateway", "run", "--check"], {
     stdio: ["ignore", "ignore", "pipe"],
     cwd: "/",
-    env: { ...unmarkedEnvironment(), HOLDFAST_HOME: home },
+    env: { ...environmentOutsideRuns(), HOLDFAST_HOME: home },
     timeout: defaults.gatewayReadyMs,
     killSignal: "SIGKILL",
   });
@@ -112,21 +113,25 @@ export async function checkGateway(
 
 /** Of a gateway that was there all the time. */
 async function whyNotReady(home: string): Promise<string> {
-  const { locateGateway, unreachableText } = await import("./locate.js");
+  const { locateGateway, describeUnreachable: unreachableText } = await import("./locate.js");
   const found = await locateGateway(home);
   if (found.kind === "unreachable") return unreachableText(home, found.gateway);
   return found.kind === "answers" ? "the one that runs does not get ready" : "it does not answer";
 }
 
-interface Launched {
+interface LaunchedGateway {
   readonly pid: number | undefined;
   /** How it ended; null while it has not. */
   readonly ended: () => string | null;
-  readonly giveUp: () => void;
+  readonly terminate: () => void;
 }
 
-function launch(home: string, words: readonly string[], env: Readonly<Record<string, string>>): Launched {
-  const output = openOwnFileForWriting(errorsOf(home), "truncate");
+function launchGateway(
+  home: string,
+  words: readonly string[],
+  env: Readonly<Record<string, string>>,
+): LaunchedGateway {
+  const output = openOwnFileForWriting(errorFilePath(home), "truncate");
   const child = spawn(process.execPath, words, {
     detached: true,
     stdio: ["ignore", "ignore", output],
@@ -138,30 +143,36 @@ function launch(home: string, words: readonly string[], env: Readonly<Record<str
   child.once("error", (error) => (ended = error.message));
   child.once("exit", (code, signal) => (ended ??= `it ended with ${signal ?? `status ${code ?? "?"}`}`));
   child.unref();
-  return { pid: child.pid, ended: () => ended, giveUp: () => void child.kill() };
+  return { pid: child.pid, ended: () => ended, terminate: () => void child.kill() };
 }
 
-function errorsOf(home: string): string {
+function errorFilePath(home: string): string {
   return `${home}/gateway.err`;
 }
 
-const LOOK_MS = 20;
+const POLL_MS = 20;
 
-export interface Reached {
+export interface ReachableGateway {
   readonly client: GatewayClient;
-  readonly status: AnswerOf<"status">;
+  readonly status: ResponseOf<"status">;
 }
 
 /** The gateway of a state directory, if one answers. Starts nothing. */
-export async function reach(home: string, token: string | null = null): Promise<Reached | null> {
+export async function reachGateway(
+  home: string,
+  token: string | null = null,
+): Promise<ReachableGateway | null> {
   const key = token ?? (await readOperatorToken(home));
-  const asked = key === null ? "nobody" : await ask(home, key);
+  const asked = key === null ? "nobody" : await probeGateway(home, key);
   return typeof asked === "object" ? asked : null;
 }
 
 /** `nobody`: no process listens. `silent`: one listens, and did not answer in time or hung up. */
-export async function ask(home: string, token: string): Promise<Reached | "nobody" | "silent"> {
-  const client = createClient({ socketPath: gatewaySocket(home), token });
+export async function probeGateway(
+  home: string,
+  token: string,
+): Promise<ReachableGateway | "nobody" | "silent"> {
+  const client = createClient({ socketPath: gatewaySocketPath(home), token });
   const late = AbortSignal.timeout(defaults.gatewayAnswerMs);
   try {
     return { client, status: await client.status({}, late) };

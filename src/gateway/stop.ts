@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../defaults.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
-import type { Callers } from "./callers.js";
+import type { ForegroundClients } from "./callers.js";
 
-export interface StopPolicy {
+export interface ShutdownPolicy {
   /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
   readonly runs: "leave" | "drain" | "terminate";
   /** How long to wait for tasks that are drained; the rest is left. */
@@ -11,7 +11,7 @@ export interface StopPolicy {
 }
 
 /** What was done about the runs. */
-export interface Stopping {
+export interface ShutdownSummary {
   readonly left: number;
   readonly ended: number;
   readonly terminated: number;
@@ -20,24 +20,24 @@ export interface Stopping {
 }
 
 /** Those that talk with agents, which do not end by themselves. */
-export interface Agents {
+export interface AgentActivity {
   /** Whether the run is an agent that one of them talks with. */
-  holds(runId: string): boolean;
+  ownsRun(runId: string): boolean;
   /** Resolves when no agent works on anything. */
-  quiet(enough: AbortSignal): Promise<void>;
+  waitUntilIdle(enough: AbortSignal): Promise<void>;
 }
 
 /**
  * See to the runs before the gateway leaves, whatever the store does. Services are left in any case but `terminate`.
  * Aborted, it drains no longer.
  */
-export async function settleRuns(
+export async function shutDownRuns(
   supervisor: Pick<Supervisor, "run" | "runs" | "stop">,
-  callers: Pick<Callers, "present">,
-  { runs, waitMs }: StopPolicy,
+  foregroundClients: Pick<ForegroundClients, "attachedCount">,
+  { runs, waitMs }: ShutdownPolicy,
   signal: AbortSignal,
-  agents: Agents,
-): Promise<Stopping> {
+  agents: AgentActivity,
+): Promise<ShutdownSummary> {
   const held = supervisor.runs().filter(({ state }) => state !== "exited");
   let ended = 0;
   let terminated = 0;
@@ -49,22 +49,22 @@ export async function settleRuns(
       }),
     );
   if (runs === "drain") {
-    const tasks = held.filter(({ service, runId }) => service === null && !agents.holds(runId));
+    const tasks = held.filter(({ service, runId }) => service === null && !agents.ownsRun(runId));
     const enough = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
     // A store that is away cannot say what they work on.
-    const quiet = agents.quiet(enough).catch(() => undefined);
-    await Promise.all([drained(supervisor, tasks, waitMs, signal), quiet]);
+    const quiet = agents.waitUntilIdle(enough).catch(() => undefined);
+    await Promise.all([waitForTasks(supervisor, tasks, waitMs, signal), quiet]);
     ended = tasks.filter(({ state }) => state === "exited").length;
   }
   const left = held.length - ended - terminated;
-  return { left, ended, terminated, callers: Math.min(left, callers.present) };
+  return { left, ended, terminated, callers: Math.min(left, foregroundClients.attachedCount) };
 }
 
 /** At what is in memory, for as long as nothing is said by the store. */
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /** Until their ends are on record; those that a store which is away has not recorded yet keep nobody waiting. */
-async function drained(
+async function waitForTasks(
   supervisor: Pick<Supervisor, "run">,
   tasks: readonly Run[],
   waitMs: number,
@@ -77,6 +77,6 @@ async function drained(
   const going = (): boolean =>
     tasks.some(({ runId, state }) => state !== "exited" && supervisor.run(runId) !== null);
   while (going() && !signal.aborted && performance.now() < until)
-    await pause(Math.min(LOOK_MS, until - performance.now()));
+    await pause(Math.min(POLL_MS, until - performance.now()));
   if (!going()) await pause(defaults.storeAnswerMs);
 }

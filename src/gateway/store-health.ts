@@ -3,7 +3,7 @@ import type { Store } from "../store/store.js";
 import type { Supervisor } from "../supervisor/api.js";
 
 /** Whether the store can be written, as of the last attempt. */
-export interface WriteHealth {
+export interface StoreWriteHealth {
   readonly writable: boolean;
   /** Why the last write was refused; null: it was accepted. */
   readonly refusal: string | null;
@@ -15,11 +15,11 @@ export interface WriteHealth {
   readonly renewalMs: number;
 }
 
-export interface StoreHealthParts {
-  readonly store: Pick<Store, "appendEvents" | "refusedTables">;
+export interface StoreHealthDeps {
+  readonly store: Pick<Store, "appendEvents" | "unwritableTables">;
   readonly supervisor: Pick<Supervisor, "writes">;
   readonly instanceId: string;
-  readonly problem: (message: string, cause: unknown) => void;
+  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /**
@@ -27,18 +27,18 @@ export interface StoreHealthParts {
  * reads. So the status, the metrics, `doctor` and the log report it at once, and an event records it when it is over.
  */
 export class StoreHealth {
-  readonly #parts: StoreHealthParts;
+  readonly #deps: StoreHealthDeps;
   #refusal: unknown = null;
   #since: number | null = null;
   /** The event of the last period without writes, until it is recorded. */
-  #over: NewRunEvent | null = null;
+  #pendingEvent: NewRunEvent | null = null;
 
-  constructor(parts: StoreHealthParts) {
-    this.#parts = parts;
+  constructor(parts: StoreHealthDeps) {
+    this.#deps = parts;
   }
 
-  get(): WriteHealth {
-    const { backlog, renewalMs, refusal: ofRuns } = this.#parts.supervisor.writes();
+  get(): StoreWriteHealth {
+    const { backlog, renewalMs, refusal: ofRuns } = this.#deps.supervisor.writes();
     const refusal = ofRuns ?? this.#refusal;
     return {
       writable: refusal === null,
@@ -50,42 +50,42 @@ export class StoreHealth {
   }
 
   /** One round. `beat` writes to the store; its rejection is passed on. */
-  async look(beat: () => Promise<void>): Promise<void> {
+  async check(write: () => Promise<void>): Promise<void> {
     try {
-      await beat();
-      await this.#mayWriteAll();
+      await write();
+      await this.#assertTablesWritable();
       this.#refusal = null;
     } catch (error) {
       this.#refusal = error;
-      this.#note();
+      this.#update();
       throw error;
     }
-    this.#note();
-    if (this.#over === null) return;
-    await this.#parts.store.appendEvents([this.#over]);
-    this.#over = null;
+    this.#update();
+    if (this.#pendingEvent === null) return;
+    await this.#deps.store.appendEvents([this.#pendingEvent]);
+    this.#pendingEvent = null;
   }
 
   /** A heartbeat does not notice a missing right on another table; the next run would. */
-  async #mayWriteAll(): Promise<void> {
-    const refused = await this.#parts.store.refusedTables();
+  async #assertTablesWritable(): Promise<void> {
+    const refused = await this.#deps.store.unwritableTables();
     if (refused.length > 0) throw new Error(`the database user may not write to ${refused.join(", ")}`);
   }
 
-  #note(): void {
+  #update(): void {
     const { writable, refusal, backlog } = this.get();
     if (!writable && this.#since === null) {
       this.#since = Date.now();
       const message = `the store cannot be written; nothing new is started, runs continue and can be stopped, and ${backlog} writes are waiting: ${refusal}`;
-      this.#parts.problem(message, this.#refusal);
+      this.#deps.onProblem(message, this.#refusal);
     }
-    if (!writable) this.#over = this.#event(refusal ?? "");
+    if (!writable) this.#pendingEvent = this.#event(refusal ?? "");
     else this.#since = null;
   }
 
   #event(why: string): NewRunEvent {
     const at = Date.now();
-    const data = { by: this.#parts.instanceId, since: this.#since ?? at, until: at, why };
+    const data = { by: this.#deps.instanceId, since: this.#since ?? at, until: at, why };
     return { runId: "", at, rootPid: null, descendants: 0, type: "store-unwritable", data };
   }
 }

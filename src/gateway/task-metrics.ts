@@ -1,5 +1,5 @@
 import { Counter, Gauge, Registry } from "prom-client";
-import { isEnded, TASK_STATUSES, type TaskStatus } from "../store/task-record.js";
+import { isTaskEnded, TASK_STATUSES, type TaskStatus } from "../store/task-record.js";
 import type { OutboxResult, TaskStore } from "../store/task-store.js";
 
 type Attempt = OutboxResult["status"];
@@ -17,8 +17,8 @@ export class TaskMetrics {
   );
 
   constructor(store: Pick<TaskStore, "countOpenTasks" | "countUndelivered">) {
-    const open = TASK_STATUSES.filter((status) => !isEnded(status));
-    for (const status of TASK_STATUSES.filter(isEnded)) this.#ended.inc({ status }, 0);
+    const open = TASK_STATUSES.filter((status) => !isTaskEnded(status));
+    for (const status of TASK_STATUSES.filter(isTaskEnded)) this.#ended.inc({ status }, 0);
     for (const status of ATTEMPTS) this.#attempts.inc({ status }, 0);
     this.#gauge("holdfast_tasks", "open tasks, by status", open, () => store.countOpenTasks());
     this.#gauge(
@@ -29,11 +29,11 @@ export class TaskMetrics {
     );
   }
 
-  ended(status: TaskStatus): void {
+  countEnd(status: TaskStatus): void {
     this.#ended.inc({ status });
   }
 
-  attempted(status: Attempt): void {
+  countAttempt(status: Attempt): void {
     this.#attempts.inc({ status });
   }
 

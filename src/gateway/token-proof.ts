@@ -40,7 +40,7 @@ export function isNonce(text: unknown): text is string {
 }
 
 /** Names a token without revealing it. */
-export function tokenIdOf(hash: string): string {
+export function tokenIdFromHash(hash: string): string {
   return hash.slice(0, TOKEN_ID_LENGTH);
 }
 
@@ -63,15 +63,15 @@ export function isGatewayProof(proof: unknown, hash: string, nonces: Nonces): bo
 
 /** The client's proof, sent in place of its token. Only for a gateway that has proven itself: a process with the hash can recover the token from it. */
 export function clientProof(token: string, hash: string, nonces: Nonces): string {
-  return masked(Buffer.from(token), hash, nonces).toString("base64url");
+  return xorWithDerivedKey(Buffer.from(token), hash, nonces).toString("base64url");
 }
 
 /** The token that a client's proof stands for. The caller must check whether the token is valid. */
-export function tokenInProof(proof: string, hash: string, nonces: Nonces): string {
-  return masked(Buffer.from(proof, "base64url"), hash, nonces).toString("utf8");
+export function tokenFromProof(proof: string, hash: string, nonces: Nonces): string {
+  return xorWithDerivedKey(Buffer.from(proof, "base64url"), hash, nonces).toString("utf8");
 }
 
-function masked(bytes: Buffer, hash: string, { client, gateway }: Nonces): Buffer {
+function xorWithDerivedKey(bytes: Buffer, hash: string, { client, gateway }: Nonces): Buffer {
   if (bytes.length === 0) return bytes;
   const info = "holdfast client proof 1";
   const mask = hkdfSync("sha256", Buffer.from(hash, "hex"), `${client}\0${gateway}`, info, bytes.length);

@@ -13,22 +13,22 @@ export interface WaitingGateway {
 }
 
 /** Told in a file of the state directory: without its store a gateway cannot say it otherwise. */
-export function noteWaiting(home: string, waiting: WaitingGateway): void {
+export function writeWaitFile(home: string, waiting: WaitingGateway): void {
   try {
-    writeOwnFile(fileOf(home), JSON.stringify(waiting));
+    writeOwnFile(waitFilePath(home), JSON.stringify(waiting));
   } catch {
     // A full disk is no reason to stop waiting; the log cannot say it either.
   }
 }
 
-export function noteWaitingOver(home: string): void {
-  rmSync(fileOf(home), { force: true });
+export function removeWaitFile(home: string): void {
+  rmSync(waitFilePath(home), { force: true });
 }
 
 /** Null: none waits. One that was killed while it did is not taken for one that does, whoever has its number now. */
-export async function waitingGateway(home: string): Promise<WaitingGateway | null> {
+export async function findWaitingGateway(home: string): Promise<WaitingGateway | null> {
   try {
-    const waiting = JSON.parse(readOwnFileSync(fileOf(home))) as WaitingGateway;
+    const waiting = JSON.parse(readOwnFileSync(waitFilePath(home))) as WaitingGateway;
     if (existsSync("/proc/self") && !existsSync(`/proc/${waiting.pid}`)) return null;
     // Loaded only where there is something to be asked: every command would wait for it.
     const { isInstanceLockFree } = await import("../store/instance-lock.js");
@@ -39,8 +39,8 @@ export async function waitingGateway(home: string): Promise<WaitingGateway | nul
 }
 
 /** The gateway's instance, if a live process holds its lock. */
-export async function heldInstance(home: string): Promise<string | null> {
-  const instanceId = gatewayInstance(home);
+export async function findLockedInstance(home: string): Promise<string | null> {
+  const instanceId = readGatewayId(home);
   if (instanceId === null) return null;
   const { isInstanceLockFree } = await import("../store/instance-lock.js");
   // An unreadable lock is reported by the process that tries to take it.
@@ -49,11 +49,11 @@ export async function heldInstance(home: string): Promise<string | null> {
 }
 
 /** The instance of this state directory's gateway, whether it runs or not; null: none was ever started. */
-export function gatewayInstance(home: string): string | null {
-  return readText(join(home, "gateway-id")).trim() || null;
+export function readGatewayId(home: string): string | null {
+  return readTextOrEmpty(join(home, "gateway-id")).trim() || null;
 }
 
-function readText(path: string): string {
+function readTextOrEmpty(path: string): string {
   try {
     return readOwnFileSync(path);
   } catch {
@@ -61,11 +61,11 @@ function readText(path: string): string {
   }
 }
 
-export function waitingText({ pid, why, held }: WaitingGateway): string {
+export function describeWaitingGateway({ pid, why, held }: WaitingGateway): string {
   const runs = held === 0 ? "" : ` It keeps ${held === 1 ? "1 run" : `${held} runs`} meanwhile.`;
   return `a gateway has started (pid ${pid}) and waits for its store: ${why}${runs}`;
 }
 
-function fileOf(home: string): string {
+function waitFilePath(home: string): string {
   return join(home, "gateway.waiting");
 }

@@ -16,7 +16,7 @@ export interface ByteRange {
 }
 
 /** How far a stream reaches, found by asking: some forty reads of one byte. It may grow or lose bytes meanwhile. */
-export async function rangeOf(read: ByteReader): Promise<ByteRange> {
+export async function findRange(read: ByteReader): Promise<ByteRange> {
   const oldest = await read(0, 1);
   const first = oldest.offset;
   const lost = oldest.lost === undefined ? {} : { lost: oldest.lost };
@@ -39,13 +39,13 @@ export async function rangeOf(read: ByteReader): Promise<ByteRange> {
 }
 
 /** Part of a range without a gap inside it. */
-export interface Stretch extends OutputSlice {
+export interface ContiguousSlice extends OutputSlice {
   /** Bytes that follow are not kept: the next read begins further on. */
   readonly gapAfter: boolean;
 }
 
 /** A range up to the first gap in it, which may be at its beginning: then what comes after that, perhaps beyond the range. */
-export async function readStretch(read: ByteReader, { first, end }: ByteRange): Promise<Stretch> {
+export async function readContiguous(read: ByteReader, { first, end }: ByteRange): Promise<ContiguousSlice> {
   const parts: Uint8Array[] = [];
   let start = first;
   let position = first;

@@ -19,7 +19,7 @@ export interface HeadlessTerminal {
  * A terminal without a window, for output that may be hostile: what xterm.js leaves unbounded has a bound here.
  * Everything it holds is in its cells, whose number is given, and in a few short strings.
  */
-export function headlessTerminal(rows: number, cols: number): HeadlessTerminal {
+export function createHeadlessTerminal(rows: number, cols: number): HeadlessTerminal {
   const terminal = new xterm.Terminal({
     rows,
     cols,
@@ -30,14 +30,14 @@ export function headlessTerminal(rows: number, cols: number): HeadlessTerminal {
   });
   const addon = new SerializeAddon();
   terminal.loadAddon(addon);
-  terminal.unicode.register({ version: WIDTHS, wcwidth: characterWidth, charProperties });
-  terminal.unicode.activeVersion = WIDTHS;
-  boundCounts(terminal);
-  boundStrings(terminal);
+  terminal.unicode.register({ version: UNICODE_VERSION, wcwidth: characterWidth, charProperties });
+  terminal.unicode.activeVersion = UNICODE_VERSION;
+  limitRepeatCounts(terminal);
+  limitStrings(terminal);
   return { terminal, serializer: addon };
 }
 
-const WIDTHS = "holdfast";
+const UNICODE_VERSION = "holdfast";
 
 /** Marks that one cell holds: scripts need up to four. */
 const MARKS_PER_CELL = 8;
@@ -54,25 +54,25 @@ function charProperties(code: number, preceding: number): number {
 }
 
 /** Insert, delete and scroll lines; tab forward and back; repeat. */
-const COUNTED = ["L", "M", "S", "T", "I", "Z", "b"];
-const MOST_AT_ONCE = 255;
+const REPEATING_SEQUENCES = ["L", "M", "S", "T", "I", "Z", "b"];
+const MIN_REPEAT_LIMIT = 255;
 
 /**
  * xterm.js does these one by one, as often as the parameter says: two thousand million times in eleven bytes.
  * A count above the screen's size is refused whole, for a handler cannot lower it; no program sends one.
  */
-function boundCounts(terminal: Terminal): void {
-  for (const final of COUNTED)
+function limitRepeatCounts(terminal: Terminal): void {
+  for (const final of REPEATING_SEQUENCES)
     terminal.parser.registerCsiHandler({ final }, ([count]) => {
-      return typeof count === "number" && count > Math.max(MOST_AT_ONCE, terminal.rows, terminal.cols);
+      return typeof count === "number" && count > Math.max(MIN_REPEAT_LIMIT, terminal.rows, terminal.cols);
     });
 }
 
 /** Titles and their stack keep what they are given, and so does every cell of a hyperlink. */
-function boundStrings(terminal: Terminal): void {
+function limitStrings(terminal: Terminal): void {
   for (const titles of [0, 1, 2])
     terminal.parser.registerOscHandler(titles, (title) => title.length > defaults.titleChars);
-  terminal.parser.registerOscHandler(HYPERLINK, () => true);
+  terminal.parser.registerOscHandler(OSC_HYPERLINK, () => true);
 }
 
-const HYPERLINK = 8;
+const OSC_HYPERLINK = 8;

@@ -11,58 +11,58 @@ export type Key =
   | { readonly kind: "tab" }
   | { readonly kind: "backspace" };
 
-const character = (text: string): Key => ({ kind: "character", character: text });
-const cursor = (letter: string): Key => ({ kind: "letter", letter, cursor: true });
-const letter = (text: string): Key => ({ kind: "letter", letter: text, cursor: false });
-const number = (value: number): Key => ({ kind: "number", number: value });
-const keypad = (text: string, applicationLetter: string): Key => ({
+const characterKey = (text: string): Key => ({ kind: "character", character: text });
+const cursorKey = (letter: string): Key => ({ kind: "letter", letter, cursor: true });
+const letterKey = (text: string): Key => ({ kind: "letter", letter: text, cursor: false });
+const numberKey = (value: number): Key => ({ kind: "number", number: value });
+const keypadKey = (text: string, applicationLetter: string): Key => ({
   kind: "keypad",
   character: text,
   letter: applicationLetter,
 });
 
 /** As they are listed to people. */
-const keys: Readonly<Record<string, Key>> = {
-  Enter: character("\r"),
-  Escape: character("\u001b"),
-  Space: character(" "),
+const keysByName: Readonly<Record<string, Key>> = {
+  Enter: characterKey("\r"),
+  Escape: characterKey("\u001b"),
+  Space: characterKey(" "),
   Tab: { kind: "tab" },
   BSpace: { kind: "backspace" },
-  Up: cursor("A"),
-  Down: cursor("B"),
-  Right: cursor("C"),
-  Left: cursor("D"),
-  Home: cursor("H"),
-  End: cursor("F"),
-  Insert: number(2),
-  Delete: number(3),
-  PageUp: number(5),
-  PageDown: number(6),
-  F1: letter("P"),
-  F2: letter("Q"),
-  F3: letter("R"),
-  F4: letter("S"),
-  F5: number(15),
-  F6: number(17),
-  F7: number(18),
-  F8: number(19),
-  F9: number(20),
-  F10: number(21),
-  F11: number(23),
-  F12: number(24),
+  Up: cursorKey("A"),
+  Down: cursorKey("B"),
+  Right: cursorKey("C"),
+  Left: cursorKey("D"),
+  Home: cursorKey("H"),
+  End: cursorKey("F"),
+  Insert: numberKey(2),
+  Delete: numberKey(3),
+  PageUp: numberKey(5),
+  PageDown: numberKey(6),
+  F1: letterKey("P"),
+  F2: letterKey("Q"),
+  F3: letterKey("R"),
+  F4: letterKey("S"),
+  F5: numberKey(15),
+  F6: numberKey(17),
+  F7: numberKey(18),
+  F8: numberKey(19),
+  F9: numberKey(20),
+  F10: numberKey(21),
+  F11: numberKey(23),
+  F12: numberKey(24),
   ...Object.fromEntries(
-    Array.from("0123456789", (digit, index) => [`KP${digit}`, keypad(digit, "pqrstuvwxy".charAt(index))]),
+    Array.from("0123456789", (digit, index) => [`KP${digit}`, keypadKey(digit, "pqrstuvwxy".charAt(index))]),
   ),
-  "KP*": keypad("*", "j"),
-  "KP+": keypad("+", "k"),
-  "KP-": keypad("-", "m"),
-  "KP.": keypad(".", "n"),
-  "KP/": keypad("/", "o"),
-  KPEnter: keypad("\r", "M"),
+  "KP*": keypadKey("*", "j"),
+  "KP+": keypadKey("+", "k"),
+  "KP-": keypadKey("-", "m"),
+  "KP.": keypadKey(".", "n"),
+  "KP/": keypadKey("/", "o"),
+  KPEnter: keypadKey("\r", "M"),
 };
 
 /** Other names people and tmux use. */
-const aliases: Readonly<Record<string, string>> = {
+const keyAliases: Readonly<Record<string, string>> = {
   Return: "Enter",
   Esc: "Escape",
   Backspace: "BSpace",
@@ -76,18 +76,18 @@ const aliases: Readonly<Record<string, string>> = {
   NPage: "PageDown",
 };
 
-export const keyNames: readonly string[] = [...Object.keys(keys), ...Object.keys(aliases)];
+export const keyNames: readonly string[] = [...Object.keys(keysByName), ...Object.keys(keyAliases)];
 
-const byName: ReadonlyMap<string, Key> = new Map(
+const keysByLowerCaseName: ReadonlyMap<string, Key> = new Map(
   keyNames.flatMap((name) => {
-    const key = keys[aliases[name] ?? name];
+    const key = keysByName[keyAliases[name] ?? name];
     return key === undefined ? [] : [[name.toLowerCase(), key] as const];
   }),
 );
 
 /** Null: no such key. A single character is a key of its own; it may not be a control character. */
-export function keyNamed(name: string): Key | null {
-  const known = byName.get(name.toLowerCase());
+export function findKey(name: string): Key | null {
+  const known = keysByLowerCaseName.get(name.toLowerCase());
   if (known !== undefined) return known;
-  return /^[^\p{Cc}\p{Cs}]$/u.test(name) ? character(name) : null;
+  return /^[^\p{Cc}\p{Cs}]$/u.test(name) ? characterKey(name) : null;
 }

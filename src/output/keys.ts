@@ -1,6 +1,6 @@
 import { BadInput } from "../errors.js";
-import { type Key, keyNamed, keyNames } from "./key-names.js";
-import { nearMatches } from "./near-matches.js";
+import { type Key, findKey, keyNames } from "./key-names.js";
+import { didYouMean } from "./near-matches.js";
 import { sanitizeLine } from "./sanitize.js";
 import type { TerminalModes } from "./terminal-modes.js";
 
@@ -20,7 +20,7 @@ const SS3 = `${ESC}O`;
  * key would be typed into whatever the program is asking. All words are read before any is encoded.
  */
 export function encodeKeys(words: readonly string[], modes: TerminalModes): Uint8Array {
-  return Buffer.concat(words.map((word) => encodeWord(word, modes)));
+  return Buffer.concat(words.map((word) => encodeKeyWord(word, modes)));
 }
 
 /** Text as it is typed: nothing in it is a name, and nothing is added. */
@@ -28,17 +28,17 @@ export function encodeLiteral(text: string): Uint8Array {
   return Buffer.from(text, "utf8");
 }
 
-function encodeWord(word: string, modes: TerminalModes): Uint8Array {
+function encodeKeyWord(word: string, modes: TerminalModes): Uint8Array {
   if (word.startsWith("literal:")) return encodeLiteral(word.slice("literal:".length));
   if (word.startsWith("hex:")) return encodeHex(word);
-  const { modifiers, name } = modifiersOf(word);
-  const key = keyNamed(name);
-  if (key === null) throw unknownKey(word, name);
+  const { modifiers, name } = parseModifiers(word);
+  const key = findKey(name);
+  if (key === null) throw unknownKeyError(word, name);
   const sent = encodeKey(key, modifiers, modes);
   if (sent === null)
     throw new BadInput(
       "keys",
-      `terminals have no code for ${shown(word)}: without the modifier it is ${shown(name)}; to send certain bytes, write hex:…`,
+      `terminals have no code for ${quoteWord(word)}: without the modifier it is ${quoteWord(name)}; to send certain bytes, write hex:…`,
     );
   return Buffer.from(sent, "utf8");
 }
@@ -46,11 +46,14 @@ function encodeWord(word: string, modes: TerminalModes): Uint8Array {
 function encodeHex(word: string): Uint8Array {
   const digits = word.slice("hex:".length);
   if (!/^(?:[0-9a-f]{2})+$/i.test(digits))
-    throw new BadInput("keys", `${shown(word)}: hex: takes pairs of hexadecimal digits, as in hex:1b5b41`);
+    throw new BadInput(
+      "keys",
+      `${quoteWord(word)}: hex: takes pairs of hexadecimal digits, as in hex:1b5b41`,
+    );
   return Buffer.from(digits, "hex");
 }
 
-function modifiersOf(word: string): { modifiers: Modifiers; name: string } {
+function parseModifiers(word: string): { modifiers: Modifiers; name: string } {
   if (/^\^./su.test(word))
     return { modifiers: { ctrl: true, meta: false, shift: false }, name: word.slice(1) };
   const found = new Set<string>();
@@ -58,7 +61,7 @@ function modifiersOf(word: string): { modifiers: Modifiers; name: string } {
   // A modifier needs something to modify: `C--` is Ctrl and minus.
   for (let match = MODIFIER.exec(name); match !== null; match = MODIFIER.exec(name)) {
     const modifier = (match[1] ?? "").toUpperCase();
-    if (found.has(modifier)) throw unknownKey(word, name);
+    if (found.has(modifier)) throw unknownKeyError(word, name);
     found.add(modifier);
     name = name.slice(2);
   }
@@ -116,14 +119,14 @@ const FURTHER_CONTROLS: Readonly<Record<string, string>> = {
   "?": "\u007f",
 };
 
-function unknownKey(word: string, name: string): BadInput {
-  const near = nearMatches(name, keyNames);
-  const meant = near.length > 0 ? `did you mean ${near.join(", ")}?` : "keys are Enter, C-c, Up, F1, …;";
-  return new BadInput("keys", `no key ${shown(word)}: ${meant} To type it as text, write literal:…`);
+function unknownKeyError(word: string, name: string): BadInput {
+  const near = didYouMean(name, keyNames);
+  const hint = near.length > 0 ? `did you mean ${near.join(", ")}?` : "keys are Enter, C-c, Up, F1, …;";
+  return new BadInput("keys", `no key ${quoteWord(word)}: ${hint} To type it as text, write literal:…`);
 }
 
 /** A word as it may stand in a sentence. */
-function shown(word: string): string {
+function quoteWord(word: string): string {
   const safe = sanitizeLine(word.slice(0, SHOWN_CHARS));
   return `"${safe}${word.length > SHOWN_CHARS ? "…" : ""}"`;
 }

@@ -7,7 +7,7 @@ const LINE_FEED = 0x0a;
  * Where the last `count` lines of a range begin, read backwards in chunks. Null: it has fewer, and bytes before it
  * were dropped, so its first line may be a part of one.
  */
-export async function lastLinesStart(
+export async function findLastLinesStart(
   read: ByteReader,
   { first, end }: ByteRange,
   count: number,

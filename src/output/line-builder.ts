@@ -1,4 +1,4 @@
-import { unfinished } from "./utf8.js";
+import { incompleteTailBytes } from "./utf8.js";
 
 export interface BuiltLine {
   readonly bytes: Uint8Array;
@@ -6,7 +6,7 @@ export interface BuiltLine {
   readonly cut: number;
 }
 
-interface Held {
+interface PartialLine {
   readonly parts: Uint8Array[];
   held: number;
   seen: number;
@@ -21,9 +21,9 @@ const CARRIAGE_RETURN = 0x0d;
 export class LineBuilder {
   readonly #maxBytes: number;
   readonly #collapse: boolean;
-  #current: Held = nothing();
+  #current: PartialLine = emptyLine();
   /** The last state that was not empty: a bar may end in a return. */
-  #previous: Held = nothing();
+  #previous: PartialLine = emptyLine();
 
   constructor(maxBytes: number, collapse: boolean) {
     this.#maxBytes = maxBytes;
@@ -38,12 +38,12 @@ export class LineBuilder {
       end >= 0;
       end = part.indexOf(CARRIAGE_RETURN, start)
     ) {
-      this.#hold(part.subarray(start, end));
+      this.#append(part.subarray(start, end));
       if (this.#current.seen > 0) this.#previous = this.#current;
-      this.#current = nothing();
+      this.#current = emptyLine();
       start = end + 1;
     }
-    this.#hold(part.subarray(start));
+    this.#append(part.subarray(start));
   }
 
   /**
@@ -53,17 +53,17 @@ export class LineBuilder {
   take(without = 0): BuiltLine {
     const current = { ...this.#current, seen: this.#current.seen - without };
     const { parts, seen } = current.seen > 0 ? current : this.#previous;
-    this.#current = nothing();
-    this.#previous = nothing();
+    this.#current = emptyLine();
+    this.#previous = emptyLine();
     const whole = Buffer.concat(parts).subarray(0, seen);
     if (seen > whole.length) {
-      const bytes = whole.subarray(0, whole.length - unfinished(whole));
+      const bytes = whole.subarray(0, whole.length - incompleteTailBytes(whole));
       return { bytes, cut: seen - bytes.length };
     }
     return { bytes: whole.at(-1) === CARRIAGE_RETURN ? whole.subarray(0, -1) : whole, cut: 0 };
   }
 
-  #hold(bytes: Uint8Array): void {
+  #append(bytes: Uint8Array): void {
     if (bytes.length === 0) return;
     const room = Math.min(bytes.length, this.#maxBytes - this.#current.held);
     if (room > 0) this.#current.parts.push(Uint8Array.from(bytes.subarray(0, room)));
@@ -72,6 +72,6 @@ export class LineBuilder {
   }
 }
 
-function nothing(): Held {
+function emptyLine(): PartialLine {
   return { parts: [], held: 0, seen: 0 };
 }

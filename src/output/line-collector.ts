@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
 import { LineBuilder } from "./line-builder.js";
 import { sanitizeText } from "./sanitize.js";
-import { CONTINUATION_MOST, unfinished } from "./utf8.js";
+import { MAX_CONTINUATION_BYTES, incompleteTailBytes } from "./utf8.js";
 
 export interface CollectorOptions {
   /** Which lines stay when there are more than fit. */
@@ -15,7 +15,7 @@ export interface CollectorOptions {
   readonly maxPageBytes?: number;
 }
 
-interface Collected {
+interface CollectedLines {
   readonly lines: readonly string[];
   readonly firstOffset: number;
   readonly nextOffset: number;
@@ -23,7 +23,7 @@ interface Collected {
   readonly cut: boolean;
 }
 
-interface Line {
+interface CollectedLine {
   readonly offset: number;
   readonly text: string;
   readonly size: number;
@@ -34,12 +34,12 @@ const LINE_FEED = 0x0a;
 /** Makes lines of bytes that come in order, cut anywhere, and holds no more than a page of them. */
 export class LineCollector {
   readonly #options: CollectorOptions;
-  readonly #most: number;
+  readonly #maxLines: number;
   readonly #maxBytes: number;
   readonly #builder: LineBuilder;
-  readonly #lines: Line[] = [];
-  #toSkip: number;
-  #held = 0;
+  readonly #lines: CollectedLine[] = [];
+  #linesToSkip: number;
+  #heldBytes = 0;
   #cut = false;
   /** Offset of the line in progress, and of the next byte. */
   #lineStart: number;
@@ -49,10 +49,10 @@ export class LineCollector {
 
   constructor(offset: number, options: CollectorOptions) {
     this.#options = options;
-    this.#most = Math.min(options.lines, defaults.logPageLines);
+    this.#maxLines = Math.min(options.lines, defaults.logPageLines);
     this.#maxBytes = options.maxPageBytes ?? defaults.logPageBytes;
     this.#builder = new LineBuilder(options.maxLineBytes ?? defaults.logLineBytes, options.collapse ?? false);
-    this.#toSkip = options.skip;
+    this.#linesToSkip = options.skip;
     this.#lineStart = offset;
     this.#position = offset;
   }
@@ -61,18 +61,20 @@ export class LineCollector {
     return this.#lines.length;
   }
 
-  get keeps(): "oldest" | "newest" {
+  get keep(): "oldest" | "newest" {
     return this.#options.keep;
   }
 
   /** Further bytes would change nothing. */
   get full(): boolean {
-    if (this.#most === 0) return true;
-    return this.#options.keep === "oldest" && (this.count >= this.#most || this.#held >= this.#maxBytes);
+    if (this.#maxLines === 0) return true;
+    return (
+      this.#options.keep === "oldest" && (this.count >= this.#maxLines || this.#heldBytes >= this.#maxBytes)
+    );
   }
 
   /** Full, though fewer lines than were asked for. */
-  get bounded(): boolean {
+  get limitedByPage(): boolean {
     return this.full && this.count < this.#options.lines;
   }
 
@@ -80,7 +82,7 @@ export class LineCollector {
   restartAt(offset: number): void {
     this.#builder.take();
     this.#lines.length = 0;
-    this.#held = 0;
+    this.#heldBytes = 0;
     this.#tail = new Uint8Array(0);
     this.#lineStart = offset;
     this.#position = offset;
@@ -92,20 +94,20 @@ export class LineCollector {
     while (start < bytes.length && !this.full) {
       const lineFeed = bytes.indexOf(LINE_FEED, start);
       const end = lineFeed < 0 ? bytes.length : lineFeed;
-      if (this.#toSkip === 0) this.#builder.push(bytes.subarray(start, end));
+      if (this.#linesToSkip === 0) this.#builder.push(bytes.subarray(start, end));
       start = lineFeed < 0 ? end : end + 1;
       this.#position = base + start;
       if (lineFeed >= 0) this.#endLine();
     }
-    const newest = bytes.subarray(Math.max(0, start - CONTINUATION_MOST), start);
-    this.#tail = Buffer.concat([this.#tail, newest]).subarray(-CONTINUATION_MOST);
+    const newest = bytes.subarray(Math.max(0, start - MAX_CONTINUATION_BYTES), start);
+    this.#tail = Buffer.concat([this.#tail, newest]).subarray(-MAX_CONTINUATION_BYTES);
   }
 
   /** The line in progress is the last one; unless all has `ended`, without a character that is still to be completed. */
-  finish(ended: boolean): Collected {
-    const without = ended ? 0 : unfinished(this.#tail);
+  finish(ended: boolean): CollectedLines {
+    const without = ended ? 0 : incompleteTailBytes(this.#tail);
     const nextOffset = this.#position - without;
-    const isUnfinished = !this.full && this.#toSkip === 0 && nextOffset > this.#lineStart;
+    const isUnfinished = !this.full && this.#linesToSkip === 0 && nextOffset > this.#lineStart;
     const unfinishedFrom = isUnfinished ? this.#lineStart : null;
     if (isUnfinished) this.#addLine(without);
     return {
@@ -118,7 +120,7 @@ export class LineCollector {
   }
 
   #endLine(): void {
-    if (this.#toSkip > 0) this.#toSkip -= 1;
+    if (this.#linesToSkip > 0) this.#linesToSkip -= 1;
     else this.#addLine(0);
     this.#lineStart = this.#position;
   }
@@ -133,10 +135,13 @@ export class LineCollector {
       text: cut > 0 ? `${shown}… [${cut} bytes cut]` : shown,
       size: bytes.length + 1,
     });
-    this.#held += bytes.length + 1;
+    this.#heldBytes += bytes.length + 1;
     if (this.#options.keep === "oldest") return;
-    while (this.#lines.length > 1 && (this.#held > this.#maxBytes || this.#lines.length > this.#most)) {
-      this.#held -= this.#lines.shift()?.size ?? 0;
+    while (
+      this.#lines.length > 1 &&
+      (this.#heldBytes > this.#maxBytes || this.#lines.length > this.#maxLines)
+    ) {
+      this.#heldBytes -= this.#lines.shift()?.size ?? 0;
       this.#cut = true;
     }
   }

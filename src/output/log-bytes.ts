@@ -1,18 +1,18 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { type ByteReader, rangeOf, readStretch } from "./byte-reader.js";
-import { characterStart } from "./character-start.js";
+import { type ByteReader, findRange, readContiguous } from "./byte-reader.js";
+import { alignToCharacter } from "./character-start.js";
 import type { LineOptions } from "./log-lines.js";
 import { sanitizeText } from "./sanitize.js";
-import { unfinished } from "./utf8.js";
+import { incompleteTailBytes } from "./utf8.js";
 
-export interface BytesWanted {
+export interface ByteRequest {
   readonly offset: number;
   readonly bytes: number;
 }
 
 /** The bytes from `firstOffset` up to `nextOffset`, as text. */
-export interface TextPage {
+export interface BytePage {
   readonly text: string;
   readonly firstOffset: number;
   readonly nextOffset: number;
@@ -27,27 +27,27 @@ export interface TextPage {
 }
 
 /** Room for any one character, so that every page gets on. */
-const LEAST_BYTES = 4;
+const MIN_PAGE_BYTES = 4;
 
 /**
  * A page of a stream by bytes. Characters are not split: a page begins with the one that `offset` is in, and ends
  * before one that it has no room for, or where bytes are missing. Pages from `nextOffset` to `nextOffset` make the whole text.
  */
-export async function bytePage(
+export async function readBytePage(
   read: ByteReader,
-  { offset, bytes }: BytesWanted,
+  { offset, bytes }: ByteRequest,
   { raw = false, ended = false, range: known }: Pick<LineOptions, "raw" | "ended" | "range"> = {},
-): Promise<TextPage> {
+): Promise<BytePage> {
   for (const [field, value] of Object.entries({ offset, bytes }))
     if (!Number.isSafeInteger(value) || value < 0)
       throw new BadInput(field, `${field} must be a whole number of bytes, 0 or more, not ${value}`);
-  const range = known ?? (await rangeOf(read));
-  const from = await characterStart(read, Math.min(offset, range.end), range.first);
-  const room = Math.min(Math.max(bytes, LEAST_BYTES), defaults.logPageBytes);
-  const slice = await readStretch(read, { first: from, end: Math.min(from + room, range.end) });
+  const range = known ?? (await findRange(read));
+  const from = await alignToCharacter(read, Math.min(offset, range.end), range.first);
+  const room = Math.min(Math.max(bytes, MIN_PAGE_BYTES), defaults.logPageBytes);
+  const slice = await readContiguous(read, { first: from, end: Math.min(from + room, range.end) });
   const readTo = slice.offset + slice.bytes.length;
   // At the end of all, and before bytes that are missing, what looks unfinished stays so.
-  const without = slice.gapAfter || (ended && readTo >= range.end) ? 0 : unfinished(slice.bytes);
+  const without = slice.gapAfter || (ended && readTo >= range.end) ? 0 : incompleteTailBytes(slice.bytes);
   const whole = Buffer.from(slice.bytes.subarray(0, slice.bytes.length - without)).toString("utf8");
   const nextOffset = readTo - without;
   return {

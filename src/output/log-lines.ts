@@ -1,13 +1,13 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { type ByteRange, type ByteReader, rangeOf } from "./byte-reader.js";
-import { characterStart } from "./character-start.js";
-import { lastLinesStart } from "./last-lines-start.js";
+import { type ByteRange, type ByteReader, findRange } from "./byte-reader.js";
+import { alignToCharacter } from "./character-start.js";
+import { findLastLinesStart } from "./last-lines-start.js";
 import { LineCollector } from "./line-collector.js";
-import { orphaned } from "./utf8.js";
+import { orphanedHeadBytes } from "./utf8.js";
 
 /** Lines from a place on, or the last ones. */
-export type LinesWanted =
+export type LineRequest =
   | {
       /** Byte offset to begin at, such as an earlier page's `nextOffset`. Default: the oldest byte kept. */
       readonly from?: number;
@@ -35,7 +35,7 @@ export interface LineOptions {
 }
 
 /** The bytes from `firstOffset` up to `nextOffset`, as lines. */
-export interface LogPage {
+export interface LinePage {
   readonly lines: readonly string[];
   readonly firstOffset: number;
   readonly nextOffset: number;
@@ -58,50 +58,56 @@ interface Gap {
 }
 
 /** A page of a stream by lines. Reads in bounded chunks and holds no more than a page. */
-export async function linePage(
+export async function readLinePage(
   read: ByteReader,
-  wanted: LinesWanted,
+  wanted: LineRequest,
   options: LineOptions = {},
-): Promise<LogPage> {
+): Promise<LinePage> {
   const { maxLineBytes, maxPageBytes } = options;
   for (const [field, value] of Object.entries({ ...wanted, maxLineBytes, maxPageBytes }))
-    checkCount(field, value);
-  const range = options.range ?? (await rangeOf(read));
-  return "last" in wanted ? lastLines(read, wanted, range, options) : linesFrom(read, wanted, range, options);
+    requireCount(field, value);
+  const range = options.range ?? (await findRange(read));
+  return "last" in wanted
+    ? readLastLines(read, wanted, range, options)
+    : readLinesFrom(read, wanted, range, options);
 }
 
-async function linesFrom(
+async function readLinesFrom(
   read: ByteReader,
-  { from = 0, skip = 0, lines }: Extract<LinesWanted, { lines: number }>,
+  { from = 0, skip = 0, lines }: Extract<LineRequest, { lines: number }>,
   { first, end, lost = 0 }: ByteRange,
   options: LineOptions,
-): Promise<LogPage> {
-  const start = await characterStart(read, from, first);
+): Promise<LinePage> {
+  const start = await alignToCharacter(read, from, first);
   const collector = new LineCollector(start, { ...options, keep: "oldest", skip, lines });
-  const gap = await collect(read, { first: start, end }, collector);
+  const gap = await collectLines(read, { first: start, end }, collector);
   const earlier = { dropped: Math.max(0, first - from), lost: from < first ? lost : 0 };
-  return pageOf(collector, end, options, sum(gap, earlier));
+  return toLinePage(collector, end, options, addGaps(gap, earlier));
 }
 
-async function lastLines(
+async function readLastLines(
   read: ByteReader,
-  { last, before }: Extract<LinesWanted, { last: number }>,
+  { last, before }: Extract<LineRequest, { last: number }>,
   { first, end, lost = 0 }: ByteRange,
   options: LineOptions,
-): Promise<LogPage> {
+): Promise<LinePage> {
   const stop = Math.max(first, Math.min(before ?? end, end));
   const lines = Math.min(last, defaults.logPageLines);
-  const found = await lastLinesStart(read, { first, end: stop }, lines);
-  const start = found ?? (await characterStart(read, first, first));
+  const found = await findLastLinesStart(read, { first, end: stop }, lines);
+  const start = found ?? (await alignToCharacter(read, first, first));
   const collector = new LineCollector(start, { ...options, keep: "newest", skip: 0, lines });
-  const gap = await collect(read, { first: start, end: stop }, collector);
+  const gap = await collectLines(read, { first: start, end: stop }, collector);
   const earlier = found === null ? { dropped: first, lost } : { dropped: 0, lost: 0 };
-  const page = pageOf(collector, end, options, sum(gap, earlier));
+  const page = toLinePage(collector, end, options, addGaps(gap, earlier));
   return { ...page, truncated: page.truncated || (last > lines && found !== null && found > first) };
 }
 
 /** Gives the range to the collector, and returns how many bytes of it could not be read. */
-async function collect(read: ByteReader, { first, end }: ByteRange, collector: LineCollector): Promise<Gap> {
+async function collectLines(
+  read: ByteReader,
+  { first, end }: ByteRange,
+  collector: LineCollector,
+): Promise<Gap> {
   let position = first;
   let gap: Gap = { dropped: 0, lost: 0 };
   while (position < end && !collector.full) {
@@ -113,12 +119,12 @@ async function collect(read: ByteReader, { first, end }: ByteRange, collector: L
     if (offset > position) {
       // Dropped before they were read, or lost. What was read stays a page, and the next one will say what is missing; but
       // the last lines are those after the gap.
-      if (collector.count > 0 && collector.keeps === "oldest") break;
-      gap = sum(gap, { dropped: Math.min(offset, end) - position, lost });
+      if (collector.count > 0 && collector.keep === "oldest") break;
+      gap = addGaps(gap, { dropped: Math.min(offset, end) - position, lost });
     }
     if (bytes.length === 0 || offset >= end) break;
     if (offset > position) {
-      position = offset + orphaned(bytes);
+      position = offset + orphanedHeadBytes(bytes);
       collector.restartAt(position);
     }
     // What is read after a gap may reach beyond the end.
@@ -129,28 +135,28 @@ async function collect(read: ByteReader, { first, end }: ByteRange, collector: L
   return gap;
 }
 
-function sum(a: Gap, b: Gap): Gap {
+function addGaps(a: Gap, b: Gap): Gap {
   return { dropped: a.dropped + b.dropped, lost: a.lost + b.lost };
 }
 
-function pageOf(
+function toLinePage(
   collector: LineCollector,
   end: number,
   { ended = false }: LineOptions,
   { dropped: droppedBytes, lost: lostBytes }: Gap,
-): LogPage {
+): LinePage {
   const { cut, ...collected } = collector.finish(ended);
   const more = collected.nextOffset < end;
   return {
     ...collected,
-    truncated: cut || (collector.bounded && more),
+    truncated: cut || (collector.limitedByPage && more),
     more,
     droppedBytes,
     lostBytes,
   };
 }
 
-function checkCount(field: string, value: number | undefined): void {
+function requireCount(field: string, value: number | undefined): void {
   if (value !== undefined && (!Number.isSafeInteger(value) || value < 0))
     throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${value}`);
 }

@@ -24,7 +24,7 @@ const UNSAFE = new RegExp(`[${CONTROLS}${DECEPTIVE}]`, "gu");
 
 /** For a cell of a table or one line of a message: line ends and tabs are shown too. */
 export function sanitizeLine(text: string): string {
-  return text.replace(ESCAPES, "").replace(UNSAFE, picture);
+  return text.replace(ESCAPES, "").replace(UNSAFE, visibleForm);
 }
 
 /** For text of several lines: keeps line ends and tabs. */
@@ -33,11 +33,11 @@ export function sanitizeText(text: string): string {
     .replace(ESCAPES, "")
     .replace(/\r\n/g, "\n")
     .replace(UNSAFE, (character) =>
-      character === "\n" || character === "\t" ? character : picture(character),
+      character === "\n" || character === "\t" ? character : visibleForm(character),
     );
 }
 
-function picture(character: string): string {
+function visibleForm(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (code < 0x20) return String.fromCodePoint(0x2400 + code);
   if (code === 0x7f) return "\u2421";

@@ -1,8 +1,8 @@
 import type { TerminalSize } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { type ByteReader, rangeOf } from "./byte-reader.js";
+import { type ByteReader, findRange } from "./byte-reader.js";
 import { Screen } from "./screen.js";
-import { orphaned } from "./utf8.js";
+import { orphanedHeadBytes } from "./utf8.js";
 
 export interface ReplayOptions {
   /** Offset to stop at. Default: the end of the stream as it is when the replay begins; a busy program has none. */
@@ -10,7 +10,7 @@ export interface ReplayOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface Replayed {
+export interface ReplayedScreen {
   readonly screen: Screen;
   /** Where to go on with `catchUp`. */
   readonly nextOffset: number;
@@ -19,14 +19,14 @@ export interface Replayed {
 }
 
 /** A run's screen, from its spool alone: nothing needs to have watched it. Drawn at one size, for a spool does not tell of others. */
-export async function screenOf(
+export async function replayScreen(
   read: ByteReader,
   size: TerminalSize,
   options: ReplayOptions = {},
-): Promise<Replayed> {
+): Promise<ReplayedScreen> {
   const screen = new Screen(size);
   try {
-    const caughtUp = await catchUp(screen, read, 0, options);
+    const caughtUp = await continueReplay(screen, read, 0, options);
     // The questions are old: they were answered then, or nobody waits for the answers any more.
     screen.takeReplies();
     return { screen, ...caughtUp };
@@ -37,13 +37,13 @@ export async function screenOf(
 }
 
 /** Feeds a screen what its stream has from `offset` on. After an abort the screen is part of the way, and of no further use. */
-export async function catchUp(
+export async function continueReplay(
   screen: Screen,
   read: ByteReader,
   offset: number,
   { until, signal }: ReplayOptions = {},
-): Promise<Omit<Replayed, "screen">> {
-  const end = until ?? (await rangeOf(read)).end;
+): Promise<Omit<ReplayedScreen, "screen">> {
+  const end = until ?? (await findRange(read)).end;
   let position = offset;
   let droppedBytes = 0;
   while (position < end) {
@@ -53,8 +53,8 @@ export async function catchUp(
     let { bytes } = slice;
     if (slice.offset > position) {
       droppedBytes += slice.offset - position;
-      await screen.skipLost();
-      bytes = bytes.subarray(safeStart(bytes));
+      await screen.skipLostOutput();
+      bytes = bytes.subarray(findSafeStart(bytes));
     }
     await screen.feed(bytes, signal);
     position = slice.offset + slice.bytes.length;
@@ -70,7 +70,7 @@ const ESCAPE = 0x1b;
  * line end, or at an escape, which begins something new in any state. What is wrong on the screen then
  * lasts until the program draws over it or clears it.
  */
-function safeStart(bytes: Uint8Array): number {
-  const places = [bytes.indexOf(LINE_FEED) + 1, bytes.indexOf(ESCAPE)].filter((place) => place > 0);
-  return bytes[0] === ESCAPE ? 0 : places.length > 0 ? Math.min(...places) : orphaned(bytes);
+function findSafeStart(bytes: Uint8Array): number {
+  const offsets = [bytes.indexOf(LINE_FEED) + 1, bytes.indexOf(ESCAPE)].filter((place) => place > 0);
+  return bytes[0] === ESCAPE ? 0 : offsets.length > 0 ? Math.min(...offsets) : orphanedHeadBytes(bytes);
 }

@@ -1,8 +1,8 @@
 import type { TerminalSize } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { headlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
+import { createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
 import { sanitizeLine } from "./sanitize.js";
-import { StringBound } from "./string-bound.js";
+import { ControlStringLimiter } from "./string-bound.js";
 import type { TerminalModes } from "./terminal-modes.js";
 import { Utf8Decoder } from "./utf8.js";
 
@@ -21,9 +21,9 @@ export interface ScreenSnapshot {
 }
 
 /** Output drawn between two looks at the clock: what the costliest sequences can make of it is still short. */
-const SLICE_CHARS = 1024;
+const DRAW_SLICE_CHARS = 1024;
 /** Output drawn before looking whether it is still wanted. */
-const BLOCK_BYTES = 16 * 1024;
+const ABORT_CHECK_BYTES = 16 * 1024;
 
 /**
  * The terminal of a run, kept by feeding it the run's output. It only looks: answers to the program's questions
@@ -34,18 +34,18 @@ const BLOCK_BYTES = 16 * 1024;
 export class Screen implements AsyncDisposable {
   readonly #headless: HeadlessTerminal;
   readonly #decoder = new Utf8Decoder();
-  readonly #strings = new StringBound();
+  readonly #controlStrings = new ControlStringLimiter();
   #bytes = 0;
-  #pending = 0;
+  #pendingBytes = 0;
   #title = "";
   #cursorVisible = true;
   #replies = "";
   #disposed = false;
-  #turn: Promise<unknown> = Promise.resolve();
+  #lastOperation: Promise<unknown> = Promise.resolve();
 
   constructor(size: TerminalSize = { rows: defaults.rows, cols: defaults.cols }) {
-    const { rows, cols } = shownSize(size);
-    this.#headless = headlessTerminal(rows, cols);
+    const { rows, cols } = clampSize(size);
+    this.#headless = createHeadlessTerminal(rows, cols);
     const { terminal } = this.#headless;
     terminal.onTitleChange((title) => {
       this.#title = title;
@@ -66,34 +66,36 @@ export class Screen implements AsyncDisposable {
    * must not change until then. An abort leaves the rest of them out.
    */
   async feed(bytes: Uint8Array, signal?: AbortSignal): Promise<void> {
-    if (this.#pending > defaults.screenPendingBytes)
-      throw new Error(`${this.#pending} bytes wait to be drawn already: await feed() before the next chunk`);
-    this.#pending += bytes.length;
+    if (this.#pendingBytes > defaults.screenPendingBytes)
+      throw new Error(
+        `${this.#pendingBytes} bytes wait to be drawn already: await feed() before the next chunk`,
+      );
+    this.#pendingBytes += bytes.length;
     try {
-      await this.#inTurn(async () => {
-        for (let start = 0; start < bytes.length; start += BLOCK_BYTES) {
+      await this.#runExclusive(async () => {
+        for (let start = 0; start < bytes.length; start += ABORT_CHECK_BYTES) {
           signal?.throwIfAborted();
-          const block = bytes.subarray(start, start + BLOCK_BYTES);
+          const block = bytes.subarray(start, start + ABORT_CHECK_BYTES);
           await this.#draw(this.#decoder.push(block));
           this.#bytes += block.length;
         }
       });
     } finally {
-      this.#pending -= bytes.length;
+      this.#pendingBytes -= bytes.length;
     }
   }
 
   /** Output was lost here: what it was the middle of will not be continued. Modes and cells stay. */
-  skipLost(): Promise<void> {
-    return this.#inTurn(() => {
+  skipLostOutput(): Promise<void> {
+    return this.#runExclusive(() => {
       this.#decoder.end();
-      return this.#draw(CANCEL);
+      return this.#draw(CANCEL_SEQUENCE);
     });
   }
 
   resize(size: TerminalSize): Promise<void> {
-    const { rows, cols } = shownSize(size);
-    return this.#inTurn(() => {
+    const { rows, cols } = clampSize(size);
+    return this.#runExclusive(() => {
       this.#headless.terminal.resize(cols, rows);
     });
   }
@@ -143,33 +145,33 @@ export class Screen implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#disposed) return;
     // In turn: a terminal that is disposed never says that it has drawn what it was given.
-    const gone = this.#inTurn(() => this.#headless.terminal.dispose());
+    const disposed = this.#runExclusive(() => this.#headless.terminal.dispose());
     this.#disposed = true;
-    await gone;
+    await disposed;
   }
 
   #draw(output: string): Promise<void> {
     const { terminal } = this.#headless;
-    const text = this.#strings.push(output);
+    const text = this.#controlStrings.push(output);
     return new Promise((resolve) => {
       // It lets others run between slices when it has drawn for a while.
-      for (let start = 0; start < text.length; start += SLICE_CHARS)
-        terminal.write(text.slice(start, start + SLICE_CHARS));
+      for (let start = 0; start < text.length; start += DRAW_SLICE_CHARS)
+        terminal.write(text.slice(start, start + DRAW_SLICE_CHARS));
       terminal.write("", resolve);
     });
   }
 
-  async #inTurn<T>(operation: () => T | Promise<T>): Promise<T> {
+  async #runExclusive<T>(operation: () => T | Promise<T>): Promise<T> {
     if (this.#disposed) throw new Error("the screen has been disposed of");
-    const result = this.#turn.then(operation);
-    this.#turn = result.catch(() => {});
+    const result = this.#lastOperation.then(operation);
+    this.#lastOperation = result.catch(() => {});
     return result;
   }
 
   /** DECTCEM, which the terminal obeys but does not tell. */
   #watchCursor(): void {
     const { parser } = this.#headless.terminal;
-    const sees = (visible: boolean) => (): false => {
+    const setVisible = (visible: boolean) => (): false => {
       this.#cursorVisible = visible;
       return false;
     };
@@ -178,24 +180,24 @@ export class Screen implements AsyncDisposable {
       ["l", false],
     ] as const)
       parser.registerCsiHandler({ prefix: "?", final }, (modes) =>
-        modes.includes(DECTCEM) ? sees(visible)() : false,
+        modes.includes(DECTCEM) ? setVisible(visible)() : false,
       );
-    parser.registerCsiHandler({ intermediates: "!", final: "p" }, sees(true));
-    parser.registerEscHandler({ final: "c" }, sees(true));
+    parser.registerCsiHandler({ intermediates: "!", final: "p" }, setVisible(true));
+    parser.registerEscHandler({ final: "c" }, setVisible(true));
   }
 }
 
 const DECTCEM = 25;
 /** CAN ends any sequence, unfinished. */
-const CANCEL = "\u0018";
+const CANCEL_SEQUENCE = "\u0018";
 /** A wide character needs two columns. */
-const LEAST_COLS = 2;
+const MIN_COLS = 2;
 
-function shownSize({ rows, cols }: TerminalSize): TerminalSize {
+function clampSize({ rows, cols }: TerminalSize): TerminalSize {
   const between = (least: number, value: number, most: number): number =>
     Math.min(Math.max(least, Math.trunc(value) || least), most);
   return {
     rows: between(1, rows, defaults.screenMaxRows),
-    cols: between(LEAST_COLS, cols, defaults.screenMaxCols),
+    cols: between(MIN_COLS, cols, defaults.screenMaxCols),
   };
 }

@@ -11,7 +11,7 @@ export interface TerminalModes {
 }
 
 /** A terminal that was asked for nothing; also what a run without one is taken for. */
-export const plainModes: TerminalModes = {
+export const defaultTerminalModes: TerminalModes = {
   applicationCursor: false,
   applicationKeypad: false,
   bracketedPaste: false,

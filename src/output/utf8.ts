@@ -9,7 +9,7 @@ export class Utf8Decoder {
   push(chunk: Uint8Array): string {
     const view = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     const bytes = this.#carry.length === 0 ? view : Buffer.concat([this.#carry, view]);
-    const whole = bytes.length - unfinished(bytes);
+    const whole = bytes.length - incompleteTailBytes(bytes);
     // Copied: the chunk belongs to the caller, who may use it again.
     this.#carry = whole === bytes.length ? EMPTY : Buffer.from(bytes.subarray(whole));
     return bytes.toString("utf8", 0, whole);
@@ -24,24 +24,24 @@ export class Utf8Decoder {
 }
 
 const EMPTY = Buffer.alloc(0);
-const LONGEST = 4;
+const MAX_CHARACTER_BYTES = 4;
 /** Bytes of a character after its first. */
-export const CONTINUATION_MOST = LONGEST - 1;
+export const MAX_CONTINUATION_BYTES = MAX_CHARACTER_BYTES - 1;
 
 /** How many bytes at the end are the beginning of a character that needs more. */
-export function unfinished(bytes: Uint8Array): number {
-  for (let back = 1; back < LONGEST && back <= bytes.length; back += 1) {
+export function incompleteTailBytes(bytes: Uint8Array): number {
+  for (let back = 1; back < MAX_CHARACTER_BYTES && back <= bytes.length; back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;
     if (byte < 0x80) return 0;
-    if (byte >= 0xc0) return back < lengthFrom(byte) ? back : 0;
+    if (byte >= 0xc0) return back < sequenceLength(byte) ? back : 0;
   }
   return 0;
 }
 
 /** How many bytes at the beginning may be the rest of a character whose beginning is lost. */
-export function orphaned(bytes: Uint8Array): number {
+export function orphanedHeadBytes(bytes: Uint8Array): number {
   let count = 0;
-  while (count < CONTINUATION_MOST && isContinuation(bytes[count])) count += 1;
+  while (count < MAX_CONTINUATION_BYTES && isContinuation(bytes[count])) count += 1;
   return count;
 }
 
@@ -49,7 +49,7 @@ function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && byte >= 0x80 && byte < 0xc0;
 }
 
-function lengthFrom(lead: number): number {
+function sequenceLength(lead: number): number {
   if (lead < 0xe0) return 2;
   return lead < 0xf0 ? 3 : 4;
 }

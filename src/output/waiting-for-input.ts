@@ -2,7 +2,7 @@ import { defaults } from "../defaults.js";
 import { sanitizeLine } from "./sanitize.js";
 import type { ScreenSnapshot } from "./screen.js";
 
-export interface Signs {
+export interface PromptSignals {
   /** The end of the output, or of the screen up to its cursor: a few hundred characters are enough. */
   readonly tail: string;
   /** Since the last output. */
@@ -17,7 +17,7 @@ export interface Signs {
   readonly reading?: boolean | null;
 }
 
-export interface Guess {
+export interface PromptGuess {
   readonly seems: boolean;
   /** A sentence for people. */
   readonly because: string;
@@ -27,7 +27,7 @@ export interface Guess {
  * Whether a program seems to wait for input. A guess from what can be seen from outside: a silent program may be
  * working, and one that shows a prompt may be printing it into a log. Certain signs come first.
  */
-export function waitingForInput(signs: Signs): Guess {
+export function guessWaitingForInput(signs: PromptSignals): PromptGuess {
   const { tail, idleMs, alternate = false, stdinOpen = true, hiddenInput = null, reading = null } = signs;
   if (!stdinOpen) return no("its input is closed");
   if (reading === false) return no("none of its processes reads its input");
@@ -36,25 +36,25 @@ export function waitingForInput(signs: Signs): Guess {
   if (reading === true) return yes(`it reads its input, and ${silent}`);
   if (hiddenInput === true) return yes(`its terminal hides what is typed, as for a password, and ${silent}`);
   const line = lastLine(tail);
-  const prompt = PROMPTS.find(({ shape }) => shape.test(line));
+  const prompt = PROMPT_PATTERNS.find(({ shape }) => shape.test(line));
   if (prompt !== undefined)
-    return yes(`its last line looks like ${prompt.what} ("${endOf(line)}"), and ${silent}`);
+    return yes(`its last line looks like ${prompt.what} ("${lastCharacters(line)}"), and ${silent}`);
   if (alternate) return yes(`it shows a full screen, and ${silent}`);
   if (idleMs >= defaults.waitingIdleMs) return yes(silent);
   return no(`its last line does not look like a prompt, and ${silent} only`);
 }
 
 /** For `tail`: the line that the cursor is on, up to it. A prompt's last blank is not in the snapshot's rows. */
-export function tailOf({ rows, cursor }: Pick<ScreenSnapshot, "rows" | "cursor">): string {
+export function lineBeforeCursor({ rows, cursor }: Pick<ScreenSnapshot, "rows" | "cursor">): string {
   return (rows[cursor.y] ?? "").slice(0, cursor.x).padEnd(cursor.x);
 }
 
-const SHOWN_CHARS = 60;
+const MAX_QUOTED_CHARS = 60;
 /** A prompt is short; only the end of a longer line is looked at. */
-const LINE_CHARS = 500;
+const MAX_LINE_CHARS = 500;
 
 /** On a line that has not ended. The first that fits is named. */
-const PROMPTS: readonly { readonly what: string; readonly shape: RegExp }[] = [
+const PROMPT_PATTERNS: readonly { readonly what: string; readonly shape: RegExp }[] = [
   {
     what: "a question for a secret",
     shape: /(?:pass(?:word|phrase|code)|\bpin|secret|token|otp|verification code)\b[^\n]{0,200}:\s*$/i,
@@ -78,24 +78,24 @@ const PROMPTS: readonly { readonly what: string; readonly shape: RegExp }[] = [
 ];
 
 function lastLine(tail: string): string {
-  const line = tail.slice(tail.lastIndexOf("\n") + 1).slice(-LINE_CHARS);
+  const line = tail.slice(tail.lastIndexOf("\n") + 1).slice(-MAX_LINE_CHARS);
   // Of a line that was drawn over, the last state.
   return sanitizeLine(line.slice(line.lastIndexOf("\r") + 1));
 }
 
 /** By characters: half of one is not safe to show. */
-function endOf(line: string): string {
-  return Array.from(line.trim()).slice(-SHOWN_CHARS).join("");
+function lastCharacters(line: string): string {
+  return Array.from(line.trim()).slice(-MAX_QUOTED_CHARS).join("");
 }
 
 function seconds(ms: number): string {
   return `${(Math.max(0, ms) / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
 }
 
-function yes(because: string): Guess {
+function yes(because: string): PromptGuess {
   return { seems: true, because };
 }
 
-function no(because: string): Guess {
+function no(because: string): PromptGuess {
   return { seems: false, because };
 }

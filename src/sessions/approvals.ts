@@ -1,52 +1,52 @@
 import { defaults } from "../defaults.js";
 import { TooManyApprovals } from "../errors.js";
 import type { Approval, ApprovalDecision, NewApproval } from "../store/approval-record.js";
-import type { SessionRow } from "../store/session-record.js";
+import type { SessionRecord } from "../store/session-record.js";
 import type { SessionStore } from "../store/session-store.js";
 import { systemClock, type Clock, type Timer } from "../supervisor/clock.js";
 import { deferred, type Deferred } from "../supervisor/deferred.js";
 import { checkExecSize } from "../supervisor/command.js";
-import { PLAIN, showWord } from "../supervisor/mask.js";
+import { UNMASKED, maskWord } from "../supervisor/mask.js";
 import { displayCommand, redactArguments } from "../supervisor/redact.js";
 import { newApprovalId } from "./ids.js";
 import {
-  commandQuestion,
-  headOf,
-  mustAnswer,
+  questionAboutCommand,
+  questionHead,
+  assertAnswersQuestion,
   NO_PAGE,
-  questionPage,
-  type AskedCommand,
-  type Question,
+  pageOfQuestion,
+  type CommandToApprove,
+  type ApprovalQuestion,
   type QuestionHead,
   type QuestionPage,
 } from "./question.js";
 
-export interface ApprovalsParts {
+export interface ApprovalsDependencies {
   readonly store: SessionStore;
   readonly gatewayInstanceId: string;
   readonly clock?: Clock;
   /** How long a question waits for an answer. */
   readonly waitMs?: number;
   /** Told of every question and every end of one, for the operator's eyes. */
-  readonly onNews?: (approval: ShownApproval) => void;
+  readonly onChange?: (approval: ApprovalView) => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** What a session wants to execute, and which of its rules asked. */
-export interface ApprovalRequest extends AskedCommand {
+export interface ExecApprovalRequest extends CommandToApprove {
   readonly rule: number | null;
 }
 
 /** An approval as the operator sees it. While it waits here, its command is shown without cutting code out of it. */
-export interface ShownApproval extends Approval {
+export interface ApprovalView extends Approval {
   /** Null: the question does not wait, or waits at another gateway. */
   readonly question: QuestionHead | null;
 }
 
-interface Waiting {
+interface PendingApproval {
   readonly sessionId: string;
-  readonly question: Question;
-  readonly shown: Pick<Approval, "executable" | "command" | "cwd">;
+  readonly question: ApprovalQuestion;
+  readonly display: Pick<Approval, "executable" | "command" | "cwd">;
   readonly answer: Deferred<ApprovalDecision>;
   timer: Timer | null;
 }
@@ -65,28 +65,28 @@ export class Approvals implements AsyncDisposable {
   readonly #gatewayInstanceId: string;
   readonly #clock: Clock;
   readonly #waitMs: number;
-  readonly #onNews: (approval: ShownApproval) => void;
+  readonly #onChange: (approval: ApprovalView) => void;
   readonly #onProblem: (message: string, cause: unknown) => void;
-  readonly #waiting = new Map<string, Waiting>();
-  readonly #followers = new Set<(approval: ShownApproval) => void>();
+  readonly #waiting = new Map<string, PendingApproval>();
+  readonly #followers = new Set<(approval: ApprovalView) => void>();
 
   /** Use `openApprovals`: what an earlier process left must expire first. */
-  constructor(parts: ApprovalsParts) {
-    this.#store = parts.store;
-    this.#gatewayInstanceId = parts.gatewayInstanceId;
-    this.#clock = parts.clock ?? systemClock;
-    this.#waitMs = parts.waitMs ?? defaults.approvalMs;
-    this.#onNews = (approval) => {
-      parts.onNews?.(approval);
-      for (const hear of this.#followers) hear(approval);
+  constructor(dependencies: ApprovalsDependencies) {
+    this.#store = dependencies.store;
+    this.#gatewayInstanceId = dependencies.gatewayInstanceId;
+    this.#clock = dependencies.clock ?? systemClock;
+    this.#waitMs = dependencies.waitMs ?? defaults.approvalMs;
+    this.#onChange = (approval) => {
+      dependencies.onChange?.(approval);
+      for (const listener of this.#followers) listener(approval);
     };
-    this.#onProblem = parts.onProblem;
+    this.#onProblem = dependencies.onProblem;
   }
 
   /** Resolves with the decision, which is `expired` when nobody decided. A caller that is gone ends its question by the signal. */
   async ask(
-    { id: sessionId }: Pick<SessionRow, "id">,
-    request: ApprovalRequest,
+    { id: sessionId }: Pick<SessionRecord, "id">,
+    request: ExecApprovalRequest,
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<ApprovalDecision> {
     const waitingToo = [...this.#waiting.values()].filter((each) => each.sessionId === sessionId);
@@ -95,19 +95,19 @@ export class Approvals implements AsyncDisposable {
     // The operator is not asked about a command that cannot be executed; this also limits the size of the question.
     checkExecSize(request.argv, request.env.set);
     const approval = this.#describe(sessionId, request);
-    const waiting: Waiting = { sessionId, ...questionOf(request), answer: deferred(), timer: null };
+    const waiting: PendingApproval = { sessionId, ...buildPending(request), answer: deferred(), timer: null };
     // Before the row can be seen: an answer may come as soon as it is.
     this.#waiting.set(approval.id, waiting);
     const gone = (): void => void this.#expire([approval.id], "caller gone");
     try {
       if (!(await this.#store.insertApproval(approval)))
         return { verdict: "expired", actor: "session closed", at: approval.askedAt };
-      waiting.timer = this.#clock.after(
+      waiting.timer = this.#clock.setTimer(
         this.#waitMs,
         () => void this.#expire([approval.id], "nobody answered in time"),
       );
       signal?.addEventListener("abort", gone, { once: true });
-      this.#onNews(this.#shown({ ...approval, decision: null }));
+      this.#onChange(this.#view({ ...approval, decision: null }));
       if (signal?.aborted === true) gone();
       return await waiting.answer.promise;
     } finally {
@@ -126,22 +126,22 @@ export class Approvals implements AsyncDisposable {
     verdict: "allow" | "deny",
     actor: string,
     digest?: string,
-  ): Promise<{ readonly approval: ShownApproval; readonly decided: boolean } | null> {
+  ): Promise<{ readonly approval: ApprovalView; readonly decided: boolean } | null> {
     const asked = this.#waiting.get(id)?.question;
-    if (asked !== undefined) mustAnswer(asked, verdict, digest, `holdfast approvals show ${id}`);
+    if (asked !== undefined) assertAnswersQuestion(asked, verdict, digest, `holdfast approvals show ${id}`);
     const waiting = asked !== undefined;
     const decided =
       waiting && (await this.#store.decideApproval(id, { verdict, actor, at: this.#clock.wall() }));
     // A row without anybody waiting must not say that something was allowed: nothing would be executed.
-    if (!waiting) await this.#expireForgotten(id);
+    if (!waiting) await this.#expireUnattended(id);
     const approval = await this.#store.getApproval(id);
     if (approval === null) return null;
-    this.#tell(approval);
-    return { approval: this.#shown(approval), decided };
+    this.#notify(approval);
+    return { approval: this.#view(approval), decided };
   }
 
-  async listPending(): Promise<readonly ShownApproval[]> {
-    return (await this.#store.listApprovals({ pending: true })).map((approval) => this.#shown(approval));
+  async listPending(): Promise<readonly ApprovalView[]> {
+    return (await this.#store.listApprovals({ pending: true })).map((approval) => this.#view(approval));
   }
 
   /** A page of a waiting question. Null: no such approval; without pages: it does not wait at this gateway. */
@@ -149,28 +149,28 @@ export class Approvals implements AsyncDisposable {
     id: string,
     page: number,
     reveal: boolean,
-  ): Promise<(QuestionPage & { readonly approval: ShownApproval }) | null> {
+  ): Promise<(QuestionPage & { readonly approval: ApprovalView }) | null> {
     const approval = await this.get(id);
     if (approval === null) return null;
     const question = this.#waiting.get(id)?.question;
     if (question === undefined) return { approval, ...NO_PAGE };
-    return { approval, ...(await questionPage(question, page, reveal)) };
+    return { approval, ...(await pageOfQuestion(question, page, reveal)) };
   }
 
   /** Those that wait, then every question and every end of one, until `gone` aborts. */
-  async *follow(gone: AbortSignal): AsyncGenerator<ShownApproval, void, undefined> {
-    const news: ShownApproval[] = [];
+  async *follow(gone: AbortSignal): AsyncGenerator<ApprovalView, void, undefined> {
+    const news: ApprovalView[] = [];
     const asked = new Set<string>();
     let wake = (): void => undefined;
     let late = false;
     const leave = (): void => wake();
     // Heard before those that wait are read: what comes in between is told, and told once.
-    const hear = (approval: ShownApproval): void => {
+    const listener = (approval: ApprovalView): void => {
       if (news.length < defaults.approvalsUnread) news.push(approval);
       else late = true;
       wake();
     };
-    this.#followers.add(hear);
+    this.#followers.add(listener);
     gone.addEventListener("abort", leave);
     try {
       news.unshift(...(await this.listPending()));
@@ -185,20 +185,20 @@ export class Approvals implements AsyncDisposable {
         if (!gone.aborted && news.length === 0) await new Promise<void>((resolve) => (wake = resolve));
       }
     } finally {
-      this.#followers.delete(hear);
+      this.#followers.delete(listener);
       gone.removeEventListener("abort", leave);
     }
   }
 
-  async get(id: string): Promise<ShownApproval | null> {
+  async get(id: string): Promise<ApprovalView | null> {
     const approval = await this.#store.getApproval(id);
-    return approval === null ? null : this.#shown(approval);
+    return approval === null ? null : this.#view(approval);
   }
 
-  #shown(approval: Approval): ShownApproval {
+  #view(approval: Approval): ApprovalView {
     const waiting = approval.decision === null ? this.#waiting.get(approval.id) : undefined;
     if (waiting === undefined) return { ...approval, question: null };
-    return { ...approval, ...waiting.shown, question: headOf(waiting.question) };
+    return { ...approval, ...waiting.display, question: questionHead(waiting.question) };
   }
 
   /** Its rows have expired with it; those who wait are told. */
@@ -212,7 +212,7 @@ export class Approvals implements AsyncDisposable {
   }
 
   /** What a former process of this gateway left. Returns how many. */
-  async expireLeftBehind(): Promise<number> {
+  async expireFromEarlierProcess(): Promise<number> {
     const left = await this.#store.listApprovals({
       pending: true,
       gatewayInstanceId: this.#gatewayInstanceId,
@@ -221,7 +221,7 @@ export class Approvals implements AsyncDisposable {
     return (await this.#store.expireApprovals(ids, "gateway restarted", this.#clock.wall())).length;
   }
 
-  async #expireForgotten(id: string): Promise<void> {
+  async #expireUnattended(id: string): Promise<void> {
     const approval = await this.#store.getApproval(id);
     if (approval?.decision !== null || approval.gatewayInstanceId !== this.#gatewayInstanceId) return;
     await this.#store.expireApprovals([id], "nobody waits for it", this.#clock.wall());
@@ -235,7 +235,7 @@ export class Approvals implements AsyncDisposable {
       await this.#store.expireApprovals(ids, actor, at);
       for (const id of ids) {
         const approval = await this.#store.getApproval(id);
-        if (approval !== null) this.#tell(approval);
+        if (approval !== null) this.#notify(approval);
       }
     } catch (cause) {
       this.#onProblem(
@@ -246,9 +246,9 @@ export class Approvals implements AsyncDisposable {
     for (const id of ids) this.#answer(id, { verdict: "expired", actor, at });
   }
 
-  #tell(approval: Approval): void {
+  #notify(approval: Approval): void {
     const { id, decision } = approval;
-    if (decision !== null && this.#answer(id, decision)) this.#onNews(this.#shown(approval));
+    if (decision !== null && this.#answer(id, decision)) this.#onChange(this.#view(approval));
   }
 
   /** Once. Nobody waits from here on, not only when the one who did has woken up. */
@@ -259,7 +259,7 @@ export class Approvals implements AsyncDisposable {
   }
 
   /** The stored form, redacted: arguments and parts of paths may be secrets. */
-  #describe(sessionId: string, { executable, argv, cwd, rule }: ApprovalRequest): NewApproval {
+  #describe(sessionId: string, { executable, argv, cwd, rule }: ExecApprovalRequest): NewApproval {
     const askedAt = this.#clock.wall();
     return {
       id: newApprovalId(),
@@ -275,22 +275,22 @@ export class Approvals implements AsyncDisposable {
   }
 }
 
-function questionOf(request: ApprovalRequest): Pick<Waiting, "question" | "shown"> {
-  const question = commandQuestion(request);
+function buildPending(request: ExecApprovalRequest): Pick<PendingApproval, "question" | "display"> {
+  const question = questionAboutCommand(request);
   const { executable, cwd } = request;
   return {
     question,
-    shown: {
-      executable: showWord(executable, PLAIN).text,
+    display: {
+      executable: maskWord(executable, UNMASKED).text,
       command: question.summary,
-      cwd: showWord(cwd, PLAIN).text,
+      cwd: maskWord(cwd, UNMASKED).text,
     },
   };
 }
 
 /** For a gateway that starts: nobody waits any more for what its former process asked. */
-export async function openApprovals(parts: ApprovalsParts): Promise<Approvals> {
-  const approvals = new Approvals(parts);
-  await approvals.expireLeftBehind();
+export async function openApprovals(dependencies: ApprovalsDependencies): Promise<Approvals> {
+  const approvals = new Approvals(dependencies);
+  await approvals.expireFromEarlierProcess();
   return approvals;
 }

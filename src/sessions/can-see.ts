@@ -1,4 +1,4 @@
-import { VISIBILITIES, type SessionRow, type Visibility } from "../store/session-record.js";
+import { VISIBILITIES, type SessionRecord, type Visibility } from "../store/session-record.js";
 import type { SessionScope } from "../store/session-store.js";
 
 /** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
@@ -7,16 +7,16 @@ export interface A2aPolicy {
   readonly allow: readonly { readonly from: string; readonly to: string }[];
 }
 
-export interface SightRequest {
-  readonly row: Pick<SessionRow, "id" | "agentId" | "lineage">;
-  readonly requester: Pick<SessionRow, "id" | "agentId">;
+export interface VisibilityRequest {
+  readonly row: Pick<SessionRecord, "id" | "agentId" | "lineage">;
+  readonly requester: Pick<SessionRecord, "id" | "agentId">;
   readonly visibility: Visibility;
   readonly a2aPolicy: A2aPolicy;
   readonly sandboxed: boolean;
 }
 
 /** The rule is for the operator's log; to the requester, forbidden and missing look the same. */
-export type Sight =
+export type VisibilityDecision =
   | { readonly visible: true; readonly rule: "self" | "lineage" | "same-agent" | "a2a" }
   | {
       readonly visible: false;
@@ -36,7 +36,13 @@ export type Sight =
  *
  * Descendants are told by ids: a key that is used again inherits nothing.
  */
-export function canSeeSessionRow({ row, requester, visibility, a2aPolicy, sandboxed }: SightRequest): Sight {
+export function canSeeSessionRow({
+  row,
+  requester,
+  visibility,
+  a2aPolicy,
+  sandboxed,
+}: VisibilityRequest): VisibilityDecision {
   if (row.id === requester.id) return { visible: true, rule: "self" };
   if (visibility === "self") return { visible: false, rule: "visibility-self" };
   if (row.lineage.includes(requester.id)) return { visible: true, rule: "lineage" };
@@ -47,7 +53,9 @@ export function canSeeSessionRow({ row, requester, visibility, a2aPolicy, sandbo
   if (row.agentId !== null && row.agentId === requester.agentId) return { visible: true, rule: "same-agent" };
   if (visibility === "agent") return { visible: false, rule: "visibility-agent" };
   if (!a2aPolicy.enabled) return { visible: false, rule: "a2a-disabled" };
-  return a2aPolicy.allow.some(({ from, to }) => covers(from, requester.agentId) && covers(to, row.agentId))
+  return a2aPolicy.allow.some(
+    ({ from, to }) => matchesAgent(from, requester.agentId) && matchesAgent(to, row.agentId),
+  )
     ? { visible: true, rule: "a2a" }
     : { visible: false, rule: "a2a-no-rule" };
 }
@@ -58,12 +66,12 @@ export function visibleSessions({
   visibility,
   a2aPolicy,
   sandboxed,
-}: Omit<SightRequest, "row">): SessionScope {
+}: Omit<VisibilityRequest, "row">): SessionScope {
   const descendants = visibility !== "self";
   if (!descendants || visibility === "tree" || sandboxed) return { sessionId: id, descendants, agentIds: [] };
   const own = agentId === null ? [] : [agentId];
   if (visibility === "agent" || !a2aPolicy.enabled) return { sessionId: id, descendants, agentIds: own };
-  const others = a2aPolicy.allow.filter(({ from }) => covers(from, agentId)).map(({ to }) => to);
+  const others = a2aPolicy.allow.filter(({ from }) => matchesAgent(from, agentId)).map(({ to }) => to);
   return { sessionId: id, descendants, agentIds: others.includes("*") ? "any" : [...own, ...others] };
 }
 
@@ -72,6 +80,6 @@ export function narrower(one: Visibility, other: Visibility): Visibility {
   return VISIBILITIES.indexOf(one) < VISIBILITIES.indexOf(other) ? one : other;
 }
 
-function covers(pattern: string, agentId: string | null): boolean {
+function matchesAgent(pattern: string, agentId: string | null): boolean {
   return pattern === "*" || pattern === agentId;
 }

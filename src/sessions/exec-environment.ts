@@ -4,9 +4,9 @@ import { isSecretName } from "../supervisor/secret-name.js";
 type Variables = Readonly<Record<string, string | undefined>>;
 
 /** A name without a path: a locale or terminal type given by a path would be loaded from that file. */
-const NAME = /^[\w.@:+-]*$/;
+const PLAIN_VALUE = /^[\w.@:+-]*$/;
 /** `Europe/Berlin`, `CET-1CEST,M3.5.0,M10.5.0/3`; no absolute path, no `:path`, nothing above the zone directory. */
-const ZONE = /^(?![/:])(?!.*\.\.)[\w.,/<>+:-]*$/;
+const TIME_ZONE = /^(?![/:])(?!.*\.\.)[\w.,/<>+:-]*$/;
 const NUMBER = /^\d{0,6}$/;
 const SWITCH = /^[\w-]*$/;
 
@@ -14,11 +14,11 @@ const SWITCH = /^[\w-]*$/;
  * Variables that a judged command gets from its caller, with their permitted values. Each selects how text is displayed;
  * none names a file or a program, or contains options of one. HOME is not included: files there configure programs.
  */
-const PASSED: ReadonlyMap<string, RegExp> = new Map([
-  ["LANG", NAME],
-  ["LANGUAGE", NAME],
-  ["TZ", ZONE],
-  ["TERM", NAME],
+const PASSED_VARIABLES: ReadonlyMap<string, RegExp> = new Map([
+  ["LANG", PLAIN_VALUE],
+  ["LANGUAGE", PLAIN_VALUE],
+  ["TZ", TIME_ZONE],
+  ["TERM", PLAIN_VALUE],
   ["COLORTERM", SWITCH],
   ["COLUMNS", NUMBER],
   ["LINES", NUMBER],
@@ -28,10 +28,10 @@ const PASSED: ReadonlyMap<string, RegExp> = new Map([
   ["CLICOLOR_FORCE", SWITCH],
 ]);
 /** LC_ALL, LC_TIME, … */
-const LOCALE = /^LC_[A-Z]+$/;
+const LOCALE_NAME = /^LC_[A-Z]+$/;
 
 /** Variables of the gateway's own environment that the run of a session starts with, besides those above. */
-const OWN: ReadonlySet<string> = new Set([
+const OWN_VARIABLES: ReadonlySet<string> = new Set([
   "PATH",
   "HOME",
   "USER",
@@ -49,7 +49,7 @@ const OWN: ReadonlySet<string> = new Set([
  * Variables in a caller's environment that are left out without a refusal: shells and agents set them for themselves, and
  * the run gets its own. So are those of Holdfast, all of which begin with HOLDFAST_.
  */
-const CALLERS_OWN: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"]);
+const CALLER_ONLY_VARIABLES: ReadonlySet<string> = new Set(["PWD", "OLDPWD", "SHLVL", "_", "TMPDIR"]);
 
 /**
  * The environment of a session's run whose caller gives none. It is an allowlist, so that no secret of the gateway
@@ -60,9 +60,9 @@ export function cleanEnvironment(
   own: Variables = process.env,
 ): Record<string, string> {
   const isKept = (name: string): boolean =>
-    OWN.has(name) ||
-    PASSED.has(name) ||
-    LOCALE.test(name) ||
+    OWN_VARIABLES.has(name) ||
+    PASSED_VARIABLES.has(name) ||
+    LOCALE_NAME.test(name) ||
     pass.includes(name) ||
     (name.startsWith("HOLDFAST_") && isInheritable(name));
   return Object.fromEntries(
@@ -72,7 +72,7 @@ export function cleanEnvironment(
   );
 }
 
-export interface AskedEnvironment {
+export interface RequestedEnvironment {
   /** Variables that the run always has; the caller whose command is judged has set none of them. */
   readonly base: Readonly<Record<string, string>>;
   /** The caller's whole environment. */
@@ -82,7 +82,7 @@ export interface AskedEnvironment {
   readonly pass: readonly string[];
 }
 
-export interface JudgedEnvironment {
+export interface EvaluatedEnvironment {
   /** The whole environment, including variables that are not listed. */
   readonly environment: Readonly<Record<string, string>>;
   /** Sorted names of variables that the caller changes and that are not listed. */
@@ -90,18 +90,18 @@ export interface JudgedEnvironment {
 }
 
 /** The environment of a judged command, and which of its variables only the caller has set. */
-export function judgeEnvironment(
-  { base, inherited = {}, set, pass }: AskedEnvironment,
+export function evaluateEnvironment(
+  { base, inherited = {}, set, pass }: RequestedEnvironment,
   own: Variables = process.env,
-): JudgedEnvironment {
+): EvaluatedEnvironment {
   const environment = { ...base };
   const unlisted = new Set<string>();
   const inheritable = Object.entries(inherited).filter(
-    ([name]) => !CALLERS_OWN.has(name) && !name.startsWith("HOLDFAST_"),
+    ([name]) => !CALLER_ONLY_VARIABLES.has(name) && !name.startsWith("HOLDFAST_"),
   );
   for (const [name, value] of [...inheritable, ...Object.entries(set)]) {
     if (value === undefined) continue;
-    const isKnown = base[name] === value || isListed(name, value, pass) || isOwn(name, value, own);
+    const isKnown = base[name] === value || isListed(name, value, pass) || isGatewaysValue(name, value, own);
     if (isKnown) unlisted.delete(name);
     else unlisted.add(name);
     environment[name] = value;
@@ -111,19 +111,19 @@ export function judgeEnvironment(
 
 function isListed(name: string, value: string, pass: readonly string[]): boolean {
   if (pass.includes(name)) return true;
-  return (LOCALE.test(name) ? NAME : PASSED.get(name))?.test(value) ?? false;
+  return (LOCALE_NAME.test(name) ? PLAIN_VALUE : PASSED_VARIABLES.get(name))?.test(value) ?? false;
 }
 
 /**
  * Whether the gateway has the same value, so that the operator has chosen it. False for secrets: otherwise the answer
  * would reveal whether a guessed secret is right.
  */
-function isOwn(name: string, value: string | undefined, own: Variables): boolean {
+function isGatewaysValue(name: string, value: string | undefined, own: Variables): boolean {
   return Object.hasOwn(own, name) && own[name] === value && !isSecretName(name);
 }
 
 /** Names for a message: few, short, and without control characters. */
-export function namesOf(names: readonly string[]): string {
+export function formatVariableNames(names: readonly string[]): string {
   const shown = names
     .slice(0, 20)
     .map((name) =>

@@ -3,23 +3,23 @@ import { z } from "zod";
 import { EXEC_EFFECTS, type ExecRule } from "../store/session-record.js";
 
 /** Matching costs rules × words at most: bounds that nobody meets by hand, and that keep it below a millisecond. */
-const RULES = 256;
-const WORDS = 256;
-const CHARACTERS = 4_096;
+const MAX_RULES = 256;
+const MAX_WORDS = 256;
+const MAX_CHARACTERS = 4_096;
 
-const text = z
+const nonEmptyText = z
   .string()
   .min(1)
-  .max(CHARACTERS)
+  .max(MAX_CHARACTERS)
   .refine((value) => !value.includes("\0"), "must not contain NUL");
 
 /** A resolved path never contains `..`, `.` or `//`: a rule that does would never match, and must not look as if it did. */
-const plainPath = text.refine(
+const plainPath = nonEmptyText.refine(
   (path) => path.startsWith("/") && normalize(path) === path,
   "must be an absolute path without . and ..",
 );
 
-const fileName = text.refine(
+const fileName = nonEmptyText.refine(
   (name) => !/[/*]/.test(name) && name !== "." && name !== "..",
   "must be a file name (leave it out to match every program)",
 );
@@ -30,8 +30,8 @@ const executable = z.union([plainPath, fileName], {
 });
 
 const args = z
-  .array(z.string().max(CHARACTERS))
-  .max(WORDS)
+  .array(z.string().max(MAX_CHARACTERS))
+  .max(MAX_WORDS)
   .refine(
     (words) => words.slice(0, -1).every((word) => word !== "..."),
     "... stands for the rest and must be the last word; \\... is the word itself",
@@ -48,4 +48,4 @@ export const execRuleSchema = z.strictObject({
   cwd: plainPath.optional(),
 }) satisfies z.ZodType<ExecRule>;
 
-export const execRulesSchema = z.array(execRuleSchema).max(RULES);
+export const execRulesSchema = z.array(execRuleSchema).max(MAX_RULES);

@@ -2,13 +2,13 @@ import { basename } from "node:path";
 import type { ExecEffect, ExecRule } from "../store/session-record.js";
 
 /** The command that is about to be executed (see judge-exec.ts). */
-export interface ExecRequest {
+export interface ResolvedCommand {
   /** The directory entry that is executed: absolute, the links of its directory resolved. */
   readonly executable: string;
   /** The file that it leads to, after symbolic links. */
   readonly file: string;
   /** How rules can name the program: by its file name only if it is found on the operator's PATH. */
-  readonly found: "on-path" | "by-path" | "relative";
+  readonly foundBy: "on-path" | "by-path" | "relative";
   readonly argv: readonly string[];
   readonly cwd: string;
 }
@@ -44,7 +44,7 @@ export const DEFAULT_EFFECT: ExecEffect = "ask";
  */
 export function decideExec(
   rules: readonly ExecRule[],
-  request: ExecRequest,
+  request: ResolvedCommand,
   otherwise: ExecEffect = DEFAULT_EFFECT,
 ): ExecDecision {
   for (const [at, rule] of rules.entries())
@@ -57,7 +57,7 @@ export function allowsEverything({ effect, executable, calledAs, args }: ExecRul
   return effect === "allow" && executable === undefined && calledAs === undefined && args === undefined;
 }
 
-function matches(rule: ExecRule, request: ExecRequest): boolean {
+function matches(rule: ExecRule, request: ResolvedCommand): boolean {
   const { argv, cwd } = request;
   return (
     (rule.executable === undefined || isExecutable(rule, rule.executable, request)) &&
@@ -70,7 +70,7 @@ function matches(rule: ExecRule, request: ExecRequest): boolean {
 function isExecutable(
   { effect, calledAs }: ExecRule,
   pattern: string,
-  { executable, file, found }: ExecRequest,
+  { executable, file, foundBy: found }: ResolvedCommand,
 ): boolean {
   if (effect === "deny") {
     const names = pattern.includes("/") ? [executable, file] : [basename(executable), basename(file)];
@@ -82,7 +82,11 @@ function isExecutable(
 }
 
 /** A name alone means the program of that name on the operator's PATH, here too. */
-function isCalled({ effect, executable }: ExecRule, name: string, { argv, found }: ExecRequest): boolean {
+function isCalled(
+  { effect, executable }: ExecRule,
+  name: string,
+  { argv, foundBy: found }: ResolvedCommand,
+): boolean {
   if (name !== basename(argv[0] ?? "")) return false;
   return effect === "deny" || executable !== undefined || found === "on-path";
 }

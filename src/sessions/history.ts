@@ -1,12 +1,12 @@
 import { defaults } from "../defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../errors.js";
-import type { Deliver, MessageRole, SessionMessage } from "../store/message-record.js";
-import type { HistoryBounds, MessageCount, MessageFilter, MessageStore } from "../store/message-store.js";
+import type { MessageDelivery, MessageRole, SessionMessage } from "../store/message-record.js";
+import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/message-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import { newMessageId } from "./ids.js";
 
 /** What is said, and by whom. */
-export interface Saying {
+export interface NewMessageInput {
   readonly text: string;
   readonly actor: string;
   /** The session that says it. */
@@ -15,11 +15,11 @@ export interface Saying {
   /** Said once for this cause, however often it is tried. */
   readonly cause?: string;
   /** Left out: its agent is woken by it, where that can be. */
-  readonly deliver?: Deliver;
+  readonly deliver?: MessageDelivery;
 }
 
 /** How much of a session is kept. */
-export const historyBounds: HistoryBounds = {
+export const historyBounds: HistoryLimits = {
   bytes: defaults.historyBytes,
   messages: defaults.historyMessages,
   pending: defaults.inboxMessages,
@@ -33,7 +33,7 @@ export const historyBounds: HistoryBounds = {
  * A backend takes what waits, hands it to its agent, and acknowledges it when the agent has it: what a gateway takes
  * with it into its grave waits again for the next. What is recorded (a prompt that was handed over, an answer) never waits.
  */
-export class History {
+export class SessionHistory {
   readonly #store: MessageStore;
   readonly #clock: Clock;
   readonly #listeners = new Set<(sessionId: string) => void>();
@@ -47,16 +47,16 @@ export class History {
   async send(
     sessionId: string,
     role: Exclude<MessageRole, "agent">,
-    saying: Saying,
+    input: NewMessageInput,
   ): Promise<SessionMessage> {
-    const sent = await this.#append(sessionId, role, saying, null);
-    for (const hear of this.#listeners) hear(sessionId);
+    const sent = await this.#append(sessionId, role, input, null);
+    for (const listener of this.#listeners) listener(sessionId);
     return sent;
   }
 
   /** Something that has reached who it was meant for. */
-  record(sessionId: string, role: MessageRole, saying: Saying): Promise<SessionMessage> {
-    return this.#append(sessionId, role, saying, this.#clock.wall());
+  record(sessionId: string, role: MessageRole, input: NewMessageInput): Promise<SessionMessage> {
+    return this.#append(sessionId, role, input, this.#clock.wall());
   }
 
   /** What waits, oldest first. It goes on waiting until it is acknowledged. */
@@ -70,9 +70,9 @@ export class History {
   }
 
   /** Told whenever a message begins to wait in this process. Others' are found by looking. */
-  onWaiting(hear: (sessionId: string) => void): Disposable {
-    this.#listeners.add(hear);
-    return { [Symbol.dispose]: () => this.#listeners.delete(hear) };
+  onMessage(listener: (sessionId: string) => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => this.#listeners.delete(listener) };
   }
 
   list(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {
@@ -86,7 +86,7 @@ export class History {
   async #append(
     sessionId: string,
     role: MessageRole,
-    { text, actor, fromSessionId, runId, cause, deliver = "wake" }: Saying,
+    { text, actor, fromSessionId, runId, cause, deliver = "wake" }: NewMessageInput,
     deliveredAt: number | null,
   ): Promise<SessionMessage> {
     if (text.length > defaults.messageChars)

@@ -1,9 +1,9 @@
 import { randomCharacters } from "../supervisor/ids.js";
 
-const CHARACTERS = 12;
+const SESSION_ID_CHARACTERS = 12;
 
 export function newSessionId(): string {
-  return `ses_${randomCharacters(CHARACTERS)}`;
+  return `ses_${randomCharacters(SESSION_ID_CHARACTERS)}`;
 }
 
 /** A key of this shape would be taken for an id. */
@@ -12,9 +12,9 @@ export function looksLikeSessionId(text: string): boolean {
 }
 
 export function newApprovalId(): string {
-  return `apr_${randomCharacters(CHARACTERS)}`;
+  return `apr_${randomCharacters(SESSION_ID_CHARACTERS)}`;
 }
 
 export function newMessageId(): string {
-  return `msg_${randomCharacters(CHARACTERS)}`;
+  return `msg_${randomCharacters(SESSION_ID_CHARACTERS)}`;
 }

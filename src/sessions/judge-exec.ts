@@ -2,9 +2,9 @@ import { lstat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ExecDenied } from "../errors.js";
 import type { ExecRule } from "../store/session-record.js";
-import { injects } from "../supervisor/injection-variables.js";
-import { judgeEnvironment, namesOf, type AskedEnvironment } from "./exec-environment.js";
-import { allowsEverything, decideExec, type ExecDecision, type ExecRequest } from "./exec-rules.js";
+import { isInjectionVariable } from "../supervisor/injection-variables.js";
+import { evaluateEnvironment, formatVariableNames, type RequestedEnvironment } from "./exec-environment.js";
+import { allowsEverything, decideExec, type ExecDecision, type ResolvedCommand } from "./exec-rules.js";
 import {
   locateExecutable,
   locateOnPath,
@@ -13,7 +13,7 @@ import {
 } from "./resolve-executable.js";
 
 /** The requested command and its environment. */
-export interface ExecWish extends AskedEnvironment {
+export interface ExecPolicyRequest extends RequestedEnvironment {
   readonly argv: readonly string[];
   readonly cwd: string | undefined;
   /** The operator's PATH: the gateway's own, or the one that the agent's entry sets. */
@@ -21,7 +21,7 @@ export interface ExecWish extends AskedEnvironment {
 }
 
 /** The decision of the rules, and the command to execute if the rules or the operator allow it. */
-export interface JudgedExec extends ExecDecision {
+export interface ExecEvaluation extends ExecDecision {
   /** Null: nothing is judged. The command is executed as its caller gave it. */
   readonly command: {
     /** The first word is the absolute path that was judged, so execution depends on no PATH and no working directory. */
@@ -31,61 +31,68 @@ export interface JudgedExec extends ExecDecision {
     /** Variables that are not listed; empty unless the operator is asked. */
     readonly unlisted: readonly string[];
   } | null;
-  readonly request: ExecRequest;
+  readonly request: ResolvedCommand;
 }
 
 /** Judges a command by a session's rules. Rejects with ExecDenied if not even the operator can allow it. */
-export async function judgeExec(rules: readonly ExecRule[], wish: ExecWish): Promise<JudgedExec> {
-  const { argv, path } = wish;
+export async function evaluateExec(
+  rules: readonly ExecRule[],
+  input: ExecPolicyRequest,
+): Promise<ExecEvaluation> {
+  const { argv, path } = input;
   const [name = ""] = argv;
-  const cwd = resolve(wish.cwd ?? process.cwd());
-  const operators = await locate(name, cwd, path);
-  const { environment, unlisted } = judgeEnvironment(wish);
-  const located = operators ?? (await locateExecutable(name, { path: environment["PATH"], cwd }));
+  const cwd = resolve(input.cwd ?? process.cwd());
+  const onOperatorPath = await locateForRules(name, cwd, path);
+  const { environment, unlisted } = evaluateEnvironment(input);
+  const located = onOperatorPath ?? (await locateExecutable(name, { path: environment["PATH"], cwd }));
   if (located === null)
     throw new ExecDenied(`${name} is not an executable file, or the gateway cannot read its path`);
-  const found = await foundBy(name, located, operators, path);
-  const request = { executable: located.entry, file: located.file, found, argv, cwd };
-  const decision = decideExec(await resolved(rules, request), request);
+  const foundBy = await howFound(name, located, onOperatorPath, path);
+  const request = { executable: located.entry, file: located.file, foundBy, argv, cwd };
+  const decision = decideExec(await resolveRulePaths(rules, request), request);
   const rule = rules[decision.rule ?? -1];
   if (rule !== undefined && allowsEverything(rule)) {
-    mustNotInject(wish);
+    assertNoInjection(input);
     return { ...decision, request, command: null };
   }
   if (decision.effect === "deny") return { ...decision, request, command: null };
-  if (operators === null)
+  if (onOperatorPath === null)
     throw new ExecDenied(
       `${name} is not on the gateway's PATH, on which rules look up programs; use its absolute path`,
     );
-  if (decision.effect === "allow") await mustBeOurs(located);
+  if (decision.effect === "allow") await assertNotReplaceable(located);
   if (decision.effect === "allow" && unlisted.length > 0)
     throw new ExecDenied(
-      `its environment has variables that are not listed: ${namesOf(unlisted)}. Leave them out (--clear-env), or have the operator list them (environment.pass in the config)`,
+      `its environment has variables that are not listed: ${formatVariableNames(unlisted)}. Leave them out (--clear-env), or have the operator list them (environment.pass in the config)`,
     );
   const command = { argv: [located.entry, ...argv.slice(1)], environment, unlisted };
   return { ...decision, request, command };
 }
 
 /** Finds the program by its path or on the operator's PATH; the caller's PATH is not used. */
-function locate(name: string, cwd: string, path: string | undefined): Promise<LocatedExecutable | null> {
+function locateForRules(
+  name: string,
+  cwd: string,
+  path: string | undefined,
+): Promise<LocatedExecutable | null> {
   return name.includes("/") ? locateExecutable(name, { path: undefined, cwd }) : locateOnPath(name, path);
 }
 
-async function foundBy(
+async function howFound(
   name: string,
   { entry }: LocatedExecutable,
-  operators: LocatedExecutable | null,
+  onOperatorPath: LocatedExecutable | null,
   path: string | undefined,
-): Promise<ExecRequest["found"]> {
-  if (operators === null || (name.includes("/") && !name.startsWith("/"))) return "relative";
+): Promise<ResolvedCommand["foundBy"]> {
+  if (onOperatorPath === null || (name.includes("/") && !name.startsWith("/"))) return "relative";
   if (!name.includes("/")) return "on-path";
   return (await locateOnPath(basename(entry), path))?.entry === entry ? "on-path" : "by-path";
 }
 
 /** Rules with the symbolic links of their directories resolved, as in the paths they are compared with. A directory that cannot be resolved stays. */
-async function resolved(
+async function resolveRulePaths(
   rules: readonly ExecRule[],
-  { executable, file }: ExecRequest,
+  { executable, file }: ResolvedCommand,
 ): Promise<readonly ExecRule[]> {
   const names = new Set([basename(executable), basename(file)]);
   return Promise.all(
@@ -104,18 +111,20 @@ async function resolved(
 }
 
 /** Variables that make a loader or an interpreter run other code are refused even if every program is allowed. */
-function mustNotInject({ inherited = {}, set }: ExecWish): void {
-  const env: AskedEnvironment["set"] = { ...inherited, ...set };
-  const injected = Object.keys(env).find((name) => injects(name) && env[name] !== process.env[name]);
+function assertNoInjection({ inherited = {}, set }: ExecPolicyRequest): void {
+  const env: RequestedEnvironment["set"] = { ...inherited, ...set };
+  const injected = Object.keys(env).find(
+    (name) => isInjectionVariable(name) && env[name] !== process.env[name],
+  );
   if (injected !== undefined)
     throw new ExecDenied(`${injected} makes programs load code they were not asked to`);
 }
 
 /** A user who can write to the file, or to a directory of its path, decides what is executed after the judgement. */
-async function mustBeOurs({ entry, file }: LocatedExecutable): Promise<void> {
+async function assertNotReplaceable({ entry, file }: LocatedExecutable): Promise<void> {
   // In a user namespace, files of the real root, `/` included, appear to belong to the overflow uid.
   const owners = [0, process.getuid?.(), (await lstat("/")).uid];
-  for (const path of new Set([...wayTo(entry), ...wayTo(file)])) {
+  for (const path of new Set([...pathPrefixes(entry), ...pathPrefixes(file)])) {
     const found = await lstat(path).catch(() => {
       throw new ExecDenied(`${path} no longer exists`);
     });
@@ -129,6 +138,6 @@ async function mustBeOurs({ entry, file }: LocatedExecutable): Promise<void> {
 }
 
 /** The path, and every directory above it. */
-function wayTo(path: string): readonly string[] {
-  return path === "/" ? ["/"] : [...wayTo(dirname(path)), path];
+function pathPrefixes(path: string): readonly string[] {
+  return path === "/" ? ["/"] : [...pathPrefixes(dirname(path)), path];
 }

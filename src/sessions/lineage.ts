@@ -1,6 +1,6 @@
-import type { SessionRow } from "../store/session-record.js";
+import type { SessionRecord } from "../store/session-record.js";
 
 /** Ids of all ancestors of a session with these as its nearest, each once. */
-export function lineageOf(nearest: readonly Pick<SessionRow, "id" | "lineage">[]): readonly string[] {
+export function ancestorIds(nearest: readonly Pick<SessionRecord, "id" | "lineage">[]): readonly string[] {
   return [...new Set(nearest.flatMap(({ id, lineage }) => [id, ...lineage]))];
 }

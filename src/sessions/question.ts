@@ -1,14 +1,14 @@
 import { setImmediate } from "node:timers/promises";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { fingerprint, PLAIN, showArguments, showWord, type ShownWord } from "../supervisor/mask.js";
+import { keyedFingerprint, UNMASKED, maskArguments, maskWord, type MaskedWord } from "../supervisor/mask.js";
 import { isSecretName } from "../supervisor/secret-name.js";
 
 /**
  * A whole question to the operator: every text that decides what happens if it is allowed, each with a label. It is kept
  * in memory while the question waits and is never stored, because it may contain secrets.
  */
-export interface Question {
+export interface ApprovalQuestion {
   /** Covers all labels and texts, keyed with a key of this process. An answer with this digest answers only this question. */
   readonly digest: string;
   /** The command or title in one line, for a list; bounded. */
@@ -34,13 +34,13 @@ export interface QuestionPart {
 }
 
 /** A command that a session wants to execute, exactly as it would be executed. */
-export interface AskedCommand {
+export interface CommandToApprove {
   /** After symbolic links were resolved. */
   readonly executable: string;
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly env: EnvironmentDifference;
-  readonly stdin: AskedStdin;
+  readonly stdin: RequestedStdin;
 }
 
 /** How the command's environment differs from the one given by the operator: the gateway's, or the clean environment. */
@@ -54,11 +54,11 @@ export interface EnvironmentDifference {
 }
 
 /** `pipe` and `terminal`: the caller can send input later, which is not part of the question. */
-export type AskedStdin =
+export type RequestedStdin =
   | { readonly kind: "none" | "pipe" | "terminal" }
   | { readonly kind: "text"; readonly text: string };
 
-export const NO_STDIN: AskedStdin = { kind: "none" };
+export const NO_STDIN: RequestedStdin = { kind: "none" };
 
 /** Holdfast sets these itself on every run, whatever the caller says. */
 const SET_BY_HOLDFAST: ReadonlySet<string> = new Set([
@@ -69,7 +69,7 @@ const SET_BY_HOLDFAST: ReadonlySet<string> = new Set([
   "HOLDFAST_TOKEN",
 ]);
 
-export function environmentDifference(
+export function diffEnvironment(
   env: Readonly<Record<string, string | undefined>>,
   base: Readonly<Record<string, string | undefined>> = process.env,
 ): EnvironmentDifference {
@@ -80,43 +80,44 @@ export function environmentDifference(
   const unset = Object.keys(base).filter(
     (name) => ownValue(env, name) === undefined && !SET_BY_HOLDFAST.has(name),
   );
-  return { set: Object.fromEntries(changed.sort(byName)), unset: unset.sort(), unlisted: [] };
+  return { set: Object.fromEntries(changed.sort(compareByName)), unset: unset.sort(), unlisted: [] };
 }
 
 function ownValue(env: Readonly<Record<string, string | undefined>>, name: string): string | undefined {
   return Object.hasOwn(env, name) ? env[name] : undefined;
 }
 
-function byName([a]: readonly [string, string], [b]: readonly [string, string]): number {
+function compareByName([a]: readonly [string, string], [b]: readonly [string, string]): number {
   return a < b ? -1 : 1;
 }
 
-const LATER_INPUT = "input can be sent to it later, which is not part of this question";
+const LATER_INPUT_NOTE = "input can be sent to it later, which is not part of this question";
 
 /** The question about a command. */
-export function commandQuestion(command: AskedCommand): Question {
+export function questionAboutCommand(command: CommandToApprove): ApprovalQuestion {
   const { executable, argv, cwd, env, stdin } = command;
   const plain = stdin.kind === "none" && Object.keys(env.set).length + env.unset.length === 0;
   return {
-    digest: digestOf([executable, argv, cwd, env, stdin]),
+    digest: questionDigest([executable, argv, cwd, env, stdin]),
     chars: argv.reduce((sum, word) => sum + word.length, 0),
-    ...summarized(argv, plain),
+    ...summarize(argv, plain),
     *parts(options) {
-      yield* piecesOf("program", showWord(executable, PLAIN));
+      yield* splitIntoParts("program", maskWord(executable, UNMASKED));
       let at = 0;
-      for (const word of showArguments(argv, options)) yield* piecesOf(`argv[${at++}]`, word);
-      yield* piecesOf("cwd", showWord(cwd, PLAIN));
+      for (const word of maskArguments(argv, options)) yield* splitIntoParts(`argv[${at++}]`, word);
+      yield* splitIntoParts("cwd", maskWord(cwd, UNMASKED));
       const unlisted = new Set(env.unlisted);
       for (const [name, value] of Object.entries(env.set)) {
         const note = unlisted.has(name) ? "not in the session's list of allowed variables" : null;
-        yield* piecesOf(`env ${nameOf(name)}`, showVariable(name, value, options), note);
+        yield* splitIntoParts(`env ${formatName(name)}`, showVariable(name, value, options), note);
       }
-      for (const name of env.unset) yield* piecesOf(`unset ${nameOf(name)}`, { text: "", masked: 0 });
+      for (const name of env.unset)
+        yield* splitIntoParts(`unset ${formatName(name)}`, { text: "", masked: 0 });
       if (stdin.kind === "text") {
         const bytes = Buffer.byteLength(stdin.text);
-        yield* piecesOf("stdin", showWord(stdin.text, options), `${bytes} bytes, then end of input`);
+        yield* splitIntoParts("stdin", maskWord(stdin.text, options), `${bytes} bytes, then end of input`);
       } else if (stdin.kind !== "none")
-        yield* piecesOf("stdin", { text: `(${stdin.kind})`, masked: 0 }, LATER_INPUT);
+        yield* splitIntoParts("stdin", { text: `(${stdin.kind})`, masked: 0 }, LATER_INPUT_NOTE);
     },
   };
 }
@@ -125,52 +126,52 @@ export function commandQuestion(command: AskedCommand): Question {
 export type LabelledText = readonly [label: string, text: string];
 
 /** The question about anything but a command: its title and all further details. */
-export function textQuestion(title: LabelledText, others: readonly LabelledText[]): Question {
+export function questionAboutText(title: LabelledText, others: readonly LabelledText[]): ApprovalQuestion {
   const texts = [title, ...others];
-  const { summary, whole } = summarized([title[1]], others.length === 0, ([text = ""]) => [showWord(text)]);
+  const { summary, whole } = summarize([title[1]], others.length === 0, ([text = ""]) => [maskWord(text)]);
   return {
-    digest: digestOf(texts),
+    digest: questionDigest(texts),
     chars: texts.reduce((sum, [label, text]) => sum + label.length + text.length, 0),
     // A title is prose: it is quoted only if it contains invisible characters.
     summary: whole && !summary.startsWith("$") ? title[1] : summary,
     whole: whole && !summary.startsWith("$"),
     *parts(options) {
-      for (const [label, text] of texts) yield* piecesOf(label, showWord(text, options));
+      for (const [label, text] of texts) yield* splitIntoParts(label, maskWord(text, options));
     },
   };
 }
 
 /** The texts inside a JSON value, each labelled with its path; other values as JSON. */
-export function* labelledTexts(label: string, value: unknown): Generator<LabelledText, void, undefined> {
+export function* labelTexts(label: string, value: unknown): Generator<LabelledText, void, undefined> {
   if (typeof value === "string") yield [label, value];
   else if (typeof value !== "object" || value === null || Object.keys(value).length === 0)
     yield [`${label} (JSON)`, JSON.stringify(value)];
   else
     for (const [name, inner] of Object.entries(value))
-      yield* labelledTexts(Array.isArray(value) ? `${label}[${name}]` : `${label}.${nameOf(name)}`, inner);
+      yield* labelTexts(Array.isArray(value) ? `${label}[${name}]` : `${label}.${formatName(name)}`, inner);
 }
 
-function digestOf(parts: unknown): string {
-  return fingerprint(JSON.stringify(parts));
+function questionDigest(parts: unknown): string {
+  return keyedFingerprint(JSON.stringify(parts));
 }
 
-function nameOf(name: string): string {
-  return /^[A-Za-z_]\w*$/.test(name) ? name : showWord(name, { reveal: true }).text;
+function formatName(name: string): string {
+  return /^[A-Za-z_]\w*$/.test(name) ? name : maskWord(name, { reveal: true }).text;
 }
 
 /** The name says whether the value is a secret. */
-function showVariable(name: string, value: string, options: { readonly reveal?: boolean } = {}): ShownWord {
-  return showWord(value, { ...options, secretFrom: isSecretName(name) ? 0 : null });
+function showVariable(name: string, value: string, options: { readonly reveal?: boolean } = {}): MaskedWord {
+  return maskWord(value, { ...options, secretFrom: isSecretName(name) ? 0 : null });
 }
 
 /** Reads only as much of each word as fits into the line, because it is computed for every question, however long. */
-function summarized(
+function summarize(
   words: readonly string[],
   complete: boolean,
-  show: (words: readonly string[]) => Iterable<ShownWord> = showArguments,
-): Pick<Question, "summary" | "whole"> {
+  show: (words: readonly string[]) => Iterable<MaskedWord> = maskArguments,
+): Pick<ApprovalQuestion, "summary" | "whole"> {
   const most = defaults.displayCommandChars;
-  const some = words.slice(0, most).map((word) => cutAt(word, 2 * most));
+  const some = words.slice(0, most).map((word) => truncateAt(word, 2 * most));
   let line = "";
   for (const { text } of show(some)) {
     line += (line === "" ? "" : " ") + text;
@@ -178,18 +179,18 @@ function summarized(
   }
   const cut = line.length > most || words.some((word, at) => word !== some[at]);
   return {
-    summary: cut ? `${cutAt(line, most)}… (not shown whole)` : line,
+    summary: cut ? `${truncateAt(line, most)}… (not shown whole)` : line,
     whole: complete && !cut,
   };
 }
 
-function* piecesOf(
+function* splitIntoParts(
   label: string,
-  { text, masked }: ShownWord,
+  { text, masked }: MaskedWord,
   note: string | null = null,
 ): Generator<QuestionPart> {
   for (let rest = text, first = true; ; first = false) {
-    const piece = cutAt(rest, defaults.questionPieceChars);
+    const piece = truncateAt(rest, defaults.questionPieceChars);
     const continues = piece.length < rest.length;
     yield { label, text: piece, note: first ? note : null, continues, masked: first ? masked : 0 };
     if (!continues) return;
@@ -198,7 +199,7 @@ function* piecesOf(
 }
 
 /** Not in the middle of a surrogate pair. */
-function cutAt(text: string, chars: number): string {
+function truncateAt(text: string, chars: number): string {
   return text.length <= chars ? text : text.slice(0, chars).replace(/[\uD800-\uDBFF]$/, "");
 }
 
@@ -209,13 +210,13 @@ export interface QuestionHead {
   readonly digest: string | null;
 }
 
-export function headOf({ whole, digest }: Question): QuestionHead {
+export function questionHead({ whole, digest }: ApprovalQuestion): QuestionHead {
   return { whole, digest: whole ? digest : null };
 }
 
 /** Throws unless the answer belongs to this question and the whole question was shown. */
-export function mustAnswer(
-  question: Question,
+export function assertAnswersQuestion(
+  question: ApprovalQuestion,
   verdict: "allow" | "deny",
   digest: string | undefined,
   howToSee: string,
@@ -244,8 +245,8 @@ export interface QuestionPage {
 export const NO_PAGE: QuestionPage = { page: 0, pages: 0, parts: [], digest: null };
 
 /** One page, counted from 1; a number beyond the last page means the last page. */
-export async function questionPage(
-  question: Question,
+export async function pageOfQuestion(
+  question: ApprovalQuestion,
   wanted: number,
   reveal: boolean,
 ): Promise<QuestionPage> {
@@ -253,7 +254,7 @@ export async function questionPage(
   let kept: QuestionPart[] = [];
   let page = 1;
   let chars = 0;
-  for (const part of await partsOf(question, reveal)) {
+  for (const part of await collectParts(question, reveal)) {
     const size = part.label.length + part.text.length + PART_CHARS;
     if (parts.length > 0 && chars + size > defaults.questionPageChars) {
       if (page <= wanted) kept = parts;
@@ -264,25 +265,25 @@ export async function questionPage(
     parts.push(part);
     chars += size;
   }
-  if (page <= wanted) lastParts = null;
+  if (page <= wanted) cachedParts = null;
   return page <= wanted
     ? { digest: question.digest, page, pages: page, parts }
     : { digest: null, page: wanted, pages: page, parts: kept };
 }
 
 /** Pages of the question that was read last: its pages are usually read one after another. */
-let lastParts: {
-  readonly of: Question;
+let cachedParts: {
+  readonly of: ApprovalQuestion;
   readonly reveal: boolean;
   readonly parts: readonly QuestionPart[];
 } | null = null;
 
 /** Yields to the event loop, because there may be a hundred thousand parts. */
-async function partsOf(question: Question, reveal: boolean): Promise<readonly QuestionPart[]> {
-  if (lastParts?.of === question && lastParts.reveal === reveal) return lastParts.parts;
+async function collectParts(question: ApprovalQuestion, reveal: boolean): Promise<readonly QuestionPart[]> {
+  if (cachedParts?.of === question && cachedParts.reveal === reveal) return cachedParts.parts;
   const parts: QuestionPart[] = [];
   for (const part of question.parts({ reveal })) if (parts.push(part) % 1_000 === 0) await setImmediate();
-  lastParts = { of: question, reveal, parts };
+  cachedParts = { of: question, reveal, parts };
   return parts;
 }
 
@@ -299,7 +300,7 @@ export function questionLines(parts: Iterable<QuestionPart>): string[] {
     note ??= part.note;
     if (part.continues) continue;
     const hint = note === null ? "" : ` (${note})`;
-    lines.push(...`${part.label}: ${brokenAtLineEnds(whole)}${hint}`.split("\n"));
+    lines.push(...`${part.label}: ${breakLines(whole)}${hint}`.split("\n"));
     whole = "";
     note = null;
   }
@@ -307,7 +308,7 @@ export function questionLines(parts: Iterable<QuestionPart>): string[] {
 }
 
 /** In `$'…'` every backslash begins an escape, so the escapes that are line ends can be found. */
-function brokenAtLineEnds(quoted: string): string {
+function breakLines(quoted: string): string {
   if (!quoted.startsWith("$'")) return quoted;
   return quoted.replaceAll(/\\[\s\S]/g, (escape) => (escape === String.raw`\n` ? `${escape}\n    ` : escape));
 }

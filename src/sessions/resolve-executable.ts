@@ -2,7 +2,7 @@ import { access, constants, lstat, readlink, stat } from "node:fs/promises";
 import { errnoOf } from "../store/errno.js";
 
 /** Where a command is looked up: the run's own environment and directory, not ours. */
-export interface Lookup {
+export interface LookupEnvironment {
   /** The run's PATH; undefined: it has none. */
   readonly path: string | undefined;
   /** Absolute. */
@@ -10,14 +10,14 @@ export interface Lookup {
 }
 
 /** The C library's own list, for a run without PATH: glibc's and musl's, and the anchor may be linked with either. */
-const PATHS_WITHOUT_PATH = ["/bin:/usr/bin", "/usr/local/bin:/bin:/usr/bin"];
+const DEFAULT_PATHS = ["/bin:/usr/bin", "/usr/local/bin:/bin:/usr/bin"];
 
 /** The kernel's PATH_MAX, with the closing NUL, and its limit of symbolic links. */
-const PATH_BYTES = 4_096;
-const LINKS = 40;
+const MAX_PATH_BYTES = 4_096;
+const MAX_LINKS = 40;
 
 /** A usual lookup takes about fifty steps. The bound is for a PATH made to keep us busy. */
-const STEPS = 4_096;
+const MAX_STEPS = 4_096;
 
 /** A program as rules identify it. */
 export interface LocatedExecutable {
@@ -31,9 +31,9 @@ export interface LocatedExecutable {
 }
 
 /** `unclear`: the kernel may find something there, but it cannot be said from here what. */
-type Found = LocatedExecutable | "absent" | "unclear";
+type SearchResult = LocatedExecutable | "absent" | "unclear";
 
-interface Budget {
+interface StepBudget {
   steps: number;
 }
 
@@ -41,20 +41,20 @@ interface Budget {
  * The file that execvp(3) would execute, symbolic links resolved. Null: nothing, or nothing that can be told from here,
  * such as anything by way of /proc, where `self` is whoever looks. What is null must not be executed.
  */
-export async function resolveExecutable(name: string, lookup: Lookup): Promise<string | null> {
+export async function resolveExecutable(name: string, lookup: LookupEnvironment): Promise<string | null> {
   return (await locateExecutable(name, lookup))?.file ?? null;
 }
 
 /** The same, with the directory entry by which it was found. */
 export async function locateExecutable(
   name: string,
-  { path, cwd }: Lookup,
+  { path, cwd }: LookupEnvironment,
 ): Promise<LocatedExecutable | null> {
-  const budget = { steps: STEPS };
+  const budget = { steps: MAX_STEPS };
   if (name === "") return null;
-  if (name.includes("/")) return told(await examine(cwd, name, budget));
+  if (name.includes("/")) return locatedOrNull(await examineCandidate(cwd, name, budget));
   const [first = null, ...others] = await Promise.all(
-    (path === undefined ? PATHS_WITHOUT_PATH : [path]).map((each) => search(name, each, cwd, budget)),
+    (path === undefined ? DEFAULT_PATHS : [path]).map((each) => search(name, each, cwd, budget)),
   );
   return others.every((other) => other?.entry === first?.entry) ? first : null;
 }
@@ -75,7 +75,7 @@ export async function locateOnPath(
 /** A directory with its symbolic links resolved; null: there is none, or it cannot be read. */
 export async function resolveDirectory(path: string): Promise<string | null> {
   try {
-    const found = await follow(path, { steps: STEPS });
+    const found = await resolveLinks(path, { steps: MAX_STEPS });
     return typeof found === "string" ? null : found.path;
   } catch {
     return null;
@@ -86,30 +86,30 @@ async function search(
   name: string,
   path: string,
   cwd: string,
-  budget: Budget,
+  budget: StepBudget,
 ): Promise<LocatedExecutable | null> {
   for (const directory of path.split(":")) {
     // An empty entry is the current directory.
-    const found = await examine(cwd, `${directory === "" ? "." : directory}/${name}`, budget);
-    if (found !== "absent") return told(found);
+    const found = await examineCandidate(cwd, `${directory === "" ? "." : directory}/${name}`, budget);
+    if (found !== "absent") return locatedOrNull(found);
   }
   return null;
 }
 
-function told(found: Found): LocatedExecutable | null {
+function locatedOrNull(found: SearchResult): LocatedExecutable | null {
   return typeof found === "string" ? null : found;
 }
 
 /** As execvp goes on: past what is not there and what may not be executed, but past nothing else. */
-async function examine(cwd: string, path: string, budget: Budget): Promise<Found> {
-  if (Buffer.byteLength(path) >= PATH_BYTES) return "unclear";
+async function examineCandidate(cwd: string, path: string, budget: StepBudget): Promise<SearchResult> {
+  if (Buffer.byteLength(path) >= MAX_PATH_BYTES) return "unclear";
   try {
     const absolute = path.startsWith("/") ? path : `${cwd}/${path}`;
     const at = absolute.lastIndexOf("/");
-    const directory = await follow(absolute.slice(0, at), budget);
+    const directory = await resolveLinks(absolute.slice(0, at), budget);
     if (directory === "unclear") return directory;
     const entry = `${directory.path === "/" ? "" : directory.path}/${absolute.slice(at + 1)}`;
-    const file = (await lstat(entry)).isSymbolicLink() ? await follow(entry, budget) : { path: entry };
+    const file = (await lstat(entry)).isSymbolicLink() ? await resolveLinks(entry, budget) : { path: entry };
     if (file === "unclear") return file;
     if (!(await stat(file.path)).isFile()) return "absent";
     await access(file.path, constants.X_OK);
@@ -120,7 +120,10 @@ async function examine(cwd: string, path: string, budget: Budget): Promise<Found
 }
 
 /** realpath(3), but step by step, so as to see what it leads through. */
-async function follow(path: string, budget: Budget): Promise<{ readonly path: string } | "unclear"> {
+async function resolveLinks(
+  path: string,
+  budget: StepBudget,
+): Promise<{ readonly path: string } | "unclear"> {
   const left = path.split("/").toReversed();
   let at = "";
   for (let links = 0; ;) {
@@ -128,7 +131,7 @@ async function follow(path: string, budget: Budget): Promise<{ readonly path: st
     if (part === undefined) return { path: at === "" ? "/" : at };
     budget.steps -= 1;
     if (budget.steps < 0) return "unclear";
-    const next = step(at, part);
+    const next = appendPart(at, part);
     if (next === "/proc" || next.startsWith("/proc/")) return "unclear";
     // Asked for as it was written: whether `file/..` or `file/` exist is for the kernel to say.
     if (!(await lstat(`${at}/${part}`)).isSymbolicLink()) {
@@ -136,14 +139,14 @@ async function follow(path: string, budget: Budget): Promise<{ readonly path: st
       continue;
     }
     links += 1;
-    if (links > LINKS) return "unclear";
+    if (links > MAX_LINKS) return "unclear";
     const target = await readlink(next);
     if (target.startsWith("/")) at = "";
     left.push(...target.split("/").toReversed());
   }
 }
 
-function step(at: string, part: string): string {
+function appendPart(at: string, part: string): string {
   if (part === "" || part === ".") return at;
   return part === ".." ? at.slice(0, Math.max(0, at.lastIndexOf("/"))) : `${at}/${part}`;
 }

@@ -3,17 +3,23 @@ import type {
   ExecRule,
   InteractionMode,
   NewSession,
-  SessionRow,
+  SessionRecord,
   Visibility,
 } from "../store/session-record.js";
-import type { SessionFilter, SessionScope, SessionStore, TokenFacts } from "../store/session-store.js";
+import type { SessionFilter, SessionScope, SessionStore, TokenOptions } from "../store/session-store.js";
 import { systemClock, type Clock } from "../supervisor/clock.js";
 import type { Approvals } from "./approvals.js";
-import { canSeeSessionRow, narrower, visibleSessions, type A2aPolicy, type Sight } from "./can-see.js";
+import {
+  canSeeSessionRow,
+  narrower,
+  visibleSessions,
+  type A2aPolicy,
+  type VisibilityDecision,
+} from "./can-see.js";
 import { looksLikeSessionId, newSessionId } from "./ids.js";
-import { lineageOf } from "./lineage.js";
-import { SharedLookups } from "./shared-lookups.js";
-import { hashToken, isToken, newToken } from "./token.js";
+import { ancestorIds } from "./lineage.js";
+import { CoalescedLookup } from "./shared-lookups.js";
+import { hashSessionToken, isSessionToken, newSessionToken } from "./token.js";
 
 /** What a caller may say of a session. The rules come from a schema (exec-rule-schema.ts) at every entrance. */
 export interface SessionOptions {
@@ -28,7 +34,7 @@ export interface SessionOptions {
   readonly execRules?: readonly ExecRule[];
 }
 
-export interface SessionsParts {
+export interface SessionsDependencies {
   readonly store: SessionStore;
   readonly approvals: Pick<Approvals, "sessionClosed">;
   readonly gatewayInstanceId: string;
@@ -40,7 +46,7 @@ export interface SessionsParts {
 }
 
 /** The session that a token acts for, as it was when the token was shown. */
-export type Requester = SessionRow;
+export type RequestingSession = SessionRecord;
 
 /** Its own and what it started: enough for an agent to look after its helpers, and nobody else's. */
 const DEFAULT_VISIBILITY: Visibility = "tree";
@@ -49,20 +55,20 @@ export class Sessions {
   readonly #store: SessionStore;
   readonly #approvals: Pick<Approvals, "sessionClosed">;
   readonly #clock: Clock;
-  readonly #lookups: SharedLookups<SessionRow | null>;
+  readonly #lookups: CoalescedLookup<SessionRecord | null>;
   readonly #a2aPolicy: A2aPolicy;
-  readonly #unsaid: Pick<NewSession, "gatewayInstanceId" | "visibility" | "execRules">;
+  readonly #defaults: Pick<NewSession, "gatewayInstanceId" | "visibility" | "execRules">;
 
-  constructor(parts: SessionsParts) {
-    this.#store = parts.store;
-    this.#approvals = parts.approvals;
-    this.#clock = parts.clock ?? systemClock;
-    this.#lookups = new SharedLookups((hash) => this.#store.resolveToken(hash, this.#clock.wall()));
-    this.#a2aPolicy = parts.a2aPolicy;
-    this.#unsaid = {
-      gatewayInstanceId: parts.gatewayInstanceId,
-      visibility: parts.visibility ?? DEFAULT_VISIBILITY,
-      execRules: parts.execRules ?? [],
+  constructor(dependencies: SessionsDependencies) {
+    this.#store = dependencies.store;
+    this.#approvals = dependencies.approvals;
+    this.#clock = dependencies.clock ?? systemClock;
+    this.#lookups = new CoalescedLookup((hash) => this.#store.resolveToken(hash, this.#clock.wall()));
+    this.#a2aPolicy = dependencies.a2aPolicy;
+    this.#defaults = {
+      gatewayInstanceId: dependencies.gatewayInstanceId,
+      visibility: dependencies.visibility ?? DEFAULT_VISIBILITY,
+      execRules: dependencies.execRules ?? [],
     };
   }
 
@@ -73,7 +79,7 @@ export class Sessions {
   async open(
     key: string,
     options: SessionOptions = {},
-  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+  ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
     checkKey("key", key);
     return this.#open(await this.#describe(key, options), options);
   }
@@ -83,31 +89,31 @@ export class Sessions {
    * its starter can read its token. So one of another agent sees its tree at most.
    */
   async openFor(
-    requester: Requester | null,
+    requester: RequestingSession | null,
     key: string,
     options: Omit<SessionOptions, "ownerSessionKey" | "spawnedBy" | "parentSessionKey" | "execRules"> = {},
-  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+  ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
     if (requester === null) return this.open(key, options);
     checkKey("key", key);
     const sameAgent = (options.agentId ?? null) === requester.agentId;
     const most = sameAgent ? requester.visibility : narrower(requester.visibility, "tree");
-    const said = {
+    const given = {
       ...options,
       ownerSessionKey: requester.key,
       spawnedBy: requester.key,
       parentSessionKey: requester.key,
-      visibility: narrower(most, options.visibility ?? this.#unsaid.visibility),
+      visibility: narrower(most, options.visibility ?? this.#defaults.visibility),
       execRules: requester.execRules,
     };
-    const wanted = await this.#describe(key, said);
+    const wanted = await this.#describe(key, given);
     // Its key is another's by now.
     if (!wanted.lineage.includes(requester.id)) throw new SessionClosed(requester.id);
-    return this.#open(wanted, said, requester);
+    return this.#open(wanted, given, requester);
   }
 
   /** What its agent's own command calls it. */
   setAgentSession(id: string, agentSessionId: string): Promise<boolean> {
-    return this.#store.setAgentSession(id, agentSessionId);
+    return this.#store.setAgentSessionId(id, agentSessionId);
   }
 
   /** Its tokens are dead and its questions expired. False: it was not open. */
@@ -133,8 +139,8 @@ export class Sessions {
 
   /** `runId` null: the run was not started, and its token ends. */
   async bindToken(token: string, runId: string | null): Promise<void> {
-    if (runId === null) await this.#store.revokeToken(hashToken(token));
-    else await this.#store.bindToken(hashToken(token), runId);
+    if (runId === null) await this.#store.revokeToken(hashSessionToken(token));
+    else await this.#store.bindToken(hashSessionToken(token), runId);
   }
 
   /** Issues a new token; the session's other tokens end now, or after `graceMs`. Tokens of its runs stay. Null: the session is not open. */
@@ -145,18 +151,18 @@ export class Sessions {
       graceMs = 0,
     }: { readonly ttlMs?: number | undefined; readonly graceMs?: number | undefined } = {},
   ): Promise<string | null> {
-    const token = newToken();
+    const token = newSessionToken();
     const now = this.#clock.wall();
     const facts = { expiresAt: ttlMs === undefined ? null : now + ttlMs, endAt: now + graceMs };
-    return (await this.#store.rotateTokens(id, hashToken(token), now, facts)) ? token : null;
+    return (await this.#store.rotateTokens(id, hashSessionToken(token), now, facts)) ? token : null;
   }
 
   async revokeToken(token: string): Promise<boolean> {
-    return isToken(token) && (await this.#store.revokeToken(hashToken(token)));
+    return isSessionToken(token) && (await this.#store.revokeToken(hashSessionToken(token)));
   }
 
-  async authenticate(token: string): Promise<Requester | null> {
-    return isToken(token) ? this.#lookups.find(hashToken(token)) : null;
+  async authenticate(token: string): Promise<RequestingSession | null> {
+    return isSessionToken(token) ? this.#lookups.find(hashSessionToken(token)) : null;
   }
 
   /** The whole hash of a token whose hash begins with `prefix`; null: no open session has such a token. */
@@ -165,62 +171,64 @@ export class Sessions {
   }
 
   /** `asked`: no more than this, whatever its own level. */
-  requesterSees(
-    requester: Requester,
-    row: Pick<SessionRow, "id" | "agentId" | "lineage">,
+  canSee(
+    requester: RequestingSession,
+    row: Pick<SessionRecord, "id" | "agentId" | "lineage">,
     asked: Visibility = requester.visibility,
-  ): Sight {
+  ): VisibilityDecision {
     const { sandboxed } = requester;
     const visibility = narrower(requester.visibility, asked);
     return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
   }
 
   /** The sessions that `requesterSees` accepts, as a filter. */
-  scopeOf(requester: Requester, asked: Visibility = requester.visibility): SessionScope {
+  visibleScope(requester: RequestingSession, asked: Visibility = requester.visibility): SessionScope {
     const { sandboxed } = requester;
     const visibility = narrower(requester.visibility, asked);
     return visibleSessions({ requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
   }
 
   /** By its id, or by the key that an open one has. */
-  find(wanted: string): Promise<SessionRow | null> {
+  find(wanted: string): Promise<SessionRecord | null> {
     return looksLikeSessionId(wanted) ? this.get(wanted) : this.getByKey(wanted);
   }
 
-  get(id: string): Promise<SessionRow | null> {
+  get(id: string): Promise<SessionRecord | null> {
     return this.#store.getSession(id);
   }
 
-  getByKey(key: string): Promise<SessionRow | null> {
+  getByKey(key: string): Promise<SessionRecord | null> {
     return this.#store.getSessionByKey(key);
   }
 
-  list(filter: SessionFilter = {}): Promise<readonly SessionRow[]> {
+  list(filter: SessionFilter = {}): Promise<readonly SessionRecord[]> {
     return this.#store.listSessions(filter);
   }
 
-  async #issue(id: string, facts: TokenFacts): Promise<string | null> {
-    const token = newToken();
-    return (await this.#store.issueToken(id, hashToken(token), this.#clock.wall(), facts)) ? token : null;
+  async #issue(id: string, facts: TokenOptions): Promise<string | null> {
+    const token = newSessionToken();
+    return (await this.#store.issueToken(id, hashSessionToken(token), this.#clock.wall(), facts))
+      ? token
+      : null;
   }
 
   async #open(
     wanted: NewSession,
-    said: SessionOptions,
-    requester: Requester | null = null,
-  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+    given: SessionOptions,
+    requester: RequestingSession | null = null,
+  ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
     const answer = await this.#store.createSession(wanted);
     if (answer.created) return answer;
     // How it differs would tell of a session that may not be seen.
     if (requester !== null && !answer.session.lineage.includes(requester.id))
       throw new SessionTaken(wanted.key, "an open session has it");
-    requireSame(answer.session, wanted, said);
+    assertSameSession(answer.session, wanted, given);
     return answer;
   }
 
   async #describe(key: string, options: SessionOptions): Promise<NewSession> {
     const { ownerSessionKey = null, spawnedBy = null, parentSessionKey = null } = options;
-    const nearest = await this.#named({ ownerSessionKey, spawnedBy, parentSessionKey });
+    const nearest = await this.#findNamed({ ownerSessionKey, spawnedBy, parentSessionKey });
     // Said by somebody who means one that is there; the others may only be remembered.
     if (parentSessionKey !== null && !nearest.some((row) => row.key === parentSessionKey))
       throw new BadInput(
@@ -228,27 +236,27 @@ export class Sessions {
         `no open session has the key ${JSON.stringify(parentSessionKey)} to be the parent; no session was opened`,
       );
     return {
-      ...this.#unsaid,
+      ...this.#defaults,
       id: newSessionId(),
       key,
       agentId: options.agentId ?? null,
       ownerSessionKey,
       spawnedBy,
       parentSessionKey,
-      lineage: lineageOf(nearest),
+      lineage: ancestorIds(nearest),
       backend: options.backend ?? null,
       interactionMode: options.interactionMode ?? "interactive",
       // Whatever is started from a sandbox is in it: its starter can read its token.
       sandboxed: options.sandboxed === true || nearest.some(({ sandboxed }) => sandboxed),
-      visibility: options.visibility ?? this.#unsaid.visibility,
-      execRules: options.execRules ?? this.#unsaid.execRules,
+      visibility: options.visibility ?? this.#defaults.visibility,
+      execRules: options.execRules ?? this.#defaults.execRules,
       createdAt: this.#clock.wall(),
     };
   }
 
   /** A key that names no open session stays a name: a session that takes it later is no ancestor. */
-  async #named(keys: Readonly<Record<string, string | null>>): Promise<readonly SessionRow[]> {
-    const rows: SessionRow[] = [];
+  async #findNamed(keys: Readonly<Record<string, string | null>>): Promise<readonly SessionRecord[]> {
+    const rows: SessionRecord[] = [];
     for (const [field, key] of Object.entries(keys)) {
       if (key === null) continue;
       checkKey(field, key);
@@ -259,19 +267,19 @@ export class Sessions {
   }
 }
 
-const KEY = /^[^\s\p{C}](?:[^\p{C}]{0,198}[^\s\p{C}])?$/u;
+const SESSION_KEY = /^[^\s\p{C}](?:[^\p{C}]{0,198}[^\s\p{C}])?$/u;
 
 function checkKey(field: string, key: string): void {
-  if (!KEY.test(key))
+  if (!SESSION_KEY.test(key))
     throw new BadInput(field, "a session key is 1 to 200 printable characters, without blanks at its ends");
   if (looksLikeSessionId(key))
     throw new BadInput(field, `${key} has the form of a session id and cannot be a session key`);
 }
 
 /** What the caller left unsaid may be as it is. */
-function requireSame(found: SessionRow, wanted: NewSession, said: SessionOptions): void {
-  for (const field of Object.keys(said) as (keyof SessionOptions)[])
-    if (said[field] !== undefined && JSON.stringify(found[field]) !== JSON.stringify(wanted[field]))
+function assertSameSession(found: SessionRecord, wanted: NewSession, given: SessionOptions): void {
+  for (const field of Object.keys(given) as (keyof SessionOptions)[])
+    if (given[field] !== undefined && JSON.stringify(found[field]) !== JSON.stringify(wanted[field]))
       throw new SessionTaken(wanted.key, `an open session has it, with another ${field}`);
   // The same keys may be other sessions by now.
   if (!wanted.lineage.every((id) => found.lineage.includes(id)))

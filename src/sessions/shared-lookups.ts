@@ -1,42 +1,42 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 
 /** Callers that continue in one turn of the event loop: each writes an answer, and other connections need turns in between. */
-const AT_ONCE = 50;
+const CALLERS_PER_TURN = 50;
 
 /**
  * Shared lookups: all callers that ask for the same key in one turn of the event loop share one lookup, which begins after
  * that turn. So a flood of requests costs one read per turn, and no caller gets a value from before its request.
  */
-export class SharedLookups<Found> {
-  readonly #lookUp: (key: string) => Promise<Found>;
-  #asked = new Map<string, ((found: Promise<Found>) => void)[]>();
+export class CoalescedLookup<Found> {
+  readonly #load: (key: string) => Promise<Found>;
+  #callers = new Map<string, ((found: Promise<Found>) => void)[]>();
 
   constructor(lookUp: (key: string) => Promise<Found>) {
-    this.#lookUp = lookUp;
+    this.#load = lookUp;
   }
 
   find(key: string): Promise<Found> {
-    if (this.#asked.size === 0) setImmediate(() => this.#begin());
+    if (this.#callers.size === 0) setImmediate(() => this.#loadAll());
     return new Promise((resolve) => {
-      const waiting = this.#asked.get(key) ?? [];
-      this.#asked.set(key, waiting);
+      const waiting = this.#callers.get(key) ?? [];
+      this.#callers.set(key, waiting);
       waiting.push(resolve);
     });
   }
 
-  #begin(): void {
-    const asked = this.#asked;
-    this.#asked = new Map();
-    for (const [key, waiting] of asked) void answer(this.#lookUp(key), waiting);
+  #loadAll(): void {
+    const asked = this.#callers;
+    this.#callers = new Map();
+    for (const [key, waiting] of asked) void settleCallers(this.#load(key), waiting);
   }
 }
 
-async function answer<Found>(
+async function settleCallers<Found>(
   found: Promise<Found>,
   waiting: readonly ((found: Promise<Found>) => void)[],
 ): Promise<void> {
   for (const [at, settle] of waiting.entries()) {
-    if (at > 0 && at % AT_ONCE === 0) await nextTurn();
+    if (at > 0 && at % CALLERS_PER_TURN === 0) await nextTurn();
     settle(found);
   }
 }

@@ -1,5 +1,11 @@
 import type { Insertable, Selectable } from "kysely";
-import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate, PermissionDecided } from "./acp-record.js";
+import type {
+  AcpPermissionRequest,
+  AcpSession,
+  AcpTurn,
+  AcpUpdate,
+  PermissionDecision,
+} from "./acp-record.js";
 import { toColumns, toFields, type Columns } from "./columns.js";
 import type { AcpPermissionTable, AcpSessionTable, AcpTurnTable, AcpUpdateTable } from "./schema.js";
 
@@ -76,7 +82,9 @@ export function toAcpUpdate(row: Selectable<AcpUpdateTable>): AcpUpdate {
   return { sessionId: session_id, seq, turnId: turn_id, at, type, data: JSON.parse(data) as unknown };
 }
 
-export function toAcpPermissionColumns(permission: AcpPermission): Insertable<AcpPermissionTable> {
+export function toAcpPermissionRequestColumns(
+  permission: AcpPermissionRequest,
+): Insertable<AcpPermissionTable> {
   const { decision } = permission;
   return {
     id: permission.id,
@@ -95,21 +103,21 @@ export function toAcpPermissionColumns(permission: AcpPermission): Insertable<Ac
   };
 }
 
-export function toDecisionColumns({ verdict, optionId, actor, at }: PermissionDecided) {
+export function toDecisionColumns({ verdict, optionId, actor, at }: PermissionDecision) {
   return { verdict, option_id: optionId, actor, decided_at: at };
 }
 
-export function toAcpPermission(row: Selectable<AcpPermissionTable>): AcpPermission {
+export function toAcpPermissionRequest(row: Selectable<AcpPermissionTable>): AcpPermissionRequest {
   const { verdict, option_id, actor, decided_at } = row;
   return {
     id: row.id,
     sessionId: row.session_id,
     turnId: row.turn_id,
-    rpcId: JSON.parse(row.rpc_id) as AcpPermission["rpcId"],
+    rpcId: JSON.parse(row.rpc_id) as AcpPermissionRequest["rpcId"],
     toolCallId: row.tool_call_id,
     kind: row.kind,
     title: row.title,
-    options: JSON.parse(row.options) as AcpPermission["options"],
+    options: JSON.parse(row.options) as AcpPermissionRequest["options"],
     rule: row.rule,
     askedAt: row.asked_at,
     expiresAt: row.expires_at,

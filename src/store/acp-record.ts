@@ -6,7 +6,7 @@ export interface PermissionRule {
 }
 
 /** An error that a caller can be told, as it is kept. */
-export interface KeptProblem {
+export interface StoredError {
   readonly code: string;
   readonly message: string;
 }
@@ -19,7 +19,7 @@ export const REAP_POLICIES = ["asked", "cancel", "always"] as const;
 export type ReapPolicy = (typeof REAP_POLICIES)[number];
 
 /** What an agent may do with files through us. */
-export const CLIENT_FILES = ["none", "read", "read-write"] as const;
+export const CLIENT_FILE_ACCESS = ["none", "read", "read-write"] as const;
 
 /**
  *     starting ──▶ ready ──▶ closing ──▶ closed
@@ -29,8 +29,8 @@ export const CLIENT_FILES = ["none", "read", "read-write"] as const;
  *
  * `down`: there is no agent process; the next prompt starts one, which goes on with the agent's session where it can.
  */
-export const ACP_STATES = ["starting", "ready", "down", "closing", "closed"] as const;
-export type AcpState = (typeof ACP_STATES)[number];
+export const ACP_SESSION_STATES = ["starting", "ready", "down", "closing", "closed"] as const;
+export type AcpSessionState = (typeof ACP_SESSION_STATES)[number];
 
 /** An ACP session, and where the conversation with its agent stands. The row of `sessions` says whose it is. */
 export interface AcpSession {
@@ -47,7 +47,7 @@ export interface AcpSession {
   readonly mode: AcpMode;
   readonly rules: readonly PermissionRule[];
   readonly reap: ReapPolicy;
-  readonly state: AcpState;
+  readonly state: AcpSessionState;
   /** Of the agent's process, the last one there was. */
   readonly runId: string | null;
   /** To be removed when that run has ended. */
@@ -61,19 +61,19 @@ export interface AcpSession {
   /** The frame that was last on its way to the agent. */
   readonly sending: { readonly at: number; readonly text: string } | null;
   /** Requests that the agent has not answered. */
-  readonly pending: readonly AcpRequest[];
+  readonly pending: readonly PendingAcpRequest[];
   /** Of the newest update. */
   readonly seq: number;
   /** Counts the changes: so whoever does not know whether one was written can tell. */
   readonly version: number;
   /** Why there is no agent process, or none came up. */
-  readonly problem: KeptProblem | null;
+  readonly problem: StoredError | null;
   readonly createdAt: number;
   readonly updatedAt: number;
   readonly closedAt: number | null;
 }
 
-export interface AcpRequest {
+export interface PendingAcpRequest {
   readonly id: number;
   readonly method: string;
   readonly sentAt: number;
@@ -88,23 +88,23 @@ export type AcpTurnState = (typeof ACP_TURN_STATES)[number];
  * `completed`: the agent said how it stopped. `interrupted`: its process ended on the way, and the prompt is never sent
  * again. `cancel-unconfirmed`: it was told to stop and did not say that it has.
  */
-export const ACP_OUTCOMES = [
+export const ACP_TURN_OUTCOMES = [
   "completed",
   "cancelled",
   "interrupted",
   "cancel-unconfirmed",
   "failed",
 ] as const;
-export type AcpOutcome = (typeof ACP_OUTCOMES)[number];
+export type AcpTurnOutcome = (typeof ACP_TURN_OUTCOMES)[number];
 
-export interface AcpCancel {
+export interface AcpTurnCancellation {
   readonly actor: string;
   readonly at: number;
   readonly reapTools: boolean;
 }
 
 /** A process that was born in a turn and lived when it had ended. */
-export interface LeftProcess {
+export interface LeftoverProcess {
   readonly pid: number;
   readonly startTime: number;
   readonly uniqueId: string | null;
@@ -114,11 +114,11 @@ export interface LeftProcess {
 /** What a look at the agent's tree after a turn has found. */
 export interface TurnAudit {
   readonly at: number;
-  readonly left: readonly LeftProcess[];
+  readonly left: readonly LeftoverProcess[];
   /** Whether those were ended. */
   readonly reaped: boolean;
   /** Of them, who would not go. */
-  readonly survivors: readonly LeftProcess[];
+  readonly survivors: readonly LeftoverProcess[];
   /** Why more than this cannot be said; null: this is all. */
   readonly unknown: string | null;
 }
@@ -149,10 +149,10 @@ export interface AcpTurn {
   readonly requestId: number | null;
   /** Who lived in the agent's tree when it began, as `pid:startTime`. */
   readonly before: readonly string[] | null;
-  readonly cancel: AcpCancel | null;
-  readonly outcome: AcpOutcome | null;
+  readonly cancel: AcpTurnCancellation | null;
+  readonly outcome: AcpTurnOutcome | null;
   readonly stopReason: string | null;
-  readonly problem: KeptProblem | null;
+  readonly problem: StoredError | null;
   readonly text: string;
   readonly toolCalls: readonly AcpToolCall[];
   readonly audit: TurnAudit | null;
@@ -196,7 +196,7 @@ export interface AcpUpdate {
 
 export type NewAcpUpdate = Omit<AcpUpdate, "sessionId" | "seq">;
 
-export interface PermissionChoice {
+export interface PermissionOption {
   readonly optionId: string;
   readonly name: string;
   readonly kind: string;
@@ -205,7 +205,7 @@ export interface PermissionChoice {
 export type PermissionVerdict = "allow" | "deny" | "cancelled" | "expired";
 
 /** What an agent asked leave for. */
-export interface AcpPermission {
+export interface AcpPermissionRequest {
   readonly id: string;
   readonly sessionId: string;
   readonly turnId: string | null;
@@ -214,17 +214,17 @@ export interface AcpPermission {
   readonly toolCallId: string;
   readonly kind: string | null;
   readonly title: string | null;
-  readonly options: readonly PermissionChoice[];
+  readonly options: readonly PermissionOption[];
   /** Which rule decided or asked; null: none matched. */
   readonly rule: number | null;
   readonly askedAt: number;
   readonly expiresAt: number;
-  readonly decision: PermissionDecided | null;
+  readonly decision: PermissionDecision | null;
   /** The answer is on its way to the agent, or nobody waits for it any more. */
   readonly answered: boolean;
 }
 
-export interface PermissionDecided {
+export interface PermissionDecision {
   readonly verdict: PermissionVerdict;
   /** Null: none was chosen, the agent is told that its question was cancelled. */
   readonly optionId: string | null;

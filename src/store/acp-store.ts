@@ -1,5 +1,5 @@
 import type {
-  AcpPermission,
+  AcpPermissionRequest,
   AcpSession,
   AcpTurn,
   AcpTurnState,
@@ -7,15 +7,15 @@ import type {
   AcpUpdateType,
   NewAcpTurn,
   NewAcpUpdate,
-  PermissionDecided,
+  PermissionDecision,
 } from "./acp-record.js";
 import type { NewRunEvent } from "./run-event.js";
 import type { SessionScope } from "./session-store.js";
 
-export type SessionPatch = Partial<
+export type AcpSessionPatch = Partial<
   Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">
 >;
-export type TurnPatch = Partial<
+export type AcpTurnPatch = Partial<
   Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "place" | "prompt" | "timeoutMs" | "createdAt">
 >;
 
@@ -23,22 +23,22 @@ export type TurnPatch = Partial<
 export interface AcpChange {
   /** Only while nothing has been written since. */
   readonly version?: number;
-  readonly session?: SessionPatch;
+  readonly session?: AcpSessionPatch;
   readonly newTurn?: NewAcpTurn;
   /** Of turns in that state only. */
   readonly turns?: readonly {
     readonly turnId: string;
     readonly from: AcpTurnState;
-    readonly set: TurnPatch;
+    readonly set: AcpTurnPatch;
   }[];
   /** Messages that go with a turn, each with one only: those that wait. A new turn is of messages that do, or is not made. */
   readonly take?: { readonly turnId: string; readonly messages: readonly string[] };
   /** The turn whose messages have been answered, and when. A turn that ends without lets go of its notices. */
   readonly delivered?: { readonly turnId: string; readonly at: number };
   readonly updates?: readonly NewAcpUpdate[];
-  readonly newPermission?: AcpPermission;
+  readonly newPermission?: AcpPermissionRequest;
   /** Of one that is pending only. */
-  readonly decide?: readonly { readonly id: string; readonly decision: PermissionDecided }[];
+  readonly decide?: readonly { readonly id: string; readonly decision: PermissionDecision }[];
   /** Permissions whose answers are on their way. */
   readonly answered?: readonly string[];
   readonly events?: readonly NewRunEvent[];
@@ -73,7 +73,7 @@ export interface AcpUpdateFilter {
   readonly maxBytes?: number;
 }
 
-export interface AcpPermissionFilter {
+export interface AcpPermissionRequestFilter {
   readonly sessionId?: string;
   readonly pending?: boolean;
   readonly answered?: boolean;
@@ -90,7 +90,7 @@ export interface AcpStore {
    * or one of the turns or questions is not in the state it was thought to be, or a new turn is there. Else the number
    * of the newest update.
    */
-  commitAcp(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
+  commitAcpChange(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
   getAcpSession(sessionId: string): Promise<AcpSession | null>;
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]>;
   getAcpTurn(turnId: string): Promise<AcpTurn | null>;
@@ -98,9 +98,9 @@ export interface AcpStore {
   listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]>;
   /** In order. */
   listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]>;
-  getAcpPermission(id: string): Promise<AcpPermission | null>;
+  getAcpPermissionRequest(id: string): Promise<AcpPermissionRequest | null>;
   /** Oldest first. */
-  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]>;
+  listAcpPermissionRequests(filter: AcpPermissionRequestFilter): Promise<readonly AcpPermissionRequest[]>;
   /** Forget the updates of turns that ended before; what came of the turns stays. Returns how many. */
-  forgetAcpUpdates(endedBefore: number): Promise<number>;
+  deleteAcpUpdates(endedBefore: number): Promise<number>;
 }

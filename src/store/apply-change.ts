@@ -4,7 +4,7 @@ import type { NewRun, RunChange } from "./store.js";
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 
 /** As it is inserted. */
-export function newRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
+export function newRunRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
   return {
     ...run,
     anchor: null,
@@ -28,7 +28,7 @@ export function newRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
 }
 
 /** What a step makes of a record, as `columnsOf` has it of a row. */
-export function applyChange(run: RunRecord, change: RunChange): RunRecord {
+export function applyRunChange(run: RunRecord, change: RunChange): RunRecord {
   switch (change.to) {
     case "gated": {
       const { anchor, root, processGroupId, boundary, tier } = change;
@@ -37,7 +37,7 @@ export function applyChange(run: RunRecord, change: RunChange): RunRecord {
     case "weaker":
       return { ...run, tier: change.tier, boundary: change.boundary };
     case "running":
-      return { ...run, state: later(run.state, "running"), startedAt: run.startedAt ?? change.at };
+      return { ...run, state: laterState(run.state, "running"), startedAt: run.startedAt ?? change.at };
     case "output":
       return { ...run, lastOutputAt: change.at };
     case "service": {
@@ -47,7 +47,7 @@ export function applyChange(run: RunRecord, change: RunChange): RunRecord {
     case "ready":
       return { ...run, service: change.service };
     case "exiting":
-      return { ...run, state: later(run.state, "exiting") };
+      return { ...run, state: laterState(run.state, "exiting") };
     case "exited": {
       const { at, exit, residue, residueCount, usage, emptiness, lastOutputAt = run.lastOutputAt } = change;
       const endedAt = Math.max(at, run.startedAt ?? run.createdAt);
@@ -58,10 +58,10 @@ export function applyChange(run: RunRecord, change: RunChange): RunRecord {
 }
 
 /** How far a run has come. */
-export function rankOf({ state }: Pick<RunRecord, "state">): number {
+export function runStateRank({ state }: Pick<RunRecord, "state">): number {
   return RANK[state];
 }
 
-function later(one: RunStateName, other: RunStateName): RunStateName {
+function laterState(one: RunStateName, other: RunStateName): RunStateName {
   return RANK[one] > RANK[other] ? one : other;
 }

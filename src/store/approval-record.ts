@@ -1,8 +1,8 @@
 /** `expired`: nobody waits for an answer any more, whatever the cause. The command was not executed. */
-export type Verdict = "allow" | "deny" | "expired";
+export type ApprovalVerdict = "allow" | "deny" | "expired";
 
 export interface ApprovalDecision {
-  readonly verdict: Verdict;
+  readonly verdict: ApprovalVerdict;
   /** Who decided; of one that expired, what ended it. */
   readonly actor: string;
   readonly at: number;

@@ -1,6 +1,8 @@
 /** How a field stands in its column: as it is, as JSON, as JSON that is not there for null, or as 1 or 0. */
-type Form = "plain" | "json" | "json?" | "flag";
-export type Columns<Row, Table> = { readonly [Field in keyof Row]: readonly [keyof Table & string, Form] };
+type ColumnForm = "plain" | "json" | "json?" | "flag";
+export type Columns<Row, Table> = {
+  readonly [Field in keyof Row]: readonly [keyof Table & string, ColumnForm];
+};
 
 export function toColumns<Row, Table>(
   columns: Columns<Row, Table>,
@@ -9,7 +11,7 @@ export function toColumns<Row, Table>(
   return Object.fromEntries(
     (Object.keys(part) as (keyof Row)[]).map((field) => {
       const [column, form] = columns[field];
-      return [column, stored(form, part[field])];
+      return [column, encodeColumn(form, part[field])];
     }),
   );
 }
@@ -21,18 +23,18 @@ export function toFields<Row, Table>(
   return Object.fromEntries(
     (Object.keys(columns) as (keyof Row)[]).map((field) => {
       const [column, form] = columns[field];
-      return [field, read(form, row[column])];
+      return [field, decodeColumn(form, row[column])];
     }),
   ) as Row;
 }
 
-function stored(form: Form, value: unknown): unknown {
+function encodeColumn(form: ColumnForm, value: unknown): unknown {
   if (form === "plain") return value;
   if (form === "flag") return value === true ? 1 : 0;
   return form === "json?" && (value === null || value === undefined) ? null : JSON.stringify(value);
 }
 
-function read(form: Form, value: unknown): unknown {
+function decodeColumn(form: ColumnForm, value: unknown): unknown {
   if (form === "plain") return value;
   if (form === "flag") return value === 1;
   return value === null ? null : (JSON.parse(value as string) as unknown);

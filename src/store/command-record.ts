@@ -1,10 +1,10 @@
 import type { Survivor } from "../anchor/host.js";
 
 /** What became of a run that was to be stopped; `failed`: it could not even be tried, and the error says why. */
-export type CommandOutcome = "gone" | "ended-before" | "survivors" | "unknown" | "failed";
+export type RemoteStopOutcome = "gone" | "ended-before" | "survivors" | "unknown" | "failed";
 
 /** A stop that one gateway hands to another by the store. It is carried out at least once and acknowledged once. */
-export interface CommandRecord {
+export interface RemoteStop {
   /** The request's: asked twice, it is the same command. */
   readonly id: string;
   readonly runId: string;
@@ -22,18 +22,18 @@ export interface CommandRecord {
   readonly acceptedAt: number | null;
   readonly doneAt: number | null;
   /** Null until it is done, like the next two. */
-  readonly outcome: CommandOutcome | null;
+  readonly outcome: RemoteStopOutcome | null;
   readonly survivors: readonly Survivor[];
   readonly error: string | null;
 }
 
-export type NewCommand = Pick<
-  CommandRecord,
+export type NewRemoteStop = Pick<
+  RemoteStop,
   "id" | "runId" | "target" | "kind" | "actor" | "graceMs" | "handedOverBy"
 >;
 
-export interface CommandResult {
-  readonly outcome: CommandOutcome;
+export interface RemoteStopResult {
+  readonly outcome: RemoteStopOutcome;
   readonly survivors: readonly Survivor[];
   readonly error: string | null;
 }

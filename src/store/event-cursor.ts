@@ -23,10 +23,10 @@ export interface EventSource<Event = RunEvent> {
   eventsReach(): Promise<number | null>;
 }
 
-type Place = Pick<RunEvent, "seq" | "runId" | "at"> & { readonly type: string };
+type EventPosition = Pick<RunEvent, "seq" | "runId" | "at"> & { readonly type: string };
 
 /** Reads events on and on from a number, also in a store that is put back to an older backup meanwhile. */
-export class EventCursor<Event extends Place = RunEvent> {
+export class EventCursor<Event extends EventPosition = RunEvent> {
   readonly #store: EventSource<Event>;
   readonly #filter: Omit<EventFilter, "after" | "limit" | "newestFirst">;
   #after: number;
@@ -48,28 +48,28 @@ export class EventCursor<Event extends Place = RunEvent> {
     const found = await this.#list({ after: last === null ? this.#after : last.seq - 1, limit });
     const [first] = found;
     const again = last !== null && first?.seq === last.seq;
-    const replaced = again ? !isSame(first, last) : await this.#isAnothers(last);
-    if (replaced || (first === undefined && (await this.#isBeyond()))) return this.#leap(limit);
+    const replaced = again ? !isSameEvent(first, last) : await this.#isReplaced(last);
+    if (replaced || (first === undefined && (await this.#isPastEnd()))) return this.#skipToNewest(limit);
     const events = again ? found.slice(1) : found;
     this.#moveTo(events);
     return { gap: null, events, full: found.length === limit };
   }
 
   /** It is not among those that are wanted: forgotten by now, unless one that is not wanted has its number. */
-  async #isAnothers(last: Event | null): Promise<boolean> {
+  async #isReplaced(last: Event | null): Promise<boolean> {
     if (last === null || Object.keys(this.#filter).length === 0) return false;
     const [there] = await this.#store.listEvents({ after: last.seq - 1, limit: 1 });
     return there?.seq === last.seq;
   }
 
-  async #isBeyond(): Promise<boolean> {
+  async #isPastEnd(): Promise<boolean> {
     if (this.#after === 0) return false;
     const reach = await this.#store.eventsReach();
     return reach !== null && reach < this.#after;
   }
 
   /** On from the newest there are, with those that were written after the last one that was read. */
-  async #leap(limit: number): Promise<EventPage<Event>> {
+  async #skipToNewest(limit: number): Promise<EventPage<Event>> {
     const since = this.#last?.at ?? Infinity;
     const newest = await this.#list({ newestFirst: true, limit });
     const events = newest.filter(({ at }) => at > since).toReversed();
@@ -91,6 +91,6 @@ export class EventCursor<Event extends Place = RunEvent> {
   }
 }
 
-function isSame(one: Place, other: Place): boolean {
+function isSameEvent(one: EventPosition, other: EventPosition): boolean {
   return one.runId === other.runId && one.type === other.type && one.at === other.at;
 }

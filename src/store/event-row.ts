@@ -1,9 +1,9 @@
 import { sql } from "kysely";
 import type { InsertObject, Selectable } from "kysely";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
-import type { EventTable, Schema } from "./schema.js";
+import type { RunEventTable, Schema } from "./schema.js";
 
-export function toEventRow(event: NewRunEvent): InsertObject<Schema, "run_events"> {
+export function toRunEventColumns(event: NewRunEvent): InsertObject<Schema, "run_events"> {
   return {
     run_id: event.runId,
     // Whoever writes it: an event is of where its run is.
@@ -16,7 +16,7 @@ export function toEventRow(event: NewRunEvent): InsertObject<Schema, "run_events
   };
 }
 
-export function toRunEvent(row: Selectable<EventTable>): RunEvent {
+export function toRunEvent(row: Selectable<RunEventTable>): RunEvent {
   return {
     seq: row.seq,
     runId: row.run_id,

@@ -1,5 +1,5 @@
 import type { Expression, InsertObject, Selectable } from "kysely";
-import type { GatewayFacts, GatewayRecord, HostRecord, NewGateway } from "./gateway-record.js";
+import type { PublicGateway, GatewayRecord, HostRecord, NewGateway } from "./gateway-record.js";
 import type { GatewayTable, HostTable, Schema } from "./schema.js";
 
 export function toGatewayColumns(
@@ -25,7 +25,9 @@ export function toGatewayColumns(
 }
 
 /** All but the key, and which directory. */
-export function toGatewayFacts(row: Omit<Selectable<GatewayTable>, "peer_key" | "directory">): GatewayFacts {
+export function toPublicGateway(
+  row: Omit<Selectable<GatewayTable>, "peer_key" | "directory">,
+): PublicGateway {
   return {
     instanceId: row.instance_id,
     hostId: row.host_id,
@@ -34,8 +36,8 @@ export function toGatewayFacts(row: Omit<Selectable<GatewayTable>, "peer_key" | 
     pidNamespace: row.pid_namespace,
     stateId: row.state_id,
     version: row.version,
-    capabilities: JSON.parse(row.capabilities) as GatewayFacts["capabilities"],
-    address: row.address === null ? null : (JSON.parse(row.address) as GatewayFacts["address"]),
+    capabilities: JSON.parse(row.capabilities) as PublicGateway["capabilities"],
+    address: row.address === null ? null : (JSON.parse(row.address) as PublicGateway["address"]),
     startedAt: row.started_at,
     heartbeatAt: row.heartbeat_at,
     stoppedAt: row.stopped_at,
@@ -43,7 +45,7 @@ export function toGatewayFacts(row: Omit<Selectable<GatewayTable>, "peer_key" | 
 }
 
 export function toGatewayRecord(row: Selectable<GatewayTable>): GatewayRecord {
-  return { ...toGatewayFacts(row), directory: row.directory, peerKey: row.peer_key };
+  return { ...toPublicGateway(row), directory: row.directory, peerKey: row.peer_key };
 }
 
 export function toHostRecord(row: Selectable<HostTable>): HostRecord {

@@ -43,7 +43,7 @@ export interface GatewayRecord {
 export type NewGateway = Omit<GatewayRecord, "heartbeatAt" | "stoppedAt">;
 
 /** All of it that anybody may see. */
-export type GatewayFacts = Omit<GatewayRecord, "peerKey" | "directory">;
+export type PublicGateway = Omit<GatewayRecord, "peerKey" | "directory">;
 
 /** A host that has, or had, runs or a gateway in this store. */
 export interface HostRecord {
@@ -56,4 +56,4 @@ export interface HostRecord {
   readonly lastSeenAt: number;
 }
 
-export type HostIntroduction = Pick<HostRecord, "hostId" | "name" | "platform">;
+export type HostInfo = Pick<HostRecord, "hostId" | "name" | "platform">;

@@ -1,10 +1,4 @@
-import type {
-  GatewayFacts,
-  GatewayRecord,
-  HostIntroduction,
-  HostRecord,
-  NewGateway,
-} from "./gateway-record.js";
+import type { PublicGateway, GatewayRecord, HostInfo, HostRecord, NewGateway } from "./gateway-record.js";
 
 export interface GatewayFilter {
   /** Only those of this state directory. */
@@ -17,27 +11,27 @@ export interface GatewayStore {
    * From now on it is there, with its host. False, and nothing written, while a gateway of the same id is heard of from
    * another host or directory: a copy of a state directory must not pass for the original.
    */
-  announceGateway(gateway: NewGateway): Promise<boolean>;
+  registerGateway(gateway: NewGateway): Promise<boolean>;
   /** It is still there. False: nobody knows of it, or it has said good-bye. */
-  beatGateway(instanceId: string): Promise<boolean>;
+  heartbeatGateway(instanceId: string): Promise<boolean>;
   /** It says good-bye. */
   retireGateway(instanceId: string): Promise<void>;
   /** By host name. */
-  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]>;
+  listGateways(filter?: GatewayFilter): Promise<readonly PublicGateway[]>;
   getGateway(instanceId: string): Promise<GatewayRecord | null>;
   /** False: there is none, or it was heard of within `silentMs` and has not said good-bye. Asked in the statement that forgets. */
-  forgetGateway(instanceId: string, silentMs?: number): Promise<boolean>;
+  deleteGateway(instanceId: string, silentMs?: number): Promise<boolean>;
   /**
    * Forget gateways that were not heard of for so long and have no open run, and hosts of which nothing else is on
    * record. Returns how many gateways.
    */
-  forgetSilent(silentMs: number): Promise<number>;
+  deleteSilentGateways(silentMs: number): Promise<number>;
   /** What this host is called; writes only what is not known yet. */
-  introduceHost(host: HostIntroduction): Promise<void>;
+  registerHost(host: HostInfo): Promise<void>;
   /** By name. */
   listHosts(): Promise<readonly HostRecord[]>;
   /** How many open runs each instance holds that holds any. */
-  countHeld(): Promise<ReadonlyMap<string, number>>;
+  countOpenRunsByOwner(): Promise<ReadonlyMap<string, number>>;
   /** Existing tables that the database user may not write to. Always empty for SQLite. */
-  refusedTables(): Promise<readonly string[]>;
+  unwritableTables(): Promise<readonly string[]>;
 }

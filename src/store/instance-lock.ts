@@ -12,10 +12,10 @@ import { isBusy, translateSqliteError } from "./sqlite/errors.js";
  * ends, and is seen from every container that shares the directory. Nothing but SQLite may open the
  * file in this process: closing any other descriptor of it would drop the lock.
  */
-const lockFile = (dir: string): string => join(dir, "instance.lock");
+const lockFilePath = (dir: string): string => join(dir, "instance.lock");
 
 /** Somebody who only asks holds the file for microseconds. A holder that is still there after this long is one that stays. */
-const ASKERS_GONE_MS = 100;
+const PROBES_GONE_MS = 100;
 const RETRY_MS = 5;
 
 export interface FileLock extends AsyncDisposable {
@@ -25,13 +25,13 @@ export interface FileLock extends AsyncDisposable {
 
 /** Rejects with InstanceLocked when a live supervisor, of this process or another, holds the instance. */
 export async function acquireInstanceLock(dir: string): Promise<FileLock> {
-  const path = lockFile(dir);
-  const deadline = performance.now() + ASKERS_GONE_MS;
+  const path = lockFilePath(dir);
+  const deadline = performance.now() + PROBES_GONE_MS;
   for (;;) {
     const before = await inode(path);
-    const db = lock(path);
+    const db = tryLock(path);
     // The file may have been removed with its dead instance and made anew meanwhile; a lock on the removed one locks nothing.
-    if (db !== null && before !== null && before === (await inode(path))) return hold(db, path, before);
+    if (db !== null && before !== null && before === (await inode(path))) return holdLock(db, path, before);
     db?.close();
     if (db === null && performance.now() >= deadline) throw new InstanceLocked(basename(dir));
     if (db === null) await delay(RETRY_MS);
@@ -40,7 +40,7 @@ export async function acquireInstanceLock(dir: string): Promise<FileLock> {
 
 /** Reads only: creates nothing, waits for nobody. True also when there is no such instance. */
 export async function isInstanceLockFree(dir: string): Promise<boolean> {
-  const path = lockFile(dir);
+  const path = lockFilePath(dir);
   if ((await inode(path)) === null) return true;
   requireNotLink(path);
   let db: DatabaseSyncInstance | null = null;
@@ -58,7 +58,7 @@ export async function isInstanceLockFree(dir: string): Promise<boolean> {
   }
 }
 
-function lock(path: string): DatabaseSyncInstance | null {
+function tryLock(path: string): DatabaseSyncInstance | null {
   requireNotLink(path);
   let db: DatabaseSyncInstance | null = null;
   try {
@@ -73,15 +73,15 @@ function lock(path: string): DatabaseSyncInstance | null {
 }
 
 /** Held from here too: a lock that its holder merely lost sight of must not end with a garbage collection. */
-const held = new Set<DatabaseSyncInstance>();
+const heldLocks = new Set<DatabaseSyncInstance>();
 
-function hold(db: DatabaseSyncInstance, path: string, ino: bigint): FileLock {
-  held.add(db);
+function holdLock(db: DatabaseSyncInstance, path: string, ino: bigint): FileLock {
+  heldLocks.add(db);
   return {
     // The number cannot be given to another file while this one is open.
     isInPlace: async () => ino === (await inode(path)),
     async [Symbol.asyncDispose]() {
-      if (held.delete(db)) db.close();
+      if (heldLocks.delete(db)) db.close();
     },
   };
 }

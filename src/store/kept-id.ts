@@ -6,18 +6,18 @@ import { errnoOf } from "./errno.js";
 import { readOwnFile } from "./own-file.js";
 
 /** An id of the state directory's own: made once, by whoever comes first, the same for everybody ever after. */
-export async function keptId(home: string, name: string, make: () => string): Promise<string> {
+export async function persistentId(home: string, name: string, make: () => string): Promise<string> {
   const path = join(home, name);
   const draft = join(home, `${name}.${randomUUID()}`);
   try {
-    const kept = await read(path).catch(() => "");
+    const kept = await readId(path).catch(() => "");
     if (kept !== "") return kept;
     await writeFile(draft, `${make()}\n`, { mode: 0o600, flag: "wx" });
     // A link, not a rename: of several that start at once the first wins, and the file is never half written.
     await link(draft, path).catch((error: unknown) => {
       if (errnoOf(error) !== "EEXIST") throw error;
     });
-    return await read(path);
+    return await readId(path);
   } catch (cause) {
     if (cause instanceof UnsafePath) throw cause;
     const why = cause instanceof Error ? cause.message : String(cause);
@@ -27,6 +27,6 @@ export async function keptId(home: string, name: string, make: () => string): Pr
   }
 }
 
-async function read(path: string): Promise<string> {
+async function readId(path: string): Promise<string> {
   return (await readOwnFile(path)).trim();
 }

@@ -3,7 +3,7 @@ import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { MachineIdentity } from "../anchor/host.js";
 import { StateUnusable } from "../errors.js";
-import { keptId } from "./kept-id.js";
+import { persistentId } from "./kept-id.js";
 import { readTimeNamespace } from "./time-namespace.js";
 
 /**
@@ -15,9 +15,10 @@ export async function readMachineIdentity(
   known: Partial<MachineIdentity> = {},
 ): Promise<MachineIdentity> {
   return {
-    hostId: known.hostId ?? (await systemHostId()) ?? (await keptHostId(home)),
-    bootId: known.bootId ?? (await fromKernel("boot id", "/proc/sys/kernel/random/boot_id", readText)),
-    pidNamespace: known.pidNamespace ?? (await fromKernel("pid namespace", "/proc/self/ns/pid", readlink)),
+    hostId: known.hostId ?? (await systemHostId()) ?? (await persistentHostId(home)),
+    bootId: known.bootId ?? (await readKernelFact("boot id", "/proc/sys/kernel/random/boot_id", readText)),
+    pidNamespace:
+      known.pidNamespace ?? (await readKernelFact("pid namespace", "/proc/self/ns/pid", readlink)),
     timeNamespace:
       known.timeNamespace === undefined ? (readTimeNamespace()?.name ?? null) : known.timeNamespace,
   };
@@ -63,10 +64,10 @@ async function systemHostId(): Promise<string | null> {
 }
 
 /** Made once, for systems without a machine id. */
-export async function keptHostId(home: string): Promise<string> {
+export async function persistentHostId(home: string): Promise<string> {
   const path = join(home, "host-id");
   try {
-    return await keptId(home, "host-id", () => randomUUID().replaceAll("-", ""));
+    return await persistentId(home, "host-id", () => randomUUID().replaceAll("-", ""));
   } catch (error) {
     throw new StateUnusable(
       path,
@@ -76,7 +77,7 @@ export async function keptHostId(home: string): Promise<string> {
   }
 }
 
-async function fromKernel(
+async function readKernelFact(
   what: string,
   path: string,
   read: (path: string) => Promise<string>,

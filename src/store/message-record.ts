@@ -3,8 +3,8 @@ export const MESSAGE_ROLES = ["user", "agent", "system"] as const;
 export type MessageRole = (typeof MESSAGE_ROLES)[number];
 
 /** `wake`: its agent is given it as a prompt of its own, where that can be; `next-turn`: with whatever it is asked next. */
-export const DELIVERIES = ["wake", "next-turn"] as const;
-export type Deliver = (typeof DELIVERIES)[number];
+export const MESSAGE_DELIVERIES = ["wake", "next-turn"] as const;
+export type MessageDelivery = (typeof MESSAGE_DELIVERIES)[number];
 
 /** One thing that was said in a session. Times are wall-clock milliseconds. */
 export interface SessionMessage {
@@ -22,7 +22,7 @@ export interface SessionMessage {
   /** What it was said because of, where that must not be said twice: of two with one cause, the first is kept. */
   readonly cause: string | null;
   readonly at: number;
-  readonly deliver: Deliver;
+  readonly deliver: MessageDelivery;
   /**
    * The turn that takes it to its agent: one, whatever comes of that. A notice is told until it is had: one that came to
    * nothing lets go of it. Null: none does, or not yet.

@@ -1,9 +1,9 @@
-import type { Deliver, NewMessage, SessionMessage } from "./message-record.js";
+import type { MessageDelivery, NewMessage, SessionMessage } from "./message-record.js";
 
 export interface MessageFilter {
   /** Only those that wait for a turn. */
   readonly pending?: true;
-  readonly deliver?: Deliver;
+  readonly deliver?: MessageDelivery;
   readonly after?: number;
   readonly before?: number;
   readonly runId?: string;
@@ -22,10 +22,10 @@ export interface MessageCount {
 }
 
 /** Of one session, or of all that a gateway has. */
-export type Unanswered = { readonly sessionId: string } | { readonly gatewayInstanceId: string };
+export type UnansweredFilter = { readonly sessionId: string } | { readonly gatewayInstanceId: string };
 
 /** How much of one session is kept. What waits is kept in any case; so there may not be too much of it. */
-export interface HistoryBounds {
+export interface HistoryLimits {
   readonly bytes: number;
   readonly messages: number;
   /** Said to it and not delivered; and as many notices. */
@@ -38,13 +38,13 @@ export interface MessageStore {
    * `closed`: the session is not open. `full`: it has as many waiting as it may. Nothing was written then, nor when its
    * cause was there before: that message is the answer.
    */
-  appendMessage(message: NewMessage, bounds: HistoryBounds): Promise<SessionMessage | "closed" | "full">;
+  appendMessage(message: NewMessage, bounds: HistoryLimits): Promise<SessionMessage | "closed" | "full">;
   listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]>;
   countMessages(sessionId: string): Promise<MessageCount>;
   /** Those of them that were waiting until now. What a turn has taken is not touched. */
   deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
   /** What runs of these sessions were given and have not answered yet, oldest first. */
-  listUnanswered(of: Unanswered, limit: number): Promise<readonly SessionMessage[]>;
+  listUnansweredMessages(of: UnansweredFilter, limit: number): Promise<readonly SessionMessage[]>;
   /** Forget what was delivered, and said before. Returns how many. */
-  forgetMessages(saidBefore: number): Promise<number>;
+  deleteSettledMessages(saidBefore: number): Promise<number>;
 }

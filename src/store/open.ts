@@ -1,16 +1,16 @@
 import { defaults } from "../defaults.js";
-import { databaseAddress, migrationMode } from "./database-address.js";
+import { databaseUrl, migrationMode } from "./database-address.js";
 import { requireNotLink } from "./own-file.js";
-import type { Place } from "./place.js";
+import type { StoreLocation } from "./place.js";
 import type { MigrationStatus } from "./sql/migrations.js";
-import type { StoreHealth } from "./sqlite/check.js";
+import type { StoreCheck } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
 
 // Either database is loaded only where it is used: every command would wait for it.
 
 /** For a supervisor, or whatever else writes; `name` is whose it is. */
 export async function openStore(storePath: string, name: string): Promise<Store> {
-  const url = await databaseAddress();
+  const url = await databaseUrl();
   if (url === null) {
     requireNotLink(storePath);
     const { openSqliteStore } = await import("./sqlite/open.js");
@@ -22,7 +22,7 @@ export async function openStore(storePath: string, name: string): Promise<Store>
 
 /** For looking only. Null when nothing has been stored yet; without a state directory, only a database can have something. */
 export async function openStoreForReading(storePath: string | null): Promise<ReadStore | null> {
-  const url = await databaseAddress();
+  const url = await databaseUrl();
   if (url === null) {
     if (storePath === null) return null;
     requireNotLink(storePath);
@@ -34,35 +34,35 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
 }
 
 /** Look the store in use over, changing nothing. Null: nothing has been stored yet. */
-export async function checkStore(storePath: string): Promise<StoreHealth | null> {
-  const url = await databaseAddress();
-  return checkPlace(url === null ? { kind: "sqlite", path: storePath } : { kind: "postgres", url });
+export async function checkStore(storePath: string): Promise<StoreCheck | null> {
+  const url = await databaseUrl();
+  return checkStoreAt(url === null ? { kind: "sqlite", path: storePath } : { kind: "postgres", url });
 }
 
-export async function checkPlace(place: Place): Promise<StoreHealth | null> {
-  if (place.kind === "sqlite") {
+export async function checkStoreAt(location: StoreLocation): Promise<StoreCheck | null> {
+  if (location.kind === "sqlite") {
     const { checkSqliteStore } = await import("./sqlite/check.js");
-    return checkSqliteStore(place.path);
+    return checkSqliteStore(location.path);
   }
   const { checkPostgresStore } = await import("./postgres/check.js");
-  return checkPostgresStore({ url: place.url, name: "doctor" });
+  return checkPostgresStore({ url: location.url, name: "doctor" });
 }
 
 /** The schema version and migrations of a store. Changes nothing. */
-export async function migrationsOf(place: Place): Promise<MigrationStatus> {
-  if (place.kind === "sqlite") {
-    const { sqliteMigrations } = await import("./sqlite/check.js");
-    return sqliteMigrations(place.path);
+export async function migrationStatusAt(location: StoreLocation): Promise<MigrationStatus> {
+  if (location.kind === "sqlite") {
+    const { sqliteMigrationStatus: sqliteMigrations } = await import("./sqlite/check.js");
+    return sqliteMigrations(location.path);
   }
-  const { postgresMigrations } = await import("./postgres/check.js");
-  return postgresMigrations({ url: place.url, name: "doctor" });
+  const { postgresMigrationStatus: postgresMigrations } = await import("./postgres/check.js");
+  return postgresMigrations({ url: location.url, name: "doctor" });
 }
 
 /** Migrate or create a store's schema, whatever `database.migrate` says. */
-export async function migratePlace(place: Place): Promise<void> {
-  const store = await (place.kind === "sqlite"
-    ? (await import("./sqlite/open.js")).openSqliteStore({ path: place.path })
-    : (await import("./postgres/open.js")).openPostgresStore({ url: place.url, name: "migrate" }));
+export async function migrateStoreAt(location: StoreLocation): Promise<void> {
+  const store = await (location.kind === "sqlite"
+    ? (await import("./sqlite/open.js")).openSqliteStore({ path: location.path })
+    : (await import("./postgres/open.js")).openPostgresStore({ url: location.url, name: "migrate" }));
   await store[Symbol.asyncDispose]();
 }
 
@@ -75,7 +75,7 @@ export async function watchEvents(
   wake: () => void,
   called: (target: string | null) => void = () => {},
 ): Promise<AsyncDisposable> {
-  const url = await databaseAddress();
+  const url = await databaseUrl();
   if (url === null) {
     const looking = setInterval(wake, defaults.eventLookMs).unref();
     return { [Symbol.asyncDispose]: async () => clearInterval(looking) };

@@ -22,13 +22,13 @@ export const WRITE_FLAGS = {
 } as const;
 
 /** Files that Holdfast creates for itself are private, whatever the umask. */
-const PRIVATE = 0o600;
+const PRIVATE_MODE = 0o600;
 
 /** Non-blocking, because opening a FIFO that no process writes to would wait. */
-const READ = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
-const WRITE = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+const READ_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+const CREATE_FLAGS = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
 
-export type Writing = "truncate" | "append";
+export type WriteMode = "truncate" | "append";
 
 /** The text of a file of the state directory. Rejects with UnsafePath for a symbolic link or a file of another user. */
 export async function readOwnFile(path: string): Promise<string> {
@@ -37,7 +37,7 @@ export async function readOwnFile(path: string): Promise<string> {
 }
 
 export function readOwnFileSync(path: string): string {
-  const file = openPlain(path, READ);
+  const file = openNoFollow(path, READ_FLAGS);
   try {
     requireOwnFile(path, fstatSync(file));
     return readFileSync(file, "utf8");
@@ -47,8 +47,8 @@ export function readOwnFileSync(path: string): string {
 }
 
 export async function openOwnFile(path: string): Promise<FileHandle> {
-  const file = await open(path, READ).catch((error: unknown) => {
-    throw translated(path, error);
+  const file = await open(path, READ_FLAGS).catch((error: unknown) => {
+    throw translateOpenError(path, error);
   });
   try {
     requireOwnFile(path, await file.stat());
@@ -60,8 +60,8 @@ export async function openOwnFile(path: string): Promise<FileHandle> {
 }
 
 /** Opens a file of the state directory for writing, never through a symbolic link. */
-export function openOwnFileForWriting(path: string, how: Writing): number {
-  const file = openPlain(path, how === "append" ? WRITE | O_APPEND : WRITE);
+export function openOwnFileForWriting(path: string, how: WriteMode): number {
+  const file = openNoFollow(path, how === "append" ? CREATE_FLAGS | O_APPEND : CREATE_FLAGS);
   try {
     requireOwnFile(path, fstatSync(file));
     // Not opened with O_TRUNC, which would empty a file of another user before its owner is checked.
@@ -73,7 +73,7 @@ export function openOwnFileForWriting(path: string, how: Writing): number {
   }
 }
 
-export function writeOwnFile(path: string, text: string, how: Writing = "truncate"): void {
+export function writeOwnFile(path: string, text: string, how: WriteMode = "truncate"): void {
   const file = openOwnFileForWriting(path, how);
   try {
     writeFileSync(file, text);
@@ -85,32 +85,32 @@ export function writeOwnFile(path: string, text: string, how: Writing = "truncat
 /** Check for a file that a library opens, because the library follows symbolic links. */
 export function requireNotLink(path: string): void {
   if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true)
-    throw refused(path, "is a symbolic link, which is not followed");
+    throw refusedError(path, "is a symbolic link, which is not followed");
 }
 
-function openPlain(path: string, flags: number): number {
+function openNoFollow(path: string, flags: number): number {
   try {
-    return openSync(path, flags, PRIVATE);
+    return openSync(path, flags, PRIVATE_MODE);
   } catch (error) {
-    throw translated(path, error);
+    throw translateOpenError(path, error);
   }
 }
 
 /** open(2): ELOOP is what O_NOFOLLOW answers to a symbolic link; EMLINK on some BSDs. ENXIO: a FIFO without a reader. */
-function translated(path: string, error: unknown): unknown {
+function translateOpenError(path: string, error: unknown): unknown {
   const code = errnoOf(error);
   if (code === "ELOOP" || code === "EMLINK")
-    return refused(path, "is a symbolic link, which is not followed");
-  return code === "ENXIO" ? refused(path, "is not a regular file") : error;
+    return refusedError(path, "is a symbolic link, which is not followed");
+  return code === "ENXIO" ? refusedError(path, "is not a regular file") : error;
 }
 
 function requireOwnFile(path: string, found: Stats): void {
-  if (!found.isFile()) throw refused(path, "is not a regular file");
+  if (!found.isFile()) throw refusedError(path, "is not a regular file");
   const uid = process.geteuid?.();
   if (uid !== undefined && found.uid !== uid)
-    throw refused(path, `belongs to uid ${found.uid}, and this is uid ${uid}`);
+    throw refusedError(path, `belongs to uid ${found.uid}, and this is uid ${uid}`);
 }
 
-function refused(path: string, problem: string): UnsafePath {
+function refusedError(path: string, problem: string): UnsafePath {
   return new UnsafePath(path, `${path} ${problem}; it was neither read nor written. Remove it: rm '${path}'`);
 }

@@ -29,8 +29,8 @@ export function findPathFault(path: string): PathFault | null {
   // Windows has neither uid nor mode.
   const uid = process.geteuid?.();
   if (uid === undefined) return null;
-  const judge = pathJudge(uid);
-  let rest = namesIn(path);
+  const judge = createPathCheck(uid);
+  let rest = pathComponents(path);
   let current = "/";
   let links = 0;
   const top = judge("/", lstatSync("/"));
@@ -43,7 +43,7 @@ export function findPathFault(path: string): PathFault | null {
       continue;
     }
     const next = join(current, name);
-    const found = look(next);
+    const found = lstatOrNull(next);
     if (found === null) return null;
     const fault = judge(next, found);
     if (fault !== null) return fault;
@@ -55,7 +55,7 @@ export function findPathFault(path: string): PathFault | null {
     if (++links > MAX_LINKS) return null;
     const target = readlinkSync(next);
     if (isAbsolute(target)) current = "/";
-    rest = [...namesIn(target), ...rest];
+    rest = [...pathComponents(target), ...rest];
   }
 }
 
@@ -79,7 +79,7 @@ export function requireOwnSocket(path: string): void {
   if (uid === undefined) return;
   const full = resolve(path);
   requireTrustedDirectory(dirname(full), uid, `the socket ${path}`);
-  const found = look(full);
+  const found = lstatOrNull(full);
   if (found === null) return;
   const problem = found.isSymbolicLink()
     ? "is a symbolic link"
@@ -97,24 +97,25 @@ export function requireOwnSocket(path: string): void {
  * Directories whose whole path was found to be trusted. Only this user and root can change that, so the path is checked
  * once per process; the directory of a socket itself is checked each time.
  */
-const trusted = new Set<string>();
+const trustedParents = new Set<string>();
 
 /** Enough for the instances in use; beyond that, paths are checked again. */
-const MOST_TRUSTED = 64;
+const MAX_TRUSTED_PARENTS = 64;
 
 function requireTrustedDirectory(path: string, uid: number, what: string): void {
   const parent = dirname(path);
-  const found = look(path);
-  const plain = found?.isDirectory() === true && trusted.has(parent) && pathJudge(uid)(path, found) === null;
+  const found = lstatOrNull(path);
+  const plain =
+    found?.isDirectory() === true && trustedParents.has(parent) && createPathCheck(uid)(path, found) === null;
   if (plain) return;
   requireTrustedPath(path, what);
-  if (trusted.size >= MOST_TRUSTED) trusted.clear();
-  if (found?.isDirectory() === true) trusted.add(parent);
+  if (trustedParents.size >= MAX_TRUSTED_PARENTS) trustedParents.clear();
+  if (found?.isDirectory() === true) trustedParents.add(parent);
 }
 
-type Judge = (path: string, found: Stats) => PathFault | null;
+type PathCheck = (path: string, found: Stats) => PathFault | null;
 
-function pathJudge(uid: number): Judge {
+function createPathCheck(uid: number): PathCheck {
   /** Whether a directory of this user is above: below it, unmapped owners are not trusted. */
   let below = false;
   return (path, found) => {
@@ -194,12 +195,12 @@ function isUnmapped(uid: number): boolean {
   }
 }
 
-function namesIn(path: string): string[] {
+function pathComponents(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }
 
 /** Null: the file does not exist, or cannot be examined and therefore cannot be used. */
-function look(path: string): Stats | null {
+function lstatOrNull(path: string): Stats | null {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) ?? null;
   } catch {

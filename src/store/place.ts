@@ -1,33 +1,33 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { BadInput, UnsafePath } from "../errors.js";
-import { readAddressFile } from "./database-address.js";
-import { parseTarget } from "./postgres/target.js";
+import { readDatabaseUrlFile } from "./database-address.js";
+import { parsePostgresUrl } from "./postgres/target.js";
 
 /** Where a store is. */
-export type Place =
+export type StoreLocation =
   | { readonly kind: "sqlite"; readonly path: string }
   | { readonly kind: "postgres"; readonly url: string };
 
-export const PLACES = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
+export const STORE_LOCATION_FORMS = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
 
 /** Beyond this no system opens a file. */
-const LONGEST_PATH = 4_096;
+const MAX_PATH_LENGTH = 4_096;
 
 /** `env:NAME` and `url-file:PATH` hold a database's address, so that no list of processes shows its password. */
-export async function parsePlace(
+export async function parseStoreLocation(
   text: string,
   env: Readonly<Record<string, string | undefined>> = process.env,
-): Promise<Place> {
-  if (isUrl(text)) return postgres(text);
+): Promise<StoreLocation> {
+  if (isPostgresUrl(text)) return postgresLocation(text);
   const [, scheme, rest = ""] = /^(env|url-file):(.*)$/s.exec(text) ?? [];
   if (scheme === "env") {
     const url = env[rest] ?? "";
-    if (url !== "") return postgres(url);
+    if (url !== "") return postgresLocation(url);
     throw new BadInput("place", `the environment has no ${rest}; nothing was changed`);
   }
   if (scheme === "url-file") {
-    const url = await readAddressFile(rest).catch((error: unknown) => {
+    const url = await readDatabaseUrlFile(rest).catch((error: unknown) => {
       if (error instanceof UnsafePath) throw error;
       const why = (error as NodeJS.ErrnoException).code ?? "no reason";
       throw new BadInput(
@@ -35,10 +35,10 @@ export async function parsePlace(
         `the database's address cannot be read from ${rest} (${why}); nothing was changed`,
       );
     });
-    return postgres(url.trim());
+    return postgresLocation(url.trim());
   }
-  if (text === "" || text.includes("\0") || text.length > LONGEST_PATH)
-    throw new BadInput("place", `a store is ${PLACES}; nothing was changed`);
+  if (text === "" || text.includes("\0") || text.length > MAX_PATH_LENGTH)
+    throw new BadInput("place", `a store is ${STORE_LOCATION_FORMS}; nothing was changed`);
   const path = resolve(text);
   if ((await stat(path).catch(() => null))?.isDirectory() === true)
     throw new BadInput(
@@ -50,18 +50,18 @@ export async function parsePlace(
 
 /** Whether this, as a word of a command line, tells a password to whoever lists processes. */
 export function showsPassword(text: string): boolean {
-  return isUrl(text) && parseTarget(text).secrets.length > 0;
+  return isPostgresUrl(text) && parsePostgresUrl(text).secrets.length > 0;
 }
 
-export function nameOf(place: Place): string {
-  return place.kind === "sqlite" ? place.path : parseTarget(place.url).label;
+export function storeLocationName(location: StoreLocation): string {
+  return location.kind === "sqlite" ? location.path : parsePostgresUrl(location.url).label;
 }
 
-function isUrl(text: string): boolean {
+function isPostgresUrl(text: string): boolean {
   return /^postgres(ql)?:\/\//.test(text);
 }
 
-function postgres(url: string): Place {
-  parseTarget(url);
+function postgresLocation(url: string): StoreLocation {
+  parsePostgresUrl(url);
   return { kind: "postgres", url };
 }

@@ -11,7 +11,7 @@ type RunUpdate = UpdateObject<Schema, "runs">;
  * What one step writes. Only rows that have not exited are ever updated, so each expression
  * needs to be right for `starting`, `running` and `exiting` only.
  */
-export function columnsOf(change: RunChange, updatedAt: number): RunUpdate {
+export function changeColumns(change: RunChange, updatedAt: number): RunUpdate {
   switch (change.to) {
     case "gated":
       // The state stays: before GO the run is `starting`, and a stop may already have made it `exiting`.

@@ -1,7 +1,7 @@
 import type { KillMode } from "./run-record.js";
 
 /** Something that happened to a run. `at` is wall-clock milliseconds; `seq` orders all events of a store without gaps in reading order. */
-interface EventFacts {
+interface RunEventFields {
   readonly runId: string;
   readonly at: number;
   /** Null before the root exists. */
@@ -10,7 +10,7 @@ interface EventFacts {
   readonly descendants: number;
 }
 
-export type NewRunEvent = EventFacts &
+export type NewRunEvent = RunEventFields &
   (
     | { readonly type: "spawn"; readonly data: { readonly tier: string; readonly command: string } }
     /** The run is producing output; at most one per `outputHeartbeatMs`. */

@@ -8,15 +8,15 @@ export interface ProcessIdentity {
 }
 
 /** Of one boot and pid namespace. Where both have a unique id it decides: start times depend on who reads them. */
-export function isSame(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
+export function isSameProcess(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
   if (one === null || other === null || one.pid !== other.pid || one.uniqueId !== other.uniqueId)
     return false;
   return one.uniqueId !== null || one.startTime === other.startTime;
 }
 
 /** Every state but the last. */
-export const OPEN_STATES = ["starting", "running", "exiting"] as const;
-export type RunStateName = (typeof OPEN_STATES)[number] | "exited";
+export const OPEN_RUN_STATES = ["starting", "running", "exiting"] as const;
+export type RunStateName = (typeof OPEN_RUN_STATES)[number] | "exited";
 export type RunKind = "task" | "service";
 export type RunIo = "pipe" | "pty";
 export type OnEscape = "fail" | "sweep";
@@ -129,7 +129,7 @@ export interface RunUsage {
 }
 
 /** Who counted when nobody said: anchors and records from before there was a choice. */
-export const REAPED = { peakTasks: null, source: { cpu: "reaped", memory: "reaped" } } as const;
+export const REAPED_USAGE = { peakTasks: null, source: { cpu: "reaped", memory: "reaped" } } as const;
 
 /** What another tool had on file of a process it started. No lease id, so it is believed only when all of it matches. */
 export interface ImportedFacts {

@@ -1,17 +1,17 @@
 import type { Expression, InsertObject } from "kysely";
 import {
   NO_LIMITS,
-  REAPED,
+  REAPED_USAGE,
   type ProcessIdentity,
   type RunExit,
   type RunRecord,
   type RunUsage,
 } from "./run-record.js";
-import type { RunRow, Schema } from "./schema.js";
+import type { RunTable, Schema } from "./schema.js";
 import type { NewRun } from "./store.js";
 
 /** What is known at the start; the rest is null until a step says it. */
-export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
+export function newRunColumns(run: NewRun, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
   return {
     run_id: run.runId,
     lease_id: run.leaseId,
@@ -49,10 +49,10 @@ export function toRunRow(run: NewRun, leaseExpiresAt: Expression<number>): Inser
 }
 
 /** All of it, as it was. */
-export function toWholeRow(run: RunRecord, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
+export function runColumns(run: RunRecord, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {
   const { anchor, root, exit } = run;
   return {
-    ...toRunRow(run, leaseExpiresAt),
+    ...newRunColumns(run, leaseExpiresAt),
     anchor_pid: anchor?.pid ?? null,
     anchor_start_time: anchor?.startTime ?? null,
     anchor_unique_id: anchor?.uniqueId ?? null,
@@ -139,9 +139,9 @@ export const COLUMNS_WITHOUT_LABELS = [
   "exit_detail",
   "exit_errno",
   "exit_limit",
-] as const satisfies readonly (keyof RunRow)[];
+] as const satisfies readonly (keyof RunTable)[];
 
-export function toRunRecord(row: RunRow): RunRecord {
+export function toRunRecord(row: RunTable): RunRecord {
   return {
     runId: row.run_id,
     leaseId: row.lease_id,
@@ -161,8 +161,8 @@ export function toRunRecord(row: RunRow): RunRecord {
     timeNamespace: row.time_namespace,
     stateId: row.state_id,
     anchorPath: row.anchor_path,
-    anchor: identity(row.anchor_pid, row.anchor_start_time, row.anchor_unique_id),
-    root: identity(row.root_pid, row.root_start_time, row.root_unique_id),
+    anchor: processIdentity(row.anchor_pid, row.anchor_start_time, row.anchor_unique_id),
+    root: processIdentity(row.root_pid, row.root_start_time, row.root_unique_id),
     processGroupId: row.process_group_id,
     boundary: row.boundary === null ? null : (JSON.parse(row.boundary) as RunRecord["boundary"]),
     tier: row.tier,
@@ -197,10 +197,10 @@ function policyOf(text: string): RunRecord["policy"] {
 }
 
 function usageOf(text: string): RunUsage {
-  return { ...REAPED, ...(JSON.parse(text) as Omit<RunUsage, keyof typeof REAPED>) };
+  return { ...REAPED_USAGE, ...(JSON.parse(text) as Omit<RunUsage, keyof typeof REAPED_USAGE>) };
 }
 
-function identity(
+function processIdentity(
   pid: number | null,
   startTime: number | null,
   uniqueId: string | null,
@@ -208,7 +208,7 @@ function identity(
   return pid === null || startTime === null ? null : { pid, startTime, uniqueId };
 }
 
-function exitOf(row: RunRow): RunExit | null {
+function exitOf(row: RunTable): RunExit | null {
   if (row.exit_reason === null || row.exit_actor === null || row.exit_source === null) return null;
   return {
     reason: row.exit_reason,

@@ -1,13 +1,13 @@
 import type { Generated } from "kysely";
-import type { Verdict } from "./approval-record.js";
-import type { CommandOutcome, CommandRecord } from "./command-record.js";
-import type { Deliver, MessageRole } from "./message-record.js";
+import type { ApprovalVerdict } from "./approval-record.js";
+import type { RemoteStopOutcome, RemoteStop } from "./command-record.js";
+import type { MessageDelivery, MessageRole } from "./message-record.js";
 import type { RunEventType } from "./run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
 import type {
   AcpMode,
-  AcpOutcome,
-  AcpState,
+  AcpTurnOutcome,
+  AcpSessionState,
   AcpTurnState,
   AcpUpdateType,
   PermissionVerdict,
@@ -27,14 +27,14 @@ import type {
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
 export interface Schema {
-  readonly runs: RunRow;
-  readonly run_events: EventTable;
+  readonly runs: RunTable;
+  readonly run_events: RunEventTable;
   readonly sessions: SessionTable;
   readonly session_tokens: SessionTokenTable;
   readonly approvals: ApprovalTable;
   readonly hosts: HostTable;
   readonly gateways: GatewayTable;
-  readonly commands: CommandTable;
+  readonly commands: RemoteStopTable;
   readonly session_messages: MessageTable;
   readonly acp_sessions: AcpSessionTable;
   readonly acp_turns: AcpTurnTable;
@@ -45,7 +45,7 @@ export interface Schema {
   readonly task_outbox: OutboxTable;
 }
 
-export interface RunRow {
+export interface RunTable {
   run_id: string;
   lease_id: string;
   session_key: string | null;
@@ -113,7 +113,7 @@ export interface RunRow {
   hidden_at: number | null;
 }
 
-export interface EventTable {
+export interface RunEventTable {
   seq: Generated<number>;
   run_id: string;
   /** As the run says. Null: it does not, or there is none. */
@@ -166,7 +166,7 @@ export interface ApprovalTable {
   rule: number | null;
   asked_at: number;
   expires_at: number;
-  verdict: Verdict | null;
+  verdict: ApprovalVerdict | null;
   actor: string | null;
   decided_at: number | null;
 }
@@ -198,18 +198,18 @@ export interface GatewayTable {
   stopped_at: number | null;
 }
 
-export interface CommandTable {
+export interface RemoteStopTable {
   id: string;
   run_id: string;
   target: string;
-  kind: CommandRecord["kind"];
+  kind: RemoteStop["kind"];
   actor: string;
   grace_ms: number | null;
   handed_over_by: string;
   created_at: number;
   accepted_at: number | null;
   done_at: number | null;
-  outcome: CommandOutcome | null;
+  outcome: RemoteStopOutcome | null;
   /** JSON */
   survivors: string;
   error: string | null;
@@ -227,7 +227,7 @@ export interface MessageTable {
   run_id: string | null;
   cause: string | null;
   at: number;
-  deliver: Deliver;
+  deliver: MessageDelivery;
   turn_id: string | null;
   delivered_at: number | null;
   in_vain: number;
@@ -245,7 +245,7 @@ export interface AcpSessionTable {
   /** JSON */
   rules: string;
   reap: ReapPolicy;
-  state: AcpState;
+  state: AcpSessionState;
   run_id: string | null;
   tmpdir: string | null;
   agent_session_id: string | null;
@@ -282,7 +282,7 @@ export interface AcpTurnTable {
   before: string | null;
   /** JSON */
   cancel: string | null;
-  outcome: AcpOutcome | null;
+  outcome: AcpTurnOutcome | null;
   stop_reason: string | null;
   /** JSON */
   problem: string | null;

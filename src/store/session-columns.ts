@@ -1,6 +1,6 @@
 import type { Insertable, Selectable } from "kysely";
 import type { SessionTable } from "./schema.js";
-import type { NewSession, SessionRow } from "./session-record.js";
+import type { NewSession, SessionRecord } from "./session-record.js";
 
 export function toSessionColumns(session: NewSession): Insertable<SessionTable> {
   return {
@@ -21,7 +21,7 @@ export function toSessionColumns(session: NewSession): Insertable<SessionTable> 
   };
 }
 
-export function toSessionRow(row: Selectable<SessionTable>): SessionRow {
+export function toSessionRecord(row: Selectable<SessionTable>): SessionRecord {
   return {
     id: row.id,
     key: row.key,
@@ -29,13 +29,13 @@ export function toSessionRow(row: Selectable<SessionTable>): SessionRow {
     ownerSessionKey: row.owner_session_key,
     spawnedBy: row.spawned_by,
     parentSessionKey: row.parent_session_key,
-    lineage: JSON.parse(row.lineage) as SessionRow["lineage"],
+    lineage: JSON.parse(row.lineage) as SessionRecord["lineage"],
     backend: row.backend,
     gatewayInstanceId: row.gateway_instance_id,
     interactionMode: row.interaction_mode,
     sandboxed: row.sandboxed === 1,
     visibility: row.visibility,
-    execRules: JSON.parse(row.exec_rules) as SessionRow["execRules"],
+    execRules: JSON.parse(row.exec_rules) as SessionRecord["execRules"],
     createdAt: row.created_at,
     closedAt: row.closed_at,
     agentSessionId: row.agent_session_id,

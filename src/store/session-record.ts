@@ -18,7 +18,7 @@ export interface ExecRule {
 }
 
 /** Who a session is, whose it is, and what it may do. Times are wall-clock milliseconds. */
-export interface SessionRow {
+export interface SessionRecord {
   /** Never changes and is never used again: what belongs to a session is tied to this. */
   readonly id: string;
   /** What people call it. One open session has it at a time; a later one of the same key inherits nothing. */
@@ -43,4 +43,4 @@ export interface SessionRow {
   readonly agentSessionId: string | null;
 }
 
-export type NewSession = Omit<SessionRow, "closedAt" | "agentSessionId">;
+export type NewSession = Omit<SessionRecord, "closedAt" | "agentSessionId">;

@@ -1,6 +1,6 @@
 import type { Approval, ApprovalDecision, NewApproval } from "./approval-record.js";
 import type { HiddenEvent, RunEvent } from "./run-event.js";
-import type { NewSession, SessionRow } from "./session-record.js";
+import type { NewSession, SessionRecord } from "./session-record.js";
 import type { EventFilter } from "./store.js";
 
 /** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
@@ -13,7 +13,7 @@ export interface SessionScope {
   readonly agentIds: readonly string[] | "any";
 }
 
-export interface TokenFacts {
+export interface TokenOptions {
   /** The token is for a run that is being started. */
   readonly ofRun?: boolean;
   readonly expiresAt?: number | null;
@@ -45,18 +45,18 @@ export interface ApprovalFilter {
 /** Sessions, the tokens that act for them, and what they asked leave for. */
 export interface SessionStore {
   /** Idempotent per key: an open session of the same key is answered as it is, and nothing is written. */
-  createSession(session: NewSession): Promise<{ readonly session: SessionRow; readonly created: boolean }>;
+  createSession(session: NewSession): Promise<{ readonly session: SessionRecord; readonly created: boolean }>;
   /**
    * Put back a session that the store has lost, without tokens. False, and nothing is written, if the session exists or
    * another open session has its key.
    */
-  restoreSession(session: SessionRow): Promise<boolean>;
-  getSession(id: string): Promise<SessionRow | null>;
+  restoreSession(session: SessionRecord): Promise<boolean>;
+  getSession(id: string): Promise<SessionRecord | null>;
   /** The open one of this key. */
-  getSessionByKey(key: string): Promise<SessionRow | null>;
-  listSessions(filter: SessionFilter): Promise<readonly SessionRow[]>;
+  getSessionByKey(key: string): Promise<SessionRecord | null>;
+  listSessions(filter: SessionFilter): Promise<readonly SessionRecord[]>;
   /** How its agent's own command goes on with it. False when it is not open. */
-  setAgentSession(id: string, agentSessionId: string): Promise<boolean>;
+  setAgentSessionId(id: string, agentSessionId: string): Promise<boolean>;
   /**
    * In one transaction: a tombstone from now on, its tokens dead, its pending approvals expired.
    * False, and nothing written, when it is closed already or was never there.
@@ -66,7 +66,7 @@ export interface SessionStore {
    * Forget those closed before, with their approvals. Kept are those that something still refers to:
    * a run, a session that stays by its lineage. Returns how many went.
    */
-  forgetSessions(closedBefore: number): Promise<number>;
+  deleteClosedSessions(closedBefore: number): Promise<number>;
 
   /**
    * `listEvents` for a session that sees only some runs: an event of any other run is a HiddenEvent. So a page costs
@@ -75,10 +75,10 @@ export interface SessionStore {
   listScopedEvents(scope: SessionScope, filter: EventFilter): Promise<readonly (RunEvent | HiddenEvent)[]>;
 
   /** The size of the session's runs and tasks. */
-  storedBytes(sessionId: string): Promise<number>;
+  storedBytesOfSession(sessionId: string): Promise<number>;
 
   /** Only the hash of a token is ever known here. False when the session is not open. */
-  issueToken(sessionId: string, hash: string, at: number, facts?: TokenFacts): Promise<boolean>;
+  issueToken(sessionId: string, hash: string, at: number, facts?: TokenOptions): Promise<boolean>;
   /** Bind a token to a run, with which it ends. False: there is no such token. */
   bindToken(hash: string, runId: string): Promise<boolean>;
   /**
@@ -92,9 +92,9 @@ export interface SessionStore {
     facts: { readonly expiresAt: number | null; readonly endAt: number },
   ): Promise<boolean>;
   /** The open session that the token acts for. Null also when the token has expired, or its run has ended. */
-  resolveToken(hash: string, now: number): Promise<SessionRow | null>;
+  resolveToken(hash: string, now: number): Promise<SessionRecord | null>;
   /** Remove tokens that have expired, whose run has ended, or whose run was never started. Returns how many. */
-  forgetTokens(now: number): Promise<number>;
+  deleteEndedTokens(now: number): Promise<number>;
   /** The hash of a token of an open session, by its first hexadecimal digits. */
   findTokenHash(prefix: string): Promise<string | null>;
   /** False when there was none. */
@@ -109,5 +109,5 @@ export interface SessionStore {
   getApproval(id: string): Promise<Approval | null>;
   listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]>;
   /** Forget decided ones. Returns how many. */
-  forgetApprovals(decidedBefore: number): Promise<number>;
+  deleteDecidedApprovals(decidedBefore: number): Promise<number>;
 }

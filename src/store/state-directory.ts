@@ -43,17 +43,17 @@ export async function openStateDirectory(path: string): Promise<StateDirectory> 
   const home = requireAbsolute(path);
   requireShortEnough(home);
   requireTrustedParents(home);
-  await make(home).catch((error: unknown) => {
-    throw cannotMake(home, error);
+  await makeDirectory(home).catch((error: unknown) => {
+    throw creationError(home, error);
   });
-  const found = await inspect(home);
-  if (found === null) throw refuse(home, "was removed while it was being opened. Try again.");
+  const found = await inspectHome(home);
+  if (found === null) throw unusableError(home, "was removed while it was being opened. Try again.");
   await access(home, constants.W_OK | constants.X_OK).catch((error: unknown) => {
     const why =
       errnoOf(error) === "EROFS" ? "is on a read-only file system" : "is not writable for this user";
-    throw refuse(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
+    throw unusableError(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
   });
-  const { kind } = await mustBeOriginal(home);
+  const { kind } = await requireOriginal(home);
   if (kind === "moved") await recordLocation(home);
   return found;
 }
@@ -74,14 +74,14 @@ function requireTrustedParents(home: string): void {
 }
 
 /** Rejects with StateCopied: what lies in a copy is the original's. */
-export async function mustBeOriginal(home: string): ReturnType<typeof provenanceOf> {
+export async function requireOriginal(home: string): ReturnType<typeof provenanceOf> {
   const found = await provenanceOf(home);
   if (found.kind === "copy") throw new StateCopied(home, found.recorded.path, found.originalThere);
   return found;
 }
 
 /** Level by level: the recursive way of Node says ENOENT where the system says that it is read-only. */
-async function make(path: string): Promise<void> {
+async function makeDirectory(path: string): Promise<void> {
   try {
     await mkdir(path, { mode: 0o700 });
   } catch (error) {
@@ -89,7 +89,7 @@ async function make(path: string): Promise<void> {
     // Whatever is there already is looked at afterwards.
     if (errno === "EEXIST") return;
     if (errno !== "ENOENT" || path === dirname(path)) throw error;
-    await make(dirname(path));
+    await makeDirectory(dirname(path));
     // Not a third time: above a dangling link it would never end.
     await mkdir(path, { mode: 0o700 }).catch((again: unknown) => {
       if (errnoOf(again) !== "EEXIST") throw again;
@@ -99,27 +99,31 @@ async function make(path: string): Promise<void> {
 
 /** For readers: creates nothing, and need not be writable. Null when there is none. */
 export async function findStateDirectory(path: string): Promise<StateDirectory | null> {
-  const found = await findAnyStateDirectory(path);
-  if (found !== null) await mustBeOriginal(found.home);
+  const found = await findStateDirectoryOrCopy(path);
+  if (found !== null) await requireOriginal(found.home);
   return found;
 }
 
 /** The same, also of one that is a copy. */
-export async function findAnyStateDirectory(path: string): Promise<StateDirectory | null> {
-  return inspect(requireAbsolute(path));
+export async function findStateDirectoryOrCopy(path: string): Promise<StateDirectory | null> {
+  return inspectHome(requireAbsolute(path));
 }
 
-async function inspect(home: string): Promise<StateDirectory | null> {
+async function inspectHome(home: string): Promise<StateDirectory | null> {
   const found = await lstat(home).catch((error: unknown) => {
     if (["ENOENT", "ENOTDIR"].includes(errnoOf(error) ?? "")) return null;
-    throw refuse(home, "cannot be looked at. Check the permissions of the directories above it.", error);
+    throw unusableError(
+      home,
+      "cannot be looked at. Check the permissions of the directories above it.",
+      error,
+    );
   });
   if (found === null) return null;
   requireOurs(home, found);
   requireTrustedParents(home);
   const network = await networkFileSystemOf(home);
   if (network !== null) {
-    throw refuse(
+    throw unusableError(
       home,
       `is on a network file system (${network}), where locks between processes cannot be relied on. Set HOLDFAST_HOME to a directory on a local disk.`,
     );
@@ -129,33 +133,33 @@ async function inspect(home: string): Promise<StateDirectory | null> {
 
 function requireOurs(home: string, found: Stats): void {
   if (found.isSymbolicLink()) {
-    throw unsafe(
+    throw unsafeError(
       home,
       "is a symbolic link, which somebody else could turn elsewhere. Set HOLDFAST_HOME to the directory it points to.",
     );
   }
   if (!found.isDirectory()) {
-    throw refuse(home, "is not a directory. Move it away, or set HOLDFAST_HOME to another path.");
+    throw unusableError(home, "is not a directory. Move it away, or set HOLDFAST_HOME to another path.");
   }
   // Windows has neither; there the directory lies in the user's profile.
   const uid = process.geteuid?.();
   if (uid === undefined) return;
   if (found.uid !== uid) {
-    throw unsafe(
+    throw unsafeError(
       home,
       `belongs to uid ${found.uid}, and this is uid ${uid}. Run as its owner, or set HOLDFAST_HOME to a directory of your own.`,
     );
   }
   if ((found.mode & 0o022) !== 0) {
     const mode = (found.mode & 0o777).toString(8).padStart(4, "0");
-    throw unsafe(home, `can be written by others (mode ${mode}). Run \`chmod 700 '${home}'\`.`);
+    throw unsafeError(home, `can be written by others (mode ${mode}). Run \`chmod 700 '${home}'\`.`);
   }
 }
 
 /** Without a slash at the end, too: that would follow the symbolic link that is to be refused. */
 function requireAbsolute(path: string): string {
   if (isAbsolute(path)) return resolve(path);
-  throw refuse(
+  throw unusableError(
     path,
     "is a relative path and would mean another place in every directory. Set HOLDFAST_HOME to an absolute path.",
   );
@@ -166,15 +170,15 @@ function requireShortEnough(home: string): void {
   const limit = socketPathLimit(process.platform);
   if (length <= limit) return;
   const most = Buffer.byteLength(home) - (length - limit);
-  throw refuse(
+  throw unusableError(
     home,
     `is too long: sockets inside it would have paths of ${length} bytes, and the system allows ${limit}. Set HOLDFAST_HOME to a path of at most ${most} bytes.`,
   );
 }
 
-function cannotMake(home: string, error: unknown): StateUnusable {
+function creationError(home: string, error: unknown): StateUnusable {
   const why = errnoOf(error) === "EROFS" ? "the file system is read-only" : (errnoOf(error) ?? String(error));
-  return refuse(
+  return unusableError(
     home,
     `cannot be created (${why}). Make the directory above it writable, or set HOLDFAST_HOME to another path.`,
     error,
@@ -182,12 +186,12 @@ function cannotMake(home: string, error: unknown): StateUnusable {
 }
 
 /** Every refusal happens before anything is recorded or started. */
-function refuse(home: string, sentence: string, cause?: unknown): StateUnusable {
+function unusableError(home: string, sentence: string, cause?: unknown): StateUnusable {
   const options = cause === undefined ? undefined : { cause };
   return new StateUnusable(home, `the state directory ${home} ${sentence} Nothing was started.`, options);
 }
 
-function unsafe(home: string, sentence: string): UnsafePath {
+function unsafeError(home: string, sentence: string): UnsafePath {
   return new UnsafePath(home, `the state directory ${home} ${sentence} Nothing was started.`);
 }
 

@@ -1,22 +1,26 @@
 import { randomUUID } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { keptId } from "./kept-id.js";
+import { persistentId } from "./kept-id.js";
 import { readOwnFile } from "./own-file.js";
 import { recordLocation } from "./state-location.js";
 
-const FILE = "state-id";
+const STATE_ID_FILE = "state-id";
 
 /** Tells one state directory from all others that keep their runs in the same store. Made once. */
 export async function stateIdOf(home: string): Promise<string> {
-  const stateId = await keptId(home, FILE, () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`);
+  const stateId = await persistentId(
+    home,
+    STATE_ID_FILE,
+    () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`,
+  );
   await recordLocation(home);
   return stateId;
 }
 
 /** For those who only look: makes nothing. Null: there is none yet. */
-export async function observeStateId(home: string): Promise<string | null> {
-  const kept = await readOwnFile(join(home, FILE)).catch(() => "");
+export async function readStateId(home: string): Promise<string | null> {
+  const kept = await readOwnFile(join(home, STATE_ID_FILE)).catch(() => "");
   return kept.trim() || null;
 }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { databaseAddress } from "./database-address.js";
+import { databaseUrl } from "./database-address.js";
 import { readOwnFile } from "./own-file.js";
 
 /** Where a state directory was when it was last opened for writing, kept in it beside its id. */
@@ -15,7 +15,7 @@ export interface StateLocation {
   readonly bootId: string;
 }
 
-const FILE = "state-location";
+const LOCATION_FILE = "state-location";
 
 /**
  * `moved`: another directory than the recorded one, but provably harmless: the recorded one is gone, the records are
@@ -53,10 +53,10 @@ export async function recordLocation(home: string, always = false): Promise<void
   if (here === null) return;
   const same = recorded !== null && isSameLocation(recorded, here) && recorded.bootId === here.bootId;
   if (same && !always && (recorded.path === here.path || (await leadsTo(recorded.path, here)))) return;
-  const draft = join(home, `${FILE}.${randomUUID()}`);
+  const draft = join(home, `${LOCATION_FILE}.${randomUUID()}`);
   try {
     await writeFile(draft, `${JSON.stringify(here)}\n`, { mode: 0o600, flag: "wx" });
-    await rename(draft, join(home, FILE));
+    await rename(draft, join(home, LOCATION_FILE));
   } finally {
     await rm(draft, { force: true });
   }
@@ -68,7 +68,7 @@ async function leadsTo(path: string, here: StateLocation): Promise<boolean> {
 }
 
 async function readLocation(home: string): Promise<StateLocation | null> {
-  const text = await readOwnFile(join(home, FILE)).catch(() => null);
+  const text = await readOwnFile(join(home, LOCATION_FILE)).catch(() => null);
   if (text === null) return null;
   try {
     const facts = JSON.parse(text) as Record<keyof StateLocation, unknown>;
@@ -97,11 +97,11 @@ async function observeLocation(path: string): Promise<StateLocation | null> {
 /** False also when that cannot be read, or others keep their records in the same store. */
 async function hasNoOpenRuns(home: string): Promise<boolean> {
   try {
-    if ((await databaseAddress()) !== null) return false;
+    if ((await databaseUrl()) !== null) return false;
     const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
     await using store = await openSqliteStoreForReading(join(home, "store.sqlite"));
     if (store === null) return true;
-    const { OPEN_STATES } = await import("./run-record.js");
+    const { OPEN_RUN_STATES: OPEN_STATES } = await import("./run-record.js");
     return (await store.listRuns({ states: OPEN_STATES, limit: 1 })).length === 0;
   } catch {
     return false;

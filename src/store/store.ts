@@ -1,5 +1,5 @@
 import type { MachineIdentity } from "../anchor/host.js";
-import type { CommandStore } from "./command-store.js";
+import type { RemoteStopStore } from "./command-store.js";
 import type { GatewayStore } from "./gateway-store.js";
 import type { NewRunEvent, RunEvent } from "./run-event.js";
 import type {
@@ -28,7 +28,7 @@ export interface Lease {
 }
 
 /** To become the owner of a run: one compare-and-swap on what the record said when it was looked at. */
-export interface LeaseClaim {
+export interface LeaseRequest {
   readonly runId: string;
   readonly from: { readonly ownerInstanceId: string; readonly epoch: number };
   readonly ownerInstanceId: string;
@@ -98,7 +98,7 @@ export type RunChange =
       readonly emptiness: Emptiness;
     };
 
-export type RunEnd = Extract<RunChange, { readonly to: "exited" }>;
+export type TerminalRunChange = Extract<RunChange, { readonly to: "exited" }>;
 
 export interface RunFilter {
   readonly states?: readonly RunStateName[];
@@ -111,7 +111,7 @@ export interface RunFilter {
   /** Only those that ended before: oldest end first then, instead of newest first. */
   readonly endedBefore?: number;
   readonly hostIds?: readonly string[];
-  readonly ofState?: StateScope;
+  readonly ofState?: StateDirectoryScope;
   /** Only those whose lease has been expired for so long, on the store's clock. */
   readonly silentForMs?: number;
   /** Only these, as many as there are. */
@@ -132,7 +132,7 @@ export interface RunFilter {
 }
 
 /** The runs of one state directory: those that say so, and of those that do not say, what these instances started. */
-export interface StateScope {
+export interface StateDirectoryScope {
   readonly stateId: string | null;
   readonly instanceIds: readonly string[];
 }
@@ -150,14 +150,14 @@ export interface EventFilter {
 }
 
 /** A boot of a host, and a state directory there; null: any. */
-export type Here = Pick<MachineIdentity, "hostId" | "bootId"> & { readonly stateId: string | null };
+export type LocalScope = Pick<MachineIdentity, "hostId" | "bootId"> & { readonly stateId: string | null };
 
 /** Runs and their events. */
 export interface RunStore extends AsyncDisposable {
   /** Whether other hosts keep their runs in it, too. */
   readonly shared: boolean;
   /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
-  readonly eras: number;
+  readonly generation: number;
   /** Commit the record, `starting`, under a fresh lease. Rejects with RunExists when the id is taken. */
   insertRun(run: NewRun, leaseMs: number, events?: readonly NewRunEvent[]): Promise<Lease>;
   /**
@@ -167,9 +167,13 @@ export interface RunStore extends AsyncDisposable {
    */
   saveRun(lease: Lease, change: RunChange, events?: readonly NewRunEvent[]): Promise<boolean>;
   /** Take a lease, one's own after a restart or a dead owner's, with the events that say why. Null: somebody was faster, it is not expired, or the run has exited. */
-  claimLease(claim: LeaseClaim, events?: readonly NewRunEvent[]): Promise<Lease | null>;
+  acquireLease(claim: LeaseRequest, events?: readonly NewRunEvent[]): Promise<Lease | null>;
   /** Claim and end in one: for a run of which nothing is left but its record. False where `claimLease` says null. */
-  concludeRun(claim: LeaseClaim, end: RunEnd, events?: readonly NewRunEvent[]): Promise<boolean>;
+  acquireAndFinalizeRun(
+    claim: LeaseRequest,
+    end: TerminalRunChange,
+    events?: readonly NewRunEvent[],
+  ): Promise<boolean>;
   /**
    * Put back what the store has forgotten, as a whole, under its own epoch and a fresh lease: the record is missing, or
    * it is open and of no later epoch. False, and nothing written: it has ended, or has a newer owner.
@@ -182,9 +186,9 @@ export interface RunStore extends AsyncDisposable {
    * in another boot. Healthy leases of others are left out; where the store is shared, also expired ones of other
    * hosts and state directories: only there can anything be done, until they have been silent for very long.
    */
-  listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]>;
+  listUnattendedRuns(ownerInstanceId: string, here: LocalScope): Promise<readonly RunRecord[]>;
   /** Ids of the runs an owner holds. */
-  heldRuns(ownerInstanceId: string): Promise<readonly string[]>;
+  listOwnedRunIds(ownerInstanceId: string): Promise<readonly string[]>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** Runs whose id starts with `prefix`, at most `limit`. */
   findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]>;
@@ -201,7 +205,7 @@ export interface RunStore extends AsyncDisposable {
   /** Forget runs that have exited, with their events. Others are left alone. Returns how many. */
   deleteRuns(runIds: readonly string[]): Promise<number>;
   /** How many of these runs have exited. */
-  countEnded(filter?: Pick<RunFilter, "ofState" | "notFrom">): Promise<number>;
+  countEndedRuns(filter?: Pick<RunFilter, "ofState" | "notFrom">): Promise<number>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
 }
@@ -213,7 +217,7 @@ export type Store = RunStore &
   AcpStore &
   TaskStore &
   GatewayStore &
-  CommandStore;
+  RemoteStopStore;
 
 /** The part of a store that changes nothing. */
 export type ReadStore = Pick<
@@ -230,7 +234,7 @@ export type ReadStore = Pick<
   | "listApprovals"
   | "listGateways"
   | "listHosts"
-  | "countHeld"
+  | "countOpenRunsByOwner"
   | "shared"
   | "listMessages"
   | "countMessages"
@@ -239,7 +243,7 @@ export type ReadStore = Pick<
   | "listAcpSessions"
   | "listAcpTurns"
   | "listAcpUpdates"
-  | "listAcpPermissions"
+  | "listAcpPermissionRequests"
   | "getTask"
   | "getTaskByKey"
   | "findTasks"

@@ -1,7 +1,7 @@
 import type { Insertable, Selectable } from "kysely";
 import { toColumns, toFields, type Columns } from "./columns.js";
 import type { OutboxTable, TaskEventTable, TaskTable } from "./schema.js";
-import type { Notification, OutboxEntry, Target, TaskEvent, TaskRecord } from "./task-record.js";
+import type { Notification, OutboxEntry, NotificationTarget, TaskEvent, TaskRecord } from "./task-record.js";
 
 const taskColumns: Columns<TaskRecord, TaskTable> = {
   taskId: ["task_id", "plain"],
@@ -41,7 +41,7 @@ export function toTaskColumns(part: Partial<TaskRecord>): Insertable<TaskTable> 
   return toColumns(taskColumns, part) as unknown as Insertable<TaskTable>;
 }
 
-export function toTask(row: Selectable<TaskTable>): TaskRecord {
+export function toTaskRecord(row: Selectable<TaskTable>): TaskRecord {
   return toFields<TaskRecord, TaskTable>(taskColumns, row);
 }
 
@@ -53,7 +53,7 @@ export function toOutboxEntry(row: Selectable<OutboxTable>): OutboxEntry {
   return {
     key: row.entry_key,
     taskId: row.task_id,
-    target: JSON.parse(row.target) as Target,
+    target: JSON.parse(row.target) as NotificationTarget,
     notification: JSON.parse(row.notification) as Notification,
     status: row.status,
     attempts: row.attempts,

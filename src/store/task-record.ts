@@ -48,7 +48,7 @@ export interface Notification {
 }
 
 /** Where to. */
-export type Target =
+export type NotificationTarget =
   /** The parent session, as a system event. */
   | { readonly kind: "session"; readonly sessionId: string }
   /** One of the configuration; `address`: the chat or thread within it. */
@@ -90,7 +90,7 @@ export interface TaskRecord {
   readonly status: TaskStatus;
   readonly delivery: TaskDelivery;
   readonly policy: NotifyPolicy;
-  readonly targets: readonly Target[];
+  readonly targets: readonly NotificationTarget[];
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
@@ -166,7 +166,7 @@ export const OUTBOX_STATUSES = [
 ] as const;
 export type OutboxStatus = (typeof OUTBOX_STATUSES)[number];
 
-const OUTBOX_RANKS: Readonly<Record<OutboxStatus, number>> = {
+const OUTBOX_STATUS_RANKS: Readonly<Record<OutboxStatus, number>> = {
   pending: 0,
   session_queued: 1,
   failed: 1,
@@ -176,8 +176,8 @@ const OUTBOX_RANKS: Readonly<Record<OutboxStatus, number>> = {
 };
 
 /** How far a message has come: what is settled is never taken back. */
-export function outboxRank(status: OutboxStatus): number {
-  return OUTBOX_RANKS[status];
+export function outboxStatusRank(status: OutboxStatus): number {
+  return OUTBOX_STATUS_RANKS[status];
 }
 
 /** One message on its way to one target. */
@@ -185,7 +185,7 @@ export interface OutboxEntry {
   /** Of the notification and its target: `outboxKey`. */
   readonly key: string;
   readonly taskId: string;
-  readonly target: Target;
+  readonly target: NotificationTarget;
   readonly notification: Notification;
   readonly status: OutboxStatus;
   /** Counted before each is made. */
@@ -207,27 +207,27 @@ export interface OutboxEntry {
 }
 
 export interface NewOutboxEntry {
-  readonly target: Target;
+  readonly target: NotificationTarget;
   readonly notification: Notification;
   /** Not to be sent before. */
   readonly inMs: number;
 }
 
-export function isEnded(status: TaskStatus): boolean {
+export function isTaskEnded(status: TaskStatus): boolean {
   return status !== "queued" && status !== "running";
 }
 
-export function targetKey(target: Target): string {
+export function targetKey(target: NotificationTarget): string {
   return target.kind === "session"
     ? `session:${target.sessionId}`
-    : `${channelKey(target.channel)}${target.address ?? ""}`;
+    : `${channelKeyPrefix(target.channel)}${target.address ?? ""}`;
 }
 
 /** What the keys of all targets in a channel begin with. */
-export function channelKey(channel: string): string {
+export function channelKeyPrefix(channel: string): string {
   return `channel:${channel}:`;
 }
 
-export function outboxKey(notificationId: string, target: Target): string {
+export function outboxKey(notificationId: string, target: NotificationTarget): string {
   return `${notificationId} ${targetKey(target)}`;
 }

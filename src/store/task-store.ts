@@ -3,7 +3,7 @@ import type {
   NewTaskEvent,
   OutboxEntry,
   OutboxStatus,
-  Target,
+  NotificationTarget,
   TaskDelivery,
   TaskEvent,
   TaskPatch,
@@ -39,7 +39,7 @@ export interface TaskChange {
 }
 
 /** Where a page of a list ends. */
-export interface TaskCursor {
+export interface TaskPosition {
   readonly createdAt: number;
   readonly taskId: string;
 }
@@ -59,7 +59,7 @@ export interface TaskFilter {
   /** Those that may be forgotten since before then. */
   readonly cleanupBefore?: number;
   /** The page after the one that ended here. */
-  readonly after?: TaskCursor;
+  readonly after?: TaskPosition;
   /** Newest first. */
   readonly limit: number;
 }
@@ -68,7 +68,7 @@ export interface OutboxFilter {
   readonly taskId?: string;
   /** Only of these tasks. */
   readonly taskIds?: readonly string[];
-  readonly target?: Target;
+  readonly target?: NotificationTarget;
   readonly statuses?: readonly OutboxStatus[];
   /** The page after the one that ended here. */
   readonly after?: Pick<OutboxEntry, "createdAt" | "key"> | undefined;
@@ -87,11 +87,11 @@ export interface OutboxClaim {
 export type OutboxResult =
   | { readonly status: "delivered"; readonly receipt: string | null; readonly at: number }
   | { readonly status: "session_queued" | "parent_missing"; readonly at: number }
-  | (Failure & { readonly status: "failed"; readonly at: number })
+  | (FailedOutboxAttempt & { readonly status: "failed"; readonly at: number })
   /** To be tried again. */
-  | (Failure & { readonly status: "pending"; readonly inMs: number });
+  | (FailedOutboxAttempt & { readonly status: "pending"; readonly inMs: number });
 
-interface Failure {
+interface FailedOutboxAttempt {
   readonly error: string;
   readonly spentMs: number;
   /** Nobody knows whether it arrived. */
@@ -101,7 +101,7 @@ interface Failure {
 /** Background work, and who is to be told of it. */
 export interface TaskStore {
   /** When another server, database or set of tables was last met, in wall-clock milliseconds; -Infinity: it is still the one that was opened. */
-  readonly eraChangedAt: number;
+  readonly generationChangedAt: number;
   /** The task that has this key, or this one, with its events. */
   insertTask(
     task: NewTask,
@@ -142,7 +142,7 @@ export interface TaskStore {
    */
   claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]>;
   /** In how many milliseconds there may be something to claim, for other channels than these; null: nothing waits. */
-  outboxDueIn(except?: readonly string[]): Promise<number | null>;
+  nextOutboxDelay(except?: readonly string[]): Promise<number | null>;
   /** Of the attempt that was claimed. False, and nothing written: somebody else has it by now, or it is settled. */
   settleOutbox(claimed: OutboxEntry, result: OutboxResult): Promise<boolean>;
   /** Whoever had this name is gone: what it was sending is due. Returns how many. */

@@ -9,20 +9,23 @@ export interface TimeNamespace {
   readonly monotonicOffsetNs: bigint;
 }
 
-const LINK = "/proc/self/ns/time";
-const OFFSETS = "/proc/self/timens_offsets";
+const NAMESPACE_LINK = "/proc/self/ns/time";
+const OFFSETS_FILE = "/proc/self/timens_offsets";
 
 /** Of this process. Null: the kernel has no time namespaces, so that there is only one clock. */
 export function readTimeNamespace(): TimeNamespace | null {
-  const link = read(() => readlinkSync(LINK), LINK);
+  const link = readIfExists(() => readlinkSync(NAMESPACE_LINK), NAMESPACE_LINK);
   if (link === null) return null;
   // The file tells the offsets of children, which are this process's own unless it has left them a new namespace.
-  if (read(() => readlinkSync(`${LINK}_for_children`), `${LINK}_for_children`) !== link)
+  if (
+    readIfExists(() => readlinkSync(`${NAMESPACE_LINK}_for_children`), `${NAMESPACE_LINK}_for_children`) !==
+    link
+  )
     throw new StateUnusable(
-      LINK,
+      NAMESPACE_LINK,
       "children of this process would live in another time namespace than itself; nothing was started. Enter the namespace before starting Holdfast, as `unshare --time --fork` does.",
     );
-  const offsets = read(() => readFileSync(OFFSETS, "utf8"), OFFSETS) ?? "";
+  const offsets = readIfExists(() => readFileSync(OFFSETS_FILE, "utf8"), OFFSETS_FILE) ?? "";
   const clocks = [...offsets.matchAll(/^(\w+)\s+(-?\d+)\s+(\d+)$/gm)].map(
     ([, clock = "", seconds = "0", nanoseconds = "0"]) => ({
       clock,
@@ -40,7 +43,7 @@ function signed(value: bigint): string {
   return value < 0n ? String(value) : `+${value}`;
 }
 
-function read(look: () => string, path: string): string | null {
+function readIfExists(look: () => string, path: string): string | null {
   try {
     return look();
   } catch (error) {

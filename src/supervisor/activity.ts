@@ -2,38 +2,38 @@ import { defaults } from "../defaults.js";
 import type { Clock, Timer } from "./clock.js";
 
 /** Says at most once per heartbeat that a run is producing output. Of a short run only its end says so. */
-export class Activity {
+export class OutputActivity {
   readonly #clock: Clock;
-  readonly #note: (at: number) => void;
-  readonly #since: number;
-  #last: number;
-  #lastAt: number | null = null;
+  readonly #record: (at: number) => void;
+  readonly #startedAt: number;
+  #lastOutput: number;
+  #lastOutputAt: number | null = null;
   #timer: Timer | null = null;
 
   constructor(clock: Clock, note: (at: number) => void) {
     this.#clock = clock;
-    this.#since = clock.now();
-    this.#last = this.#since;
-    this.#note = note;
+    this.#startedAt = clock.now();
+    this.#lastOutput = this.#startedAt;
+    this.#record = note;
   }
 
   /** When output last came, on the wall clock; null: none has. */
-  get lastAt(): number | null {
-    return this.#lastAt;
+  get lastOutputAt(): number | null {
+    return this.#lastOutputAt;
   }
 
   /** How long nothing has come. */
   get idleMs(): number {
-    return this.#clock.now() - this.#last;
+    return this.#clock.now() - this.#lastOutput;
   }
 
-  output(): void {
-    this.#last = this.#clock.now();
-    this.#lastAt = this.#clock.wall();
+  onOutput(): void {
+    this.#lastOutput = this.#clock.now();
+    this.#lastOutputAt = this.#clock.wall();
     if (this.#timer !== null) return;
-    this.#timer = this.#clock.after(defaults.outputHeartbeatMs, () => {
+    this.#timer = this.#clock.setTimer(defaults.outputHeartbeatMs, () => {
       this.#timer = null;
-      this.#noteLast();
+      this.#recordLast();
     });
   }
 
@@ -42,10 +42,10 @@ export class Activity {
     if (this.#timer === null) return;
     this.#timer.cancel();
     this.#timer = null;
-    if (this.#clock.now() - this.#since >= defaults.outputHeartbeatMs) this.#noteLast();
+    if (this.#clock.now() - this.#startedAt >= defaults.outputHeartbeatMs) this.#recordLast();
   }
 
-  #noteLast(): void {
-    if (this.#lastAt !== null) this.#note(this.#lastAt);
+  #recordLast(): void {
+    if (this.#lastOutputAt !== null) this.#record(this.#lastOutputAt);
   }
 }

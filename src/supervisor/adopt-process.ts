@@ -2,27 +2,27 @@ import type { AnchorLink, ProcessEvidence } from "../anchor/host.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../errors.js";
-import { newRecord } from "../store/apply-change.js";
+import { newRunRecord } from "../store/apply-change.js";
 import { isSameMachine } from "../store/machine.js";
-import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
+import { NO_DEADLINES, OPEN_RUN_STATES, NO_LIMITS, type RunRecord } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
-import { adopt, boundaryOf } from "./adopt.js";
+import { bindLink, toRunBoundary } from "./adopt.js";
 import type { AdoptedProcess, AdoptOptions } from "./api.js";
-import { findBelonging } from "./belonging.js";
-import { concludeFailure } from "./conclude.js";
-import type { Context } from "./context.js";
+import { findOwningRun } from "./belonging.js";
+import { finalizeSpawnFailure } from "./conclude.js";
+import type { SupervisorContext } from "./context.js";
 import { deferred } from "./deferred.js";
 import { newLeaseId, newRunId } from "./ids.js";
-import { eventFacts, type LiveRun, type RunFacts } from "./live-run.js";
+import { runEventBase, type LiveRun, type RunFacts } from "./live-run.js";
 import { commandHash, displayCommand } from "./redact.js";
-import { regain } from "./regain.js";
-import { maySteer } from "./run.js";
-import { plainText } from "./spawn-options.js";
-import { supervise } from "./supervise.js";
+import { reattach } from "./regain.js";
+import { assertOwned } from "./run.js";
+import { checkText } from "./spawn-options.js";
+import { createLiveRun } from "./supervise.js";
 
 const FIRST_EPOCH = 1;
 /** Only ancestry tells who belongs to a run, and only numbers who is who. */
-const WEAK = /^subreaper\b.*\+number$/;
+const WEAK_TIER = /^subreaper\b.*\+number$/;
 
 /**
  * A process of one of our runs, with all below it, becomes a service of its own: the record first, then its anchor, which
@@ -30,56 +30,58 @@ const WEAK = /^subreaper\b.*\+number$/;
  * that answers for it or not.
  */
 export async function adoptProcess(
-  context: Context,
+  context: SupervisorContext,
   pid: number,
   options: Pick<AdoptOptions, "actor"> = {},
 ): Promise<AdoptedProcess> {
-  const actor = plainText("actor", options.actor ?? context.actor);
-  const { evidence, record: parentRecord } = await memberOf(context, pid);
-  const parent = context.live.get(parentRecord.runId);
+  const actor = checkText("actor", options.actor ?? context.actor);
+  const { evidence, record: parentRecord } = await findAdoptableMember(context, pid);
+  const parent = context.runs.get(parentRecord.runId);
   if (parent === undefined)
     throw new NotSteering(
       parentRecord.runId,
       `${parentRecord.ownerInstanceId} holds it, not this supervisor`,
     );
-  maySteer(parent);
-  mayDivide(parent);
+  assertOwned(parent);
+  assertCanAdoptFrom(parent);
   const live = await recordService(context, parentRecord, evidence);
   const { runId } = live.facts;
   try {
-    await askAnchor(parent, live.facts, parentRecord, evidence);
+    await requestAdoption(parent, live.facts, parentRecord, evidence);
   } catch (error) {
-    concludeFailure(live, { errno: 0, step: "adopt", message: text(error) });
+    finalizeSpawnFailure(live, { errno: 0, step: "adopt", message: messageOf(error) });
     throw error;
   }
-  const link = await attach(live, parent.facts.runId);
-  adopt(live, link, true);
-  await commit(live, link, evidence);
+  const link = await attachToService(live, parent.facts.runId);
+  bindLink(live, link, true);
+  await commitIdentities(live, link, evidence);
   const at = context.clock.wall();
   const from = parent.facts.runId;
-  live.journal.note(null, [{ ...eventFacts(live, at), type: "adopt", data: { actor, pid, from, to: null } }]);
-  parent.journal.note(null, [
-    { ...eventFacts(parent, at), type: "adopt", data: { actor, pid, from: null, to: runId } },
+  live.writeQueue.enqueue(null, [
+    { ...runEventBase(live, at), type: "adopt", data: { actor, pid, from, to: null } },
+  ]);
+  parent.writeQueue.enqueue(null, [
+    { ...runEventBase(parent, at), type: "adopt", data: { actor, pid, from: null, to: runId } },
   ]);
   const record = await context.store.getRun(runId);
   if (record === null) throw new NotSteering(runId, "its record is gone");
-  return { record, from, warnings: warningsFor(evidence, from) };
+  return { record, from, warnings: stdioWarnings(evidence, from) };
 }
 
 /** Proven by identity, cgroup or ancestry, as `who` does; never by a marker alone. */
-async function memberOf(
-  { host, store }: Context,
+async function findAdoptableMember(
+  { host, store }: SupervisorContext,
   pid: number,
 ): Promise<{ readonly evidence: ProcessEvidence; readonly record: RunRecord }> {
-  const [evidence] = await host.inspect([pid]);
+  const [evidence] = await host.inspectProcesses([pid]);
   if (evidence === undefined || !evidence.alive) throw new NotOurs(pid, "there is no such process");
-  const records = (await store.listRuns({ states: OPEN_STATES })).filter((record) =>
+  const records = (await store.listRuns({ states: OPEN_RUN_STATES })).filter((record) =>
     isSameMachine(record, host.machine),
   );
-  const belonging = await findBelonging(evidence, records, (wanted) => host.inspectBoundaries(wanted));
-  if (belonging === null)
+  const owner = await findOwningRun(evidence, records, (wanted) => host.inspectCgroups(wanted));
+  if (owner === null)
     throw new NotOurs(pid, "neither its ancestry nor its cgroup leads to a run; nothing was changed");
-  const { role, record } = belonging;
+  const { role, record } = owner;
   switch (role) {
     case "member":
       if (Object.values(record.limits).some((limit) => limit !== null))
@@ -104,20 +106,20 @@ async function memberOf(
 }
 
 /** What the anchor would refuse, as far as it is known here: then there is nothing to record. */
-function mayDivide({ facts: { runId }, link, owner, state }: LiveRun): void {
+function assertCanAdoptFrom({ facts: { runId }, link, isOwner: owner, state }: LiveRun): void {
   const why = whyNot();
   if (why !== null) throw new NotAdopted(runId, why);
   function whyNot(): string | null {
     if (link === null || !owner) return "its anchor does not answer now";
     if (link.welcome.protocol < PROTOCOL) return "its anchor was started before an upgrade, and cannot do it";
-    if (WEAK.test(link.welcome.boundary.tier))
+    if (WEAK_TIER.test(link.welcome.boundary.tier))
       return "with neither cgroups nor process handles it could not be stopped apart from its run";
     return state.name === "running" ? null : "the run is not running, or is about to end";
   }
 }
 
 async function recordService(
-  context: Context,
+  context: SupervisorContext,
   parent: RunRecord,
   { argv, command }: ProcessEvidence,
 ): Promise<LiveRun> {
@@ -153,11 +155,11 @@ async function recordService(
     service,
     imported: null,
   };
-  context.beginning.add(runId);
+  context.inserting.add(runId);
   try {
     const lease = await context.store.insertRun(run, defaults.leaseMs);
     const { leaseId, policy, deadlines } = run;
-    return supervise(
+    return createLiveRun(
       context,
       {
         runId,
@@ -171,64 +173,64 @@ async function recordService(
         withholdAt: { stdout: null, stderr: null },
       },
       lease,
-      newRecord(run, 0),
+      newRunRecord(run, 0),
     );
   } finally {
-    context.beginning.delete(runId);
+    context.inserting.delete(runId);
   }
 }
 
 /** Resolves when the anchor has done it, or cannot be heard any more; rejects when it refuses. */
-async function askAnchor(
+async function requestAdoption(
   parent: LiveRun,
   { runId, command }: Pick<RunFacts, "runId" | "command">,
   { sessionKey, sessionId, backendId, agentId, labels }: RunRecord,
   { identity }: ProcessEvidence,
 ): Promise<void> {
-  while (parent.adopting !== null) await parent.adopting.promise.catch(() => undefined);
-  if (parent.link === null || !parent.owner)
+  while (parent.pendingAdoption !== null) await parent.pendingAdoption.promise.catch(() => undefined);
+  if (parent.link === null || !parent.isOwner)
     throw new NotAdopted(parent.facts.runId, "its anchor does not answer now");
   const answered = deferred<void>();
-  parent.adopting = answered;
+  parent.pendingAdoption = answered;
   try {
     const whose = { sessionKey, sessionId, backendId, agentId, taskId: null, labels };
     const scope = { ...whose, kind: "service", command } as const;
     parent.link.adopt(runId, identity, parent.facts.policy.graceMs, scope);
     await Promise.race([answered.promise, parent.ended.promise.then(() => undefined)]);
   } finally {
-    parent.adopting = null;
+    parent.pendingAdoption = null;
   }
 }
 
-async function attach(live: LiveRun, from: string): Promise<AnchorLink> {
-  const { context, facts, journal } = live;
+async function attachToService(live: LiveRun, from: string): Promise<AnchorLink> {
+  const { context, facts, writeQueue } = live;
   let link: AnchorLink | null;
   try {
-    link = await context.host.attach(facts.address, journal.lease.epoch);
+    link = await context.host.attach(facts.address, writeQueue.lease.epoch);
   } catch (error) {
-    context.track(facts.runId, regain(live));
+    context.track(facts.runId, reattach(live));
     throw error;
   }
   if (link !== null) return link;
   const message = "its anchor has ended, or never heard of it";
-  concludeFailure(live, { errno: 0, step: "adopt", message });
+  finalizeSpawnFailure(live, { errno: 0, step: "adopt", message });
   throw new NotAdopted(from, message);
 }
 
-async function commit(
-  { context, journal }: LiveRun,
+async function commitIdentities(
+  { context, writeQueue }: LiveRun,
   { welcome: { anchor, root, boundary } }: AnchorLink,
   { processGroupId }: ProcessEvidence,
 ): Promise<void> {
   const { tier } = boundary;
-  const facts = { anchor, root, processGroupId, boundary: boundaryOf(boundary), tier };
+  const facts = { anchor, root, processGroupId, boundary: toRunBoundary(boundary), tier };
   const change = { to: "gated", ...facts } as const;
-  await context.store.saveRun(journal.lease, change);
-  journal.committed(change);
+  await context.store.saveRun(writeQueue.lease, change);
+  writeQueue.committed(change);
 }
 
 /** What the end of the other run would do to it. */
-function warningsFor({ stdio }: ProcessEvidence, from: string): readonly string[] {
+function stdioWarnings({ stdio }: ProcessEvidence, from: string): readonly string[] {
   return [1, 2].flatMap((fd) => {
     const name = fd === 1 ? "stdout" : "stderr";
     const target = stdio[fd] ?? "";
@@ -242,6 +244,6 @@ function warningsFor({ stdio }: ProcessEvidence, from: string): readonly string[
   });
 }
 
-function text(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,10 +1,10 @@
 import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../anchor/host.js";
 import type { RunBoundary } from "../store/run-record.js";
-import { tellService } from "./adopt-run.js";
-import { handOverOwed, noteStop, repeatLost } from "./cancel.js";
-import { noteStarted } from "./started.js";
+import { sendServicePolicy } from "./adopt-run.js";
+import { sendPendingStops, recordFirstStop, resendStop } from "./cancel.js";
+import { markStarted } from "./started.js";
 import type { LiveRun } from "./live-run.js";
-import { noteWithheld } from "./output.js";
+import { updateWithheld } from "./output.js";
 import { step } from "./run-state.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
@@ -13,12 +13,12 @@ const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
  * Take a connection into use and catch up with what its anchor says. Everything the run's owner holds (unaccepted
  * input, owed stops, the window size) is handed to it; nothing is assumed of what an earlier connection got through.
  */
-export function adopt(live: LiveRun, link: AnchorLink, owner: boolean): void {
+export function bindLink(live: LiveRun, link: AnchorLink, owner: boolean): void {
   const { welcome } = link;
   live.link = link;
-  live.owner = owner;
-  repeatLost(live, link);
-  catchUp(live, welcome);
+  live.isOwner = owner;
+  resendStop(live, link);
+  applyWelcome(live, welcome);
   if (owner) {
     live.stdin.attach(link, {
       accepted: welcome.stdinAccepted,
@@ -26,33 +26,33 @@ export function adopt(live: LiveRun, link: AnchorLink, owner: boolean): void {
       closed: welcome.stdinClosed,
     });
     if (live.size !== null) link.resize(live.size);
-    tellService(live, link);
+    sendServicePolicy(live, link);
   }
-  handOverOwed(live);
+  sendPendingStops(live);
   link.listen((event) => live.listener(link, event));
 }
 
-function catchUp(live: LiveRun, welcome: Welcome): void {
+function applyWelcome(live: LiveRun, welcome: Welcome): void {
   const { anchor, root, boundary } = welcome;
   live.tier = boundary.tier;
-  live.traces = { ...live.traces, anchor, root, boundary: boundaryOf(boundary) };
+  live.recordedIdentity = { ...live.recordedIdentity, anchor, root, boundary: toRunBoundary(boundary) };
   for (const stream of STREAMS) {
-    live.ranges.welcome(stream, welcome[stream]);
+    live.outputRanges.applyWelcome(stream, welcome[stream]);
     live.withheld[stream] = welcome[stream].withheld === true;
   }
-  noteWithheld(live);
+  updateWithheld(live);
   live.state = step(live.state, { type: "gated", root });
   // `exiting` does not say whether it ever ran; the exit will.
-  if (welcome.phase === "running") noteStarted(live, welcome.elapsedMs ?? 0);
+  if (welcome.phase === "running") markStarted(live, welcome.elapsedMs ?? 0);
   if (welcome.phase === "exiting") live.started.resolve();
   if (welcome.firstStop !== null) {
     live.firstStop = welcome.firstStop;
     live.state = step(live.state, { type: "stop", stop: welcome.firstStop });
-    noteStop(live, welcome.firstStop);
+    recordFirstStop(live, welcome.firstStop);
   }
   if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
 }
 
-export function boundaryOf({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
+export function toRunBoundary({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
   return { cgroup, cgroupInode, note: tierNote };
 }

@@ -260,13 +260,13 @@ export interface Retained {
 }
 
 /** What became of a run that was to be stopped. `unknown`: no anchor answers, and nothing was signalled. */
-export interface Stopped {
+export interface RunStopResult {
   readonly outcome: "gone" | "ended-before" | "survivors" | "unknown";
   readonly survivors: readonly Survivor[];
 }
 
 /** State of a supervisor's writes to the store. */
-export interface StoreWrites {
+export interface StoreWriteStatus {
   /** Why the last write was refused; null: it was accepted. */
   readonly refusal: unknown;
   /** Writes that wait to be repeated. */
@@ -300,7 +300,7 @@ export interface Supervisor extends AsyncDisposable {
   /** Forget ended runs that are older or more than is kept, and their output. */
   retain(limits?: Partial<Retention>): Promise<Retained>;
   /** Stop any run of this state directory, held here or not, and say what became of it. */
-  stop(runId: string, options?: CancelOptions): Promise<Stopped>;
+  stop(runId: string, options?: CancelOptions): Promise<RunStopResult>;
   /** Leave runs out of lists. Returns how many were in them. */
   hide(runIds: readonly string[]): Promise<number>;
   /** Wait until one of a service's own processes listens on its port, or it has ended. Stops nothing. */
@@ -315,7 +315,7 @@ export interface Supervisor extends AsyncDisposable {
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
   /** The same; if a shared store does not answer in time, only the runs of this state directory. */
   listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList>;
-  writes(): StoreWrites;
+  writes(): StoreWriteStatus;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
   /** A filter for runs of this state directory alone, where others keep theirs in the same store. */
   scope(): Promise<Pick<RunFilter, "ofState">>;

@@ -1,9 +1,9 @@
 /** Do all of it, at most `limit` at a time. Results are in no particular order. */
-export async function atMost<T>(limit: number, work: readonly (() => Promise<T>)[]): Promise<T[]> {
+export async function runConcurrently<T>(limit: number, work: readonly (() => Promise<T>)[]): Promise<T[]> {
   const results: T[] = [];
-  const waiting = work.values();
+  const pending = work.values();
   const worker = async (): Promise<void> => {
-    for (const each of waiting) results.push(await each());
+    for (const each of pending) results.push(await each());
   };
   await Promise.all(Array.from({ length: Math.min(limit, work.length) }, worker));
   return results;

@@ -1,41 +1,41 @@
 import type { ProcessEvidence } from "../anchor/host.js";
-import { isSame, type ProcessIdentity, type RunRecord } from "../store/run-record.js";
+import { isSameProcess, type ProcessIdentity, type RunRecord } from "../store/run-record.js";
 import { cgroupOf } from "./aftermath.js";
 
 /** Which run a process belongs to, and what proves it. */
-export interface Belonging {
+export interface ProcessOwner {
   readonly record: RunRecord;
   readonly role: "anchor" | "leader" | "member" | "claims";
   readonly evidence: readonly string[];
 }
 
 /** Identity, ancestry or cgroup prove it. A marker in its environment only claims it: anybody may set one. */
-export async function findBelonging(
+export async function findOwningRun(
   live: ProcessEvidence,
   records: readonly RunRecord[],
   inspectBoundaries: (wanted: readonly { path: string; inode: string }[]) => Promise<readonly string[]>,
-): Promise<Belonging | null> {
+): Promise<ProcessOwner | null> {
   for (const record of records) {
-    if (isSame(record.anchor, live.identity))
+    if (isSameProcess(record.anchor, live.identity))
       return {
         record,
         role: "anchor",
-        evidence: [`it is the recorded anchor: ${identityText(live.identity)}`],
+        evidence: [`it is the recorded anchor: ${formatIdentity(live.identity)}`],
       };
-    if (isSame(record.root, live.identity))
+    if (isSameProcess(record.root, live.identity))
       return {
         record,
         role: "leader",
         evidence: [
-          `it is the recorded first process: ${identityText(live.identity)}`,
-          ...markerFacts(live, record),
+          `it is the recorded first process: ${formatIdentity(live.identity)}`,
+          ...markerEvidence(live, record),
         ],
       };
   }
-  for (const record of nearestFirst(live, records)) {
-    const evidence = await membership(live, record, inspectBoundaries);
+  for (const record of sortByDistance(live, records)) {
+    const evidence = await membershipEvidence(live, record, inspectBoundaries);
     if (evidence.length > 0)
-      return { record, role: "member", evidence: [...evidence, ...markerFacts(live, record)] };
+      return { record, role: "member", evidence: [...evidence, ...markerEvidence(live, record)] };
   }
   const claimed = records.find(({ runId }) => runId === live.runId);
   if (claimed === undefined) return null;
@@ -44,48 +44,49 @@ export async function findBelonging(
 }
 
 /** A service that was adopted out of a run lies below it: the cgroup decides, then the first process that is nearest. */
-function nearestFirst(live: ProcessEvidence, records: readonly RunRecord[]): readonly RunRecord[] {
+function sortByDistance(live: ProcessEvidence, records: readonly RunRecord[]): readonly RunRecord[] {
   const distance = (record: RunRecord): number => {
     const cgroup = cgroupOf(record);
-    if (cgroup !== null && live.cgroup !== null && isInside(live.cgroup, cgroup.path)) return -1;
-    const at = live.ancestors.findIndex((each) => isSame(record.root, each));
+    if (cgroup !== null && live.cgroup !== null && isInsideCgroup(live.cgroup, cgroup.path)) return -1;
+    const at = live.ancestors.findIndex((each) => isSameProcess(record.root, each));
     return at < 0 ? Infinity : at;
   };
   const distances = new Map(records.map((record) => [record, distance(record)]));
-  return records.toSorted((a, b) => compare(distances.get(a) ?? 0, distances.get(b) ?? 0));
+  return records.toSorted((a, b) => compareNumbers(distances.get(a) ?? 0, distances.get(b) ?? 0));
 }
 
-function compare(one: number, other: number): number {
+function compareNumbers(one: number, other: number): number {
   return one === other ? 0 : one < other ? -1 : 1;
 }
 
-async function membership(
+async function membershipEvidence(
   live: ProcessEvidence,
   record: RunRecord,
-  inspectBoundaries: Parameters<typeof findBelonging>[2],
+  inspectBoundaries: Parameters<typeof findOwningRun>[2],
 ): Promise<string[]> {
   const evidence: string[] = [];
   const cgroup = cgroupOf(record);
-  if (cgroup !== null && live.cgroup !== null && isInside(live.cgroup, cgroup.path)) {
+  if (cgroup !== null && live.cgroup !== null && isInsideCgroup(live.cgroup, cgroup.path)) {
     const [state] = await inspectBoundaries([cgroup]);
     if (state === "populated" || state === "empty")
       evidence.push(`it is in the run's cgroup ${cgroup.path} (inode ${cgroup.inode})`);
   }
-  const parent = live.ancestors.find((each) => isSame(record.root, each));
-  const anchor = live.ancestors.find((each) => isSame(record.anchor, each));
-  if (parent !== undefined) evidence.push(`it descends from the run's first process ${identityText(parent)}`);
-  else if (anchor !== undefined) evidence.push(`it descends from the run's anchor ${identityText(anchor)}`);
+  const parent = live.ancestors.find((each) => isSameProcess(record.root, each));
+  const anchor = live.ancestors.find((each) => isSameProcess(record.anchor, each));
+  if (parent !== undefined)
+    evidence.push(`it descends from the run's first process ${formatIdentity(parent)}`);
+  else if (anchor !== undefined) evidence.push(`it descends from the run's anchor ${formatIdentity(anchor)}`);
   return evidence;
 }
 
-function isInside(found: string, recorded: string): boolean {
+function isInsideCgroup(found: string, recorded: string): boolean {
   return found === recorded || found.startsWith(`${recorded}/`);
 }
 
-function markerFacts(live: ProcessEvidence, { leaseId }: RunRecord): string[] {
+function markerEvidence(live: ProcessEvidence, { leaseId }: RunRecord): string[] {
   return leaseId !== "" && live.leaseId === leaseId ? [`it carries the run's marker ${leaseId}`] : [];
 }
 
-function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
+function formatIdentity({ pid, startTime, uniqueId }: ProcessIdentity): string {
   return `pid ${pid}, start ${startTime}${uniqueId === null ? "" : `, id ${uniqueId}`}`;
 }

@@ -1,4 +1,4 @@
-import { spread } from "../store/spread.js";
+import { jitter } from "../store/spread.js";
 
 export interface Timer {
   cancel(): void;
@@ -11,22 +11,22 @@ export interface Clock {
   /** Wall-clock milliseconds. Anybody may set it at any time: nothing may depend on it. */
   wall(): number;
   /** Once. No reason for the process to stay, unless told so. */
-  after(ms: number, call: () => void, options?: { readonly keepAlive: boolean }): Timer;
+  setTimer(ms: number, call: () => void, options?: { readonly keepAlive: boolean }): Timer;
   /** Over at once when `early` settles. Keeps the process alive: whoever pauses still has a run to see to. */
-  pause(ms: number, early?: Promise<unknown>): Promise<void>;
+  sleep(ms: number, early?: Promise<unknown>): Promise<void>;
   /** A pause like this, but not in step with others'. */
-  spread(ms: number): number;
+  jitter(ms: number): number;
 }
 
 export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
-  after(ms, call, options) {
+  setTimer(ms, call, options) {
     const timer = setTimeout(call, ms);
     if (options?.keepAlive !== true) timer.unref();
     return { cancel: () => clearTimeout(timer) };
   },
-  pause: (ms, early) =>
+  sleep: (ms, early) =>
     new Promise((resolve) => {
       const timer = setTimeout(resolve, ms);
       const stop = (): void => {
@@ -35,5 +35,5 @@ export const systemClock: Clock = {
       };
       early?.then(stop, stop);
     }),
-  spread,
+  jitter,
 };

@@ -1,55 +1,55 @@
-import { leftText } from "../anchor/seen.js";
+import { describeSurvivor } from "../anchor/seen.js";
 import { defaults } from "../defaults.js";
 import { SupervisorClosed } from "../errors.js";
-import { cancel } from "./cancel.js";
-import type { Closing, Context } from "./context.js";
-import { letGo } from "./let-go.js";
+import { requestStop } from "./cancel.js";
+import type { CloseRequest, SupervisorContext } from "./context.js";
+import { detachRun } from "./let-go.js";
 import type { LiveRun } from "./live-run.js";
 
 /** Ask a run to end, or let go of it: what closing means for one. Does not wait for either. */
-export function closeRun(live: LiveRun, { actor }: Closing): void {
-  if (actor === null) leave(live);
-  else live.context.track(live.facts.runId, cancel(live, { reason: "shutdown", actor }));
+export function closeRun(live: LiveRun, { actor }: CloseRequest): void {
+  if (actor === null) detachOnClose(live);
+  else live.context.track(live.facts.runId, requestStop(live, { reason: "shutdown", actor }));
 }
 
 /**
  * Wait until every run has its end on record. What resists its KILL, or a store that refuses the record, is waited for
  * no longer than its own grace and the time to report it: then it is said who is left, and left to its anchor.
  */
-export async function awaitEnds(context: Context): Promise<void> {
-  await Promise.all([...context.live.values()].map((live) => awaitEnd(live)));
+export async function awaitRunEnds(context: SupervisorContext): Promise<void> {
+  await Promise.all([...context.runs.values()].map((live) => awaitRunEnd(live)));
 }
 
-async function awaitEnd(live: LiveRun): Promise<void> {
+async function awaitRunEnd(live: LiveRun): Promise<void> {
   const { graceMs, killReportMs, drainMs } = live.facts.policy;
   const ended = live.ended.promise;
   const orderly = graceMs + killReportMs + drainMs + defaults.closeSlackMs;
   // One whose anchor does not answer is asked, continued, and ended without it.
   const silent = defaults.anchorAnswerMs + defaults.anchorContinueMs;
-  await live.context.clock.pause(orderly + silent, ended);
-  if (!live.context.live.has(live.facts.runId)) return;
+  await live.context.clock.sleep(orderly + silent, ended);
+  if (!live.context.runs.has(live.facts.runId)) return;
   const { runId } = live.facts;
-  const message = `run ${runId} ${whyLeft(live)}; it is left to its anchor, which goes on ending it`;
+  const message = `run ${runId} ${unfinishedReason(live)}; it is left to its anchor, which goes on ending it`;
   live.context.report({ runId, message, cause: null });
 }
 
-function whyLeft({ state }: LiveRun): string {
+function unfinishedReason({ state }: LiveRun): string {
   if (state.name === "exited") return "has ended, but its end could not be recorded";
   if (state.name !== "exiting" || state.survivors.length === 0) return "has not ended in time";
-  const names = state.survivors.map(leftText);
+  const names = state.survivors.map(describeSurvivor);
   return `still has ${names.join(", ")}`;
 }
 
 /** Have nothing more to do with what is left, and say how many. To their anchors this is owner loss. */
-export function letGoOfAll({ live }: Context): number {
+export function detachAll({ runs: live }: SupervisorContext): number {
   const left = [...live.values()];
-  for (const each of left) leave(each);
+  for (const each of left) detachOnClose(each);
   return left.length;
 }
 
-function leave(live: LiveRun): void {
+function detachOnClose(live: LiveRun): void {
   const { runId } = live.facts;
   const fate =
     live.state.name === "exited" ? "has ended, but its end is not on record" : "was left to its anchor";
-  letGo(live, new SupervisorClosed(live.context.instanceId, `run ${runId} ${fate}`));
+  detachRun(live, new SupervisorClosed(live.context.instanceId, `run ${runId} ${fate}`));
 }

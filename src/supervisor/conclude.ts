@@ -1,41 +1,41 @@
 import type { AnchorExit, SpawnFailure, StreamName } from "../anchor/host.js";
 import type { RunExit } from "../store/run-record.js";
-import type { Aftermath } from "./aftermath.js";
-import { noteStop } from "./cancel.js";
-import { failureFinale, INTERRUPTED, lostFinale, type Finale } from "./finale.js";
+import type { DeadAnchorResult } from "./aftermath.js";
+import { recordFirstStop } from "./cancel.js";
+import { spawnFailureRecord, INTERRUPTED_SPAWN, lostRunRecord, type TerminalRecord } from "./finale.js";
 import { finalize } from "./finalize.js";
 import type { LiveRun } from "./live-run.js";
-import { outcomeOf } from "./outcome.js";
-import { noteLost } from "./output.js";
+import { outcomeOfExit } from "./outcome.js";
+import { recordLostOutput } from "./output.js";
 import { recordStart } from "./started.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** The anchor said how it ended, on the wire or in the file it left. */
-export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
+export function finalizeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
   for (const stream of STREAMS) {
-    noteLost(live, stream, exit[stream].lost ?? 0);
-    const more = live.ranges.update(stream, { ...exit[stream], closed: true });
+    recordLostOutput(live, stream, exit[stream].lost ?? 0);
+    const more = live.outputRanges.update(stream, { ...exit[stream], closed: true });
     // An exit file may be old: the time of the last output then comes from the spool.
-    if (more && source === "anchor") live.activity.output();
+    if (more && source === "anchor") live.activity.onOutput();
   }
   if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
-  noteTier(live, exit);
-  reportLoss(live, exit);
+  recordTier(live, exit);
+  reportDroppedOutput(live, exit);
   // Said in the exit too, for whoever did not hear it from the anchor in time.
   if (exit.requestId !== "" || exit.actor !== "") {
     const { reason, actor, requestId } = exit;
     live.firstStop ??= { reason, actor, requestId };
     // What ended a run that nobody attended is in its end, and in the decision to finalize it.
-    if (source === "anchor") noteStop(live, live.firstStop);
+    if (source === "anchor") recordFirstStop(live, live.firstStop);
   }
   live.failure ??= exit.spawnError;
-  const outcome = outcomeOf(exit, source, live.facts.attempt);
+  const outcome = outcomeOfExit(exit, source, live.facts.attempt);
   const { residue, residueCount, emptiness, usage, processes } = exit;
   finalize(live, {
     type: "exited",
-    ending: {
-      exit: exit.executed ? outcome : withReason(outcome, live.failure),
+    outcome: {
+      exit: exit.executed ? outcome : withSpawnFailure(outcome, live.failure),
       residue,
       residueCount,
       emptiness,
@@ -43,7 +43,7 @@ export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
     },
     mode: exit.killMode,
     cleaned: residueCount,
-    ...endedBeside(exit),
+    ...countEndedProcesses(exit),
     processes,
     endedAt: exit.endedAt,
     durationMs: exit.durationMs,
@@ -52,7 +52,7 @@ export function concludeExit(live: LiveRun, exit: AnchorExit, source: "anchor" |
 }
 
 /** Processes besides the leader: those that were ended, and those that an operator gave up on. */
-function endedBeside(exit: AnchorExit): Pick<Finale, "ended" | "survivors"> {
+function countEndedProcesses(exit: AnchorExit): Pick<TerminalRecord, "ended" | "survivors"> {
   const { residueCount, killMode, emptiness, cleaned = null } = exit;
   // No process was signalled: the remaining ones exited by themselves.
   const signalled = killMode === "none" ? 0 : (cleaned ?? residueCount);
@@ -61,7 +61,7 @@ function endedBeside(exit: AnchorExit): Pick<Finale, "ended" | "survivors"> {
 }
 
 /** With back-pressure nothing is dropped but what the disk would not take. */
-function reportLoss(live: LiveRun, exit: AnchorExit): void {
+function reportDroppedOutput(live: LiveRun, exit: AnchorExit): void {
   const { runId, withholdAt } = live.facts;
   for (const stream of STREAMS) {
     const { dropped } = exit[stream];
@@ -72,40 +72,40 @@ function reportLoss(live: LiveRun, exit: AnchorExit): void {
 }
 
 /** A guarantee that became weaker on the way is recorded, never silent. */
-function noteTier(live: LiveRun, { tier, tierNote }: AnchorExit): void {
-  const { boundary } = live.traces;
+function recordTier(live: LiveRun, { tier, tierNote }: AnchorExit): void {
+  const { boundary } = live.recordedIdentity;
   if (tier === null || live.tier === null || tier === live.tier || boundary === null) return;
   live.tier = tier;
-  live.journal.note({ to: "weaker", tier, boundary: { ...boundary, note: tierNote } });
+  live.writeQueue.enqueue({ to: "weaker", tier, boundary: { ...boundary, note: tierNote } });
 }
 
 /** The anchor only knows that nobody said GO; this supervisor may know why. */
-function withReason(outcome: RunExit, failure: SpawnFailure | null): RunExit {
+function withSpawnFailure(outcome: RunExit, failure: SpawnFailure | null): RunExit {
   if (failure === null || outcome.reason !== "spawn-error") return outcome;
   return { ...outcome, detail: failure.message, errno: failure.errno === 0 ? null : failure.errno };
 }
 
 /** Nothing of the command ran, and nobody is left to say so. */
-export function concludeFailure(live: LiveRun, failure: SpawnFailure): void {
+export function finalizeSpawnFailure(live: LiveRun, failure: SpawnFailure): void {
   live.failure ??= failure;
-  finalize(live, failureFinale(failure));
+  finalize(live, spawnFailureRecord(failure));
 }
 
 /** False: nothing can be concluded yet. */
-export function concludeAftermath(live: LiveRun, after: Aftermath): boolean {
-  switch (after.kind) {
+export function finalizeDeadAnchor(live: LiveRun, deadAnchor: DeadAnchorResult): boolean {
+  switch (deadAnchor.kind) {
     case "exit":
-      concludeExit(live, after.exit, "exit-file");
+      finalizeExit(live, deadAnchor.exit, "exit-file");
       return true;
     case "anchor-alive":
       return false;
     case "given-up":
       return true;
     case "never-executed":
-      concludeFailure(live, live.failure ?? INTERRUPTED);
+      finalizeSpawnFailure(live, live.failure ?? INTERRUPTED_SPAWN);
       return true;
     case "lost":
-      finalize(live, lostFinale(after, live.facts.policy.onEscape));
+      finalize(live, lostRunRecord(deadAnchor, live.facts.policy.onEscape));
       return true;
   }
 }

@@ -1,26 +1,26 @@
 import type { AnchorHost } from "../anchor/host.js";
-import type { Ledger } from "../store/ledger/ledger.js";
+import type { RunCopy } from "../store/ledger/ledger.js";
 import type { RunStore } from "../store/store.js";
-import type { AnchorWatch } from "./anchor-watch.js";
+import type { AnchorMonitor } from "./anchor-watch.js";
 import type { Problem } from "./api.js";
 import type { Clock } from "./clock.js";
 import type { Incarnation } from "./incarnation.js";
-import type { Leases } from "./leases.js";
-import type { Left } from "./reconcile/left.js";
-import type { StoreGate } from "./store-gate.js";
+import type { LeaseRenewer } from "./leases.js";
+import type { UnreachableTracker } from "./reconcile/left.js";
+import type { StoreCircuitBreaker } from "./store-gate.js";
 import type { LiveRun } from "./live-run.js";
 
 /** Null as actor: leave the runs to their anchors. */
-export interface Closing {
+export interface CloseRequest {
   readonly actor: string | null;
 }
 
 /** What every run of one supervisor shares. */
-export interface Context {
+export interface SupervisorContext {
   readonly clock: Clock;
   readonly store: RunStore;
   /** Null: the store is this state directory's own, and goes back with it or not at all. */
-  readonly ledger: Ledger | null;
+  readonly localCopy: RunCopy | null;
   readonly host: AnchorHost;
   readonly instanceId: string;
   /** Of the state directory. Null: nobody said, and it is the only one. */
@@ -30,27 +30,27 @@ export interface Context {
   readonly discardOutput: boolean;
   /** Variables of this process that runs do not inherit. */
   readonly withheldEnv: readonly string[];
-  readonly leases: Leases;
+  readonly leases: LeaseRenewer;
   readonly incarnation: Incarnation;
   /** Tells this process from others of the same instance. */
-  readonly process: string;
-  readonly anchors: AnchorWatch;
-  readonly gate: StoreGate;
+  readonly incarnationId: string;
+  readonly anchorMonitor: AnchorMonitor;
+  readonly storeBreaker: StoreCircuitBreaker;
   /** Runs whose end is not committed yet. */
-  readonly live: Map<string, LiveRun>;
+  readonly runs: Map<string, LiveRun>;
   /** Runs whose record is being inserted: committed or not, they are looked after here. */
-  readonly beginning: Set<string>;
+  readonly inserting: Set<string>;
   /** Set once: no run may begin any more, and one that just has is treated like all the others. */
-  closing: Closing | null;
+  closing: CloseRequest | null;
   /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
-  robbed: boolean;
+  hasLostRuns: boolean;
   /** The store was found to have gone back in time since everything was last compared with the ledger. */
-  doubted: boolean;
+  storeMayHaveRolledBack: boolean;
   /** The store's, when that was. */
-  comparedEra: number;
-  readonly left: Left;
+  comparedGeneration: number;
+  readonly unreachable: UnreachableTracker;
   /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
-  readonly settled: Set<string>;
+  readonly cleanedUp: Set<string>;
   report(problem: Problem): void;
   /** Work nobody awaits. A failure is reported; close() sees the end of it. */
   track(runId: string, work: Promise<void>): void;

@@ -24,7 +24,7 @@ class Countdown {
   }
 
   /** Infinity: never, until told otherwise. */
-  due(inMs: number): void {
+  setDue(inMs: number): void {
     this.#dueAt = this.#clock.now() + inMs;
     if (this.#timer === null) this.#watch();
   }
@@ -45,11 +45,11 @@ class Countdown {
     if (this.#dueAt === Infinity) return;
     const left = this.#dueAt - this.#clock.now();
     if (left <= 0) return this.abort(this.#reason);
-    this.#timer = this.#clock.after(Math.min(Math.ceil(left), LONGEST_TIMER_MS), () => this.#watch());
+    this.#timer = this.#clock.setTimer(Math.min(Math.ceil(left), LONGEST_TIMER_MS), () => this.#watch());
   }
 }
 
-function stopAs(reason: "overall-timeout" | "no-output-timeout"): StopRequest {
+function deadlineStop(reason: "overall-timeout" | "no-output-timeout"): StopRequest {
   return { reason, actor: "deadline", requestId: "", graceMs: null };
 }
 
@@ -63,7 +63,7 @@ export class Deadlines {
   #limits: RunDeadlines;
   readonly #onStop: (stop: StopRequest) => void;
   readonly #overall: Countdown | null;
-  readonly #silence: Countdown | null;
+  readonly #noOutput: Countdown | null;
   #armed = false;
   #withheld = false;
 
@@ -71,9 +71,9 @@ export class Deadlines {
     this.#limits = limits;
     this.#onStop = onStop;
     const child = (reason: StopRequest): Countdown =>
-      new Countdown(clock, reason, (stop) => this.cancel(stop));
-    this.#overall = limits.overallMs === null ? null : child(stopAs("overall-timeout"));
-    this.#silence = limits.noOutputMs === null ? null : child(stopAs("no-output-timeout"));
+      new Countdown(clock, reason, (stop) => this.requestStop(stop));
+    this.#overall = limits.overallMs === null ? null : child(deadlineStop("overall-timeout"));
+    this.#noOutput = limits.noOutputMs === null ? null : child(deadlineStop("no-output-timeout"));
   }
 
   /** Aborted: somebody has asked for the end. The reason is a StopRequest. */
@@ -85,44 +85,45 @@ export class Deadlines {
   arm(elapsedMs = 0): void {
     if (this.#armed || this.#root.signal.aborted) return;
     this.#armed = true;
-    if (this.#limits.overallMs !== null) this.#overall?.due(Math.max(0, this.#limits.overallMs - elapsedMs));
-    this.progress();
+    if (this.#limits.overallMs !== null)
+      this.#overall?.setDue(Math.max(0, this.#limits.overallMs - elapsedMs));
+    this.recordProgress();
   }
 
   /** Those there are not, for an anchor that may still hold them. */
-  get lifted(): Partial<RunDeadlines> {
+  get disabledLimits(): Partial<RunDeadlines> {
     const { overallMs, noOutputMs } = this.#limits;
     return { ...(overallMs === null ? { overallMs } : {}), ...(noOutputMs === null ? { noOutputMs } : {}) };
   }
 
   /** From here on only a cancel ends it. */
-  lift(): void {
+  disable(): void {
     this.#limits = NO_DEADLINES;
     this.#overall?.disarm();
-    this.#silence?.disarm();
+    this.#noOutput?.disarm();
   }
 
   /** Output, or somebody's word that there is progress. */
-  progress(): void {
-    if (this.#silence === null || !this.#armed || this.#root.signal.aborted) return;
-    this.#silence.due(
+  recordProgress(): void {
+    if (this.#noOutput === null || !this.#armed || this.#root.signal.aborted) return;
+    this.#noOutput.setDue(
       this.#withheld || this.#limits.noOutputMs === null ? Infinity : this.#limits.noOutputMs,
     );
   }
 
   /** While the anchor withholds reading, silence is ours, not the program's. */
-  withhold(withheld: boolean): void {
+  setWithheld(withheld: boolean): void {
     if (this.#withheld === withheld) return;
     this.#withheld = withheld;
-    this.progress();
+    this.recordProgress();
   }
 
   /** False: somebody was faster. */
-  cancel(stop: StopRequest): boolean {
+  requestStop(stop: StopRequest): boolean {
     if (this.#root.signal.aborted) return false;
     this.#root.abort(stop);
     this.#overall?.abort(stop);
-    this.#silence?.abort(stop);
+    this.#noOutput?.abort(stop);
     this.#onStop(stop);
     return true;
   }
@@ -130,6 +131,6 @@ export class Deadlines {
   dispose(): void {
     this.#armed = false;
     this.#overall?.disarm();
-    this.#silence?.disarm();
+    this.#noOutput?.disarm();
   }
 }

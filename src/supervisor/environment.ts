@@ -1,5 +1,5 @@
 import { BadInput } from "../errors.js";
-import { injects } from "./injection-variables.js";
+import { isInjectionVariable } from "./injection-variables.js";
 
 /** What a process of a run can be recognised by. Hints, never credentials. */
 export interface RunMarkers {
@@ -20,7 +20,7 @@ export interface EnvironmentRequest {
   readonly markers: RunMarkers;
 }
 
-const markerNames = [
+const MARKER_NAMES = [
   "HOLDFAST_LEASE_ID",
   "HOLDFAST_GATEWAY_INSTANCE_ID",
   "HOLDFAST_RUN_ID",
@@ -28,7 +28,7 @@ const markerNames = [
 ] as const;
 
 /** A run inside a run must not carry the outer one's marks, also not those of a newer version. These are none. */
-const configuration: ReadonlySet<string> = new Set([
+const INHERITABLE_SETTINGS: ReadonlySet<string> = new Set([
   "HOLDFAST_HOME",
   "HOLDFAST_ANCHOR",
   "HOLDFAST_ANCHOR_WEAKEN",
@@ -38,14 +38,14 @@ const configuration: ReadonlySet<string> = new Set([
 
 /** Whether a run may inherit this variable from the environment of a gateway or a caller. */
 export function isInheritable(name: string): boolean {
-  return !name.startsWith("HOLDFAST_") || configuration.has(name);
+  return !name.startsWith("HOLDFAST_") || INHERITABLE_SETTINGS.has(name);
 }
 
 /** The complete environment of a run's first process. Refuses what a caller must not set; stores nothing. */
 export function buildEnvironment(request: EnvironmentRequest): Record<string, string> {
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
-  if (!request.clear) inherit(env, request.base);
+  if (!request.clear) inheritVariables(env, request.base);
   checkVariables(request.set, request.allow);
   for (const [name, value] of Object.entries(request.set)) env[name] = value;
   env["HOLDFAST_LEASE_ID"] = request.markers.leaseId;
@@ -55,7 +55,7 @@ export function buildEnvironment(request: EnvironmentRequest): Record<string, st
   return env;
 }
 
-function inherit(env: Record<string, string>, base: EnvironmentRequest["base"]): void {
+function inheritVariables(env: Record<string, string>, base: EnvironmentRequest["base"]): void {
   for (const [name, value] of Object.entries(base)) {
     if (value !== undefined && isInheritable(name)) env[name] = value;
   }
@@ -72,9 +72,9 @@ function checkVariable(name: string, value: string, allow: readonly string[]): v
     throw new BadInput("env", `${JSON.stringify(name)} cannot be the name of an environment variable`);
   if (typeof value !== "string" || value.includes("\0"))
     throw new BadInput("env", `the value of ${name} must be text without NUL`);
-  if (markerNames.some((marker) => marker === name))
+  if (MARKER_NAMES.some((marker) => marker === name))
     throw new BadInput("env", `${name} is set by Holdfast on every run and cannot be chosen`);
-  if (injects(name) && !allow.includes(name))
+  if (isInjectionVariable(name) && !allow.includes(name))
     throw new BadInput(
       "env",
       `${name} makes programs load code they were not asked to; it is refused unless allowed by name (--allow-env ${name}; allowEnv in a request)`,

@@ -1,14 +1,14 @@
-import type { RunRemains, SpawnFailure } from "../anchor/host.js";
+import type { RunFiles, SpawnFailure } from "../anchor/host.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { KillMode, OnEscape, Residue } from "../store/run-record.js";
-import type { Aftermath } from "./aftermath.js";
-import type { EventFacts } from "./live-run.js";
-import { outcomeOfRemains } from "./outcome.js";
-import type { Ending } from "./run-state.js";
+import type { DeadAnchorResult } from "./aftermath.js";
+import type { RunEventBase } from "./live-run.js";
+import { outcomeOfRunFiles } from "./outcome.js";
+import type { RunOutcome } from "./run-state.js";
 
 /** All there is to say about the end of a run. */
-export interface Finale {
-  readonly ending: Ending;
+export interface TerminalRecord {
+  readonly outcome: RunOutcome;
   /** Whether the end was seen or concluded. */
   readonly type: "exited" | "lost";
   readonly mode: KillMode;
@@ -30,11 +30,11 @@ export interface Finale {
 const NOTHING_CLEANED = { mode: "none", cleaned: 0, ended: 0, survivors: 0, processes: 0 } as const;
 
 /** Nothing of the command ran. */
-export function failureFinale({ errno, message }: SpawnFailure): Finale {
+export function spawnFailureRecord({ errno, message }: SpawnFailure): TerminalRecord {
   return {
     ...NOTHING_CLEANED,
     type: "exited",
-    ending: {
+    outcome: {
       exit: {
         reason: "spawn-error",
         actor: "",
@@ -53,21 +53,24 @@ export function failureFinale({ errno, message }: SpawnFailure): Finale {
   };
 }
 
-export const INTERRUPTED: SpawnFailure = {
+export const INTERRUPTED_SPAWN: SpawnFailure = {
   errno: 0,
   step: "interrupted",
   message: "its supervisor ended while it was being started; the command did not run",
 };
 
-type Lost = Extract<Aftermath, { kind: "lost" }>;
+type LostRun = Extract<DeadAnchorResult, { kind: "lost" }>;
 
 /** Its anchor is gone, and nobody saw the end. */
-export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
-  const exit = { ...outcomeOfRemains(enforced(after)), ...(escaped(after, onEscape) ? ESCAPE : {}) };
-  const { emptiness, by, killed, killMode, residue, alive, note } = after;
+export function lostRunRecord(deadAnchor: LostRun, onEscape: OnEscape): TerminalRecord {
+  const exit = {
+    ...outcomeOfRunFiles(withEnforcedStop(deadAnchor)),
+    ...(isEscape(deadAnchor, onEscape) ? ESCAPE_REASON : {}),
+  };
+  const { emptiness, by, killed, killMode, residue, alive, note } = deadAnchor;
   return {
     type: "lost",
-    ending: {
+    outcome: {
       exit: note === null ? exit : { ...exit, detail: [exit.detail, note].filter(Boolean).join("; ") },
       residue,
       residueCount: by === "reap" ? killed : 0,
@@ -83,24 +86,24 @@ export function lostFinale(after: Lost, onEscape: OnEscape): Finale {
 }
 
 /** The stop's reason counts only when the run was ended without its anchor and the outcome is known. */
-function enforced({ remains, emptiness, shared = false }: Lost): RunRemains | null {
-  if (remains === null || remains.firstStop?.withoutAnchor !== true) return remains;
-  if (emptiness === "proven" || remains.swept !== null || shared) return remains;
-  return { ...remains, firstStop: { ...remains.firstStop, withoutAnchor: false } };
+function withEnforcedStop({ runFiles, emptiness, sharedAnchor: shared = false }: LostRun): RunFiles | null {
+  if (runFiles === null || runFiles.firstStop?.withoutAnchor !== true) return runFiles;
+  if (emptiness === "proven" || runFiles.swept !== null || shared) return runFiles;
+  return { ...runFiles, firstStop: { ...runFiles.firstStop, withoutAnchor: false } };
 }
 
-const ESCAPE = { reason: "ownership-escape" } as const;
+const ESCAPE_REASON = { reason: "ownership-escape" } as const;
 
 /** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
-function escaped({ remains, by, emptiness, residue }: Lost, onEscape: OnEscape): boolean {
-  const byItself = remains !== null && remains.leader !== null && remains.firstStop === null;
+function isEscape({ runFiles, by, emptiness, residue }: LostRun, onEscape: OnEscape): boolean {
+  const byItself = runFiles !== null && runFiles.leader !== null && runFiles.firstStop === null;
   return byItself && by === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
 }
 
 /** Written with the terminal row, in the same transaction. */
-export function finalEvents(
-  facts: EventFacts,
-  { ending, mode, cleaned, ended, survivors }: Finale,
+export function terminalEvents(
+  facts: RunEventBase,
+  { outcome: ending, mode, cleaned, ended, survivors }: TerminalRecord,
 ): NewRunEvent[] {
   const { exit, residue, emptiness } = ending;
   const { reason, actor, code, signal } = exit;

@@ -5,42 +5,43 @@ import type { FollowOptions, OutputChunk } from "./api.js";
 import type { OutputRanges } from "./output-ranges.js";
 
 export interface FollowSource {
-  readonly ranges: OutputRanges;
+  readonly outputRanges: OutputRanges;
   read(stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice>;
   ack(stream: StreamName, offset: number): void;
 }
 
-interface Cursor {
+interface StreamCursor {
   readonly stream: StreamName;
   offset: number;
   done: boolean;
 }
 
-const BOTH: readonly StreamName[] = ["stdout", "stderr"];
+const BOTH_STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /**
  * Live output until every stream asked for has ended and been yielded whole. Each follower has cursors of its own and
  * consumes nothing. Aborting ends the iteration without an error.
  */
-export async function* follow(
+export async function* followStreams(
   source: FollowSource,
-  { streams = BOTH, offsets = {}, ack = false, signal }: FollowOptions = {},
+  { streams = BOTH_STREAMS, offsets = {}, ack = false, signal }: FollowOptions = {},
 ): AsyncGenerator<OutputChunk, void, undefined> {
-  const { ranges } = source;
-  const cursors = streams.map((stream): Cursor => ({
+  const { outputRanges } = source;
+  const cursors = streams.map((stream): StreamCursor => ({
     stream,
-    offset: offsets[stream] ?? ranges.first(stream),
+    offset: offsets[stream] ?? outputRanges.firstOffset(stream),
     done: false,
   }));
-  const stopListening = signal === undefined || signal.aborted ? null : onAbort(signal, () => ranges.wake());
+  const stopListening =
+    signal === undefined || signal.aborted ? null : onAbort(signal, () => outputRanges.wake());
   try {
     for (;;) {
       // Read before looking: what changes while we look is seen by `changed`.
-      const { version, ended } = ranges;
+      const { version, ended } = outputRanges;
       let yielded = false;
       for (const cursor of cursors) {
         if (signal?.aborted === true) return;
-        const slice = await next(source, cursor, ended);
+        const slice = await nextSlice(source, cursor, ended);
         if (slice === null) continue;
         yielded = true;
         cursor.offset = slice.offset + slice.bytes.length;
@@ -48,7 +49,7 @@ export async function* follow(
         if (ack) source.ack(cursor.stream, cursor.offset);
       }
       if (signal?.aborted === true || cursors.every((cursor) => cursor.done)) return;
-      if (!yielded) await ranges.changed(version);
+      if (!yielded) await outputRanges.changed(version);
     }
   } finally {
     stopListening?.();
@@ -56,9 +57,13 @@ export async function* follow(
 }
 
 /** Null: nothing now; the cursor is done when nothing will ever come. */
-async function next(source: FollowSource, cursor: Cursor, ended: boolean): Promise<OutputSlice | null> {
+async function nextSlice(
+  source: FollowSource,
+  cursor: StreamCursor,
+  ended: boolean,
+): Promise<OutputSlice | null> {
   if (cursor.done) return null;
-  const { start, end, closed } = source.ranges.range(cursor.stream);
+  const { start, end, closed } = source.outputRanges.range(cursor.stream);
   if (cursor.offset >= end && (closed || !ended)) {
     cursor.done = closed;
     return null;

@@ -1,6 +1,6 @@
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
-import type { RunEnd, RunStore } from "../store/store.js";
+import type { TerminalRunChange, RunStore } from "../store/store.js";
 
 /**
  * End a run on record, on the word of an operator that its host, or state directory, will not come back: lost, unproven, nobody signalled.
@@ -8,7 +8,7 @@ import type { RunEnd, RunStore } from "../store/store.js";
  * has not expired, or somebody was faster.
  */
 export async function forgetRun(
-  store: Pick<RunStore, "concludeRun">,
+  store: Pick<RunStore, "acquireAndFinalizeRun">,
   record: RunRecord,
   actor: string,
   {
@@ -26,7 +26,7 @@ export async function forgetRun(
     leaseMs: 0,
     expiredForMs,
   };
-  const end: RunEnd = {
+  const end: TerminalRunChange = {
     to: "exited",
     at,
     exit: {
@@ -52,5 +52,5 @@ export async function forgetRun(
     type: "exit",
     data: { reason: "lost", actor, code: null, signal: null, emptiness: "unproven" },
   };
-  return store.concludeRun(claim, end, [event]);
+  return store.acquireAndFinalizeRun(claim, end, [event]);
 }

@@ -1,8 +1,8 @@
 import type { AnchorHost, AnchorLink } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { Ledger } from "../store/ledger/ledger.js";
-import { atMost } from "./at-most.js";
-import { addressOf } from "./reconcile/look.js";
+import type { RunCopy } from "../store/ledger/ledger.js";
+import { runConcurrently } from "./at-most.js";
+import { runAddressOf } from "./reconcile/look.js";
 
 /**
  * To a task's anchor, a supervisor that cannot reach the store must not look like one that is gone: it would end the
@@ -10,23 +10,23 @@ import { addressOf } from "./reconcile/look.js";
  * an anchor has seen. Only where nobody else has been since the store was last told, and to steer nothing. Null: no
  * anchor answers, or it has a newer owner.
  */
-export async function hold(
+export async function attachKeepalive(
   host: Pick<AnchorHost, "attach">,
-  ledger: Ledger,
+  localCopy: RunCopy,
   runId: string,
 ): Promise<AnchorLink | null> {
-  const told = await ledger.get(runId);
-  if (told === null) return null;
-  const run = addressOf(told.record);
+  const copy = await localCopy.get(runId);
+  if (copy === null) return null;
+  const run = runAddressOf(copy.record);
   const observer = await host.attach(run, 0);
   if (observer === null) return null;
   try {
     const { highestEpoch } = observer.welcome;
-    if (highestEpoch > told.anchorEpoch) return null;
-    const epoch = told.anchorEpoch + 1;
+    if (highestEpoch > copy.anchorEpoch) return null;
+    const epoch = copy.anchorEpoch + 1;
     // Before its anchor hears of it: should this process end, the next one knows that it was here. Where that cannot be
     // written down, the next one cannot hold it; that is no reason to let go of it now.
-    await ledger.keep({ ...told, anchorEpoch: epoch }).catch(() => undefined);
+    await localCopy.keep({ ...copy, anchorEpoch: epoch }).catch(() => undefined);
     return await host.attach(run, epoch);
   } finally {
     observer.close();
@@ -34,39 +34,39 @@ export async function hold(
 }
 
 /** An instance's runs, held while the store is away. A run that is taken up afterwards ends its hold by its new epoch. */
-export class Holds {
+export class KeepaliveLinks {
   readonly #host: Pick<AnchorHost, "attach">;
-  readonly #ledger: Ledger;
+  readonly #localCopy: RunCopy;
   readonly #instanceId: string;
-  readonly #held = new Set<string>();
+  readonly #attached = new Set<string>();
 
-  constructor(host: Pick<AnchorHost, "attach">, ledger: Ledger, instanceId: string) {
+  constructor(host: Pick<AnchorHost, "attach">, localCopy: RunCopy, instanceId: string) {
     this.#host = host;
-    this.#ledger = ledger;
+    this.#localCopy = localCopy;
     this.#instanceId = instanceId;
   }
 
   get size(): number {
-    return this.#held.size;
+    return this.#attached.size;
   }
 
   /** Every open run of this instance that is not `attended` otherwise. What cannot be held now is tried again next time. */
-  async holdAll(attended: (runId: string) => boolean = () => false): Promise<void> {
-    const runIds = await this.#ledger.runIds().catch(() => []);
+  async attachAll(isAttended: (runId: string) => boolean = () => false): Promise<void> {
+    const runIds = await this.#localCopy.runIds().catch(() => []);
     const work = runIds
-      .filter((runId) => !this.#held.has(runId) && !attended(runId))
-      .map((runId) => () => this.#hold(runId).catch(() => undefined));
-    await atMost(defaults.recoverAtOnce, work);
+      .filter((runId) => !this.#attached.has(runId) && !isAttended(runId))
+      .map((runId) => () => this.#attach(runId).catch(() => undefined));
+    await runConcurrently(defaults.recoverAtOnce, work);
   }
 
-  async #hold(runId: string): Promise<void> {
-    const record = (await this.#ledger.get(runId))?.record ?? null;
+  async #attach(runId: string): Promise<void> {
+    const record = (await this.#localCopy.get(runId))?.record ?? null;
     if (record === null || record.state === "exited" || record.ownerInstanceId !== this.#instanceId) return;
-    const link = await hold(this.#host, this.#ledger, runId);
+    const link = await attachKeepalive(this.#host, this.#localCopy, runId);
     if (link === null) return;
-    this.#held.add(runId);
+    this.#attached.add(runId);
     link.listen((event) => {
-      if (event.type === "closed") this.#held.delete(runId);
+      if (event.type === "closed") this.#attached.delete(runId);
     });
   }
 }

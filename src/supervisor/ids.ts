@@ -10,17 +10,18 @@ const RUN_CHARACTERS = 12;
 const LEASE_CHARACTERS = 16;
 
 /** Drawn in one go for some hundred ids: each visit to the generator costs as much as a small system call. */
-const pool = Buffer.alloc(4096);
-let used = pool.length;
+const randomPool = Buffer.alloc(4096);
+let randomPoolUsed = randomPool.length;
 
 export function randomCharacters(characters: number): string {
-  if (used + characters > pool.length) {
-    randomFillSync(pool);
-    used = 0;
+  if (randomPoolUsed + characters > randomPool.length) {
+    randomFillSync(randomPool);
+    randomPoolUsed = 0;
   }
   let text = "";
-  for (const byte of pool.subarray(used, used + characters)) text += ALPHABET[byte & 31];
-  used += characters;
+  for (const byte of randomPool.subarray(randomPoolUsed, randomPoolUsed + characters))
+    text += ALPHABET[byte & 31];
+  randomPoolUsed += characters;
   return text;
 }
 
@@ -51,7 +52,7 @@ export function newRequestId(): string {
 }
 
 /** One per process that opens an instance: tells a restarted supervisor from the one before. */
-export function newIncarnation(): string {
+export function newIncarnationId(): string {
   return randomCharacters(LEASE_CHARACTERS);
 }
 

@@ -7,11 +7,11 @@ import type { Clock, Timer } from "./clock.js";
 export interface IncarnationOptions {
   readonly instanceId: string;
   /** The locks of the instance. Null: there are none to look at. */
-  readonly check: (() => Promise<LockState>) | null;
+  readonly checkLocks: (() => Promise<LockState>) | null;
   readonly clock: Clock;
   readonly report: (problem: Problem) => void;
   /** Called once: from here on this process touches nothing of the instance. */
-  readonly taken: (error: InstanceTaken) => void;
+  readonly onTaken: (error: InstanceTaken) => void;
 }
 
 /**
@@ -22,7 +22,7 @@ export interface IncarnationOptions {
 export class Incarnation {
   readonly #options: IncarnationOptions;
   #taken: InstanceTaken | null = null;
-  #unlocked = false;
+  #unlockedReported = false;
   #timer: Timer | null = null;
 
   constructor(options: IncarnationOptions) {
@@ -35,8 +35,8 @@ export class Incarnation {
   }
 
   start(): void {
-    if (this.#options.check === null) return;
-    this.#timer = this.#options.clock.after(defaults.lockLookMs, () => {
+    if (this.#options.checkLocks === null) return;
+    this.#timer = this.#options.clock.setTimer(defaults.lockLookMs, () => {
       void this.isCurrent().then(() => {
         if (this.#timer !== null) this.start();
       });
@@ -50,35 +50,35 @@ export class Incarnation {
 
   /** Looks at the locks. Asked before leases are renewed or taken. Never rejects: a look that fails proves nothing. */
   async isCurrent(): Promise<boolean> {
-    const { check, instanceId, report } = this.#options;
+    const { checkLocks: check, instanceId, report } = this.#options;
     if (this.#taken !== null || check === null) return this.#taken === null;
     const state = await check().catch((cause: unknown) => {
       report({ runId: null, message: `the locks of instance ${instanceId} cannot be looked at`, cause });
       return "held" as const;
     });
     if (state === "taken")
-      this.lose("it holds the instance's lock, which was removed from under this process");
+      this.markTaken("it holds the instance's lock, which was removed from under this process");
     if (state === "restored")
       report({
         runId: null,
         message: `instance.lock of instance ${instanceId}, or its directory, was removed while it was in use; it was made and locked again. Do not remove it: it keeps a second gateway from starting`,
         cause: null,
       });
-    if (state === "unlocked" && !this.#unlocked)
+    if (state === "unlocked" && !this.#unlockedReported)
       report({
         runId: null,
         message: `the state directory of instance ${instanceId} was removed or replaced while it was in use; runs go on, but no command can reach this process any more. Stop it (SIGTERM): its tasks then end, its services go on`,
         cause: null,
       });
-    this.#unlocked = state === "unlocked";
+    this.#unlockedReported = state === "unlocked";
     return this.#taken === null;
   }
 
   /** Call when another process is found to run as this instance. */
-  lose(evidence: string): void {
+  markTaken(evidence: string): void {
     if (this.#taken !== null) return;
     this.stop();
     this.#taken = new InstanceTaken(this.#options.instanceId, evidence);
-    this.#options.taken(this.#taken);
+    this.#options.onTaken(this.#taken);
   }
 }

@@ -5,7 +5,7 @@
  * Not here: variables that name a program to be started in plain sight of the user of that program
  * (EDITOR, PAGER, GIT_SSH_COMMAND, CC), and PATH. They are how such programs are meant to be configured.
  */
-const names: ReadonlySet<string> = new Set([
+const INJECTION_NAMES: ReadonlySet<string> = new Set([
   // Loaders and what the C library loads
   "GCONV_PATH",
   "GLIBC_TUNABLES",
@@ -64,7 +64,7 @@ const names: ReadonlySet<string> = new Set([
   "ERL_LIBS",
 ]);
 
-const prefixes: readonly string[] = [
+const INJECTION_PREFIXES: readonly string[] = [
   "LD_",
   "DYLD_",
   "_RLD",
@@ -81,8 +81,8 @@ const prefixes: readonly string[] = [
   "ERL_ZFLAGS",
 ];
 
-export function injects(name: string): boolean {
+export function isInjectionVariable(name: string): boolean {
   // npm reads its own variables in any case, and Windows all of them.
   const upper = name.toUpperCase();
-  return names.has(upper) || prefixes.some((prefix) => upper.startsWith(prefix));
+  return INJECTION_NAMES.has(upper) || INJECTION_PREFIXES.some((prefix) => upper.startsWith(prefix));
 }

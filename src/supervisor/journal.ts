@@ -1,52 +1,58 @@
 import { LeaseLost, RunNotFound } from "../errors.js";
-import { applyChange } from "../store/apply-change.js";
+import { applyRunChange } from "../store/apply-change.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Lease, RunChange, RunStore } from "../store/store.js";
 import { deferred, type Deferred } from "./deferred.js";
-import type { StoreGate } from "./store-gate.js";
+import type { StoreCircuitBreaker } from "./store-gate.js";
 
-interface Entry {
+interface QueuedWrite {
   readonly change: RunChange | null;
   readonly events: readonly NewRunEvent[];
   /** Set for the terminal entry: it is settled with the committed record. */
   readonly committed: Deferred<RunRecord> | null;
 }
 
-export interface JournalWatcher {
+export interface WriteQueueObserver {
   /** A write was refused and will be repeated. */
-  failing(error: unknown): void;
+  onRetry(error: unknown): void;
   /**
    * The store does not know what it was told. True: it had gone back in time, and has been told again; the write is
    * repeated. Rejects when that cannot be found out now.
    */
-  forgotten(): Promise<boolean>;
+  onRolledBack(): Promise<boolean>;
   /** Somebody else owns the run, or its record is gone: nothing more is written. */
-  ousted(error: LeaseLost | RunNotFound): void;
+  onReplaced(error: LeaseLost | RunNotFound): void;
 }
 
 /**
  * One run's writes to the store, in order. A write that fails is repeated until it succeeds: stopping a run never waits
  * for the store, and its end is never forgotten because the disk was full for a while.
  */
-export class Journal {
+export class RunWriteQueue {
   readonly #store: RunStore;
-  readonly #gate: StoreGate;
-  readonly #watcher: JournalWatcher;
-  readonly #trouble = deferred<void>();
+  readonly #breaker: StoreCircuitBreaker;
+  readonly #observer: WriteQueueObserver;
+  readonly #firstFailure = deferred<void>();
   #lease: Lease;
   #record: RunRecord;
-  #entries: Entry[] = [];
-  #writing = false;
+  #queue: QueuedWrite[] = [];
+  #draining = false;
   #closed: Error | null = null;
 
   /** `record`: as the store has it when the journal begins. */
-  constructor(store: RunStore, gate: StoreGate, lease: Lease, record: RunRecord, watcher: JournalWatcher) {
+  constructor(
+    store: RunStore,
+    storeBreaker: StoreCircuitBreaker,
+    lease: Lease,
+    record: RunRecord,
+    observer: WriteQueueObserver,
+  ) {
     this.#store = store;
-    this.#gate = gate;
+    this.#breaker = storeBreaker;
     this.#lease = lease;
     this.#record = record;
-    this.#watcher = watcher;
+    this.#observer = observer;
   }
 
   get lease(): Lease {
@@ -61,30 +67,30 @@ export class Journal {
 
   /** How many writes are not committed. */
   get pending(): number {
-    return this.#entries.length;
+    return this.#queue.length;
   }
 
   /** A change that was committed without this journal. */
   committed(change: RunChange): void {
-    this.#record = applyChange(this.#record, change);
+    this.#record = applyRunChange(this.#record, change);
   }
 
   /** Resolves when a write has failed for the first time. */
-  get trouble(): Promise<void> {
-    return this.#trouble.promise;
+  get firstFailure(): Promise<void> {
+    return this.#firstFailure.promise;
   }
 
   /** Go on under a newer epoch of the same run. */
-  renew(lease: Lease): void {
+  setLease(lease: Lease): void {
     this.#lease = lease;
   }
 
-  note(change: RunChange | null, events: readonly NewRunEvent[] = []): void {
+  enqueue(change: RunChange | null, events: readonly NewRunEvent[] = []): void {
     this.#append({ change, events, committed: null });
   }
 
   /** Resolves with the record once the end is committed; rejects only when the journal is closed before that. */
-  finish(change: RunChange, events: readonly NewRunEvent[]): Promise<RunRecord> {
+  enqueueTerminal(change: RunChange, events: readonly NewRunEvent[]): Promise<RunRecord> {
     const committed = deferred<RunRecord>();
     this.#append({ change, events, committed });
     return committed.promise;
@@ -94,30 +100,30 @@ export class Journal {
   close(error: Error): void {
     if (this.#closed !== null) return;
     this.#closed = error;
-    for (const { committed } of this.#entries.splice(0)) committed?.reject(error);
+    for (const { committed } of this.#queue.splice(0)) committed?.reject(error);
   }
 
-  #append(entry: Entry): void {
+  #append(entry: QueuedWrite): void {
     if (this.#closed !== null) return entry.committed?.reject(this.#closed);
-    if (entry.change !== null) this.#record = applyChange(this.#record, entry.change);
+    if (entry.change !== null) this.#record = applyRunChange(this.#record, entry.change);
     // While the store refuses everything, yesterday's signs of life need not pile up behind today's. The head may be in flight.
     if (
       entry.change?.to === "output" &&
-      this.#entries.length > 1 &&
-      this.#entries.at(-1)?.change?.to === "output"
+      this.#queue.length > 1 &&
+      this.#queue.at(-1)?.change?.to === "output"
     )
-      this.#entries.pop();
-    this.#entries.push(entry);
-    if (!this.#writing) void this.#write();
+      this.#queue.pop();
+    this.#queue.push(entry);
+    if (!this.#draining) void this.#drain();
   }
 
   /** Never rejects. The first write happens within the call, without a turn of the loop. */
-  async #write(): Promise<void> {
-    this.#writing = true;
-    for (let entry = this.#entries[0]; entry !== undefined; entry = this.#entries[0]) {
-      for (let wait = this.#gate.enter(); wait !== null; wait = this.#gate.enter()) {
+  async #drain(): Promise<void> {
+    this.#draining = true;
+    for (let entry = this.#queue[0]; entry !== undefined; entry = this.#queue[0]) {
+      for (let wait = this.#breaker.admit(); wait !== null; wait = this.#breaker.admit()) {
         // Others were refused: that is trouble enough, without having been refused oneself.
-        this.#trouble.resolve();
+        this.#firstFailure.resolve();
         await wait;
         // Asked first: who enters and then says nothing leaves the gate shut for everybody.
         if (this.#closed !== null) break;
@@ -125,40 +131,40 @@ export class Journal {
       if (this.#closed !== null) break;
       try {
         const record = await this.#save(entry);
-        this.#gate.accepted();
-        if (this.#entries[0] === entry) this.#entries.shift();
+        this.#breaker.recordSuccess();
+        if (this.#queue[0] === entry) this.#queue.shift();
         if (record !== null) entry.committed?.resolve(record);
       } catch (error) {
-        await this.#refused(error);
+        await this.#onRefused(error);
       }
     }
-    this.#writing = false;
+    this.#draining = false;
   }
 
-  async #refused(error: unknown): Promise<void> {
-    if (!(error instanceof LeaseLost || error instanceof RunNotFound)) return this.#failed(error);
+  async #onRefused(error: unknown): Promise<void> {
+    if (!(error instanceof LeaseLost || error instanceof RunNotFound)) return this.#onFailed(error);
     let again: boolean;
     try {
-      again = await this.#watcher.forgotten();
+      again = await this.#observer.onRolledBack();
     } catch (failure) {
-      return this.#failed(failure);
+      return this.#onFailed(failure);
     }
     // An answer, if not the one hoped for; of an epoch that has been renewed meanwhile it says nothing.
-    this.#gate.accepted();
+    this.#breaker.recordSuccess();
     if (again || this.#closed !== null) return;
     if (error instanceof LeaseLost && error.epoch !== this.#lease.epoch) return;
     this.close(error);
-    this.#watcher.ousted(error);
+    this.#observer.onReplaced(error);
   }
 
-  #failed(error: unknown): void {
-    this.#gate.refused(error);
+  #onFailed(error: unknown): void {
+    this.#breaker.recordFailure(error);
     if (this.#closed !== null) return;
-    this.#trouble.resolve();
-    this.#watcher.failing(error);
+    this.#firstFailure.resolve();
+    this.#observer.onRetry(error);
   }
 
-  async #save({ change, events, committed }: Entry): Promise<RunRecord | null> {
+  async #save({ change, events, committed }: QueuedWrite): Promise<RunRecord | null> {
     const { runId } = this.#lease;
     if (change !== null) await this.#store.saveRun(this.#lease, change, events);
     else await this.#store.appendEvents(events);

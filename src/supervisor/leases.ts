@@ -2,37 +2,37 @@ import { defaults } from "../defaults.js";
 import type { RunStore } from "../store/store.js";
 import type { Clock, Timer } from "./clock.js";
 
-export interface LeasesOptions {
+export interface LeaseRenewerOptions {
   readonly store: RunStore;
   readonly clock: Clock;
   readonly instanceId: string;
   /** False: another process of this instance has replaced this one, and renews the leases. */
   readonly isCurrent: () => Promise<boolean>;
   /** How many leases there are to renew. */
-  readonly held: () => number;
+  readonly heldCount: () => number;
   /** Fewer were renewed than are held here: these are all the store knows of. */
-  readonly missing: (known: ReadonlySet<string>) => void;
-  readonly failing: (error: unknown) => void;
+  readonly onMissing: (known: ReadonlySet<string>) => void;
+  readonly onError: (error: unknown) => void;
 }
 
 /**
  * Renews all leases of one supervisor, in one statement, expired ones too: while nobody has taken them they are its
  * own. A supervisor that cannot write stops steering before its leases expire: by then another may have taken them.
  */
-export class Leases {
-  readonly #options: LeasesOptions;
+export class LeaseRenewer {
+  readonly #options: LeaseRenewerOptions;
   #renewedAt: number;
   #timer: Timer | null = null;
   #renewing: Promise<void> | null = null;
-  #refusal: unknown = null;
+  #lastError: unknown = null;
 
-  constructor(options: LeasesOptions) {
+  constructor(options: LeaseRenewerOptions) {
     this.#options = options;
     this.#renewedAt = options.clock.now();
   }
 
   start(): void {
-    this.#timer ??= this.#options.clock.after(defaults.renewMs, () => {
+    this.#timer ??= this.#options.clock.setTimer(defaults.renewMs, () => {
       this.#timer = null;
       this.start();
       void this.renew();
@@ -45,8 +45,8 @@ export class Leases {
   }
 
   /** Why the last renewal was refused; null: it was accepted. */
-  get refusal(): unknown {
-    return this.#refusal;
+  get lastError(): unknown {
+    return this.#lastError;
   }
 
   get sinceRenewalMs(): number {
@@ -54,8 +54,8 @@ export class Leases {
   }
 
   /** The first lease after none were held is as fresh as a renewal. */
-  taken(): void {
-    if (this.#options.held() <= 1) this.#renewedAt = this.#options.clock.now();
+  onLeaseAcquired(): void {
+    if (this.#options.heldCount() <= 1) this.#renewedAt = this.#options.clock.now();
   }
 
   /** Never rejects. */
@@ -70,24 +70,24 @@ export class Leases {
     this.#timer?.cancel();
     this.#timer = null;
     // The wait is bounded: the store may not answer.
-    if (this.#renewing !== null) await this.#options.clock.pause(defaults.storeAnswerMs, this.#renewing);
+    if (this.#renewing !== null) await this.#options.clock.sleep(defaults.storeAnswerMs, this.#renewing);
   }
 
   async #renew(): Promise<void> {
-    const { store, clock, instanceId, isCurrent, held, missing, failing } = this.#options;
+    const { store, clock, instanceId, isCurrent, heldCount, onMissing, onError } = this.#options;
     // The lease counts from before the write at the earliest: a slow store must not make it look younger than it is.
     const asked = clock.now();
     try {
-      if (held() > 0) {
+      if (heldCount() > 0) {
         if (!(await isCurrent())) return;
         const renewed = await store.renewLeases(instanceId, defaults.leaseMs);
-        if (renewed < held()) missing(new Set(await store.heldRuns(instanceId)));
+        if (renewed < heldCount()) onMissing(new Set(await store.listOwnedRunIds(instanceId)));
       }
       this.#renewedAt = asked;
-      this.#refusal = null;
+      this.#lastError = null;
     } catch (error) {
-      this.#refusal = error;
-      failing(error);
+      this.#lastError = error;
+      onError(error);
     }
   }
 }

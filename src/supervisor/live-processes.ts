@@ -1,10 +1,10 @@
 import type { InspectOptions, ProcessEvidence } from "../anchor/host.js";
-import { membersOf, type LiveProcesses, type ServedRun } from "../anchor/members.js";
+import { membersOfRun, type LiveProcesses, type AnchoredRun } from "../anchor/members.js";
 import type { NativeObserver } from "../anchor/native-host.js";
-import { PROCESSES_NAMED } from "../anchor/protocol.js";
-import { HIDDEN, isComparable } from "../anchor/seen.js";
+import { MAX_LISTED_PROCESSES } from "../anchor/protocol.js";
+import { HIDDEN_STATE, isComparable } from "../anchor/seen.js";
 import { isSameMachine } from "../store/machine.js";
-import { isSame, type ProcessIdentity, type RunRecord } from "../store/run-record.js";
+import { isSameProcess, type ProcessIdentity, type RunRecord } from "../store/run-record.js";
 import { cgroupOf } from "./aftermath.js";
 
 /** The live processes of one run, as far as they can be looked at. */
@@ -26,16 +26,16 @@ export interface ClaimingProcess {
 }
 
 /** A run and what is recorded of its processes; of a run without a record, what its directory says. */
-export type TracedRun = ServedRun &
+export type InspectableRun = AnchoredRun &
   Pick<RunRecord, "leaseId" | "state" | "imported" | "boundary" | "hostId" | "timeNamespace">;
 
-type Looker = Pick<
+type ProcessInspector = Pick<
   NativeObserver,
-  "machine" | "inspect" | "inspectBoundaries" | "boundaryMembers" | "markedProcesses"
+  "machine" | "inspectProcesses" | "inspectCgroups" | "listCgroupMembers" | "listMarkedProcesses"
 >;
 
 /** Why a run's processes are not looked at; null: they are. */
-function whyNot(record: TracedRun, host: Looker): string | null {
+function notInspectedReason(record: InspectableRun, host: ProcessInspector): string | null {
   if (record.state === "exited") return "it has ended";
   if (record.imported !== null)
     return "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running";
@@ -50,21 +50,21 @@ function whyNot(record: TracedRun, host: Looker): string | null {
  * The live processes of these runs. Every view of processes uses this function, so that all of them show the same.
  * `open` holds every open run: an anchor may serve several, and a process in the cgroup of one belongs to no other.
  */
-export async function liveProcesses(
-  host: Looker,
-  records: readonly TracedRun[],
-  open: readonly TracedRun[] = records,
+export async function listLiveProcesses(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
+  open: readonly InspectableRun[] = records,
   options: Pick<InspectOptions, "ports"> = {},
 ): Promise<ReadonlyMap<string, RunProcesses>> {
   const result = new Map<string, RunProcesses>();
-  for (const record of records) result.set(record.runId, notLookedAt(whyNot(record, host)));
-  const here = open.filter((record) => whyNot(record, host) === null);
+  for (const record of records) result.set(record.runId, notInspected(notInspectedReason(record, host)));
+  const here = open.filter((record) => notInspectedReason(record, host) === null);
   const wanted = here.filter(({ runId }) => result.has(runId));
   if (wanted.length === 0) return result;
   try {
     const evidence = await inspectAll(host, wanted, options);
-    const cgroups = await lookAtCgroups(host, here, options);
-    const marked = await markedOf(host, wanted, evidence);
+    const cgroups = await inspectCgroups(host, here, options);
+    const marked = await findMarked(host, wanted, evidence);
     const ownerOf = new Map(
       [...cgroups].flatMap(([runId, { members }]) =>
         members.map(({ identity }) => [keyOf(identity), runId] as const),
@@ -74,44 +74,44 @@ export async function liveProcesses(
       const { runId, leaseId } = record;
       const seen = evidence.get(runId) ?? { anchor: null, root: null };
       const claims = marked.get(leaseId) ?? [];
-      result.set(runId, processesOf(record, here, seen, cgroups, ownerOf, claims));
+      result.set(runId, assembleProcesses(record, here, seen, cgroups, ownerOf, claims));
     }
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    for (const { runId } of wanted) result.set(runId, notLookedAt(why));
+    for (const { runId } of wanted) result.set(runId, notInspected(why));
   }
   return result;
 }
 
 /** The live processes of one run; `open`: every open run. */
-export async function processesOfRun(
-  host: Looker,
-  record: TracedRun,
-  open: readonly TracedRun[],
+export async function listProcessesOfRun(
+  host: ProcessInspector,
+  record: InspectableRun,
+  open: readonly InspectableRun[],
   options: Pick<InspectOptions, "ports"> = {},
 ): Promise<RunProcesses> {
   const others = open.filter(({ runId }) => runId !== record.runId);
-  const found = await liveProcesses(host, [record], [record, ...others], options);
-  return found.get(record.runId) ?? notLookedAt(null);
+  const found = await listLiveProcesses(host, [record], [record, ...others], options);
+  return found.get(record.runId) ?? notInspected(null);
 }
 
-export function notLookedAt(unknown: string | null): RunProcesses {
+export function notInspected(unknown: string | null): RunProcesses {
   return { anchor: null, root: null, processes: [], claims: [], unknown };
 }
 
-interface Evidence {
+interface RunEvidence {
   readonly anchor: ProcessEvidence | null;
   readonly root: ProcessEvidence | null;
 }
 
 /** One question for all. */
 async function inspectAll(
-  host: Looker,
-  records: readonly TracedRun[],
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
   options: Pick<InspectOptions, "ports">,
-): Promise<ReadonlyMap<string, Evidence>> {
+): Promise<ReadonlyMap<string, RunEvidence>> {
   const asked = records.flatMap(({ anchor, root }) => [anchor, root]).filter((each) => each !== null);
-  const answers = await host.inspect(asked, options);
+  const answers = await host.inspectProcesses(asked, options);
   let at = 0;
   const next = (identity: ProcessIdentity | null): ProcessEvidence | null =>
     identity === null ? null : (answers[at++] ?? null);
@@ -120,27 +120,27 @@ async function inspectAll(
   );
 }
 
-const NOT_ALL_NAMED = `only the first ${PROCESSES_NAMED} of its processes are named`;
+const TRUNCATED_LIST = `only the first ${MAX_LISTED_PROCESSES} of its processes are named`;
 
-interface CgroupLook {
+interface CgroupMembers {
   readonly members: LiveProcesses;
   /** Null: all of its processes are named. */
   readonly unknown: string | null;
 }
 
-async function lookAtCgroups(
-  host: Looker,
-  records: readonly TracedRun[],
+async function inspectCgroups(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
   options: Pick<InspectOptions, "ports">,
-): Promise<ReadonlyMap<string, CgroupLook>> {
+): Promise<ReadonlyMap<string, CgroupMembers>> {
   const asked = records.flatMap((record) => {
     const cgroup = cgroupOf(record);
     return cgroup === null ? [] : [{ runId: record.runId, cgroup }];
   });
   const cgroups = asked.map(({ cgroup }) => cgroup);
-  const members = await host.boundaryMembers(cgroups, options);
+  const members = await host.listCgroupMembers(cgroups, options);
   // Afterwards: one that was emptied meanwhile is empty.
-  const states = await host.inspectBoundaries(cgroups);
+  const states = await host.inspectCgroups(cgroups);
   return new Map(
     asked.map(({ runId, cgroup }, at) => {
       const found = members[at] ?? [];
@@ -150,8 +150,8 @@ async function lookAtCgroups(
           ? `its cgroup ${cgroup.path} cannot be looked at from here`
           : state === "populated" && found.length === 0
             ? `its cgroup ${cgroup.path} is not empty, but its processes cannot be named`
-            : found.length >= PROCESSES_NAMED
-              ? NOT_ALL_NAMED
+            : found.length >= MAX_LISTED_PROCESSES
+              ? TRUNCATED_LIST
               : null;
       return [runId, { members: found, unknown }];
     }),
@@ -159,10 +159,10 @@ async function lookAtCgroups(
 }
 
 /** Marked processes by lease id. Not needed with a verified anchor, which is the parent of all orphans. */
-async function markedOf(
-  host: Looker,
-  records: readonly TracedRun[],
-  evidence: ReadonlyMap<string, Evidence>,
+async function findMarked(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
+  evidence: ReadonlyMap<string, RunEvidence>,
 ): Promise<ReadonlyMap<string, readonly ClaimingProcess[]>> {
   const leases = new Set(
     records
@@ -171,16 +171,16 @@ async function markedOf(
   );
   const found = new Map<string, ClaimingProcess[]>();
   if (leases.size === 0) return found;
-  for (const { identity, value, command } of await host.markedProcesses())
+  for (const { identity, value, command } of await host.listMarkedProcesses())
     if (leases.has(value)) found.set(value, [...(found.get(value) ?? []), { identity, command }]);
   return found;
 }
 
-function processesOf(
-  record: TracedRun,
-  open: readonly TracedRun[],
-  { anchor, root }: Evidence,
-  cgroups: ReadonlyMap<string, CgroupLook>,
+function assembleProcesses(
+  record: InspectableRun,
+  open: readonly InspectableRun[],
+  { anchor, root }: RunEvidence,
+  cgroups: ReadonlyMap<string, CgroupMembers>,
   ownerOf: ReadonlyMap<string, string>,
   marked: readonly ClaimingProcess[],
 ): RunProcesses {
@@ -193,21 +193,23 @@ function processesOf(
         ? [asMember(root), ...root.descendants]
         : [];
   // A cgroup decides before ancestry: an orphan has lost the ancestry of its run.
-  const descended = membersOf(record, open, below).filter(
+  const descended = membersOfRun(record, open, below).filter(
     ({ identity }) => (ownerOf.get(keyOf(identity)) ?? runId) === runId,
   );
   const known = new Set(descended.map(({ identity }) => keyOf(identity)));
   const inCgroup = (cgroup?.members ?? []).filter(({ identity }) => !known.has(keyOf(identity)));
-  const processes = [...descended, ...inCgroup].filter(({ identity }) => !isSame(identity, record.anchor));
+  const processes = [...descended, ...inCgroup].filter(
+    ({ identity }) => !isSameProcess(identity, record.anchor),
+  );
   for (const { identity } of processes) known.add(keyOf(identity));
   const claims = marked.filter(
     ({ identity }) =>
-      !known.has(keyOf(identity)) && !ownerOf.has(keyOf(identity)) && !isSame(identity, record.anchor),
+      !known.has(keyOf(identity)) && !ownerOf.has(keyOf(identity)) && !isSameProcess(identity, record.anchor),
   );
   const unknown =
-    hiddenText(anchor) ??
-    hiddenText(root) ??
-    (below.length >= PROCESSES_NAMED ? NOT_ALL_NAMED : null) ??
+    hiddenReason(anchor) ??
+    hiddenReason(root) ??
+    (below.length >= MAX_LISTED_PROCESSES ? TRUNCATED_LIST : null) ??
     // A verified anchor is an ancestor of all processes of the run.
     (anchor?.matches === true ? null : (cgroup?.unknown ?? null));
   // Without what its anchor serves for other runs.
@@ -215,9 +217,9 @@ function processesOf(
   return { anchor: own, root, processes, claims, unknown };
 }
 
-function hiddenText(evidence: ProcessEvidence | null): string | null {
+function hiddenReason(evidence: ProcessEvidence | null): string | null {
   // One that matches by its unique id is verified, hidden or not.
-  if (evidence?.state !== HIDDEN || evidence.matches) return null;
+  if (evidence?.state !== HIDDEN_STATE || evidence.matches) return null;
   return `process ${evidence.identity.pid} lives, but cannot be looked at from here`;
 }
 

@@ -1,4 +1,4 @@
-import type { Attempt } from "../anchor/failure.js";
+import type { StartAttempt } from "../anchor/failure.js";
 import type {
   AnchorEvent,
   AnchorLink,
@@ -13,14 +13,14 @@ import type { LiveProcesses } from "../anchor/members.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../store/run-record.js";
 import type { HoldfastError } from "../errors.js";
-import type { Traces } from "./aftermath.js";
+import type { RecordedIdentity } from "./aftermath.js";
 import type { AnchorLiveness } from "./anchor-liveness.js";
-import type { Activity } from "./activity.js";
+import type { OutputActivity } from "./activity.js";
 import type { Timer } from "./clock.js";
-import type { Context } from "./context.js";
+import type { SupervisorContext } from "./context.js";
 import type { Deadlines } from "./deadlines.js";
 import type { Deferred } from "./deferred.js";
-import type { Journal } from "./journal.js";
+import type { RunWriteQueue } from "./journal.js";
 import type { OutputRanges } from "./output-ranges.js";
 import type { RunState } from "./run-state.js";
 import type { Stdin } from "./stdin.js";
@@ -33,7 +33,7 @@ export interface RunFacts {
   /** For display: secrets redacted. */
   readonly command: string;
   /** What was to be started, when this supervisor started it. Not stored. */
-  readonly attempt: Attempt | null;
+  readonly attempt: StartAttempt | null;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
   /** As it began, here. */
@@ -44,76 +44,76 @@ export interface RunFacts {
 
 /** A run this supervisor holds, with everything that works for it. The verbs are one file each. */
 export interface LiveRun {
-  readonly context: Context;
+  readonly context: SupervisorContext;
   readonly facts: RunFacts;
-  readonly journal: Journal;
+  readonly writeQueue: RunWriteQueue;
   readonly deadlines: Deadlines;
   readonly stdin: Stdin;
-  readonly ranges: OutputRanges;
-  readonly activity: Activity;
+  readonly outputRanges: OutputRanges;
+  readonly activity: OutputActivity;
   /** The command has been exec'd, or never will be. */
   readonly started: Deferred<void>;
   /** How it ended is known; since when on the supervisor's clock. */
-  readonly concluded: Deferred<number>;
+  readonly endKnown: Deferred<number>;
   /** And committed. */
   readonly ended: Deferred<RunRecord>;
   readonly listener: (link: AnchorLink, event: AnchorEvent) => void;
   state: RunState;
   /** When the command was exec'd; `noted`: and the record says so. */
-  startedAt: { readonly at: number; readonly noted: boolean } | null;
+  startedAt: { readonly at: number; readonly recorded: boolean } | null;
   link: AnchorLink | null;
   /** False: the connection only observes; it can stop the run and hear of it. */
-  owner: boolean;
+  isOwner: boolean;
   tier: string | null;
   /** Null: a task. */
   service: ServiceFacts | null;
   /** Set while the anchor is to learn that it is a service; resolves when it says so. */
-  toldService: Deferred<void> | null;
+  serviceAck: Deferred<void> | null;
   /** Set while a process of it is to become a run of its own. */
-  adopting: Deferred<void> | null;
+  pendingAdoption: Deferred<void> | null;
   /** Set while some of its processes are to be signalled. */
-  signalling: Deferred<number> | null;
+  pendingSignal: Deferred<number> | null;
   /** Who asked the anchor for its members, by request. */
-  readonly looks: Map<string, Deferred<LiveProcesses | null>>;
+  readonly memberRequests: Map<string, Deferred<LiveProcesses | null>>;
   /** What is known of the run's processes, should their anchor fall silent. */
-  traces: Traces;
+  recordedIdentity: RecordedIdentity;
   /** Whether its anchor answers. */
-  readonly liveness: AnchorLiveness;
+  readonly anchorLiveness: AnchorLiveness;
   firstStop: FirstStop | null;
   /** Why the command was not executed, when this supervisor knows. */
   failure: SpawnFailure | null;
   /** The first stop asked for here. Whoever asked may rely on it: a connection can break with it on its way. */
-  asked: StopRequest | null;
+  requestedStop: StopRequest | null;
   /** Stops to be handed to the next connection. */
-  owed: StopRequest[];
-  owedHanded: Deferred<void> | null;
-  stopNoted: boolean;
-  survivorsNoted: boolean;
-  exitingNote: Timer | null;
+  pendingStops: StopRequest[];
+  pendingStopsSent: Deferred<void> | null;
+  stopRecorded: boolean;
+  survivorsRecorded: boolean;
+  exitingTimer: Timer | null;
   /** As the anchor says: what it does not read now. */
   withheld: Record<StreamName, boolean>;
   /** Bytes of its output that are known, and recorded, to be missing. */
-  lost: Record<StreamName, number>;
+  lostBytes: Record<StreamName, number>;
   size: TerminalSize | null;
   descendants: number;
-  regaining: boolean;
+  reattaching: boolean;
   finalizing: boolean;
   /** Set: this supervisor has nothing to do with the run any more. */
-  letGo: HoldfastError | null;
+  detachedBy: HoldfastError | null;
   followers: number;
   /** Somebody has followed the output to its end or been told of the run's. */
-  witnessed: boolean;
+  outputSeen: boolean;
   discarded: boolean;
-  ignoreSignal: (() => void) | null;
+  removeAbortListener: (() => void) | null;
 }
 
-export function isOver(live: LiveRun): boolean {
-  return live.finalizing || live.letGo !== null;
+export function isInactive(live: LiveRun): boolean {
+  return live.finalizing || live.detachedBy !== null;
 }
 
-export type EventFacts = Pick<NewRunEvent, "runId" | "at" | "rootPid" | "descendants">;
+export type RunEventBase = Pick<NewRunEvent, "runId" | "at" | "rootPid" | "descendants">;
 
-export function eventFacts(live: LiveRun, at: number): EventFacts {
+export function runEventBase(live: LiveRun, at: number): RunEventBase {
   return {
     runId: live.facts.runId,
     at,

@@ -1,51 +1,51 @@
 import type { MemberSignal } from "../anchor/host.js";
-import { membersOf, type LiveProcesses } from "../anchor/members.js";
+import { membersOfRun, type LiveProcesses } from "../anchor/members.js";
 import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { NotSteering } from "../errors.js";
-import { OPEN_STATES, type ProcessIdentity } from "../store/run-record.js";
+import { OPEN_RUN_STATES, type ProcessIdentity } from "../store/run-record.js";
 import { deferred } from "./deferred.js";
 import { newRequestId } from "./ids.js";
-import { isOver, type LiveRun } from "./live-run.js";
+import { isInactive, type LiveRun } from "./live-run.js";
 
 /** Who lives in a run: its anchor is asked, and looked at when it does not answer. */
-export async function liveMembers(live: LiveRun): Promise<LiveProcesses> {
-  return (await toldMembers(live)) ?? seenMembers(live);
+export async function listMembers(live: LiveRun): Promise<LiveProcesses> {
+  return (await membersFromAnchor(live)) ?? membersFromHost(live);
 }
 
 /** Null: its anchor is from before it could tell, or does not answer now. */
-async function toldMembers(live: LiveRun): Promise<LiveProcesses | null> {
-  const { link, looks, context } = live;
-  if (link === null || isOver(live) || link.welcome.protocol < PROTOCOL) return null;
+async function membersFromAnchor(live: LiveRun): Promise<LiveProcesses | null> {
+  const { link, memberRequests, context } = live;
+  if (link === null || isInactive(live) || link.welcome.protocol < PROTOCOL) return null;
   const answered = deferred<LiveProcesses | null>();
   const requestId = newRequestId();
-  const enough = context.clock.after(defaults.membersMs, () => answered.resolve(null));
-  looks.set(requestId, answered);
+  const enough = context.clock.setTimer(defaults.membersMs, () => answered.resolve(null));
+  memberRequests.set(requestId, answered);
   try {
-    link.members(requestId);
+    link.requestMembers(requestId);
     return await answered.promise;
   } finally {
     enough.cancel();
-    looks.delete(requestId);
+    memberRequests.delete(requestId);
   }
 }
 
 /** Nobody will answer. */
-export function unanswered({ looks }: LiveRun): void {
-  for (const look of looks.values()) look.resolve(null);
+export function failPendingMemberRequests({ memberRequests }: LiveRun): void {
+  for (const look of memberRequests.values()) look.resolve(null);
 }
 
 /** As its anchor's own descendants say. */
-async function seenMembers(live: LiveRun): Promise<LiveProcesses> {
+async function membersFromHost(live: LiveRun): Promise<LiveProcesses> {
   const { host, store } = live.context;
   const { facts } = live;
-  const records = await store.listRuns({ states: OPEN_STATES, withoutLabels: true });
+  const records = await store.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true });
   const record = records.find(({ runId }) => runId === facts.runId);
   if (record === undefined || record.anchor === null) return [];
-  const [evidence] = await host.inspect([record.anchor]);
+  const [evidence] = await host.inspectProcesses([record.anchor]);
   if (live.finalizing) return [];
   if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be seen now");
-  return membersOf(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
+  return membersOfRun(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
 }
 
 /** One request at a time: the answers have no names. */
@@ -54,15 +54,15 @@ export async function signalMembers(
   processes: readonly ProcessIdentity[],
   signal: MemberSignal,
 ): Promise<number> {
-  while (live.signalling !== null) await live.signalling.promise.catch(() => undefined);
-  if (live.link === null || !live.owner)
+  while (live.pendingSignal !== null) await live.pendingSignal.promise.catch(() => undefined);
+  if (live.link === null || !live.isOwner)
     throw new NotSteering(live.facts.runId, "its anchor does not answer now");
   const answered = deferred<number>();
-  live.signalling = answered;
+  live.pendingSignal = answered;
   try {
     live.link.signal(processes, signal);
     return await Promise.race([answered.promise, live.ended.promise.then(() => 0)]);
   } finally {
-    live.signalling = null;
+    live.pendingSignal = null;
   }
 }

@@ -5,16 +5,16 @@ import { platform } from "node:process";
 import { holdInstance, type InstanceHold } from "../anchor/instance-locks.js";
 import { openNativeHost } from "../anchor/native-host.js";
 import { BadInput, StateUnusable } from "../errors.js";
-import { FileLedger, ledgerIn } from "../store/ledger/file-ledger.js";
+import { FileRunCopy, localCopyDirectory } from "../store/ledger/file-ledger.js";
 import { readMachineIdentity } from "../store/machine.js";
 import { openStore } from "../store/open.js";
 import { stateIdOf } from "../store/state-id.js";
 import type { Store } from "../store/store.js";
 import { openStateDirectory, resolveHome } from "../store/state-directory.js";
 import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
-import { awaitStore, type Waiting } from "./await-store.js";
-import { Holds } from "./hold.js";
-import { isInstanceId, newIncarnation, newInstanceId } from "./ids.js";
+import { retryWhileStoreAway, type StoreWait } from "./await-store.js";
+import { KeepaliveLinks } from "./hold.js";
+import { isInstanceId, newIncarnationId, newInstanceId } from "./ids.js";
 import { createSupervisor } from "./supervisor.js";
 
 /** A supervisor on this machine: its own instance directory, the state directory's store, native anchors. */
@@ -38,28 +38,31 @@ export async function openSupervisorAndStore(
 
   const opened: AsyncDisposable[] = [];
   try {
-    const lock = await makeAndLock(instanceDir);
+    const lock = await createAndLockInstance(instanceDir);
     opened.push(lock);
     const machine = await readMachineIdentity(home);
     const stateId = await stateIdOf(home);
-    const incarnation = newIncarnation();
+    const incarnation = newIncarnationId();
     const host = await openNativeHost({ home, instanceId, instanceDir, incarnation, machine });
     opened.push(host);
-    const ledger = new FileLedger(ledgerIn(home));
-    const holds = new Holds(host, ledger, instanceId);
-    const store = await awaitStore(() => openStore(storePath, instanceId), waitingWith(options, holds));
+    const localCopy = new FileRunCopy(localCopyDirectory(home));
+    const keepaliveLinks = new KeepaliveLinks(host, localCopy, instanceId);
+    const store = await retryWhileStoreAway(
+      () => openStore(storePath, instanceId),
+      storeWaitOptions(options, keepaliveLinks),
+    );
     opened.push(store);
     // A name is for people: without it the host goes by its id.
-    await store.introduceHost({ hostId: machine.hostId, name: hostname(), platform }).catch(() => undefined);
+    await store.registerHost({ hostId: machine.hostId, name: hostname(), platform }).catch(() => undefined);
     const supervisor = createSupervisor({
-      onProblem: warn,
+      onProblem: emitWarning,
       ...options,
       home,
       instanceId,
       incarnation,
       stateId,
       store,
-      ...(store.shared ? { ledger, holds } : {}),
+      ...(store.shared ? { localCopy, keepaliveLinks } : {}),
       host,
       locks: lock,
       onClosed: async (left) => {
@@ -80,27 +83,30 @@ export async function openSupervisorAndStore(
 }
 
 /** An opening that waits for its store holds its runs meanwhile. */
-function waitingWith({ onStoreAway, signal }: SupervisorOptions, holds: Holds): Waiting | null {
+function storeWaitOptions(
+  { onStoreAway, signal }: SupervisorOptions,
+  keepaliveLinks: KeepaliveLinks,
+): StoreWait | null {
   if (onStoreAway === undefined) return null;
   return {
-    away: async (error) => {
-      await holds.holdAll();
-      onStoreAway(error, holds.size);
+    onStoreAway: async (error) => {
+      await keepaliveLinks.attachAll();
+      onStoreAway(error, keepaliveLinks.size);
     },
     ...(signal === undefined ? {} : { signal }),
   };
 }
 
 /** Nobody asked to be told, but it must be visible. */
-function warn({ message, cause }: Problem): void {
+function emitWarning({ message, cause }: Problem): void {
   const detail = cause instanceof Error ? cause.message : "";
   process.emitWarning(message, { type: "HoldfastWarning", code: "HOLDFAST_PROBLEM", detail });
 }
 
 /** Until it is locked, an empty instance looks dead to others, who may be removing it. */
-async function makeAndLock(instanceDir: string): Promise<InstanceHold> {
+async function createAndLockInstance(instanceDir: string): Promise<InstanceHold> {
   for (let tries = 1; ; tries++) {
-    await makePrivate(instanceDir);
+    await createInstanceDirectory(instanceDir);
     try {
       return await holdInstance(instanceDir);
     } catch (error) {
@@ -108,15 +114,15 @@ async function makeAndLock(instanceDir: string): Promise<InstanceHold> {
         () => false,
         () => true,
       );
-      if (!removed || tries === OPEN_TRIES) throw error;
+      if (!removed || tries === LOCK_ATTEMPTS) throw error;
     }
   }
 }
 
 /** Whoever removes dead instances does so once in a while; to lose against one three times takes three of them. */
-const OPEN_TRIES = 3;
+const LOCK_ATTEMPTS = 3;
 
-async function makePrivate(path: string): Promise<void> {
+async function createInstanceDirectory(path: string): Promise<void> {
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
   } catch (cause) {

@@ -10,11 +10,11 @@ export interface OutputRange {
   readonly closed: boolean;
 }
 
-const NOTHING: OutputRange = { start: 0, end: 0, dropped: 0, closed: false };
+const EMPTY_RANGE: OutputRange = { start: 0, end: 0, dropped: 0, closed: false };
 
 /** How far a run's output has come, and who wants to know when it goes on. */
 export class OutputRanges {
-  readonly #ranges: Record<StreamName, OutputRange> = { stdout: NOTHING, stderr: NOTHING };
+  readonly #ranges: Record<StreamName, OutputRange> = { stdout: EMPTY_RANGE, stderr: EMPTY_RANGE };
   readonly #acked: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   /** Where a follower begins that names no offset. */
   readonly #first: Record<StreamName, number> = { stdout: 0, stderr: 0 };
@@ -40,7 +40,7 @@ export class OutputRanges {
     return this.#ranges[stream].end - this.#acked[stream];
   }
 
-  first(stream: StreamName): number {
+  firstOffset(stream: StreamName): number {
     return this.#first[stream];
   }
 
@@ -57,17 +57,17 @@ export class OutputRanges {
   }
 
   /** A run taken up from an earlier owner: followers go on where that one's effects ended. */
-  continueFrom(stream: StreamName, offset: number): void {
+  setFirstOffset(stream: StreamName, offset: number): void {
     this.#first[stream] = offset;
   }
 
   /** The anchor's own account, at the begin of a connection. */
-  welcome(stream: StreamName, range: SpoolRange): void {
+  applyWelcome(stream: StreamName, range: SpoolRange): void {
     this.#acked[stream] = Math.max(this.#acked[stream], range.acked);
     this.update(stream, range);
   }
 
-  acked(stream: StreamName, offset: number): void {
+  setAcked(stream: StreamName, offset: number): void {
     this.#acked[stream] = Math.max(this.#acked[stream], offset);
   }
 

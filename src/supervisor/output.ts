@@ -2,9 +2,9 @@ import type { AnchorHost, RunAddress, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { FollowOptions, OutputChunk, ReadOptions } from "./api.js";
-import { follow } from "./follow.js";
-import { eventFacts, type LiveRun } from "./live-run.js";
-import { releaseOutput } from "./release-output.js";
+import { followStreams } from "./follow.js";
+import { runEventBase, type LiveRun } from "./live-run.js";
+import { discardUnusedOutput } from "./release-output.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
@@ -29,9 +29,9 @@ export async function* followOutput(
   live.followers++;
   try {
     const { address } = live.facts;
-    yield* follow(
+    yield* followStreams(
       {
-        ranges: live.ranges,
+        outputRanges: live.outputRanges,
         read: (stream, offset, maxBytes) => live.context.host.readOutput(address, stream, offset, maxBytes),
         ack: (stream, offset) => ackOutput(live, stream, offset),
       },
@@ -39,35 +39,35 @@ export async function* followOutput(
     );
   } finally {
     live.followers--;
-    live.witnessed = true;
-    releaseOutput(live);
+    live.outputSeen = true;
+    discardUnusedOutput(live);
   }
 }
 
 export function ackOutput(live: LiveRun, stream: StreamName, offset: number): void {
   checkOffset("offset", offset);
-  live.ranges.acked(stream, offset);
-  live.link?.ack(stream, offset);
-  noteWithheld(live);
+  live.outputRanges.setAcked(stream, offset);
+  live.link?.acknowledge(stream, offset);
+  updateWithheld(live);
 }
 
 /** The anchor stops reading at the bound until it is acked, or at a full disk: that silence is not the program's. */
-export function noteWithheld(live: LiveRun): void {
-  live.deadlines.withhold(
+export function updateWithheld(live: LiveRun): void {
+  live.deadlines.setWithheld(
     STREAMS.some((stream) => {
       const bound = live.facts.withholdAt[stream];
-      return live.withheld[stream] || (bound !== null && live.ranges.unacked(stream) >= bound);
+      return live.withheld[stream] || (bound !== null && live.outputRanges.unacked(stream) >= bound);
     }),
   );
 }
 
 /** Recorded and reported each time that more of it is found missing. */
-export function noteLost(live: LiveRun, stream: StreamName, lost: number): void {
-  if (lost <= live.lost[stream]) return;
-  live.lost[stream] = lost;
+export function recordLostOutput(live: LiveRun, stream: StreamName, lost: number): void {
+  if (lost <= live.lostBytes[stream]) return;
+  live.lostBytes[stream] = lost;
   const { runId } = live.facts;
   const at = live.context.clock.wall();
-  live.journal.note(null, [{ ...eventFacts(live, at), type: "output-lost", data: { stream, lost } }]);
+  live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "output-lost", data: { stream, lost } }]);
   const message = `run ${runId}: ${lost} bytes of ${stream} are missing: a spool file was truncated or removed; the run goes on`;
   live.context.report({ runId, message, cause: null });
 }

@@ -1,67 +1,71 @@
 import { defaults } from "../defaults.js";
-import { rankOf } from "../store/apply-change.js";
+import { runStateRank } from "../store/apply-change.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
-import type { Context } from "./context.js";
+import type { SupervisorContext } from "./context.js";
 
-const WHY = "the store has gone back in time, and was told again";
+const ROLLED_BACK = "the store has gone back in time, and was told again";
 
 /**
  * The store knows less of a run than it was told: it was put back to a backup. A record of a later epoch is no such
  * thing, whoever owns it: somebody has taken the run over. Nor is an end: that is never taken back.
  */
-export function knowsLess(known: RunRecord | null, told: RunRecord): boolean {
-  if (known === null) return true;
-  if (known.state === "exited" || known.leaseEpoch > told.leaseEpoch) return false;
-  if (known.leaseEpoch < told.leaseEpoch || rankOf(known) < rankOf(told)) return true;
-  return factsIn(known) < factsIn(told);
+export function isBehind(stored: RunRecord | null, copied: RunRecord): boolean {
+  if (stored === null) return true;
+  if (stored.state === "exited" || stored.leaseEpoch > copied.leaseEpoch) return false;
+  if (stored.leaseEpoch < copied.leaseEpoch || runStateRank(stored) < runStateRank(copied)) return true;
+  return countFacts(stored) < countFacts(copied);
 }
 
 /** Of those that come once and stay. */
-function factsIn({ root, startedAt, service, hiddenAt }: RunRecord): number {
+function countFacts({ root, startedAt, service, hiddenAt }: RunRecord): number {
   return [root, startedAt, service, service?.readyAt ?? null, hiddenAt].filter((fact) => fact !== null)
     .length;
 }
 
 /** Tell the store again of a run of ours that it has forgotten, all or in part. False: it has not. */
-export async function putBack(context: Context, runId: string): Promise<boolean> {
-  const { store, ledger, instanceId } = context;
+export async function restoreIfRolledBack(context: SupervisorContext, runId: string): Promise<boolean> {
+  const { store, localCopy, instanceId } = context;
   // The ledger first: what the store learns meanwhile is no sign that it has forgotten.
-  const record = (await ledger?.get(runId))?.record ?? null;
+  const record = (await localCopy?.get(runId))?.record ?? null;
   if (record === null || record.ownerInstanceId !== instanceId) return false;
-  if (!knowsLess(await store.getRun(runId), record)) return false;
-  return tellAgain(context, record, defaults.leaseMs);
+  if (!isBehind(await store.getRun(runId), record)) return false;
+  return rewriteRecord(context, record, defaults.leaseMs);
 }
 
 /** False: somebody was faster. */
-export async function tellAgain(context: Context, record: RunRecord, leaseMs: number): Promise<boolean> {
-  if (!(await context.store.restoreRun(record, leaseMs, eventsOf(context, record)))) return false;
+export async function rewriteRecord(
+  context: SupervisorContext,
+  record: RunRecord,
+  leaseMs: number,
+): Promise<boolean> {
+  if (!(await context.store.restoreRun(record, leaseMs, restoreEvents(context, record)))) return false;
   const { runId } = record;
-  context.report({ runId, message: `run ${runId}: ${WHY}`, cause: null });
+  context.report({ runId, message: `run ${runId}: ${ROLLED_BACK}`, cause: null });
   // One is never alone.
-  context.doubted = true;
+  context.storeMayHaveRolledBack = true;
   return true;
 }
 
 /** Its end was told once, in events that are gone. */
-function eventsOf({ clock, instanceId }: Context, record: RunRecord): readonly NewRunEvent[] {
+function restoreEvents({ clock, instanceId }: SupervisorContext, record: RunRecord): readonly NewRunEvent[] {
   const { runId, root, exit, emptiness, ownerInstanceId, leaseEpoch } = record;
   const facts = { runId, rootPid: root?.pid ?? null, descendants: 0 };
-  const told: NewRunEvent = {
+  const restored: NewRunEvent = {
     ...facts,
     at: clock.wall(),
     type: "reconcile",
     data: {
       row: "forgotten",
       action: "restore",
-      why: WHY,
+      why: ROLLED_BACK,
       by: instanceId,
       from: ownerInstanceId,
       epoch: leaseEpoch,
     },
   };
-  if (exit === null || emptiness === null) return [told];
+  if (exit === null || emptiness === null) return [restored];
   const { reason, actor, code, signal } = exit;
   const at = record.endedAt ?? clock.wall();
-  return [told, { ...facts, at, type: "exit", data: { reason, actor, code, signal, emptiness } }];
+  return [restored, { ...facts, at, type: "exit", data: { reason, actor, code, signal, emptiness } }];
 }

@@ -3,9 +3,9 @@ import { BadInput } from "../errors.js";
 import { sanitizeLine } from "../output/sanitize.js";
 import type { RunRecord, ServiceFacts } from "../store/run-record.js";
 import type { Readiness, ReadyOptions } from "./api.js";
-import type { Context } from "./context.js";
-import { eventFacts, isOver, type LiveRun } from "./live-run.js";
-import { whole } from "./spawn-options.js";
+import type { SupervisorContext } from "./context.js";
+import { runEventBase, isInactive, type LiveRun } from "./live-run.js";
+import { checkWholeNumber } from "./spawn-options.js";
 
 /**
  * Wait until a process of this run listens on its port. Nobody tells when that happens, so it is looked for, at growing
@@ -13,10 +13,10 @@ import { whole } from "./spawn-options.js";
  */
 export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Promise<Readiness> {
   const { context, facts, ended } = live;
-  const port = portOf(facts.runId, live.service);
+  const port = servicePort(facts.runId, live.service);
   const { clock } = context;
-  const until = clock.now() + whole("timeoutMs", options.timeoutMs ?? defaults.readyTimeoutMs);
-  const interrupted = aborted(options.signal);
+  const until = clock.now() + checkWholeNumber("timeoutMs", options.timeoutMs ?? defaults.readyTimeoutMs);
+  const interrupted = whenAborted(options.signal);
   // Nobody may be pausing when the run is let go of: that is no rejection of ours.
   const over = ended.promise.catch(() => undefined);
   const early = Promise.race([over, interrupted]);
@@ -24,20 +24,23 @@ export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Pro
     const late = clock.now() >= until;
     if (live.service !== null && live.service.readyAt !== null)
       return { kind: "ready", service: live.service };
-    if (options.signal?.aborted === true || live.letGo !== null) return { kind: "given-up" };
-    if (isOver(live)) return { kind: "ended", detail: await othersOn(context, port) };
-    if (live.state.name === "running" && (await listens(live, port))) return noteReady(live, port);
-    if (late) return { kind: "timeout", detail: await othersOn(context, port) };
-    await clock.pause(Math.min(pause, Math.max(1, until - clock.now())), early);
+    if (options.signal?.aborted === true || live.detachedBy !== null) return { kind: "given-up" };
+    if (isInactive(live)) return { kind: "ended", detail: await describePortHolders(context, port) };
+    if (live.state.name === "running" && (await isListening(live, port))) return recordReady(live, port);
+    if (late) return { kind: "timeout", detail: await describePortHolders(context, port) };
+    await clock.sleep(Math.min(pause, Math.max(1, until - clock.now())), early);
   }
 }
 
 /** It had ended before anybody could wait for it. */
-export async function endedUnready(context: Context, { runId, service }: RunRecord): Promise<Readiness> {
-  return { kind: "ended", detail: await othersOn(context, portOf(runId, service)) };
+export async function endedBeforeReady(
+  context: SupervisorContext,
+  { runId, service }: RunRecord,
+): Promise<Readiness> {
+  return { kind: "ended", detail: await describePortHolders(context, servicePort(runId, service)) };
 }
 
-function portOf(runId: string, service: ServiceFacts | null): number {
+function servicePort(runId: string, service: ServiceFacts | null): number {
   if (service !== null && service.port !== null) return service.port;
   throw new BadInput("port", `run ${runId} is no service with a port to wait for`);
 }
@@ -51,24 +54,26 @@ export function resumeReadiness(live: LiveRun): void {
   );
 }
 
-async function listens({ context, traces }: LiveRun, port: number): Promise<boolean> {
-  if (traces.anchor === null) return false;
-  const [evidence] = await context.host.inspect([traces.anchor], { ports: true });
+async function isListening({ context, recordedIdentity: recorded }: LiveRun, port: number): Promise<boolean> {
+  if (recorded.anchor === null) return false;
+  const [evidence] = await context.host.inspectProcesses([recorded.anchor], { ports: true });
   return evidence?.matches === true && evidence.descendants.some(({ ports }) => ports.includes(port));
 }
 
 /** Said once, whoever waits. */
-function noteReady(live: LiveRun, port: number): Readiness {
+function recordReady(live: LiveRun, port: number): Readiness {
   const at = live.context.clock.wall();
   if (live.service !== null && live.service.readyAt !== null) return { kind: "ready", service: live.service };
   const service = { port, readyAt: at };
   live.service = service;
-  live.journal.note({ to: "ready", service }, [{ ...eventFacts(live, at), type: "ready", data: { port } }]);
+  live.writeQueue.enqueue({ to: "ready", service }, [
+    { ...runEventBase(live, at), type: "ready", data: { port } },
+  ]);
   return { kind: "ready", service };
 }
 
 /** Null: nobody listens there. */
-async function othersOn({ host }: Context, port: number): Promise<string | null> {
+async function describePortHolders({ host }: SupervisorContext, port: number): Promise<string | null> {
   const { open, holders } = await host.inspectPort(port);
   const names = holders.map(({ identity, command }) => `${identity.pid} (${sanitizeLine(command)})`);
   if (names.length > 0)
@@ -76,7 +81,7 @@ async function othersOn({ host }: Context, port: number): Promise<string | null>
   return open ? `somebody else listens on port ${port}, and it cannot be seen who` : null;
 }
 
-function aborted(signal: AbortSignal | undefined): Promise<void> {
+function whenAborted(signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     if (signal === undefined) return;
     if (signal.aborted) resolve();

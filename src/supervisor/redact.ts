@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { defaults } from "../defaults.js";
 import { isSecretName } from "./secret-name.js";
-import { SecretOptionScanner, secretOptionValues } from "./secret-options.js";
+import { SecretOptionScanner, findSecretOptionValues } from "./secret-options.js";
 import { shellQuote } from "./shell-quote.js";
 
 const hidden = "***";
 
 /** Tokens that are recognized by the shape that their issuers gave them, in any position. Each is one word. */
-export const tokenShapes = new RegExp(
+export const tokenPatterns = new RegExp(
   [
     "\\bhf[to]_[\\w-]{16,}", // Holdfast's own: a session's, the operator's
     "(?<=\\bbot|(?<![\\w:]))\\d{8,12}:[\\w-]{35}(?![\\w-])", // Telegram bot
@@ -98,9 +98,9 @@ function redactAssignment(word: string): string | null {
 
 /** Secrets inside one word, which may be a whole script or JSON document. */
 export function redactText(text: string): string {
-  return withoutOptionValues(text)
+  return redactOptionValues(text)
     .replace(privateKey, hidden)
-    .replace(tokenShapes, hidden)
+    .replace(tokenPatterns, hidden)
     .replace(urlSignature, `$1${hidden}`)
     .replace(urlUser, `$1${hidden}@`)
     .replace(jsonPair, (all, quote: string, name: string, colon: string, mark: string) =>
@@ -119,10 +119,10 @@ export function redactText(text: string): string {
     );
 }
 
-function withoutOptionValues(script: string): string {
+function redactOptionValues(script: string): string {
   let shown = "";
   let end = 0;
-  for (const [from, to] of secretOptionValues(script)) {
+  for (const [from, to] of findSecretOptionValues(script)) {
     shown += script.slice(end, from) + hidden;
     end = to;
   }

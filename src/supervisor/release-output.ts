@@ -4,27 +4,27 @@ import type { LiveRun } from "./live-run.js";
  * With `discardOutput`, remove the run's directory once its end is committed, nobody follows it, and somebody has been
  * told of it: a command that ends within the spawn call must not lose its output to a caller who has not looked yet.
  */
-export function releaseOutput(live: LiveRun): void {
-  if (!mayGo(live)) return;
+export function discardUnusedOutput(live: LiveRun): void {
+  if (!canDiscard(live)) return;
   // A turn later: who awaited the end may begin to read in answer to it.
-  live.context.clock.after(
+  live.context.clock.setTimer(
     0,
     () => {
-      if (!mayGo(live)) return;
+      if (!canDiscard(live)) return;
       live.discarded = true;
-      live.context.track(live.facts.runId, live.context.host.discard(live.facts.address));
+      live.context.track(live.facts.runId, live.context.host.removeRunDirectory(live.facts.address));
     },
     { keepAlive: true },
   );
 }
 
-function mayGo(live: LiveRun): boolean {
+function canDiscard(live: LiveRun): boolean {
   return (
     live.context.discardOutput &&
-    live.witnessed &&
+    live.outputSeen &&
     live.followers === 0 &&
     !live.discarded &&
     live.state.name === "exited" &&
-    !live.context.live.has(live.facts.runId)
+    !live.context.runs.has(live.facts.runId)
   );
 }

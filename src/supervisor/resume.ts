@@ -2,23 +2,28 @@ import type { StreamName, Welcome } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Lease } from "../store/store.js";
-import type { Context } from "./context.js";
-import { addressOf } from "./reconcile/look.js";
+import type { SupervisorContext } from "./context.js";
+import { runAddressOf } from "./reconcile/look.js";
 import type { LiveRun } from "./live-run.js";
 import { resumeReadiness } from "./readiness.js";
 import { step } from "./run-state.js";
-import { supervise } from "./supervise.js";
+import { createLiveRun } from "./supervise.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** A run from its record, to be gone on with; `welcome` is null when no anchor answered. */
-export function resume(context: Context, record: RunRecord, lease: Lease, welcome: Welcome | null): LiveRun {
+export function restoreLiveRun(
+  context: SupervisorContext,
+  record: RunRecord,
+  lease: Lease,
+  welcome: Welcome | null,
+): LiveRun {
   const { runId, leaseId, command, policy, deadlines, service, root, anchor, boundary } = record;
-  const live = supervise(
+  const live = createLiveRun(
     context,
     {
       runId,
-      address: addressOf(record),
+      address: runAddressOf(record),
       leaseId,
       command,
       attempt: null,
@@ -35,16 +40,24 @@ export function resume(context: Context, record: RunRecord, lease: Lease, welcom
   );
   const { hostId, bootId, pidNamespace, timeNamespace } = record;
   const machine = { hostId, bootId, pidNamespace, timeNamespace };
-  live.traces = { ...live.traces, root, anchor, boundary, machine, anchorPath: record.anchorPath };
+  live.recordedIdentity = {
+    ...live.recordedIdentity,
+    root,
+    anchor,
+    boundary,
+    machine,
+    anchorPath: record.anchorPath,
+  };
   live.tier = record.tier;
   if (root !== null) live.state = step(live.state, { type: "gated", root });
   live.startedAt =
     record.startedAt === null
       ? // Killed between GO and its commit: the record was last touched when the gate was ready, a moment before.
-        { at: record.updatedAt, noted: false }
-      : { at: record.startedAt, noted: true };
-  live.stopNoted = record.state === "exiting";
+        { at: record.updatedAt, recorded: false }
+      : { at: record.startedAt, recorded: true };
+  live.stopRecorded = record.state === "exiting";
   resumeReadiness(live);
-  if (welcome !== null) for (const stream of STREAMS) live.ranges.continueFrom(stream, welcome[stream].acked);
+  if (welcome !== null)
+    for (const stream of STREAMS) live.outputRanges.setFirstOffset(stream, welcome[stream].acked);
   return live;
 }

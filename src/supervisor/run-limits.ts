@@ -3,14 +3,14 @@ import { NO_LIMITS, type RunLimits } from "../store/run-record.js";
 import type { AskedLimits } from "./api.js";
 
 /** What a kernel takes and a program can live with. */
-const MEMORY = { least: 1024 ** 2, most: 128 * 1024 ** 4, said: "from 1 MiB to 128 TiB" };
+const MEMORY_RANGE = { least: 1024 ** 2, most: 128 * 1024 ** 4, said: "from 1 MiB to 128 TiB" };
 /** The most numbers that Linux gives to tasks. */
-const PIDS = { least: 1, most: 4_194_304, said: "a whole number from 1 to 4194304" };
+const PIDS_RANGE = { least: 1, most: 4_194_304, said: "a whole number from 1 to 4194304" };
 /** The scheduler hands out time by the millisecond, ten times a second. */
-const CPUS = { least: 0.01, most: 4_096, said: "a number from 0.01 to 4096" };
+const CPUS_RANGE = { least: 0.01, most: 4_096, said: "a number from 0.01 to 4096" };
 
 /** Options come from JSON and JavaScript too: nothing is taken on trust. */
-export function runLimits(asked: AskedLimits = NO_LIMITS): RunLimits {
+export function checkLimits(asked: AskedLimits = NO_LIMITS): RunLimits {
   if (typeof asked !== "object" || asked === null || Array.isArray(asked))
     throw new BadInput("limits", `limits must be an object, not ${JSON.stringify(asked)}`);
   const { memoryBytes, pids, cpus, ...others } = asked;
@@ -18,16 +18,16 @@ export function runLimits(asked: AskedLimits = NO_LIMITS): RunLimits {
   if (unknown !== undefined)
     throw new BadInput("limits", `there is no limit ${JSON.stringify(unknown)}: memoryBytes, pids, cpus`);
   return {
-    memoryBytes: within("memoryBytes", memoryBytes, MEMORY, Number.isSafeInteger),
-    pids: within("pids", pids, PIDS, Number.isSafeInteger),
-    cpus: within("cpus", cpus, CPUS, Number.isFinite),
+    memoryBytes: limitInRange("memoryBytes", memoryBytes, MEMORY_RANGE, Number.isSafeInteger),
+    pids: limitInRange("pids", pids, PIDS_RANGE, Number.isSafeInteger),
+    cpus: limitInRange("cpus", cpus, CPUS_RANGE, Number.isFinite),
   };
 }
 
-function within(
+function limitInRange(
   name: string,
   value: number | null | undefined,
-  { least, most, said }: typeof MEMORY,
+  { least, most, said }: typeof MEMORY_RANGE,
   isNumber: (value: unknown) => boolean,
 ): number | null {
   if (value === undefined || value === null) return null;

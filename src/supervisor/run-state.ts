@@ -3,7 +3,7 @@ import type { ProcessIdentity } from "../store/run-record.js";
 import type { RunChange } from "../store/store.js";
 
 /** How a run ended, as it goes into the record. */
-export type Ending = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at" | "lastOutputAt">;
+export type RunOutcome = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at" | "lastOutputAt">;
 
 /** What set the end in motion. The first wins; the record's reason is the anchor's. */
 export type ExitCause =
@@ -20,8 +20,8 @@ export type ExitCause =
  * While there is no root, a stop is owed to it.
  */
 export type RunState =
-  | { readonly name: "starting"; readonly root: null; readonly owed: FirstStop | null }
-  | { readonly name: "starting"; readonly root: ProcessIdentity; readonly owed: null }
+  | { readonly name: "starting"; readonly root: null; readonly pendingStop: FirstStop | null }
+  | { readonly name: "starting"; readonly root: ProcessIdentity; readonly pendingStop: null }
   | { readonly name: "running"; readonly root: ProcessIdentity }
   | {
       readonly name: "exiting";
@@ -30,9 +30,9 @@ export type RunState =
       readonly leader: LeaderStatus | null;
       readonly survivors: readonly Survivor[];
     }
-  | { readonly name: "exited"; readonly root: ProcessIdentity | null; readonly ending: Ending };
+  | { readonly name: "exited"; readonly root: ProcessIdentity | null; readonly outcome: RunOutcome };
 
-export type LifeEvent =
+export type RunStateEvent =
   /** The root exists, behind the gate. */
   | { readonly type: "gated"; readonly root: ProcessIdentity }
   | { readonly type: "started" }
@@ -40,14 +40,14 @@ export type LifeEvent =
   | { readonly type: "stop"; readonly stop: FirstStop }
   | { readonly type: "leader"; readonly status: LeaderStatus }
   | { readonly type: "survivors"; readonly survivors: readonly Survivor[] }
-  | { readonly type: "exited"; readonly ending: Ending }
-  | { readonly type: "lost"; readonly ending: Ending };
+  | { readonly type: "exited"; readonly outcome: RunOutcome }
+  | { readonly type: "lost"; readonly outcome: RunOutcome };
 
 type StateNamed<Name> = Extract<RunState, { readonly name: Name }>;
-type EventOf<Type> = Extract<LifeEvent, { readonly type: Type }>;
-type Table = {
+type EventOf<Type> = Extract<RunStateEvent, { readonly type: Type }>;
+type TransitionTable = {
   readonly [Name in RunState["name"]]: {
-    readonly [Type in LifeEvent["type"]]: (state: StateNamed<Name>, event: EventOf<Type>) => RunState;
+    readonly [Type in RunStateEvent["type"]]: (state: StateNamed<Name>, event: EventOf<Type>) => RunState;
   };
 };
 
@@ -56,44 +56,44 @@ function ignored(_why: string): (state: RunState) => RunState {
   return (state) => state;
 }
 
-function end(state: RunState, event: { readonly ending: Ending }): RunState {
-  return { name: "exited", root: state.root, ending: event.ending };
+function toExited(state: RunState, event: { readonly outcome: RunOutcome }): RunState {
+  return { name: "exited", root: state.root, outcome: event.outcome };
 }
 
-function exiting(root: ProcessIdentity, cause: ExitCause, leader: LeaderStatus | null = null): RunState {
+function toExiting(root: ProcessIdentity, cause: ExitCause, leader: LeaderStatus | null = null): RunState {
   return { name: "exiting", root, cause, leader, survivors: [] };
 }
 
-const table: Table = {
+const TRANSITIONS: TransitionTable = {
   starting: {
     gated: (state, { root }) =>
       // A cancel can arrive before the pid does; it is owed, not lost.
-      state.owed === null
-        ? { name: "starting", root: state.root ?? root, owed: null }
-        : exiting(root, { by: "stop", stop: state.owed }),
+      state.pendingStop === null
+        ? { name: "starting", root: state.root ?? root, pendingStop: null }
+        : toExiting(root, { by: "stop", stop: state.pendingStop }),
     started: (state) => (state.root === null ? state : { name: "running", root: state.root }),
     failed: (state, { failure }) =>
-      state.root === null ? state : exiting(state.root, { by: "failure", failure }),
+      state.root === null ? state : toExiting(state.root, { by: "failure", failure }),
     stop: (state, { stop }) =>
       state.root === null
-        ? { name: "starting", root: null, owed: state.owed ?? stop }
-        : exiting(state.root, { by: "stop", stop }),
+        ? { name: "starting", root: null, pendingStop: state.pendingStop ?? stop }
+        : toExiting(state.root, { by: "stop", stop }),
     leader: (state, { status }) =>
       // The child behind the gate can be killed by a stranger.
-      state.root === null ? state : exiting(state.root, { by: "leader", status }, status),
+      state.root === null ? state : toExiting(state.root, { by: "leader", status }, status),
     survivors: ignored("nothing has been killed yet: a stop or the leader's end is reported first"),
-    exited: end,
-    lost: end,
+    exited: toExited,
+    lost: toExited,
   },
   running: {
     gated: ignored("a repeat after re-attaching: the root never changes"),
     started: ignored("a repeat after re-attaching"),
     failed: ignored("what has been exec'd can no longer fail to start"),
-    stop: (state, { stop }) => exiting(state.root, { by: "stop", stop }),
-    leader: (state, { status }) => exiting(state.root, { by: "leader", status }, status),
+    stop: (state, { stop }) => toExiting(state.root, { by: "stop", stop }),
+    leader: (state, { status }) => toExiting(state.root, { by: "leader", status }, status),
     survivors: ignored("nothing has been killed yet: a stop or the leader's end is reported first"),
-    exited: end,
-    lost: end,
+    exited: toExited,
+    lost: toExited,
   },
   exiting: {
     gated: ignored("the root is known"),
@@ -103,8 +103,8 @@ const table: Table = {
     stop: ignored("the first reason wins"),
     leader: (state, { status }) => ({ ...state, leader: state.leader ?? status }),
     survivors: (state, { survivors }) => ({ ...state, survivors }),
-    exited: end,
-    lost: end,
+    exited: toExited,
+    lost: toExited,
   },
   exited: {
     gated: ignored("nothing changes after the end"),
@@ -118,9 +118,9 @@ const table: Table = {
   },
 };
 
-export function step(state: RunState, event: LifeEvent): RunState {
-  const cell = table[state.name][event.type] as (state: RunState, event: LifeEvent) => RunState;
+export function step(state: RunState, event: RunStateEvent): RunState {
+  const cell = TRANSITIONS[state.name][event.type] as (state: RunState, event: RunStateEvent) => RunState;
   return cell(state, event);
 }
 
-export const newborn: RunState = { name: "starting", root: null, owed: null };
+export const initialState: RunState = { name: "starting", root: null, pendingStop: null };

@@ -12,15 +12,15 @@ import type { LiveProcesses } from "../anchor/members.js";
 import { NotSteering } from "../errors.js";
 import type { ProcessIdentity, RunRecord, RunStateName, ServiceFacts } from "../store/run-record.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run, RunEnding } from "./api.js";
-import { cancel } from "./cancel.js";
+import { requestStop } from "./cancel.js";
 import type { LiveRun } from "./live-run.js";
-import { liveMembers, signalMembers } from "./members.js";
+import { listMembers, signalMembers } from "./members.js";
 import { ackOutput, followOutput, readOutput } from "./output.js";
-import { releaseOutput } from "./release-output.js";
-import { terminalSize } from "./spawn-options.js";
+import { discardUnusedOutput } from "./release-output.js";
+import { checkTerminalSize } from "./spawn-options.js";
 
 /** What a caller holds of a run. */
-class SupervisedRun implements Run {
+class RunHandle implements Run {
   readonly #live: LiveRun;
 
   constructor(live: LiveRun) {
@@ -68,36 +68,38 @@ class SupervisedRun implements Run {
   }
 
   async changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void> {
-    const { ranges } = this.#live;
+    const { outputRanges } = this.#live;
     const news = (): boolean =>
-      ranges.ended || ranges.range("stdout").end > from.stdout || ranges.range("stderr").end > from.stderr;
-    for (let { version } = ranges; !news() && signal?.aborted !== true; version = ranges.version)
-      await ranges.changed(version, signal);
+      outputRanges.ended ||
+      outputRanges.range("stdout").end > from.stdout ||
+      outputRanges.range("stderr").end > from.stderr;
+    for (let { version } = outputRanges; !news() && signal?.aborted !== true; version = outputRanges.version)
+      await outputRanges.changed(version, signal);
   }
 
   async wait(): Promise<RunRecord> {
     const live = this.#live;
     const record = await live.ended.promise;
-    live.witnessed = true;
-    releaseOutput(live);
+    live.outputSeen = true;
+    discardUnusedOutput(live);
     return record;
   }
 
   async end(waitMs: number = defaults.recordWaitMs): Promise<RunEnding> {
     const live = this.#live;
-    const { clock, gate } = live.context;
+    const { clock, storeBreaker } = live.context;
     const committed = this.wait();
-    const late = live.concluded.promise.then((since) =>
-      clock.pause(Math.max(0, since + waitMs - clock.now()), committed),
+    const late = live.endKnown.promise.then((since) =>
+      clock.sleep(Math.max(0, since + waitMs - clock.now()), committed),
     );
     const record = await Promise.race([committed, late]);
     if (record !== undefined) return { record, recordPending: null };
-    live.witnessed = true;
-    return { record: live.journal.record, recordPending: whyPending(gate.refusal) };
+    live.outputSeen = true;
+    return { record: live.writeQueue.record, recordPending: pendingReason(storeBreaker.lastError) };
   }
 
   cancel(options?: CancelOptions): Promise<void> {
-    return cancel(this.#live, options);
+    return requestStop(this.#live, options);
   }
 
   get accepted(): number {
@@ -105,30 +107,30 @@ class SupervisedRun implements Run {
   }
 
   get waitingInput(): number {
-    return this.#live.stdin.waiting;
+    return this.#live.stdin.pendingBytes;
   }
 
   async write(data: Uint8Array | string, at?: number): Promise<void> {
     if (typeof data !== "string" && !(data instanceof Uint8Array))
       throw new BadInput("data", `only text or bytes can be written, not ${JSON.stringify(data)}`);
-    maySteer(this.#live);
+    assertOwned(this.#live);
     await this.#live.stdin.write(data, at);
   }
 
   async closeStdin(): Promise<void> {
-    maySteer(this.#live);
+    assertOwned(this.#live);
     await this.#live.stdin.close();
   }
 
   resize(size: TerminalSize): void {
-    maySteer(this.#live);
-    this.#live.size = terminalSize(size);
-    if (this.#live.owner) this.#live.link?.resize(size);
+    assertOwned(this.#live);
+    this.#live.size = checkTerminalSize(size);
+    if (this.#live.isOwner) this.#live.link?.resize(size);
   }
 
   heartbeat(): void {
-    this.#live.deadlines.progress();
-    ownLink(this.#live)?.heartbeat();
+    this.#live.deadlines.recordProgress();
+    ownerLink(this.#live)?.heartbeat();
   }
 
   read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
@@ -145,40 +147,40 @@ class SupervisedRun implements Run {
   }
 
   members(): Promise<LiveProcesses> {
-    return liveMembers(this.#live);
+    return listMembers(this.#live);
   }
 
   async signal(processes: readonly ProcessIdentity[], signal: MemberSignal): Promise<number> {
-    maySteer(this.#live);
+    assertOwned(this.#live);
     return signalMembers(this.#live, processes, signal);
   }
 }
 
-const faces = new WeakMap<LiveRun, Run>();
+const handles = new WeakMap<LiveRun, Run>();
 
 /** The same one every time. */
-export function runOf(live: LiveRun): Run {
-  let face = faces.get(live);
-  if (face === undefined) {
-    face = new SupervisedRun(live);
-    faces.set(live, face);
+export function runHandle(live: LiveRun): Run {
+  let handle = handles.get(live);
+  if (handle === undefined) {
+    handle = new RunHandle(live);
+    handles.set(live, handle);
   }
-  return face;
+  return handle;
 }
 
-function whyPending(refusal: unknown): string {
+function pendingReason(refusal: unknown): string {
   if (!(refusal instanceof Error)) return `it has not answered for ${defaults.recordWaitMs} ms`;
   // The first sentence: the others say what does not apply to a run that has ended.
   return refusal.message.split(/\.(?:\s|$)/, 1)[0] ?? refusal.message;
 }
 
-function ownLink({ owner, link }: LiveRun): AnchorLink | null {
+function ownerLink({ isOwner: owner, link }: LiveRun): AnchorLink | null {
   return owner ? link : null;
 }
 
 /** Between two connections a run may be steered: what is asked is handed to the next. */
-export function maySteer(live: LiveRun): void {
-  if (live.letGo !== null) throw live.letGo;
+export function assertOwned(live: LiveRun): void {
+  if (live.detachedBy !== null) throw live.detachedBy;
   if (live.context.leases.fenced)
     throw new NotSteering(
       live.facts.runId,

@@ -1,8 +1,8 @@
 /** Words that make the name of an option, variable, header or JSON key a secret's. */
-const secretWord =
+const secretWords =
   /^(?:password|passwords|passwd|passphrase|passcode|secret|secrets|credential|credentials|token|apikey|cookie|bearer|pwd|pass)$/;
 /** Written as one word: PGPASSWORD, SSHPASS, authtoken. */
-const secretEnding = /(?:password|passwd|passphrase|secret|token|apikey|sshpass|_auth)$/;
+const secretSuffix = /(?:password|passwd|passphrase|secret|token|apikey|sshpass|_auth)$/;
 /** `key` alone is as often a file or a map's key; with one of these before it, it is not. */
 const keyOwner =
   /^(?:api|access|private|secret|signing|encryption|account|auth|license|service|master|shared)$/;
@@ -22,8 +22,8 @@ export function isSecretName(name: string): boolean {
   if (last === undefined || aboutSecret.test(last)) return false;
   return words.some(
     (word, at) =>
-      secretWord.test(word) ||
-      secretEnding.test(word) ||
+      secretWords.test(word) ||
+      secretSuffix.test(word) ||
       (word === "key" && at > 0 && keyOwner.test(words[at - 1] ?? "")),
   );
 }

@@ -10,24 +10,24 @@ interface SecretOption {
   readonly attached?: true;
 }
 
-const withLetter = (letter: string, names: string): [string, readonly SecretOption[]][] =>
+const separateOption = (letter: string, names: string): [string, readonly SecretOption[]][] =>
   names.split(" ").map((name) => [name, [{ letter }]]);
-const attachedTo = (letter: string, names: string): [string, readonly SecretOption[]][] =>
+const attachedOption = (letter: string, names: string): [string, readonly SecretOption[]][] =>
   names.split(" ").map((name) => [name, [{ letter, attached: true }]]);
 
 const SECRET_OPTIONS: ReadonlyMap<string, readonly SecretOption[]> = new Map([
-  ...attachedTo(
+  ...attachedOption(
     "p",
     "mysql mysqladmin mysqlbinlog mysqlcheck mysqldump mysqlimport mysqlpump mysqlshow mysqlslap mariadb mariadb-admin mariadb-backup mariadb-check mariadb-dump mariadb-import mariadb-show 7z 7za 7zr 7zz rar unrar",
   ),
-  ...withLetter(
+  ...separateOption(
     "p",
     "sshpass mongo mongosh mongodump mongoexport mongoimport mongorestore mongostat cqlsh docker-login podman-login nerdctl-login buildah-login skopeo-login oc-login az-login helm-login",
   ),
-  ...withLetter("P", "zip unzip sqlcmd bcp mosquitto_pub mosquitto_sub ipmitool"),
-  ...withLetter("a", "redis-cli valkey-cli keydb-cli"),
-  ...withLetter("k", "openssl"),
-  ...withLetter("w", "ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldappasswd"),
+  ...separateOption("P", "zip unzip sqlcmd bcp mosquitto_pub mosquitto_sub ipmitool"),
+  ...separateOption("a", "redis-cli valkey-cli keydb-cli"),
+  ...separateOption("k", "openssl"),
+  ...separateOption("w", "ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldappasswd"),
 ]);
 
 /** Programs whose `-p` is a password only after the word `login`: `docker run -p 8080:80` publishes a port. */
@@ -70,7 +70,7 @@ const SIMPLE_COMMAND = /[^|;&\n`()]+/g;
 const SCRIPT_WORD = /(?:[^\s'"]|'[^']*'|"[^"]*")+/g;
 
 /** Ranges of a script, as [start, end), that are the values of such options. */
-export function secretOptionValues(script: string): [number, number][] {
+export function findSecretOptionValues(script: string): [number, number][] {
   const found: [number, number][] = [];
   for (const command of script.matchAll(SIMPLE_COMMAND)) {
     const scanner = new SecretOptionScanner();

@@ -1,15 +1,15 @@
 /** What a person may paste into a shell and get the same word, on one line and without control characters. */
 export function shellQuote(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
-  if (!unprintable.test(word)) return `'${word.replaceAll("'", `'\\''`)}'`;
-  return `$'${word.replaceAll(/[\\']/g, String.raw`\$&`).replaceAll(new RegExp(unprintable, "gu"), escapeCharacter)}'`;
+  if (!unprintableCharacter.test(word)) return `'${word.replaceAll("'", `'\\''`)}'`;
+  return `$'${word.replaceAll(/[\\']/g, String.raw`\$&`).replaceAll(new RegExp(unprintableCharacter, "gu"), escapeCharacter)}'`;
 }
 
 /**
  * Control characters, line and paragraph separators, characters that reorder or hide text, blanks other than a space, and
  * characters without a defined shape (private and unassigned).
  */
-export const unprintable =
+export const unprintableCharacter =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/u;
 
 export function escapeCharacter(character: string): string {

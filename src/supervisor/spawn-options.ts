@@ -4,22 +4,29 @@ import { BadInput } from "../errors.js";
 
 /** Options come from JSON and JavaScript too: nothing is taken on trust. */
 
-export function whole(field: string, value: number): number {
+export function checkWholeNumber(field: string, value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${String(value)}`);
 }
 
 /** 0 or absent: none. */
-export function limit(field: string, value: number | undefined): number | null {
-  return value === undefined || value === 0 ? null : whole(field, value);
+export function checkOptionalLimit(field: string, value: number | undefined): number | null {
+  return value === undefined || value === 0 ? null : checkWholeNumber(field, value);
 }
 
-export function oneOf<const Word extends string>(field: string, value: Word, words: readonly Word[]): Word {
+export function checkOneOf<const Word extends string>(
+  field: string,
+  value: Word,
+  words: readonly Word[],
+): Word {
   if (words.includes(value)) return value;
   throw new BadInput(field, `${field} must be one of ${words.join(", ")}, not ${JSON.stringify(value)}`);
 }
 
-function wordMap(field: string, words: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+function checkStringMap(
+  field: string,
+  words: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
   for (const [key, value] of Object.entries(words)) {
     if (key === "" || key.includes("="))
       throw new BadInput(field, `${JSON.stringify(key)} cannot be a key of ${field}`);
@@ -29,8 +36,8 @@ function wordMap(field: string, words: Readonly<Record<string, string>>): Readon
 }
 
 /** Labels are limited, because every record and every list of runs contains them. */
-export function labelMap(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  const checked = wordMap("labels", labels);
+export function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const checked = checkStringMap("labels", labels);
   const problem = labelProblem(checked);
   if (problem === null) return checked;
   throw new BadInput("labels", `${problem}; nothing was started`);
@@ -55,17 +62,17 @@ export function labelProblem(labels: Readonly<Record<string, string>>): string |
 }
 
 /** Becomes part of a command line, an environment or a frame: no NUL. */
-export function plainText(field: string, value: string): string {
+export function checkText(field: string, value: string): string {
   if (typeof value === "string" && !value.includes("\0")) return value;
   throw new BadInput(field, `${field} must be text without NUL, not ${JSON.stringify(value)}`);
 }
 
-function maybeText(field: string, value: string | null | undefined): string | null {
-  return value === undefined || value === null ? null : plainText(field, value);
+function checkOptionalText(field: string, value: string | null | undefined): string | null {
+  return value === undefined || value === null ? null : checkText(field, value);
 }
 
 /** Whose run it is. */
-export function ownership(options: {
+export function checkOwnership(options: {
   readonly sessionKey?: string;
   readonly sessionId?: string;
   readonly backendId?: string;
@@ -79,25 +86,28 @@ export function ownership(options: {
   readonly taskId: string | null;
 } {
   return {
-    sessionKey: maybeText("sessionKey", options.sessionKey),
-    sessionId: maybeText("sessionId", options.sessionId),
-    backendId: maybeText("backendId", options.backendId),
-    agentId: maybeText("agentId", options.agentId),
-    taskId: maybeText("taskId", options.taskId),
+    sessionKey: checkOptionalText("sessionKey", options.sessionKey),
+    sessionId: checkOptionalText("sessionId", options.sessionId),
+    backendId: checkOptionalText("backendId", options.backendId),
+    agentId: checkOptionalText("agentId", options.agentId),
+    taskId: checkOptionalText("taskId", options.taskId),
   };
 }
 
 /** What the terminal driver can hold. */
-const LARGEST_SIDE = 65_535;
+const MAX_TERMINAL_SIDE = 65_535;
 
-export function terminalSize(size: TerminalSize): TerminalSize {
+export function checkTerminalSize(size: TerminalSize): TerminalSize {
   for (const side of ["rows", "cols"] as const)
-    if (!Number.isSafeInteger(size[side]) || size[side] < 1 || size[side] > LARGEST_SIDE)
-      throw new BadInput("size", `${side} must be between 1 and ${LARGEST_SIDE}, not ${String(size[side])}`);
+    if (!Number.isSafeInteger(size[side]) || size[side] < 1 || size[side] > MAX_TERMINAL_SIDE)
+      throw new BadInput(
+        "size",
+        `${side} must be between 1 and ${MAX_TERMINAL_SIDE}, not ${String(size[side])}`,
+      );
   return { rows: size.rows, cols: size.cols };
 }
 
-export function umask(value: number | undefined): number | null {
+export function checkUmask(value: number | undefined): number | null {
   if (value === undefined) return null;
   if (Number.isSafeInteger(value) && value >= 0 && value <= 0o777) return value;
   throw new BadInput("umask", `a umask must be between 0 and 0o777, not ${String(value)}`);

@@ -1,18 +1,26 @@
 import { resolve } from "node:path";
 import type { SpoolSpec, StartSpec, TerminalSize } from "../anchor/host.js";
-import { mustBePort } from "../anchor/inspect-port.js";
+import { requirePort } from "../anchor/inspect-port.js";
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../store/run-record.js";
 import type { NewRun } from "../store/store.js";
 import type { CommandInput, SpawnOptions } from "./api.js";
 import { checkCommand, checkExecSize } from "./command.js";
-import type { Context } from "./context.js";
+import type { SupervisorContext } from "./context.js";
 import { buildEnvironment } from "./environment.js";
 import { isRunId } from "./ids.js";
 import { commandHash, displayCommand } from "./redact.js";
-import { runLimits } from "./run-limits.js";
-import { labelMap, limit, oneOf, ownership, terminalSize, umask, whole } from "./spawn-options.js";
+import { checkLimits } from "./run-limits.js";
+import {
+  checkLabels,
+  checkOptionalLimit,
+  checkOneOf,
+  checkOwnership,
+  checkTerminalSize,
+  checkUmask,
+  checkWholeNumber,
+} from "./spawn-options.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {
@@ -31,39 +39,39 @@ export interface SpawnPlan {
 
 const FIRST_EPOCH = 1;
 
-export function planSpawn(context: Context, input: CommandInput, options: SpawnOptions): SpawnPlan {
+export function planSpawn(context: SupervisorContext, input: CommandInput, options: SpawnOptions): SpawnPlan {
   const { argv, io } = checkCommand(input);
-  const cwd = directory(options.cwd);
+  const cwd = resolveCwd(options.cwd);
   const command = displayCommand(argv);
-  const kind = oneOf("kind", options.kind ?? "task", ["task", "service"]);
-  const labels = labelMap(options.labels ?? {});
-  const size: TerminalSize = terminalSize(options.size ?? { rows: defaults.rows, cols: defaults.cols });
-  const mask = umask(options.umask);
-  const stdout = spool("stdout", options.stdout);
-  const stderr = spool("stderr", options.stderr);
+  const kind = checkOneOf("kind", options.kind ?? "task", ["task", "service"]);
+  const labels = checkLabels(options.labels ?? {});
+  const size: TerminalSize = checkTerminalSize(options.size ?? { rows: defaults.rows, cols: defaults.cols });
+  const mask = checkUmask(options.umask);
+  const stdout = spoolSpec("stdout", options.stdout);
+  const stderr = spoolSpec("stderr", options.stderr);
   const { input: allInput = null } = options;
   if (allInput !== null && typeof allInput !== "string")
     throw new BadInput("input", `the input must be text, not ${JSON.stringify(allInput)}`);
-  const stdin = oneOf("stdin", allInput === null ? (options.stdin ?? "pipe") : "pipe", ["pipe", "null"]);
+  const stdin = checkOneOf("stdin", allInput === null ? (options.stdin ?? "pipe") : "pipe", ["pipe", "null"]);
   const policy: RunPolicy = {
-    graceMs: whole("graceMs", options.graceMs ?? defaults.graceMs),
+    graceMs: checkWholeNumber("graceMs", options.graceMs ?? defaults.graceMs),
     settleMs: defaults.settleMs,
     drainMs: defaults.drainMs,
     killReportMs: defaults.killReportMs,
-    ownerLossMs: whole("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
-    onEscape: oneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
-    onOrphan: oneOf("onOrphan", options.onOrphan ?? "adopt", ["adopt", "terminate"]),
+    ownerLossMs: checkWholeNumber("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
+    onEscape: checkOneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
+    onOrphan: checkOneOf("onOrphan", options.onOrphan ?? "adopt", ["adopt", "terminate"]),
     callerBound: options.callerBound ?? false,
   };
   const deadlines: RunDeadlines = {
-    overallMs: limit("timeoutMs", options.timeoutMs),
-    noOutputMs: limit("noOutputTimeoutMs", options.noOutputTimeoutMs),
+    overallMs: checkOptionalLimit("timeoutMs", options.timeoutMs),
+    noOutputMs: checkOptionalLimit("noOutputTimeoutMs", options.noOutputTimeoutMs),
   };
-  const limits = runLimits(options.limits);
+  const limits = checkLimits(options.limits);
   const service = serviceFacts(kind, options.port);
-  const { sessionKey, sessionId, backendId, agentId, taskId } = ownership(options);
+  const { sessionKey, sessionId, backendId, agentId, taskId } = checkOwnership(options);
   return {
-    runId: options.runId === undefined ? null : chosenRunId(options.runId),
+    runId: options.runId === undefined ? null : checkRunId(options.runId),
     command,
     kind,
     policy,
@@ -98,7 +106,7 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
     }),
     start: (runId, leaseId) => {
       const env = buildEnvironment({
-        base: options.inherit ?? without(process.env, context.withheldEnv),
+        base: options.inherit ?? withoutVariables(process.env, context.withheldEnv),
         set: options.env ?? {},
         clear: options.clearEnv ?? false,
         allow: options.allowEnv ?? [],
@@ -126,13 +134,13 @@ export function planSpawn(context: Context, input: CommandInput, options: SpawnO
   };
 }
 
-function chosenRunId(runId: string): string {
+function checkRunId(runId: string): string {
   if (isRunId(runId)) return runId;
   throw new BadInput("runId", `${JSON.stringify(runId)} cannot be the id of a run; nothing was started`);
 }
 
 /** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */
-function directory(cwd: string | undefined): string {
+function resolveCwd(cwd: string | undefined): string {
   if (cwd !== undefined && typeof cwd !== "string")
     throw new BadInput("cwd", `the working directory must be text, not ${JSON.stringify(cwd)}`);
   if (cwd?.includes("\0") === true)
@@ -152,16 +160,16 @@ function directory(cwd: string | undefined): string {
 function serviceFacts(kind: RunKind, port: number | undefined): ServiceFacts | null {
   if (kind === "task" && port !== undefined)
     throw new BadInput("port", "only a service has a port to listen on; nothing was started");
-  return kind === "task" ? null : { port: port === undefined ? null : mustBePort(port), readyAt: null };
+  return kind === "task" ? null : { port: port === undefined ? null : requirePort(port), readyAt: null };
 }
 
-function spool(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
+function spoolSpec(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
   return {
-    boundBytes: whole(`${field}.boundBytes`, wanted.boundBytes ?? defaults.spoolBytes),
-    policy: oneOf(`${field}.policy`, wanted.policy ?? "keep-newest", ["keep-newest", "back-pressure"]),
+    boundBytes: checkWholeNumber(`${field}.boundBytes`, wanted.boundBytes ?? defaults.spoolBytes),
+    policy: checkOneOf(`${field}.policy`, wanted.policy ?? "keep-newest", ["keep-newest", "back-pressure"]),
   };
 }
 
-function without(env: NodeJS.ProcessEnv, names: readonly string[]): NodeJS.ProcessEnv {
+function withoutVariables(env: NodeJS.ProcessEnv, names: readonly string[]): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !names.includes(name)));
 }

@@ -1,5 +1,5 @@
 /** The words of a stored command line, by a shell's quoting and nothing else of a shell. Null: its quotes do not end. */
-export function splitCommand(text: string): readonly string[] | null {
+export function splitShellWords(text: string): readonly string[] | null {
   const words: string[] = [];
   let word: string | null = null;
   let quote: "'" | '"' | null = null;

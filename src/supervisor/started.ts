@@ -1,8 +1,8 @@
-import { eventFacts, type LiveRun } from "./live-run.js";
+import { runEventBase, type LiveRun } from "./live-run.js";
 import { step } from "./run-state.js";
 
 /** The command has been exec'd, so long ago: the deadlines run from there. */
-export function noteStarted(live: LiveRun, elapsedMs = 0): void {
+export function markStarted(live: LiveRun, elapsedMs = 0): void {
   live.state = step(live.state, { type: "started" });
   recordStart(live, live.context.clock.wall() - elapsedMs);
   // On the anchor's monotonic clock: the wall's may have been set since.
@@ -13,11 +13,11 @@ export function noteStarted(live: LiveRun, elapsedMs = 0): void {
 /** Once per run; a run taken up again has been noted before, or is dated by its record. */
 export function recordStart(live: LiveRun, ifUnknown: number): void {
   // The clock may have been set back since it was asked for.
-  const at = Math.max(live.startedAt?.at ?? ifUnknown, live.journal.record.createdAt);
-  if (live.startedAt?.noted === true) return;
-  live.startedAt = { at, noted: true };
+  const at = Math.max(live.startedAt?.at ?? ifUnknown, live.writeQueue.record.createdAt);
+  if (live.startedAt?.recorded === true) return;
+  live.startedAt = { at, recorded: true };
   const tier = live.tier ?? "";
-  live.journal.note({ to: "running", at }, [
-    { ...eventFacts(live, at), type: "spawn", data: { tier, command: live.facts.command } },
+  live.writeQueue.enqueue({ to: "running", at }, [
+    { ...runEventBase(live, at), type: "spawn", data: { tier, command: live.facts.command } },
   ]);
 }

@@ -51,7 +51,7 @@ export class Stdin {
   }
 
   /** Bytes that are kept here for the anchor to take. */
-  get waiting(): number {
+  get pendingBytes(): number {
     return this.#ended === null ? this.#written - this.#accepted : 0;
   }
 
@@ -76,7 +76,7 @@ export class Stdin {
     }
     const done = deferred<void>();
     this.#waiting.push({ end, done });
-    this.#pump();
+    this.#send();
     return done.promise;
   }
 
@@ -84,7 +84,7 @@ export class Stdin {
   close(): Promise<void> {
     if (this.#ended !== null) return Promise.resolve();
     this.#closing ??= deferred<void>();
-    this.#pump();
+    this.#send();
     return this.#closing.promise;
   }
 
@@ -104,9 +104,9 @@ export class Stdin {
   credit({ accepted, limit, closed }: StdinCredit): void {
     this.#accepted = Math.max(this.#accepted, Math.min(accepted, this.#written));
     this.#limit = limit;
-    this.#forget();
+    this.#dropAccepted();
     if (closed) return this.end("nothing reads its stdin any more");
-    this.#pump();
+    this.#send();
   }
 
   /** Nothing will be taken any more. What was not accepted is refused to its writer. */
@@ -120,7 +120,7 @@ export class Stdin {
     this.#closing?.resolve();
   }
 
-  #forget(): void {
+  #dropAccepted(): void {
     let gone = 0;
     while (gone < this.#chunks.length && this.#chunks[gone]!.end <= this.#accepted) gone++;
     this.#chunks.splice(0, gone);
@@ -130,7 +130,7 @@ export class Stdin {
     for (const { done } of held) done.resolve();
   }
 
-  #pump(): void {
+  #send(): void {
     const link = this.#link;
     if (link === null) return;
     for (let chunk = this.#chunks[this.#next]; chunk !== undefined; chunk = this.#chunks[this.#next]) {

@@ -14,19 +14,31 @@ import { PROTOCOL } from "../anchor/protocol.js";
 import { defaults } from "../defaults.js";
 import { isSameMachine } from "../store/machine.js";
 import type { RunRecord } from "../store/run-record.js";
-import { aftermath, cgroupOf, type Aftermath, type Reaper, type Traces } from "./aftermath.js";
+import {
+  resolveDeadAnchor,
+  cgroupOf,
+  type DeadAnchorResult,
+  type CleanupHost,
+  type RecordedIdentity,
+} from "./aftermath.js";
 import type { Clock } from "./clock.js";
 import { newRequestId } from "./ids.js";
 
 /** What a stop needs of a host. An observer has all of it. */
-export type Stopper = Reaper &
+export type StopHost = CleanupHost &
   Pick<
     AnchorHost,
-    "anchorPath" | "attach" | "runIds" | "identities" | "continueAnchor" | "recordStop" | "recordSwept"
+    | "anchorPath"
+    | "attach"
+    | "listRunIds"
+    | "readIdentities"
+    | "continueAnchor"
+    | "writeStopFile"
+    | "writeSweptFile"
   >;
 
-export interface StopParts {
-  readonly host: Stopper;
+export interface StopDependencies {
+  readonly host: StopHost;
   readonly clock: Clock;
 }
 
@@ -36,7 +48,7 @@ export interface StopTarget {
   readonly record: RunRecord | null;
 }
 
-export type DirectOutcome =
+export type DirectStopOutcome =
   /** Proven empty; the detail says how. */
   | { readonly outcome: "gone"; readonly detail: string }
   | { readonly outcome: "ended-before"; readonly detail: string }
@@ -48,7 +60,7 @@ export interface StopOptions {
   /** From the call to the answer, the run's grace included. */
   readonly boundMs?: number;
   /** Called once, as soon as something was told to stop: what follows may take a while. */
-  readonly told?: () => void;
+  readonly onStopSent?: () => void;
 }
 
 /**
@@ -57,30 +69,41 @@ export interface StopOptions {
  * serves no other run. Needs neither store nor lease.
  */
 export async function stopDirectly(
-  parts: StopParts,
+  dependencies: StopDependencies,
   target: StopTarget,
   stop: StopRequest,
-  { boundMs = defaults.stopBoundMs, told = () => {} }: StopOptions = {},
-): Promise<DirectOutcome> {
-  const { host, clock } = parts;
+  { boundMs = defaults.stopBoundMs, onStopSent: told = () => {} }: StopOptions = {},
+): Promise<DirectStopOutcome> {
+  const { host, clock } = dependencies;
   const until = clock.now() + boundMs;
   let heard = false;
-  const tell = (): void => {
+  const notifyStopSent = (): void => {
     if (!heard) told();
     heard = true;
   };
-  const patience = { until, answerMs: defaults.anchorAnswerMs, tell };
-  let answer = await throughAnchor(parts, target.run, stop, patience);
-  const traces = await tracesOf(host, target, graceWithin(target, stop, left(clock, until)));
+  const timing = { until, answerMs: defaults.anchorAnswerMs, onStopSent: notifyStopSent };
+  let answer = await stopThroughAnchor(dependencies, target.run, stop, timing);
+  const recorded = await recordedIdentityOf(
+    host,
+    target,
+    graceWithin(target, stop, remainingMs(clock, until)),
+  );
   if (answer.kind === "no-anchor") {
-    const after = await aftermath(parts, traces, () => target.record?.state === "exited");
-    if (after.kind !== "anchor-alive") return aftermathOutcome(after, target);
+    const deadAnchor = await resolveDeadAnchor(
+      dependencies,
+      recorded,
+      () => target.record?.state === "exited",
+    );
+    if (deadAnchor.kind !== "anchor-alive") return deadAnchorOutcome(deadAnchor, target);
   }
   if (answer.kind === "no-anchor" || answer.kind === "silent")
-    answer = await afterContinuing(parts, traces, stop, { ...patience, answerMs: defaults.anchorContinueMs });
+    answer = await continueAndStop(dependencies, recorded, stop, {
+      ...timing,
+      answerMs: defaults.anchorContinueMs,
+    });
   switch (answer.kind) {
     case "ended":
-      return endedBy(answer.exit);
+      return outcomeOfAnchorExit(answer.exit);
     case "survivors":
       return {
         outcome: "survivors",
@@ -88,21 +111,21 @@ export async function stopDirectly(
         detail: "its anchor stays and goes on trying; `holdfast runs abandon` gives up on them",
       };
     case "late":
-      return lateOutcome(answer.alive, boundMs);
+      return timeoutOutcome(answer.alive, boundMs);
     case "no-anchor":
     case "silent": {
-      const { exit } = await host.remains(target.run);
-      if (exit !== null) return endedBy(exit);
-      tell();
-      const graceMs = graceWithin(target, stop, left(clock, until));
-      return outcomeWithoutAnchor(await endWithoutAnchor(host, traces, stop, graceMs));
+      const { exit } = await host.readRunFiles(target.run);
+      if (exit !== null) return outcomeOfAnchorExit(exit);
+      notifyStopSent();
+      const graceMs = graceWithin(target, stop, remainingMs(clock, until));
+      return outcomeWithoutAnchor(await endWithoutAnchor(host, recorded, stop, graceMs));
     }
   }
 }
 
 /* ---- through the anchor ---- */
 
-type Through =
+type AnchorStopResult =
   | { readonly kind: "ended"; readonly exit: AnchorExit }
   | { readonly kind: "survivors"; readonly survivors: readonly Survivor[] }
   /** The time is up, and the anchor still stops the run. Null: it did not list the live processes. */
@@ -111,18 +134,18 @@ type Through =
   | { readonly kind: "silent" }
   | { readonly kind: "no-anchor" };
 
-interface Patience {
+interface StopTiming {
   readonly until: number;
   readonly answerMs: number;
-  readonly tell: () => void;
+  readonly onStopSent: () => void;
 }
 
-async function throughAnchor(
-  { host, clock }: StopParts,
+async function stopThroughAnchor(
+  { host, clock }: StopDependencies,
   run: RunAddress,
   stop: StopRequest,
-  { until, answerMs, tell }: Patience,
-): Promise<Through> {
+  { until, answerMs, onStopSent: notifyStopSent }: StopTiming,
+): Promise<AnchorStopResult> {
   let link: AnchorLink | null;
   try {
     link = await host.attach(run, 0, answerMs);
@@ -132,11 +155,11 @@ async function throughAnchor(
   }
   if (link === null) return { kind: "no-anchor" };
   try {
-    const told = awaitEnd(link, clock, until, answerMs);
+    const told = awaitExit(link, clock, until, answerMs);
     link.stop(stop);
     // A STOP to a run whose command has ended is not answered; this is.
-    link.status();
-    tell();
+    link.requestStatus();
+    notifyStopSent();
     return await told;
   } finally {
     link.close();
@@ -144,30 +167,35 @@ async function throughAnchor(
 }
 
 /** Its anchor lives and says nothing, or its socket is gone: SIGCONT, and time to make the socket anew. */
-async function afterContinuing(
-  parts: StopParts,
-  traces: Traces,
+async function continueAndStop(
+  dependencies: StopDependencies,
+  recorded: RecordedIdentity,
   stop: StopRequest,
-  patience: Patience,
-): Promise<Through> {
-  const { host, clock } = parts;
-  const anchor = silentAnchor(host, traces);
+  timing: StopTiming,
+): Promise<AnchorStopResult> {
+  const { host, clock } = dependencies;
+  const anchor = verifiableAnchor(host, recorded);
   if (anchor === null || (await host.continueAnchor(anchor)) !== null) return { kind: "silent" };
   for (let tries = 0; ; tries++) {
-    const answer = await throughAnchor(parts, traces.run, stop, patience);
+    const answer = await stopThroughAnchor(dependencies, recorded.run, stop, timing);
     if (answer.kind !== "no-anchor" || tries >= defaults.reattachTries) return answer;
-    if ((await host.remains(traces.run)).exit !== null) return answer;
-    await clock.pause(defaults.reattachPauseMs * 2 ** tries);
+    if ((await host.readRunFiles(recorded.run)).exit !== null) return answer;
+    await clock.sleep(defaults.reattachPauseMs * 2 ** tries);
   }
 }
 
-function awaitEnd(link: AnchorLink, clock: Clock, until: number, answerMs: number): Promise<Through> {
+function awaitExit(
+  link: AnchorLink,
+  clock: Clock,
+  until: number,
+  answerMs: number,
+): Promise<AnchorStopResult> {
   return new Promise((resolve) => {
     const requestId = newRequestId();
     let heardAt = clock.now();
     let asked = true;
     let over = false;
-    const settle = (answer: Through): void => {
+    const settle = (answer: AnchorStopResult): void => {
       over = true;
       resolve(answer);
     };
@@ -180,7 +208,7 @@ function awaitEnd(link: AnchorLink, clock: Clock, until: number, answerMs: numbe
       if (event.type === "members" && event.requestId === requestId)
         settle({
           kind: "late",
-          alive: event.processes.map(({ identity, command }) => stillAlive(identity, command)),
+          alive: event.processes.map(({ identity, command }) => toSurvivor(identity, command)),
         });
       if (event.type === "closed") settle({ kind: "no-anchor" });
     });
@@ -193,12 +221,12 @@ function awaitEnd(link: AnchorLink, clock: Clock, until: number, answerMs: numbe
         return settle({ kind: "late", alive: null });
       if (now >= until) {
         last = true;
-        link.members(requestId);
+        link.requestMembers(requestId);
       } else if (!asked && now - heardAt >= answerMs / 2) {
         asked = true;
-        link.status();
+        link.requestStatus();
       }
-      clock.after(last ? defaults.anchorContinueMs : Math.min(answerMs / 4, until - now), look, {
+      clock.setTimer(last ? defaults.anchorContinueMs : Math.min(answerMs / 4, until - now), look, {
         keepAlive: true,
       });
     };
@@ -206,17 +234,17 @@ function awaitEnd(link: AnchorLink, clock: Clock, until: number, answerMs: numbe
   });
 }
 
-function stillAlive({ pid, startTime }: { pid: number; startTime: number }, command: string): Survivor {
+function toSurvivor({ pid, startTime }: { pid: number; startTime: number }, command: string): Survivor {
   return { pid, startTime, kind: "stopping", command };
 }
 
-function endedBy({ reason, actor, emptiness, residue }: AnchorExit): DirectOutcome {
+function outcomeOfAnchorExit({ reason, actor, emptiness, residue }: AnchorExit): DirectStopOutcome {
   const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;
   if (emptiness === "proven") return { outcome: "gone", detail: `${detail}, proven empty` };
   return { outcome: "survivors", survivors: residue, detail: `${detail}: it was abandoned meanwhile` };
 }
 
-function lateOutcome(alive: readonly Survivor[] | null, boundMs: number): DirectOutcome {
+function timeoutOutcome(alive: readonly Survivor[] | null, boundMs: number): DirectStopOutcome {
   const told = `its anchor was told to stop it and is stopping it; after ${boundMs / 1000} s`;
   if (alive === null || alive.length === 0)
     return { outcome: "unknown", detail: `${told} it has not said that the run is gone` };
@@ -243,20 +271,20 @@ export interface EndedWithoutAnchor {
  * nothing was signalled.
  */
 export async function endWithoutAnchor(
-  host: Stopper,
-  traces: Traces,
+  host: StopHost,
+  recorded: RecordedIdentity,
   stop: FirstStop,
   graceMs: number,
 ): Promise<EndedWithoutAnchor | null> {
-  const { run, root, leaseId } = traces;
-  const anchor = silentAnchor(host, traces);
+  const { run, root, leaseId } = recorded;
+  const anchor = verifiableAnchor(host, recorded);
   if (anchor === null) return null;
-  const others = await othersOf(host, run, anchor);
+  const others = await otherRunsOfAnchor(host, run, anchor);
   // First, so that the reason is on disk if this process dies. A full disk must not prevent the end.
-  const counts = await host.recordStop(run, stop).catch(() => stop);
+  const counts = await host.writeStopFile(run, stop).catch(() => stop);
   const reaped = await host.reap({
     root,
-    cgroup: cgroupOf(traces),
+    cgroup: cgroupOf(recorded),
     leaseId: leaseId === "" ? null : leaseId,
     graceMs,
     ...(others.length === 0
@@ -266,23 +294,23 @@ export async function endWithoutAnchor(
   // Without a live anchor or a cgroup nothing is proven: the supervisor that records the end decides.
   const isDone = reaped.emptiness === "proven" || (reaped.verified && others.length > 0);
   if (isDone && reaped.survivors.length === 0)
-    await host.recordSwept(run, { anchorSignal: null, ...reaped }).catch(() => undefined);
+    await host.writeSweptFile(run, { anchorSignal: null, ...reaped }).catch(() => undefined);
   return { reaped, stop: counts, others: others.map(({ runId }) => runId) };
 }
 
 /** The anchor with what verifies it before it is signalled. Null: it is not on record, or its number means nothing here. */
-export function silentAnchor(
+export function verifiableAnchor(
   { machine }: Pick<AnchorHost, "machine">,
-  traces: Pick<Traces, "anchor" | "anchorPath" | "machine">,
+  recorded: Pick<RecordedIdentity, "anchor" | "anchorPath" | "machine">,
 ): KnownAnchor | null {
-  const { anchor, anchorPath } = traces;
-  return anchor === null || !isSameMachine(machine, traces.machine)
+  const { anchor, anchorPath } = recorded;
+  return anchor === null || !isSameMachine(machine, recorded.machine)
     ? null
     : { identity: anchor, path: anchorPath };
 }
 
 /** What was done, for a record and for a person. */
-export function whatWasEnded({ reaped, others }: EndedWithoutAnchor): string {
+export function describeEnded({ reaped, others }: EndedWithoutAnchor): string {
   const { killed, killMode, anchor } = reaped;
   const how = killMode === "cgroup" ? "through its cgroup" : "by verified identity";
   const ended = `${killed === 1 ? "1 process was" : `${killed} processes were`} ended ${how}`;
@@ -290,7 +318,7 @@ export function whatWasEnded({ reaped, others }: EndedWithoutAnchor): string {
   return anchor === "killed" ? `${ended}, then the anchor was killed` : ended;
 }
 
-function outcomeWithoutAnchor(ended: EndedWithoutAnchor | null): DirectOutcome {
+function outcomeWithoutAnchor(ended: EndedWithoutAnchor | null): DirectStopOutcome {
   const silent = "its anchor did not answer";
   if (ended === null)
     return {
@@ -299,7 +327,7 @@ function outcomeWithoutAnchor(ended: EndedWithoutAnchor | null): DirectOutcome {
     };
   const { survivors, emptiness, verified, why } = ended.reaped;
   if (!verified) return { outcome: "unknown", detail: `${silent}, and nothing was signalled: ${why}` };
-  const detail = `${silent}; ${whatWasEnded(ended)}`;
+  const detail = `${silent}; ${describeEnded(ended)}`;
   if (survivors.length > 0) return { outcome: "survivors", survivors, detail };
   if (emptiness === "proven") return { outcome: "gone", detail: `${detail}; proven empty` };
   return { outcome: "unknown", detail: `${detail}; whether others of it live is not known` };
@@ -311,19 +339,19 @@ interface OtherRun {
 }
 
 /** From the run directories: a store may be locked, and an anchor that is stopped cannot be asked. */
-async function othersOf(
-  host: Stopper,
+async function otherRunsOfAnchor(
+  host: StopHost,
   run: RunAddress,
   { identity: { pid, startTime } }: KnownAnchor,
 ): Promise<readonly OtherRun[]> {
   const others: OtherRun[] = [];
-  for (const runId of await host.runIds(run.instanceId)) {
+  for (const runId of await host.listRunIds(run.instanceId)) {
     const other = { instanceId: run.instanceId, runId };
     if (runId === run.runId) continue;
-    const { exit, swept } = await host.remains(other);
+    const { exit, swept } = await host.readRunFiles(other);
     if (exit !== null || swept !== null) continue;
     // Rejects for a file that cannot be read: the run may be an adopted service of this anchor.
-    const known = await host.identities(other);
+    const known = await host.readIdentities(other);
     if (known?.anchor.pid === pid && known.anchor.startTime === startTime)
       others.push({ runId, root: known.root });
   }
@@ -331,11 +359,15 @@ async function othersOf(
 }
 
 /** By the record, or by the run's directory where there is none. */
-async function tracesOf(host: Stopper, { run, record }: StopTarget, graceMs: number): Promise<Traces> {
+async function recordedIdentityOf(
+  host: StopHost,
+  { run, record }: StopTarget,
+  graceMs: number,
+): Promise<RecordedIdentity> {
   const onRecord = record !== null && record.anchor !== null;
   const known = onRecord
     ? { anchor: record.anchor, root: record.root, cgroup: cgroupOf(record) }
-    : await host.identities(run).catch(() => null);
+    : await host.readIdentities(run).catch(() => null);
   const cgroup = known?.cgroup ?? null;
   const { hostId, bootId, pidNamespace, timeNamespace } = record ?? host.machine;
   return {
@@ -352,20 +384,20 @@ async function tracesOf(host: Stopper, { run, record }: StopTarget, graceMs: num
 
 /* ---- an anchor that is dead ---- */
 
-function aftermathOutcome(
-  after: Exclude<Aftermath, { kind: "anchor-alive" }>,
+function deadAnchorOutcome(
+  deadAnchor: Exclude<DeadAnchorResult, { kind: "anchor-alive" }>,
   { record }: StopTarget,
-): DirectOutcome {
-  switch (after.kind) {
+): DirectStopOutcome {
+  switch (deadAnchor.kind) {
     case "exit":
-      if (after.exit.emptiness !== "proven") return endedBy(after.exit);
-      return { outcome: "ended-before", detail: `it has ended: ${after.exit.reason}` };
+      if (deadAnchor.exit.emptiness !== "proven") return outcomeOfAnchorExit(deadAnchor.exit);
+      return { outcome: "ended-before", detail: `it has ended: ${deadAnchor.exit.reason}` };
     case "never-executed":
       return { outcome: "unknown", detail: "no process of it is on record, and nothing was signalled" };
     case "given-up":
       return { outcome: "ended-before", detail: `it had ended before: ${record?.exit?.reason ?? "lost"}` };
     case "lost": {
-      const { emptiness, by, alive, note } = after;
+      const { emptiness, by, alive, note } = deadAnchor;
       const dead = "its anchor is dead";
       const detail = note === null ? dead : `${dead}; ${note}`;
       if (alive.length > 0) return { outcome: "survivors", survivors: alive, detail };
@@ -378,7 +410,7 @@ function aftermathOutcome(
 
 /* ---- time ---- */
 
-function left(clock: Clock, until: number): number {
+function remainingMs(clock: Clock, until: number): number {
   return Math.max(0, until - clock.now());
 }
 

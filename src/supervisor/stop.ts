@@ -1,30 +1,30 @@
 import { defaults } from "../defaults.js";
 import { RunNotFound } from "../errors.js";
 import type { RunRecord } from "../store/run-record.js";
-import type { CancelOptions, Stopped } from "./api.js";
-import { cancel } from "./cancel.js";
-import type { Context } from "./context.js";
+import type { CancelOptions, RunStopResult } from "./api.js";
+import { requestStop } from "./cancel.js";
+import type { SupervisorContext } from "./context.js";
 import { newRequestId } from "./ids.js";
 import type { LiveRun } from "./live-run.js";
-import { liveMembers } from "./members.js";
-import { addressOf } from "./reconcile/look.js";
+import { listMembers } from "./members.js";
+import { runAddressOf } from "./reconcile/look.js";
 import { stopDirectly } from "./stop-directly.js";
 
 /**
  * Stop a run and see it through, whoever owns it: what is held here through its owner's connection, anything else by
  * the key in its directory. Answers what became of it within a bound, never that it was asked for.
  */
-export async function stop(
-  context: Context,
+export async function stopRun(
+  context: SupervisorContext,
   runId: string,
   getRun: (runId: string) => Promise<RunRecord | null>,
   options: CancelOptions = {},
-): Promise<Stopped> {
+): Promise<RunStopResult> {
   const until = context.clock.now() + defaults.stopBoundMs;
-  const live = context.live.get(runId);
+  const live = context.runs.get(runId);
   if (live !== undefined) {
-    await cancel(live, options);
-    return outcomeOf(live, until);
+    await requestStop(live, options);
+    return awaitOutcome(live, until);
   }
   const { host, clock } = context;
   const record = await getRun(runId);
@@ -36,13 +36,13 @@ export async function stop(
     requestId = newRequestId(),
     graceMs = null,
   } = options;
-  const target = { run: addressOf(record), record };
+  const target = { run: runAddressOf(record), record };
   const stopped = await stopDirectly({ host, clock }, target, { reason, actor, requestId, graceMs });
   const survivors = stopped.outcome === "survivors" ? stopped.survivors : [];
   return { outcome: stopped.outcome, survivors };
 }
 
-async function outcomeOf(live: LiveRun, until: number): Promise<Stopped> {
+async function awaitOutcome(live: LiveRun, until: number): Promise<RunStopResult> {
   const { clock } = live.context;
   const ended = live.ended.promise.then(
     // Ended on record with nobody able to say whether something is left.
@@ -53,16 +53,16 @@ async function outcomeOf(live: LiveRun, until: number): Promise<Stopped> {
   for (;;) {
     const survivors = live.state.name === "exiting" ? live.state.survivors : [];
     if (survivors.length > 0) return { outcome: "survivors", survivors };
-    if (live.state.name === "exited") return { outcome: await onRecord(live, ended), survivors: [] };
-    if (clock.now() >= until) return stillThere(live);
-    const over = await Promise.race([ended, clock.pause(LOOK_MS, ended).then(() => null)]);
+    if (live.state.name === "exited") return { outcome: await awaitRecord(live, ended), survivors: [] };
+    if (clock.now() >= until) return timedOutResult(live);
+    const over = await Promise.race([ended, clock.sleep(POLL_MS, ended).then(() => null)]);
     if (over !== null) return { outcome: over, survivors: [] };
   }
 }
 
 /** The time is up: lists the live processes, also those within their grace period. */
-async function stillThere(live: LiveRun): Promise<Stopped> {
-  const members = await liveMembers(live).catch(() => []);
+async function timedOutResult(live: LiveRun): Promise<RunStopResult> {
+  const members = await listMembers(live).catch(() => []);
   const survivors = members.map(({ identity: { pid, startTime }, command }) => ({
     pid,
     startTime,
@@ -73,12 +73,12 @@ async function stillThere(live: LiveRun): Promise<Stopped> {
 }
 
 /** It is gone. That a store which is away has not recorded it yet keeps nobody waiting. */
-function onRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
+function awaitRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
   return Promise.race([
     ended,
-    context.clock.pause(defaults.localAnswerMs, ended).then(() => "gone" as const),
+    context.clock.sleep(defaults.localAnswerMs, ended).then(() => "gone" as const),
   ]);
 }
 
 /** Survivors are said at most once in `killReportMs`. */
-const LOOK_MS = 50;
+const POLL_MS = 50;

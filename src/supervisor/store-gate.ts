@@ -6,50 +6,50 @@ import { deferred, type Deferred } from "./deferred.js";
  * One store serves all runs of a supervisor: what refuses one write refuses the others, too. So when one has been
  * refused the others wait: after a growing pause one goes ahead, and only its success lets the rest follow.
  */
-export class StoreGate {
+export class StoreCircuitBreaker {
   readonly #clock: Clock;
-  readonly #answered: () => void;
-  #shut: Deferred<void> | null = null;
+  readonly #onSuccess: () => void;
+  #opened: Deferred<void> | null = null;
   /** Shut, but the next to ask may try. */
-  #ajar = false;
+  #halfOpen = false;
   #pauseMs: number = defaults.storeRetryMs;
   #timer: Timer | null = null;
-  #refusal: unknown = null;
+  #lastError: unknown = null;
 
   /** `answered` is told of every write that was accepted. */
   constructor(clock: Clock, answered: () => void = () => {}) {
     this.#clock = clock;
-    this.#answered = answered;
+    this.#onSuccess = answered;
   }
 
   /** Null: go ahead, and say afterwards how it went. Otherwise ask again when it resolves. */
-  enter(): Promise<void> | null {
-    if (this.#shut === null) return null;
-    if (this.#ajar) {
-      this.#ajar = false;
+  admit(): Promise<void> | null {
+    if (this.#opened === null) return null;
+    if (this.#halfOpen) {
+      this.#halfOpen = false;
       return null;
     }
-    return this.#shut.promise;
+    return this.#opened.promise;
   }
 
   /** Why the last write was refused; null: it was not, or nothing has been answered yet. */
-  get refusal(): unknown {
-    return this.#refusal;
+  get lastError(): unknown {
+    return this.#lastError;
   }
 
-  accepted(): void {
-    this.#answered();
-    this.#refusal = null;
-    if (this.#shut === null) return;
+  recordSuccess(): void {
+    this.#onSuccess();
+    this.#lastError = null;
+    if (this.#opened === null) return;
     this.#pauseMs = defaults.storeRetryMs;
-    this.#open();
+    this.#close();
   }
 
-  refused(error: unknown = null): void {
-    this.#refusal = error;
-    this.#shut ??= deferred<void>();
-    if (this.#timer !== null || this.#ajar) return;
-    this.#timer = this.#clock.after(this.#clock.spread(this.#pauseMs), () => this.#letOneTry(), {
+  recordFailure(error: unknown = null): void {
+    this.#lastError = error;
+    this.#opened ??= deferred<void>();
+    if (this.#timer !== null || this.#halfOpen) return;
+    this.#timer = this.#clock.setTimer(this.#clock.jitter(this.#pauseMs), () => this.#allowTrial(), {
       keepAlive: true,
     });
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
@@ -57,23 +57,23 @@ export class StoreGate {
 
   /** For good. Whoever still waits goes ahead, and finds out. */
   dispose(): void {
-    this.#open();
+    this.#close();
   }
 
-  #letOneTry(): void {
-    const waiting = this.#shut;
+  #allowTrial(): void {
+    const waiting = this.#opened;
     this.#timer = null;
-    this.#ajar = true;
-    this.#shut = deferred<void>();
+    this.#halfOpen = true;
+    this.#opened = deferred<void>();
     waiting?.resolve();
   }
 
-  #open(): void {
+  #close(): void {
     this.#timer?.cancel();
     this.#timer = null;
-    this.#ajar = false;
-    const waiting = this.#shut;
-    this.#shut = null;
+    this.#halfOpen = false;
+    const waiting = this.#opened;
+    this.#opened = null;
     waiting?.resolve();
   }
 }

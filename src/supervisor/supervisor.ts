@@ -10,10 +10,10 @@ import {
   SupervisorClosed,
 } from "../errors.js";
 import type { RunEvent } from "../store/run-event.js";
-import type { Ledger } from "../store/ledger/ledger.js";
-import { runsInLedger } from "../store/ledger/list-runs.js";
-import { remembering } from "../store/ledger/remembering.js";
-import { OPEN_STATES, type RunRecord } from "../store/run-record.js";
+import type { RunCopy } from "../store/ledger/ledger.js";
+import { listCopiedRuns } from "../store/ledger/list-runs.js";
+import { withRunCopy } from "../store/ledger/remembering.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../store/run-record.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
   AdoptedProcess,
@@ -32,42 +32,42 @@ import type {
   Run,
   RunList,
   SpawnOptions,
-  Stopped,
-  StoreWrites,
+  RunStopResult,
+  StoreWriteStatus,
   Supervisor,
 } from "./api.js";
-import { AnchorWatch } from "./anchor-watch.js";
+import { AnchorMonitor } from "./anchor-watch.js";
 import { adoptProcess } from "./adopt-process.js";
-import { adoptRun } from "./adopt-run.js";
+import { convertToService } from "./adopt-run.js";
 import { systemClock, type Clock } from "./clock.js";
-import { awaitEnds, closeRun, letGoOfAll } from "./close.js";
-import type { Context } from "./context.js";
-import type { Holds } from "./hold.js";
-import { newIncarnation } from "./ids.js";
+import { awaitRunEnds, closeRun, detachAll } from "./close.js";
+import type { SupervisorContext } from "./context.js";
+import type { KeepaliveLinks } from "./hold.js";
+import { newIncarnationId } from "./ids.js";
 import { Incarnation } from "./incarnation.js";
-import { Leases } from "./leases.js";
-import { letGo } from "./let-go.js";
-import { LocalAnswers } from "./local-answers.js";
+import { LeaseRenewer } from "./leases.js";
+import { detachRun } from "./let-go.js";
+import { LocalFallback } from "./local-answers.js";
 import type { LiveRun } from "./live-run.js";
 import { readOutput } from "./output.js";
-import { awaitReady, endedUnready } from "./readiness.js";
-import { Left } from "./reconcile/left.js";
-import { addressOf } from "./reconcile/look.js";
-import { reconcile, type Reconciled, type Scope } from "./reconcile/reconcile.js";
-import { missed } from "./regain.js";
-import { retain } from "./retain.js";
-import { runOf } from "./run.js";
-import { StoreGate } from "./store-gate.js";
+import { awaitReady, endedBeforeReady } from "./readiness.js";
+import { UnreachableTracker } from "./reconcile/left.js";
+import { runAddressOf } from "./reconcile/look.js";
+import { reconcile, type ReconcileResult, type ReconcileOptions } from "./reconcile/reconcile.js";
+import { onLeaseMissing } from "./regain.js";
+import { applyRetention } from "./retain.js";
+import { runHandle } from "./run.js";
+import { StoreCircuitBreaker } from "./store-gate.js";
 import { spawn } from "./spawn.js";
-import { stateScope } from "./state-scope.js";
-import { stop } from "./stop.js";
+import { stateDirectoryFilter } from "./state-scope.js";
+import { stopRun } from "./stop.js";
 
-export interface SupervisorParts {
+export interface SupervisorDependencies {
   readonly store: RunStore;
   /** For a store that others share, too: what it was told from here. */
-  readonly ledger?: Ledger;
+  readonly localCopy?: RunCopy;
   /** Connections that keep its runs while the store is away. */
-  readonly holds?: Holds;
+  readonly keepaliveLinks?: KeepaliveLinks;
   readonly host: AnchorHost;
   /** The locks of this instance, looked at while it works. */
   readonly locks?: Pick<InstanceHold, "check">;
@@ -87,26 +87,26 @@ export interface SupervisorParts {
 }
 
 /** A supervisor on the given parts; it owns them and disposes of them when it closes. */
-export function createSupervisor(parts: SupervisorParts): Supervisor {
-  return new ComposedSupervisor(parts);
+export function createSupervisor(dependencies: SupervisorDependencies): Supervisor {
+  return new DefaultSupervisor(dependencies);
 }
 
-class ComposedSupervisor implements Supervisor {
+class DefaultSupervisor implements Supervisor {
   readonly instanceId: string;
   readonly home: string;
-  readonly #parts: SupervisorParts;
-  readonly #context: Context;
+  readonly #dependencies: SupervisorDependencies;
+  readonly #context: SupervisorContext;
   /** Work nobody awaits but close(). */
   readonly #work = new Set<Promise<unknown>>();
   readonly #spawns = new Set<Promise<unknown>>();
   /** One at a time: two would decide on the same evidence. */
   #reconciling: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | null = null;
-  readonly #answers: LocalAnswers;
+  readonly #localFallback: LocalFallback;
 
-  constructor(parts: SupervisorParts) {
+  constructor(dependencies: SupervisorDependencies) {
     const {
-      ledger = null,
+      localCopy = null,
       host,
       clock = systemClock,
       instanceId,
@@ -115,46 +115,50 @@ class ComposedSupervisor implements Supervisor {
       actor = `supervisor:${instanceId}`,
       discardOutput = false,
       withheldEnv = [],
-    } = parts;
-    this.#parts = parts;
+    } = dependencies;
+    this.#dependencies = dependencies;
     this.instanceId = instanceId;
     this.home = home;
-    this.#answers = new LocalAnswers(clock);
+    this.#localFallback = new LocalFallback(clock);
     const report = (problem: Problem): void => {
       try {
-        parts.onProblem?.(problem);
+        dependencies.onProblem?.(problem);
       } catch {
         // Whoever listens badly must not keep a run from being ended.
       }
     };
-    const unkept = (runId: string, cause: unknown): void =>
+    const onCopyFailed = (runId: string, cause: unknown): void =>
       report({ runId, message: `run ${runId}: no copy of its record could be kept here`, cause });
-    const store = ledger === null ? parts.store : remembering(parts.store, ledger, unkept);
-    const live: Context["live"] = new Map();
+    const store =
+      localCopy === null ? dependencies.store : withRunCopy(dependencies.store, localCopy, onCopyFailed);
+    const live: SupervisorContext["runs"] = new Map();
     const incarnation = new Incarnation({
       instanceId,
-      check: parts.locks === undefined ? null : () => parts.locks?.check() ?? Promise.resolve("held"),
+      checkLocks:
+        dependencies.locks === undefined
+          ? null
+          : () => dependencies.locks?.check() ?? Promise.resolve("held"),
       clock,
       report,
-      taken: (error) => this.#leaveToOther(error),
+      onTaken: (error) => this.#onInstanceTaken(error),
     });
-    const leases = new Leases({
+    const leases = new LeaseRenewer({
       store,
       clock,
       instanceId,
       isCurrent: () => incarnation.isCurrent(),
-      held: () => live.size,
-      missing: (known) => {
+      heldCount: () => live.size,
+      onMissing: (known) => {
         for (const each of [...live.values()])
-          if (!known.has(each.facts.runId)) this.#context.track(each.facts.runId, missed(each));
+          if (!known.has(each.facts.runId)) this.#context.track(each.facts.runId, onLeaseMissing(each));
       },
-      failing: (cause) =>
+      onError: (cause) =>
         report({ runId: null, message: "the leases could not be renewed; trying again", cause }),
     });
     this.#context = {
       clock,
       store,
-      ledger,
+      localCopy,
       host,
       instanceId,
       stateId,
@@ -163,27 +167,27 @@ class ComposedSupervisor implements Supervisor {
       withheldEnv,
       leases,
       incarnation,
-      process: parts.incarnation ?? newIncarnation(),
-      anchors: new AnchorWatch(clock, () => live.values()),
-      gate: new StoreGate(clock, () => {
+      incarnationId: dependencies.incarnation ?? newIncarnationId(),
+      anchorMonitor: new AnchorMonitor(clock, () => live.values()),
+      storeBreaker: new StoreCircuitBreaker(clock, () => {
         // Writing works again: the right to steer need not wait for the next renewal.
         if (leases.fenced) void leases.renew();
       }),
-      live,
-      beginning: new Set(),
+      runs: live,
+      inserting: new Set(),
       closing: null,
-      robbed: false,
+      hasLostRuns: false,
       // An earlier process may not have lived to see it.
-      doubted: true,
-      comparedEra: 0,
-      left: new Left(),
-      settled: new Set(),
+      storeMayHaveRolledBack: true,
+      comparedGeneration: 0,
+      unreachable: new UnreachableTracker(),
+      cleanedUp: new Set(),
       report,
       track: (runId, work) => {
         const told = work.catch((cause: unknown) =>
-          report({ runId, message: `run ${runId}: ${text(cause)}`, cause }),
+          report({ runId, message: `run ${runId}: ${messageOf(cause)}`, cause }),
         );
-        void tracked(this.#work, told);
+        void trackUntilSettled(this.#work, told);
       },
     };
     leases.start();
@@ -191,111 +195,111 @@ class ComposedSupervisor implements Supervisor {
   }
 
   /** Another process is this instance: control nothing, write nothing, leave every run alive. */
-  #leaveToOther(error: InstanceTaken): void {
-    const { live, leases } = this.#context;
+  #onInstanceTaken(error: InstanceTaken): void {
+    const { runs: live, leases } = this.#context;
     // A run that is being started is released as soon as it exists.
     this.#context.closing ??= { actor: null };
-    for (const each of [...live.values()]) letGo(each, error);
+    for (const each of [...live.values()]) detachRun(each, error);
     void leases.stop();
     this.#context.report({ runId: null, message: error.message, cause: error });
-    this.#parts.onTaken?.(error);
+    this.#dependencies.onTaken?.(error);
   }
 
   async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<Run> {
-    this.#mustBeOpen("nothing was recorded or started");
-    return runOf(await tracked(this.#spawns, spawn(this.#context, input, options)));
+    this.#assertOpen("nothing was recorded or started");
+    return runHandle(await trackUntilSettled(this.#spawns, spawn(this.#context, input, options)));
   }
 
   get held(): number {
-    return this.#context.live.size;
+    return this.#context.runs.size;
   }
 
   runs(): readonly Run[] {
-    return [...this.#context.live.values()].map(runOf);
+    return [...this.#context.runs.values()].map(runHandle);
   }
 
   run(runId: string): Run | null {
-    const live = this.#context.live.get(runId);
-    return live === undefined ? null : runOf(live);
+    const live = this.#context.runs.get(runId);
+    return live === undefined ? null : runHandle(live);
   }
 
   async recover(): Promise<readonly Run[]> {
-    return (await this.#reconcile({ own: true })).taken.map(runOf);
+    return (await this.#reconcile({ own: true })).acquired.map(runHandle);
   }
 
   async reconcile(scope: ReconcileScope = {}): Promise<Reconciliation> {
-    const { decisions, taken } = await this.#reconcile(scope);
-    return { decisions, runs: taken.map(runOf) };
+    const { decisions, acquired: taken } = await this.#reconcile(scope);
+    return { decisions, runs: taken.map(runHandle) };
   }
 
   async holdOn(): Promise<number> {
-    const { holds } = this.#parts;
-    await this.#mustBeCurrent();
-    await holds?.holdAll((runId) => this.#context.live.has(runId));
-    return holds?.size ?? 0;
+    const { keepaliveLinks } = this.#dependencies;
+    await this.#assertCurrent();
+    await keepaliveLinks?.attachAll((runId) => this.#context.runs.has(runId));
+    return keepaliveLinks?.size ?? 0;
   }
 
   async retain(limits?: Partial<Retention>): Promise<Retained> {
-    this.#mustBeOpen("nothing was removed");
-    return tracked(this.#work, retain(this.#context, limits));
+    this.#assertOpen("nothing was removed");
+    return trackUntilSettled(this.#work, applyRetention(this.#context, limits));
   }
 
-  async stop(runId: string, options?: CancelOptions): Promise<Stopped> {
-    this.#mustBeOpen("nothing was stopped");
-    return stop(this.#context, runId, (id) => this.getRun(id), options);
+  async stop(runId: string, options?: CancelOptions): Promise<RunStopResult> {
+    this.#assertOpen("nothing was stopped");
+    return stopRun(this.#context, runId, (id) => this.getRun(id), options);
   }
 
   async hide(runIds: readonly string[]): Promise<number> {
-    this.#mustBeOpen("nothing was hidden");
+    this.#assertOpen("nothing was hidden");
     return this.#context.store.hideRuns(runIds, this.#context.clock.wall());
   }
 
   async ready(runId: string, options?: ReadyOptions): Promise<Readiness> {
-    this.#mustBeOpen("nothing was waited for");
-    const live = this.#context.live.get(runId);
+    this.#assertOpen("nothing was waited for");
+    const live = this.#context.runs.get(runId);
     if (live !== undefined) return awaitReady(live, options);
     const record = await this.#context.store.getRun(runId);
     return record?.state === "exited"
-      ? endedUnready(this.#context, record)
-      : awaitReady(await this.#held(runId), options);
+      ? endedBeforeReady(this.#context, record)
+      : awaitReady(await this.#requireHeldRun(runId), options);
   }
 
   async adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord> {
-    this.#mustBeOpen("nothing was changed");
-    return adoptRun(await this.#held(runId), options);
+    this.#assertOpen("nothing was changed");
+    return convertToService(await this.#requireHeldRun(runId), options);
   }
 
   async adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess> {
-    this.#mustBeOpen("nothing was changed");
-    return tracked(this.#spawns, adoptProcess(this.#context, pid, options));
+    this.#assertOpen("nothing was changed");
+    return trackUntilSettled(this.#spawns, adoptProcess(this.#context, pid, options));
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
-    const { store, ledger } = this.#context;
-    if (ledger === null) return store.getRun(runId);
+    const { store, localCopy } = this.#context;
+    if (localCopy === null) return store.getRun(runId);
     // The ledger has every run of this state directory that is open or ended lately, so it can be read and stopped whatever the state of the store.
-    return this.#answers.ask<RunRecord | null>(
+    return this.#localFallback.query<RunRecord | null>(
       () => store.getRun(runId),
-      async () => (await ledger.get(runId))?.record ?? null,
+      async () => (await localCopy.get(runId))?.record ?? null,
     );
   }
 
   async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
-    const live = this.#context.live.get(runId);
+    const live = this.#context.runs.get(runId);
     if (live !== undefined) return readOutput(this.#context.host, live.facts.address, stream, options);
     const record = await this.getRun(runId);
     if (record === null) throw new RunNotFound(runId);
-    return readOutput(this.#context.host, addressOf(record), stream, options);
+    return readOutput(this.#context.host, runAddressOf(record), stream, options);
   }
 
   async listRunsOrLocal(filter: RunFilter = {}, withinMs: number = defaults.localListMs): Promise<RunList> {
-    const { store, ledger } = this.#context;
-    if (ledger === null) return { runs: await store.listRuns(filter), storeAway: null };
-    return this.#answers.ask<RunList>(
+    const { store, localCopy } = this.#context;
+    if (localCopy === null) return { runs: await store.listRuns(filter), storeAway: null };
+    return this.#localFallback.query<RunList>(
       async () => ({ runs: await store.listRuns(filter), storeAway: null }),
       async (why) => ({
-        runs: await runsInLedger(ledger, filter),
-        storeAway: why === null ? "the store does not answer" : text(why),
+        runs: await listCopiedRuns(localCopy, filter),
+        storeAway: why === null ? "the store does not answer" : messageOf(why),
       }),
       withinMs,
     );
@@ -305,13 +309,13 @@ class ComposedSupervisor implements Supervisor {
     return this.#context.store.listRuns(filter);
   }
 
-  writes(): StoreWrites {
-    const { gate, leases, live } = this.#context;
-    const pending = [...live.values()].map(({ journal }) => journal.pending);
+  writes(): StoreWriteStatus {
+    const { storeBreaker, leases, runs: live } = this.#context;
+    const pending = [...live.values()].map(({ writeQueue }) => writeQueue.pending);
     const backlog = pending.reduce((total, count) => total + count, 0);
     return {
       // A refusal without a waiting write belongs to a run that this supervisor has released since.
-      refusal: (backlog > 0 ? gate.refusal : null) ?? leases.refusal,
+      refusal: (backlog > 0 ? storeBreaker.lastError : null) ?? leases.lastError,
       backlog,
       renewalMs: leases.sinceRenewalMs,
     };
@@ -323,7 +327,7 @@ class ComposedSupervisor implements Supervisor {
 
   async scope(): Promise<Pick<RunFilter, "ofState">> {
     const { store, host, stateId } = this.#context;
-    return stateScope(store, host, stateId);
+    return stateDirectoryFilter(store, host, stateId);
   }
 
   async eventsReach(): Promise<number | null> {
@@ -339,33 +343,33 @@ class ComposedSupervisor implements Supervisor {
     return this.close();
   }
 
-  async #reconcile(scope: Scope): Promise<Reconciled> {
-    this.#mustBeOpen("nothing was looked at");
+  async #reconcile(scope: ReconcileOptions): Promise<ReconcileResult> {
+    this.#assertOpen("nothing was looked at");
     const pass = this.#reconciling.then(async () => {
-      this.#mustBeOpen("nothing was looked at");
-      await this.#mustBeCurrent();
-      return reconcile(this.#context, scope).catch((error: unknown) => this.#holdOn(error));
+      this.#assertOpen("nothing was looked at");
+      await this.#assertCurrent();
+      return reconcile(this.#context, scope).catch((error: unknown) => this.#keepAliveWhileStoreAway(error));
     });
     this.#reconciling = pass.catch(() => undefined);
-    return tracked(this.#work, pass);
+    return trackUntilSettled(this.#work, pass);
   }
 
-  async #mustBeCurrent(): Promise<void> {
+  async #assertCurrent(): Promise<void> {
     const { incarnation } = this.#context;
     if (!(await incarnation.isCurrent()) && incarnation.taken !== null) throw incarnation.taken;
   }
 
-  async #holdOn(error: unknown): Promise<never> {
+  async #keepAliveWhileStoreAway(error: unknown): Promise<never> {
     if (error instanceof StoreAway) {
-      this.#context.left.sawNothing();
+      this.#context.unreachable.recordBlindPass();
       await this.holdOn();
     }
     throw error;
   }
 
   /** A run that this supervisor holds, or why it cannot be had. */
-  async #held(runId: string): Promise<LiveRun> {
-    const live = this.#context.live.get(runId);
+  async #requireHeldRun(runId: string): Promise<LiveRun> {
+    const live = this.#context.runs.get(runId);
     if (live !== undefined) return live;
     const record = await this.#context.store.getRun(runId);
     if (record === null) throw new RunNotFound(runId);
@@ -375,37 +379,37 @@ class ComposedSupervisor implements Supervisor {
   }
 
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
-    const { store, host, leases, live } = this.#context;
+    const { store, host, leases, runs: live } = this.#context;
     let left = 0;
     const closing = { actor: leaveRuns ? null : actor };
     this.#context.closing = closing;
     if (leaveRuns) left += live.size;
     for (const each of [...live.values()]) closeRun(each, closing);
-    await awaitEnds(this.#context);
+    await awaitRunEnds(this.#context);
     // What was just being started closes itself as soon as it has a run; no process may slip through between.
-    await this.#context.clock.pause(
+    await this.#context.clock.sleep(
       defaults.launcherReadyMs + defaults.closeSlackMs,
       Promise.allSettled(this.#spawns),
     );
-    await awaitEnds(this.#context);
-    left += letGoOfAll(this.#context);
-    this.#context.gate.dispose();
+    await awaitRunEnds(this.#context);
+    left += detachAll(this.#context);
+    this.#context.storeBreaker.dispose();
     await Promise.allSettled([...this.#spawns, ...this.#work]);
-    left += letGoOfAll(this.#context);
+    left += detachAll(this.#context);
     this.#context.incarnation.stop();
-    this.#context.anchors.stop();
+    this.#context.anchorMonitor.stop();
     await leases.stop();
-    left += await this.#withOthers();
+    left += await this.#countTakenOver();
     await host[Symbol.asyncDispose]();
     await store[Symbol.asyncDispose]();
-    await this.#parts.onClosed?.(left);
+    await this.#dependencies.onClosed?.(left);
   }
 
   /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
-  async #withOthers(): Promise<number> {
+  async #countTakenOver(): Promise<number> {
     if (this.#context.incarnation.taken !== null) return 1;
-    if (!this.#context.robbed) return 0;
-    const open = await this.#context.store.listRuns({ states: OPEN_STATES }).catch(() => null);
+    if (!this.#context.hasLostRuns) return 0;
+    const open = await this.#context.store.listRuns({ states: OPEN_RUN_STATES }).catch(() => null);
     if (open === null) return 1;
     return open.filter(
       ({ originInstanceId, ownerInstanceId }) =>
@@ -413,14 +417,14 @@ class ComposedSupervisor implements Supervisor {
     ).length;
   }
 
-  #mustBeOpen(consequence: string): void {
+  #assertOpen(consequence: string): void {
     const { taken } = this.#context.incarnation;
     if (taken !== null) throw taken;
     if (this.#closing !== null) throw new SupervisorClosed(this.instanceId, consequence);
   }
 }
 
-function tracked<T>(work: Set<Promise<unknown>>, promise: Promise<T>): Promise<T> {
+function trackUntilSettled<T>(work: Set<Promise<unknown>>, promise: Promise<T>): Promise<T> {
   work.add(promise);
   const done = (): void => {
     work.delete(promise);
@@ -429,6 +433,6 @@ function tracked<T>(work: Set<Promise<unknown>>, promise: Promise<T>): Promise<T
   return promise;
 }
 
-function text(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

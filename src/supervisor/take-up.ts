@@ -4,22 +4,22 @@ import { StaleEpoch } from "../errors.js";
 import type { NewRunEvent } from "../store/run-event.js";
 import type { RunRecord } from "../store/run-record.js";
 import type { Lease } from "../store/store.js";
-import type { Context } from "./context.js";
-import { hold } from "./hold.js";
-import { putBack } from "./put-back.js";
+import type { SupervisorContext } from "./context.js";
+import { attachKeepalive } from "./hold.js";
+import { restoreIfRolledBack } from "./put-back.js";
 
 /** What the record says, or said, of its owner. */
-export type Held = Omit<Lease, "runId">;
+export type LeaseHolder = Omit<Lease, "runId">;
 
-export interface Wanted {
+export interface AcquireRequest {
   readonly run: RunAddress;
-  readonly from: Held;
+  readonly from: LeaseHolder;
   readonly expiredForMs: number | null;
   /** Committed with the lease, before anything is done. They name this process: its claims are told from others' by that. */
   readonly events: (epoch: number) => readonly NewRunEvent[];
 }
 
-export type TakenUp =
+export type AcquireResult =
   | { readonly kind: "attached"; readonly link: AnchorLink; readonly lease: Lease }
   /** No anchor listens. It has finished, or is dead. */
   | { readonly kind: "silent"; readonly lease: Lease | null }
@@ -37,28 +37,31 @@ export type TakenUp =
  * and it is committed before the anchor hears of it: an epoch that exists nowhere but in a dead process would lock
  * every later owner out.
  */
-export async function takeUp(context: Context, wanted: Wanted): Promise<TakenUp> {
+export async function acquireRun(
+  context: SupervisorContext,
+  request: AcquireRequest,
+): Promise<AcquireResult> {
   const { host } = context;
   let observer: AnchorLink | null;
   try {
-    observer = await host.attach(wanted.run, 0);
+    observer = await host.attach(request.run, 0);
   } catch (error) {
     return { kind: "unreachable", error, lease: null };
   }
   if (observer === null) return { kind: "silent", lease: null };
 
-  let claimed: Claimed;
+  let claimed: ClaimResult;
   try {
-    claimed = await claim(context, wanted, observer.welcome.highestEpoch);
+    claimed = await claimLease(context, request, observer.welcome.highestEpoch);
   } catch (error) {
-    return { kind: "unwritable", observer: await asOwner(context, wanted, observer), error };
+    return { kind: "unwritable", observer: await attachAsOwnerIfOurs(context, request, observer), error };
   }
   if (claimed.kind === "ended") return { kind: "ended-elsewhere", observer };
   try {
     if (claimed.kind === "replaced") return claimed;
     const { lease } = claimed;
     try {
-      const link = await host.attach(wanted.run, lease.epoch);
+      const link = await host.attach(request.run, lease.epoch);
       return link === null ? { kind: "silent", lease } : { kind: "attached", link, lease };
     } catch (error) {
       return error instanceof StaleEpoch
@@ -71,33 +74,33 @@ export async function takeUp(context: Context, wanted: Wanted): Promise<TakenUp>
 }
 
 /** What was ours when the store was last heard of must not take us for gone; if it cannot be held, it is observed. */
-async function asOwner(
-  { host, ledger, instanceId }: Context,
-  { run: { runId }, from }: Wanted,
+async function attachAsOwnerIfOurs(
+  { host, localCopy, instanceId }: SupervisorContext,
+  { run: { runId }, from }: AcquireRequest,
   observer: AnchorLink,
 ): Promise<AnchorLink> {
-  if (ledger === null || from.ownerInstanceId !== instanceId) return observer;
-  const link = await hold(host, ledger, runId).catch(() => null);
+  if (localCopy === null || from.ownerInstanceId !== instanceId) return observer;
+  const link = await attachKeepalive(host, localCopy, runId).catch(() => null);
   if (link !== null) observer.close();
   return link ?? observer;
 }
 
-export type Claimed =
+export type ClaimResult =
   | { readonly kind: "held"; readonly lease: Lease }
   | { readonly kind: "replaced"; readonly by: string | null }
   | { readonly kind: "ended" };
 
 /** Take the lease, in the store only. Of a run whose anchor is gone, that is all there is to take. */
-export async function claim(
-  context: Context,
-  { run: { runId }, from, expiredForMs, events }: Wanted,
+export async function claimLease(
+  context: SupervisorContext,
+  { run: { runId }, from, expiredForMs, events }: AcquireRequest,
   seenEpoch = 0,
-): Promise<Claimed> {
+): Promise<ClaimResult> {
   const { store, instanceId } = context;
   let held = from;
   for (;;) {
     const epoch = Math.max(held.epoch, seenEpoch) + 1;
-    const lease = await store.claimLease(
+    const lease = await store.acquireLease(
       {
         runId,
         from: held,
@@ -109,13 +112,14 @@ export async function claim(
       events(epoch),
     );
     if (lease !== null) return { kind: "held", lease };
-    if (await putBack(context, runId)) continue;
+    if (await restoreIfRolledBack(context, runId)) continue;
     const record = await store.getRun(runId);
     if (record === null) return { kind: "replaced", by: null };
     if (record.state === "exited") return { kind: "ended" };
     if (record.ownerInstanceId !== instanceId) return { kind: "replaced", by: record.ownerInstanceId };
     if (record.leaseEpoch === held.epoch) return { kind: "replaced", by: null };
-    if (await takenByAnotherProcess(context, record, held.epoch)) return { kind: "replaced", by: instanceId };
+    if (await isTakenByOtherIncarnation(context, record, held.epoch))
+      return { kind: "replaced", by: instanceId };
     held = { ownerInstanceId: instanceId, epoch: record.leaseEpoch };
   }
 }
@@ -127,8 +131,8 @@ const EVENTS_READ = 100;
  * Whether a lease of this instance is another process's: it has a newer epoch than this process had, and no event says
  * that this process took it. A claim of this process may have been committed without an answer.
  */
-export async function takenByAnotherProcess(
-  { instanceId, process, store }: Context,
+export async function isTakenByOtherIncarnation(
+  { instanceId, incarnationId: process, store }: SupervisorContext,
   { runId, ownerInstanceId, leaseEpoch }: RunRecord,
   hadEpoch: number,
 ): Promise<boolean> {

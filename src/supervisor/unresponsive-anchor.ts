@@ -1,69 +1,69 @@
 import type { AnchorHost, RunAddress } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import type { NewRunEvent } from "../store/run-event.js";
-import { noteStop, noteSurvivors } from "./cancel.js";
-import { concludeExit } from "./conclude.js";
-import { lostFinale } from "./finale.js";
+import { recordFirstStop, recordSurvivors } from "./cancel.js";
+import { finalizeExit } from "./conclude.js";
+import { lostRunRecord } from "./finale.js";
 import { finalize } from "./finalize.js";
-import { eventFacts, isOver, type EventFacts, type LiveRun } from "./live-run.js";
+import { runEventBase, isInactive, type RunEventBase, type LiveRun } from "./live-run.js";
 import { step } from "./run-state.js";
-import { endWithoutAnchor, silentAnchor, whatWasEnded } from "./stop-directly.js";
+import { endWithoutAnchor, verifiableAnchor, describeEnded } from "./stop-directly.js";
 
 /**
  * Handles an anchor that does not answer. The silence is recorded as an event, and the anchor is sent SIGCONT.
  * When a stop was requested and the anchor still does not answer, the run is ended without it.
  */
-export async function handleUnresponsive(live: LiveRun): Promise<void> {
-  const { liveness, context } = live;
-  if (liveness.busy || isOver(live)) return;
-  liveness.busy = true;
+export async function handleUnresponsiveAnchor(live: LiveRun): Promise<void> {
+  const { anchorLiveness: liveness, context } = live;
+  if (liveness.handling || isInactive(live)) return;
+  liveness.handling = true;
   try {
     const now = context.clock.now();
-    const { continuedAt, stopAt } = liveness;
+    const { continuedAt, stopSentAt: stopAt } = liveness;
     const again = continuedAt !== null && stopAt !== null && stopAt > continuedAt;
     if (continuedAt === null || again) {
-      if (stopAt !== null) liveness.silences++;
+      if (stopAt !== null) liveness.silencesAfterStop++;
       await continueAndRecord(live, continuedAt ?? now);
       // An anchor that is stopped again and again would never end its run.
-      if (liveness.silences <= MAX_SILENCES_AFTER_STOP) return;
+      if (liveness.silencesAfterStop <= MAX_SILENCES_AFTER_STOP) return;
     } else if (stopAt === null) {
-      if (now - continuedAt >= CONTINUE_AGAIN_MS) await continueAnchor(live);
+      if (now - continuedAt >= CONTINUE_INTERVAL_MS) await continueAnchor(live);
       return;
     } else if (now - continuedAt < defaults.anchorContinueMs) return;
-    await end(live);
+    await endRunWithoutAnchor(live);
   } finally {
-    liveness.busy = false;
+    liveness.handling = false;
     // Ask again. After SIGCONT during a stop, the anchor has anchorContinueMs to answer.
-    if (liveness.continuedAt !== null && live.asked !== null)
-      liveness.askedAt = context.clock.now() - defaults.anchorAnswerMs + defaults.anchorContinueMs;
-    else if (liveness.continuedAt !== null) liveness.askedAt = context.clock.now();
-    live.link?.status();
-    context.anchors.soon();
+    if (liveness.continuedAt !== null && live.requestedStop !== null)
+      liveness.statusSentAt = context.clock.now() - defaults.anchorAnswerMs + defaults.anchorContinueMs;
+    else if (liveness.continuedAt !== null) liveness.statusSentAt = context.clock.now();
+    live.link?.requestStatus();
+    context.anchorMonitor.checkSoon();
   }
 }
 
 async function continueAndRecord(live: LiveRun, since: number): Promise<void> {
-  const { liveness, context, facts } = live;
+  const { anchorLiveness: liveness, context, facts } = live;
   const { clock } = context;
   const unsent = await continueAnchor(live);
   liveness.continuedAt = clock.now();
   const silentMs = Math.round(clock.now() - Math.min(since, liveness.lastMessageAt));
-  if (clock.now() - liveness.notedAt < NOTE_AGAIN_MS) return;
-  liveness.notedAt = clock.now();
+  if (clock.now() - liveness.reportedAt < REPORT_INTERVAL_MS) return;
+  liveness.reportedAt = clock.now();
   const data = { silentMs, continued: unsent === null, by: context.instanceId };
-  live.journal.note(null, [{ ...eventFacts(live, clock.wall()), type: "anchor-silent", data }]);
+  live.writeQueue.enqueue(null, [{ ...runEventBase(live, clock.wall()), type: "anchor-silent", data }]);
   const did = unsent === null ? "it was sent SIGCONT" : `it could not be continued: ${unsent}`;
   const message = `run ${facts.runId}: its anchor does not answer (stopped, held by a debugger, or starved); ${did}`;
   context.report({ runId: facts.runId, message, cause: null });
 }
 
 /** What its launcher noted while no supervisor was there. */
-export async function launcherSilence(
-  host: Pick<AnchorHost, "takeSilence">,
+export async function readLauncherSilence(
+  host: Pick<AnchorHost, "takeSilentFile">,
   run: RunAddress,
-  facts: Pick<EventFacts, "rootPid" | "descendants">,
+  facts: Pick<RunEventBase, "rootPid" | "descendants">,
 ): Promise<NewRunEvent[]> {
-  const noted = await host.takeSilence(run).catch(() => null);
+  const noted = await host.takeSilentFile(run).catch(() => null);
   if (noted === null) return [];
   const { at, silentMs, continued } = noted;
   const data = { silentMs, continued, by: "launcher" };
@@ -71,8 +71,8 @@ export async function launcherSilence(
 }
 
 async function continueAnchor(live: LiveRun): Promise<string | null> {
-  const { context, traces, liveness } = live;
-  const anchor = silentAnchor(context.host, traces);
+  const { context, recordedIdentity: recorded, anchorLiveness: liveness } = live;
+  const anchor = verifiableAnchor(context.host, recorded);
   const unsent =
     anchor === null
       ? "it is not on record, or lives elsewhere"
@@ -82,33 +82,35 @@ async function continueAnchor(live: LiveRun): Promise<string | null> {
 }
 
 /** A stop is due, and its anchor does not answer. */
-async function end(live: LiveRun): Promise<void> {
-  const { context, traces, facts, asked } = live;
-  if (asked === null || isOver(live)) return;
+async function endRunWithoutAnchor(live: LiveRun): Promise<void> {
+  const { context, recordedIdentity: recorded, facts, requestedStop } = live;
+  if (requestedStop === null || isInactive(live)) return;
   // Processes that survived a KILL get no second grace period.
-  const graceMs = live.survivorsNoted ? 0 : Math.min(asked.graceMs ?? facts.policy.graceMs, GRACE_MOST_MS);
-  const ended = await endWithoutAnchor(context.host, traces, asked, graceMs);
-  if (isOver(live)) return;
-  const remains = await context.host.remains(facts.address);
+  const graceMs = live.survivorsRecorded
+    ? 0
+    : Math.min(requestedStop.graceMs ?? facts.policy.graceMs, MAX_GRACE_MS);
+  const ended = await endWithoutAnchor(context.host, recorded, requestedStop, graceMs);
+  if (isInactive(live)) return;
+  const runFiles = await context.host.readRunFiles(facts.address);
   // The anchor ran again and ended the run itself.
-  if (remains.exit !== null) return concludeExit(live, remains.exit, "exit-file");
+  if (runFiles.exit !== null) return finalizeExit(live, runFiles.exit, "exit-file");
   if (ended === null || !ended.reaped.verified) return reportNothingDone(live, ended?.reaped.why ?? null);
   const { reaped, stop, others } = ended;
   live.firstStop ??= stop;
   live.state = step(live.state, { type: "stop", stop });
-  noteStop(live, stop);
+  recordFirstStop(live, stop);
   if (reaped.survivors.length > 0) {
     live.state = step(live.state, { type: "survivors", survivors: reaped.survivors });
-    return noteSurvivors(live, reaped.survivors, "its anchor does not answer; the supervisor retries");
+    return recordSurvivors(live, reaped.survivors, "its anchor does not answer; the supervisor retries");
   }
   // Neither anchor nor cgroup proves that the run is empty: it is handled like any run with a dead anchor.
   if (reaped.emptiness === "unproven" && others.length === 0) return;
   const { killed, killMode, residue, emptiness } = reaped;
-  const after = {
+  const deadAnchor = {
     kind: "lost",
-    remains: { ...remains, swept: null, firstStop: { ...stop, withoutAnchor: true } },
+    runFiles: { ...runFiles, swept: null, firstStop: { ...stop, withoutAnchor: true } },
     by: "reap",
-    note: whatWasEnded(ended),
+    note: describeEnded(ended),
     shared: others.length > 0,
     alive: [],
     killed,
@@ -116,23 +118,26 @@ async function end(live: LiveRun): Promise<void> {
     residue,
     emptiness,
   } as const;
-  finalize(live, lostFinale(after, facts.policy.onEscape));
+  finalize(live, lostRunRecord(deadAnchor, facts.policy.onEscape));
 }
 
-function reportNothingDone({ facts: { runId }, context, liveness }: LiveRun, why: string | null): void {
+function reportNothingDone(
+  { facts: { runId }, context, anchorLiveness: liveness }: LiveRun,
+  why: string | null,
+): void {
   const now = context.clock.now();
-  if (now - liveness.notedAt < NOTE_AGAIN_MS && liveness.silences > 1) return;
-  liveness.notedAt = now;
+  if (now - liveness.reportedAt < REPORT_INTERVAL_MS && liveness.silencesAfterStop > 1) return;
+  liveness.reportedAt = now;
   const reason = why ?? "no process of the run is on record here";
   const message = `run ${runId}: its anchor does not answer, and the run could not be ended without the anchor: ${reason}. Nothing was signalled; trying again`;
   context.report({ runId, message, cause: null });
 }
 
 /** Interval of SIGCONT to a silent anchor without a stop: a debugger may have detached. */
-const CONTINUE_AGAIN_MS = 30_000;
+const CONTINUE_INTERVAL_MS = 30_000;
 /** Events and messages about one anchor: a command that stops its anchor again and again must not fill the store. */
-const NOTE_AGAIN_MS = 60_000;
+const REPORT_INTERVAL_MS = 60_000;
 /** After a stop, an anchor is continued this many times; then the run is ended without it. */
 const MAX_SILENCES_AFTER_STOP = 2;
 /** Of a longer grace, what leaves room within the bound of a stop. */
-const GRACE_MOST_MS = defaults.stopBoundMs / 2;
+const MAX_GRACE_MS = defaults.stopBoundMs / 2;

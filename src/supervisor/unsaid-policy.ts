@@ -2,7 +2,7 @@ import { defaults } from "../defaults.js";
 import type { RunPolicy } from "../store/run-record.js";
 
 /** Of a run of which nobody has said how it is to be treated, but for what becomes of its escapes and of an orphan. */
-export function unsaidPolicy(choices: Pick<RunPolicy, "onEscape" | "onOrphan">): RunPolicy {
+export function defaultPolicy(choices: Pick<RunPolicy, "onEscape" | "onOrphan">): RunPolicy {
   const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   return { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, callerBound: false, ...choices };
 }

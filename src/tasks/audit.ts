@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { isEnded } from "../store/task-record.js";
+import { isTaskEnded } from "../store/task-record.js";
 import type { TaskRecord } from "../store/task-record.js";
 
 export const AUDIT_CODES = [
@@ -13,7 +13,7 @@ export const AUDIT_CODES = [
 ] as const;
 export type AuditCode = (typeof AUDIT_CODES)[number];
 
-export interface Finding {
+export interface AuditFinding {
   readonly code: AuditCode;
   readonly taskId: string;
   /** One sentence for a person. */
@@ -21,22 +21,22 @@ export interface Finding {
 }
 
 /** Clocks of hosts differ by less, unless something is wrong with one. */
-const CLOCKS_DIFFER_MS = 60_000;
+const MAX_CLOCK_SKEW_MS = 60_000;
 
 /** What an operator should look at. */
-export function audit(task: TaskRecord, now: number): readonly Finding[] {
+export function auditTask(task: TaskRecord, now: number): readonly AuditFinding[] {
   const checks: readonly (readonly [AuditCode, string | null])[] = [
     ["stale_queued", staleQueued(task, now)],
     ["stale_running", staleRunning(task, now)],
     ["lost", task.status === "lost" ? (task.error ?? "what became of it is not known") : null],
-    ["delivery_failed", undelivered(task)],
+    ["delivery_failed", undeliveredNotice(task)],
     [
       "missing_cleanup",
-      isEnded(task.status) && task.cleanupAfter === null
+      isTaskEnded(task.status) && task.cleanupAfter === null
         ? "it has ended, and nobody said when it may be forgotten"
         : null,
     ],
-    ["inconsistent_timestamps", inconsistent(task, now)],
+    ["inconsistent_timestamps", inconsistentTimestamps(task, now)],
   ];
   return checks.flatMap(([code, detail]) => (detail === null ? [] : [{ code, taskId: task.taskId, detail }]));
 }
@@ -53,19 +53,19 @@ function staleRunning({ status, lastEventAt }: TaskRecord, now: number): string 
     : null;
 }
 
-function undelivered({ delivery }: TaskRecord): string | null {
+function undeliveredNotice({ delivery }: TaskRecord): string | null {
   if (delivery === "failed") return "how it ended could not be delivered";
   return delivery === "parent_missing" ? "the session that was to be told how it ended is gone" : null;
 }
 
-function inconsistent(task: TaskRecord, now: number): string | null {
+function inconsistentTimestamps(task: TaskRecord, now: number): string | null {
   const { createdAt, startedAt, endedAt, lastEventAt } = task;
   const order = [createdAt, startedAt, endedAt].filter((at) => at !== null);
   if (order.some((at, index) => at < (order[index - 1] ?? at)))
     return "it was created, started and ended in another order";
   if (lastEventAt < createdAt) return "it was heard of before it was created";
   const latest = Math.max(lastEventAt, ...order);
-  return latest > now + CLOCKS_DIFFER_MS ? `it is ${minutes(latest - now)} min ahead of this clock` : null;
+  return latest > now + MAX_CLOCK_SKEW_MS ? `it is ${minutes(latest - now)} min ahead of this clock` : null;
 }
 
 function minutes(ms: number): number {

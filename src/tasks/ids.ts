@@ -1,7 +1,7 @@
 import { randomCharacters } from "../supervisor/ids.js";
 
-const CHARACTERS = 12;
+const TASK_ID_CHARACTERS = 12;
 
 export function newTaskId(): string {
-  return `task_${randomCharacters(CHARACTERS)}`;
+  return `task_${randomCharacters(TASK_ID_CHARACTERS)}`;
 }

@@ -2,16 +2,16 @@ import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 
 /** What may have one task only. */
-export function keyOfRun(runId: string): string {
+export function taskKeyOfRun(runId: string): string {
   return `run:${runId}`;
 }
 
-export function keyOfTurn(turnId: string): string {
+export function taskKeyOfTurn(turnId: string): string {
   return `turn:${turnId}`;
 }
 
 /** A name that means something to whoever gave it, and to nobody else. Null: an operator. */
-export function keyOfCaller(sessionId: string | null, name: string): string {
+export function taskKeyOfCaller(sessionId: string | null, name: string): string {
   if (name === "" || name.length > defaults.taskKeyChars)
     throw new BadInput(
       "key",

@@ -1,10 +1,10 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import type { NotifyPolicy, Target, TaskRuntime } from "../store/task-record.js";
+import type { NotifyPolicy, NotificationTarget, TaskRuntime } from "../store/task-record.js";
 import type { NewTask } from "../store/task-store.js";
 import { newTaskId } from "./ids.js";
-import { defaultPolicy } from "./policy.js";
-import { oneLine, severalLines } from "./texts.js";
+import { defaultNotifyPolicy } from "./policy.js";
+import { singleLine, multiLine } from "./texts.js";
 import { expectedDelivery } from "./transition.js";
 
 /** What is known of work before it begins. */
@@ -24,16 +24,16 @@ export interface TaskInput {
   readonly turnId?: string | null;
   readonly policy?: NotifyPolicy | undefined;
   /** Who is to be told; nobody, unless said so. */
-  readonly targets?: readonly Target[];
+  readonly targets?: readonly NotificationTarget[];
   readonly heartbeatMs?: number | undefined;
 }
 
 export function newTask(input: TaskInput, now: number): NewTask {
-  const { runtime, policy = defaultPolicy(runtime), targets = [], heartbeatMs = null } = input;
+  const { runtime, policy = defaultNotifyPolicy(runtime), targets = [], heartbeatMs = null } = input;
   if (heartbeatMs !== null && !(heartbeatMs >= 1 && heartbeatMs <= defaults.taskKeptMs))
     throw new BadInput("heartbeatMs", "a task's heartbeat is a number of milliseconds, a week at most");
-  const text = severalLines(input.text, defaults.taskTextChars);
-  const named = oneLine(input.label ?? text.split("\n", 1)[0] ?? "", defaults.taskLabelChars);
+  const text = multiLine(input.text, defaults.taskTextChars);
+  const named = singleLine(input.label ?? text.split("\n", 1)[0] ?? "", defaults.taskLabelChars);
   // A prompt of invisible characters is one all the same.
   const label = named === "" && runtime !== "external" ? runtime : named;
   if (label === "") throw new BadInput("label", "a task needs a label or a text; nothing was recorded");
@@ -41,7 +41,7 @@ export function newTask(input: TaskInput, now: number): NewTask {
     taskId: newTaskId(),
     key: input.key,
     runtime,
-    kind: input.kind === undefined ? null : oneLine(input.kind, defaults.taskLabelChars),
+    kind: input.kind === undefined ? null : singleLine(input.kind, defaults.taskLabelChars),
     ownerSessionId: input.ownerSessionId ?? null,
     childSessionId: input.childSessionId ?? null,
     parentTaskId: input.parentTaskId ?? null,

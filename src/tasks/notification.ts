@@ -1,16 +1,20 @@
-import type { Notification, Target } from "../store/task-record.js";
+import type { Notification, NotificationTarget } from "../store/task-record.js";
 
-export type { Notification, Target };
+export type { Notification, NotificationTarget };
 
-export type Receipt =
+export type DeliveryReceipt =
   | { readonly status: "delivered"; readonly receipt: string | null }
   /** It waits in the parent session: not delivered until that has read it. */
   | { readonly status: "session_queued" }
   | { readonly status: "parent_missing" };
 
 /** Delivers once or throws; whoever calls tries again. */
-export interface Courier {
-  deliver(target: Target, notification: Notification, signal: AbortSignal): Promise<Receipt>;
+export interface Deliverer {
+  deliver(
+    target: NotificationTarget,
+    notification: Notification,
+    signal: AbortSignal,
+  ): Promise<DeliveryReceipt>;
 }
 
 export interface DeliveryFailedOptions extends ErrorOptions {
@@ -19,7 +23,7 @@ export interface DeliveryFailedOptions extends ErrorOptions {
   /** What the receiver asked for. */
   readonly retryAfterMs?: number | null;
   /** It may have arrived all the same: the next attempt may repeat it. */
-  readonly unheard?: boolean;
+  readonly resultUnknown?: boolean;
 }
 
 /** A courier could not deliver. Its message is kept with the entry and shown. */
@@ -27,13 +31,13 @@ export class DeliveryFailed extends Error {
   override readonly name = "DeliveryFailed";
   readonly permanent: boolean;
   readonly retryAfterMs: number | null;
-  readonly unheard: boolean;
+  readonly resultUnknown: boolean;
 
   constructor(message: string, options: DeliveryFailedOptions = {}) {
-    const { permanent = false, retryAfterMs = null, unheard = false, ...rest } = options;
+    const { permanent = false, retryAfterMs = null, resultUnknown: unheard = false, ...rest } = options;
     super(message, rest);
     this.permanent = permanent;
     this.retryAfterMs = retryAfterMs;
-    this.unheard = unheard;
+    this.resultUnknown = unheard;
   }
 }

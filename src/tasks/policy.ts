@@ -1,13 +1,13 @@
 import type { NotifyPolicy, TaskRuntime } from "../store/task-record.js";
 
 /** Who asked an agent or another program for something waits for it; who put a command in the background need not. */
-const byRuntime: Readonly<Record<TaskRuntime, NotifyPolicy>> = {
+const policyByRuntime: Readonly<Record<TaskRuntime, NotifyPolicy>> = {
   acp: "done_only",
   subagent: "done_only",
   external: "done_only",
   exec: "silent",
 };
 
-export function defaultPolicy(runtime: TaskRuntime): NotifyPolicy {
-  return byRuntime[runtime];
+export function defaultNotifyPolicy(runtime: TaskRuntime): NotifyPolicy {
+  return policyByRuntime[runtime];
 }

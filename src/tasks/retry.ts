@@ -1,5 +1,5 @@
 /** An attempt that failed. */
-export interface Failure {
+export interface FailedAttempt {
   /** Of the time for all attempts, what was gone before it, and what it took. */
   readonly spentMs: number;
   readonly tookMs: number;
@@ -11,8 +11,8 @@ export interface Failure {
 
 export interface RetryLimits {
   readonly retryMs: number;
-  readonly retryMostMs: number;
-  readonly inAllMs: number;
+  readonly maxRetryMs: number;
+  readonly totalMs: number;
 }
 
 export interface NextAttempt {
@@ -25,15 +25,15 @@ export interface NextAttempt {
  * the same receiver do not come back in step. Only what was spent on it counts: while no gateway runs, nothing is.
  */
 export function nextAttempt(
-  failure: Failure,
-  { retryMs, retryMostMs, inAllMs }: RetryLimits,
-  spread: (ms: number) => number,
+  failure: FailedAttempt,
+  { retryMs, maxRetryMs, totalMs }: RetryLimits,
+  jitter: (ms: number) => number,
 ): NextAttempt | null {
   if (failure.permanent) return null;
-  const rung = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
-  const usual = Math.min(retryMs * 2 ** rung, retryMostMs);
-  const pause = usual + (usual - spread(usual)) / 2;
-  const left = inAllMs - failure.spentMs - failure.tookMs;
+  const exponent = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
+  const usual = Math.min(retryMs * 2 ** exponent, maxRetryMs);
+  const pause = usual + (usual - jitter(usual)) / 2;
+  const left = totalMs - failure.spentMs - failure.tookMs;
   if (pause > left) return null;
   // Who asks for more than there is, is asked a last time.
   const inMs = Math.max(pause, Math.min(failure.retryAfterMs ?? 0, left));

@@ -1,8 +1,8 @@
 import type { InteractionMode } from "../store/session-record.js";
-import type { Target } from "../store/task-record.js";
+import type { NotificationTarget } from "../store/task-record.js";
 
 /** Where a session's user speaks with it: alone, among others, or where many read. */
-export interface Origin {
+export interface ReplyOrigin {
   readonly chat: "direct" | "group" | "channel";
   /** Of the config. */
   readonly channel: string;
@@ -16,22 +16,22 @@ export interface ReplyRequest {
   /** The session that asked for it. */
   readonly requesterSessionId: string | null;
   /** Null: it is not known where its user is. */
-  readonly origin: Origin | null;
+  readonly origin: ReplyOrigin | null;
 }
 
 export interface ReplyRouting {
   /** `background`: owned by a parent, who alone decides what its user hears. */
   readonly kind: "background" | "interactive";
   /** What came of it, and what it says. Null, in every lane: nobody hears it. */
-  readonly text: Target | null;
+  readonly text: NotificationTarget | null;
   /** How it is going. */
-  readonly progress: Target | null;
+  readonly progress: NotificationTarget | null;
   /** That somebody is at work. A session has no use for that. */
-  readonly typing: UserTarget | null;
+  readonly typing: ChannelTarget | null;
 }
 
 /** Where a user is, and no session. */
-export type UserTarget = Extract<Target, { readonly kind: "channel" }>;
+export type ChannelTarget = Extract<NotificationTarget, { readonly kind: "channel" }>;
 
 /**
  * Who hears of a piece of work: the one place that decides it.
@@ -43,28 +43,28 @@ export type UserTarget = Extract<Target, { readonly kind: "channel" }>;
  */
 export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
   const { mode, parentSessionId, requesterSessionId, origin } = request;
-  if (mode === "run" && parentSessionId !== null) return through("background", parentSessionId);
-  if (origin === null) return through("interactive", parentSessionId ?? requesterSessionId);
-  if (origin.chat !== "direct") return through("interactive", requesterSessionId ?? parentSessionId);
-  return lanes("interactive", { kind: "channel", channel: origin.channel, address: origin.address });
+  if (mode === "run" && parentSessionId !== null) return routeToSession("background", parentSessionId);
+  if (origin === null) return routeToSession("interactive", parentSessionId ?? requesterSessionId);
+  if (origin.chat !== "direct") return routeToSession("interactive", requesterSessionId ?? parentSessionId);
+  return routeTo("interactive", { kind: "channel", channel: origin.channel, address: origin.address });
 }
 
 /** Who hears what came of it: one, or nobody. */
-export function targetsOf(request: ReplyRequest): readonly Target[] {
+export function resultTargets(request: ReplyRequest): readonly NotificationTarget[] {
   const { text } = resolveReplyRouting(request);
   return text === null ? [] : [text];
 }
 
 /** Of those who hear of work, who can also see that somebody is at it: a user. */
-export function seesTyping(target: Target): target is UserTarget {
+export function canShowTyping(target: NotificationTarget): target is ChannelTarget {
   return target.kind === "channel";
 }
 
-function through(kind: ReplyRouting["kind"], sessionId: string | null): ReplyRouting {
-  return lanes(kind, sessionId === null ? null : { kind: "session", sessionId });
+function routeToSession(kind: ReplyRouting["kind"], sessionId: string | null): ReplyRouting {
+  return routeTo(kind, sessionId === null ? null : { kind: "session", sessionId });
 }
 
-function lanes(kind: ReplyRouting["kind"], target: Target | null): ReplyRouting {
-  const typing = target !== null && seesTyping(target) ? target : null;
+function routeTo(kind: ReplyRouting["kind"], target: NotificationTarget | null): ReplyRouting {
+  const typing = target !== null && canShowTyping(target) ? target : null;
   return { kind, text: target, progress: target, typing };
 }

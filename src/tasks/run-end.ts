@@ -1,10 +1,10 @@
 import type { EndReason, RunExit, RunRecord } from "../store/run-record.js";
-import type { Finish } from "./transition.js";
+import type { TaskFinish } from "./transition.js";
 
-type EndStatus = Finish["status"];
+type TaskEndStatus = TaskFinish["status"];
 
 /** What the end of a run is for its task. `exit`: by its code. */
-const byReason: Readonly<Record<Exclude<EndReason, "exit">, EndStatus>> = {
+const statusByEndReason: Readonly<Record<Exclude<EndReason, "exit">, TaskEndStatus>> = {
   signal: "failed",
   "spawn-error": "failed",
   "manual-cancel": "cancelled",
@@ -16,30 +16,30 @@ const byReason: Readonly<Record<Exclude<EndReason, "exit">, EndStatus>> = {
   shutdown: "cancelled",
 };
 
-export function statusOfExit({ reason, code }: Pick<RunExit, "reason" | "code">): EndStatus {
+export function taskStatusOfExit({ reason, code }: Pick<RunExit, "reason" | "code">): TaskEndStatus {
   if (reason === "exit") return code === 0 ? "succeeded" : "failed";
-  return byReason[reason];
+  return statusByEndReason[reason];
 }
 
 /** The end of the task of a run that has ended. Null: it has not. A run that could not be started began when it was tried. */
-export function finishOfRun(run: RunRecord, summary: string | null): Finish | null {
+export function outcomeOfRun(run: RunRecord, summary: string | null): TaskFinish | null {
   const { exit, createdAt, startedAt, endedAt } = run;
   if (exit === null) return null;
-  const status = statusOfExit(exit);
+  const status = taskStatusOfExit(exit);
   const outcome = status === "succeeded" ? "succeeded" : null;
   return {
     type: "finish",
     status,
     outcome,
     summary,
-    error: status === "succeeded" ? null : complaint(exit),
+    error: status === "succeeded" ? null : describeFailure(exit),
     actor: exit.actor,
     startedAt: startedAt ?? createdAt,
     at: endedAt ?? createdAt,
   };
 }
 
-function complaint({ reason, code, signal, detail, actor }: RunExit): string {
+function describeFailure({ reason, code, signal, detail, actor }: RunExit): string {
   if (detail !== null) return detail;
   switch (reason) {
     case "exit":

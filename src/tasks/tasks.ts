@@ -1,13 +1,13 @@
-import { isEnded, type TaskRecord, type TaskStatus } from "../store/task-record.js";
+import { isTaskEnded, type TaskRecord, type TaskStatus } from "../store/task-record.js";
 import type { TaskStore } from "../store/task-store.js";
 import { newTask, type TaskInput } from "./new-task.js";
-import { transition, type Happening, type Refusal } from "./transition.js";
+import { transition, type TaskInputEvent, type RejectReason } from "./transition.js";
 
 /** What came of something that was said of a task. */
-export type Told =
+export type ApplyResult =
   | { readonly kind: "changed" | "same"; readonly task: TaskRecord }
   /** It came too late, or too early: the task's history says so. */
-  | { readonly kind: "refused"; readonly task: TaskRecord; readonly why: Refusal };
+  | { readonly kind: "refused"; readonly task: TaskRecord; readonly why: RejectReason };
 
 export interface TasksOptions {
   readonly store: Pick<TaskStore, "insertTask" | "commitTask" | "getTask">;
@@ -40,18 +40,18 @@ export class Tasks {
   }
 
   /** Null: there is no such task. `version`: it is said of the task as it was then, and of no other. */
-  async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
+  async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
     for (;;) {
       const task = await this.#store.getTask(taskId);
       if (task === null) return null;
       if (version !== undefined && task.version !== version) return { kind: "same", task };
-      const step = transition(task, happening);
+      const step = transition(task, event);
       if (step.kind === "same") return { kind: "same", task };
       const after = await this.#store.commitTask(taskId, task.version, step.change);
       // Somebody else was faster: what is to be said of it now may be another thing.
       if (after === null) continue;
       if ((step.change.notices ?? []).length > 0) this.#onNotice();
-      if (!isEnded(task.status) && isEnded(after.status)) this.#onEnd(after.status);
+      if (!isTaskEnded(task.status) && isTaskEnded(after.status)) this.#onEnd(after.status);
       return step.kind === "refused"
         ? { kind: "refused", task: after, why: step.why }
         : { kind: "changed", task: after };

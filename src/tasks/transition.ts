@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { isEnded } from "../store/task-record.js";
+import { isTaskEnded } from "../store/task-record.js";
 import type {
   NewOutboxEntry,
   NewTaskEvent,
@@ -11,12 +11,12 @@ import type {
   TaskStatus,
 } from "../store/task-record.js";
 import type { TaskChange } from "../store/task-store.js";
-import { stateNotice, terminalNotice, type Change } from "./notice.js";
-import { tellIn } from "./pace.js";
-import { oneLine, severalLines } from "./texts.js";
+import { stateNotification, endNotification, type NoticeChange } from "./notice.js";
+import { noticeDelay } from "./pace.js";
+import { singleLine, multiLine } from "./texts.js";
 
 /** The end of a task. */
-export interface Finish {
+export interface TaskFinish {
   readonly type: "finish";
   readonly at: number;
   readonly status: Exclude<TaskStatus, "queued" | "running">;
@@ -34,14 +34,14 @@ export interface Finish {
 }
 
 /** Seen by whoever looks on: when it comes after the end, nobody has made a mistake. */
-interface Overheard {
+interface Observed {
   readonly overheard?: boolean;
 }
 
 /** What is said of a task. */
-export type Happening =
-  | ({ readonly type: "start"; readonly at: number } & Overheard)
-  | ({ readonly type: "progress"; readonly at: number; readonly text: string } & Overheard)
+export type TaskInputEvent =
+  | ({ readonly type: "start"; readonly at: number } & Observed)
+  | ({ readonly type: "progress"; readonly at: number; readonly text: string } & Observed)
   /** Whoever does it is alive. */
   | { readonly type: "heartbeat"; readonly at: number }
   | { readonly type: "stall"; readonly at: number; readonly silentMs: number }
@@ -56,21 +56,24 @@ export type Happening =
   | { readonly type: "missing"; readonly at: number }
   /** Somebody does, after all. */
   | { readonly type: "found"; readonly at: number }
-  | Finish;
+  | TaskFinish;
 
-export type Refusal = "ended" | "not-started";
+export type RejectReason = "ended" | "not-started";
 
-export type Step =
+export type Transition =
   | { readonly kind: "changed"; readonly change: TaskChange }
   /** It says what is so already: a repetition, and no mistake. */
   | { readonly kind: "same" }
-  | { readonly kind: "refused"; readonly why: Refusal; readonly change: TaskChange };
+  | { readonly kind: "refused"; readonly why: RejectReason; readonly change: TaskChange };
 
-type Verdict = "take" | "same" | Refusal;
+type CellAction = "take" | "same" | RejectReason;
 
 /** Every cell is filled: what is ignored is so on purpose. Of an end, `onFinish` decides. */
-const cells: Readonly<
-  Record<"queued" | "running" | "ended", Readonly<Record<Exclude<Happening["type"], "finish">, Verdict>>>
+const TRANSITIONS: Readonly<
+  Record<
+    "queued" | "running" | "ended",
+    Readonly<Record<Exclude<TaskInputEvent["type"], "finish">, CellAction>>
+  >
 > = {
   queued: {
     start: "take",
@@ -107,15 +110,15 @@ const cells: Readonly<
 };
 
 /** Work that never began can be cancelled or lost, and nothing else; an end that is told again is no second one. */
-function onFinish(task: TaskRecord, finish: Finish): Verdict {
+function decideFinish(task: TaskRecord, finish: TaskFinish): CellAction {
   const { status, startedAt } = finish;
-  if (isEnded(task.status))
-    return task.status === status && task.outcome === outcomeOf(finish) ? "same" : "ended";
+  if (isTaskEnded(task.status))
+    return task.status === status && task.outcome === finishOutcome(finish) ? "same" : "ended";
   const began = task.startedAt ?? startedAt;
   return began !== null || status === "cancelled" || status === "lost" ? "take" : "not-started";
 }
 
-function outcomeOf({ status, outcome }: Finish): TaskOutcome | null {
+function finishOutcome({ status, outcome }: TaskFinish): TaskOutcome | null {
   return status === "succeeded" ? (outcome ?? "succeeded") : null;
 }
 
@@ -123,18 +126,18 @@ function outcomeOf({ status, outcome }: Finish): TaskOutcome | null {
  * What follows from a happening: the new record with its events and messages, or why there is none. Pure; a task that
  * has ended is never moved by anything.
  */
-export function transition(task: TaskRecord, happening: Happening): Step {
+export function transition(task: TaskRecord, input: TaskInputEvent): Transition {
   const { status } = task;
-  const row = cells[status === "queued" || status === "running" ? status : "ended"];
-  const verdict = happening.type === "finish" ? onFinish(task, happening) : row[happening.type];
-  if (verdict === "same" || (verdict === "ended" && isOverheard(happening))) return { kind: "same" };
-  if (verdict !== "take") return refused(happening, verdict, task);
-  const change = take(task, happening);
+  const row = TRANSITIONS[status === "queued" || status === "running" ? status : "ended"];
+  const verdict = input.type === "finish" ? decideFinish(task, input) : row[input.type];
+  if (verdict === "same" || (verdict === "ended" && isObserved(input))) return { kind: "same" };
+  if (verdict !== "take") return rejection(input, verdict, task);
+  const change = applyEvent(task, input);
   return change === null ? { kind: "same" } : { kind: "changed", change };
 }
 
-function isOverheard(happening: Happening): boolean {
-  return "overheard" in happening && (happening.overheard ?? false);
+function isObserved(input: TaskInputEvent): boolean {
+  return "overheard" in input && (input.overheard ?? false);
 }
 
 /** Whether a delivery is to be expected, for a task that goes on. */
@@ -142,9 +145,9 @@ export function expectedDelivery({ policy, targets }: Pick<TaskRecord, "policy" 
   return policy === "silent" || targets.length === 0 ? "not_applicable" : "pending";
 }
 
-function refused(happening: Happening, why: Refusal, task: TaskRecord): Step {
-  const { type, at } = happening;
-  const data = type === "finish" ? { said: type, status: happening.status, why } : { said: type, why };
+function rejection(input: TaskInputEvent, why: RejectReason, task: TaskRecord): Transition {
+  const { type, at } = input;
+  const data = type === "finish" ? { said: type, status: input.status, why } : { said: type, why };
   return {
     kind: "refused",
     why,
@@ -152,52 +155,58 @@ function refused(happening: Happening, why: Refusal, task: TaskRecord): Step {
   };
 }
 
-function take(task: TaskRecord, happening: Happening): TaskChange | null {
+function applyEvent(task: TaskRecord, input: TaskInputEvent): TaskChange | null {
   // The wall clock may be set back; a history goes forward.
-  const at = Math.max(happening.at, task.lastEventAt);
+  const at = Math.max(input.at, task.lastEventAt);
   const alive: TaskPatch = { lastEventAt: at, missingSince: null, stalledAt: null };
-  switch (happening.type) {
+  switch (input.type) {
     case "start": {
       const set: TaskPatch = { ...alive, status: "running", startedAt: at };
-      return told(task, at, set, { type: "started", at, data: {} }, { type: "started" });
+      return changeWithNotice(task, at, set, { type: "started", at, data: {} }, { type: "started" });
     }
     case "heartbeat":
       return { set: alive };
     case "progress": {
-      const progress = oneLine(happening.text, defaults.taskProgressChars);
+      const progress = singleLine(input.text, defaults.taskProgressChars);
       if (progress === (task.progress ?? "")) return { set: alive };
       const set = { ...alive, progress };
-      return told(task, at, set, { type: "progress", at, data: { text: progress } }, { type: "progress" });
+      return changeWithNotice(
+        task,
+        at,
+        set,
+        { type: "progress", at, data: { text: progress } },
+        { type: "progress" },
+      );
     }
     case "stall": {
       if (task.stalledAt !== null) return null;
-      const { silentMs } = happening;
+      const { silentMs } = input;
       const event: NewTaskEvent = { type: "stalled", at, data: { silentMs } };
-      return told(task, at, { stalledAt: at }, event, { type: "stalled", silentMs });
+      return changeWithNotice(task, at, { stalledAt: at }, event, { type: "stalled", silentMs });
     }
     case "policy": {
-      const { policy, actor } = happening;
+      const { policy, actor } = input;
       if (policy === task.policy) return null;
       const delivery = expectedDelivery({ ...task, policy });
       return { set: { policy, delivery }, events: [policyEvent(task, at, policy, actor)] };
     }
     case "link":
       return {
-        set: { ...happening.to, lastEventAt: at },
-        events: [{ type: "linked", at, data: happening.to }],
+        set: { ...input.to, lastEventAt: at },
+        events: [{ type: "linked", at, data: input.to }],
       };
     case "missing":
       return task.missingSince === null
-        ? { set: { missingSince: happening.at }, events: [{ type: "missing", at, data: {} }] }
+        ? { set: { missingSince: input.at }, events: [{ type: "missing", at, data: {} }] }
         : null;
     case "found":
       return task.missingSince === null ? null : { set: { missingSince: null } };
     case "finish":
-      return ended(task, happening, at);
+      return endChange(task, input, at);
   }
 }
 
-const HAS_THE_ANSWER = "whoever asked, and has the answer";
+const ANSWERED_ACTOR = "whoever asked, and has the answer";
 
 function policyEvent(
   { policy: from }: TaskRecord,
@@ -208,12 +217,12 @@ function policyEvent(
   return { type: "policy", at, data: { from, to, actor } };
 }
 
-function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
+function endChange(task: TaskRecord, finish: TaskFinish, at: number): TaskChange {
   const { status, actor, answered = false } = finish;
   const policy = answered ? "silent" : task.policy;
   const began = task.startedAt ?? finish.startedAt;
   const startedAt = began === null ? null : Math.min(Math.max(began, task.createdAt), at);
-  const outcome = outcomeOf(finish);
+  const outcome = finishOutcome(finish);
   const set: TaskPatch = {
     status,
     policy,
@@ -221,8 +230,8 @@ function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
     startedAt,
     endedAt: at,
     lastEventAt: at,
-    summary: finish.summary === null ? null : severalLines(finish.summary, defaults.taskSummaryChars),
-    error: finish.error === null ? null : severalLines(finish.error, defaults.taskErrorChars),
+    summary: finish.summary === null ? null : multiLine(finish.summary, defaults.taskSummaryChars),
+    error: finish.error === null ? null : multiLine(finish.error, defaults.taskErrorChars),
     cleanupAfter: at + defaults.taskKeptMs,
     missingSince: null,
     stalledAt: null,
@@ -230,25 +239,31 @@ function ended(task: TaskRecord, finish: Finish, at: number): TaskChange {
   const events: NewTaskEvent[] = [];
   if (task.startedAt === null && startedAt !== null)
     events.push({ type: "started", at: startedAt, data: {} });
-  if (policy !== task.policy) events.push(policyEvent(task, at, policy, HAS_THE_ANSWER));
+  if (policy !== task.policy) events.push(policyEvent(task, at, policy, ANSWERED_ACTOR));
   events.push({
     type: "ended",
     at,
-    data: { status, outcome, actor: oneLine(actor, defaults.taskLabelChars) },
+    data: { status, outcome, actor: singleLine(actor, defaults.taskLabelChars) },
   });
   const delivery = expectedDelivery({ ...task, policy });
-  const notification = terminalNotice({ ...task, ...set });
+  const notification = endNotification({ ...task, ...set });
   const targets = delivery === "not_applicable" ? [] : task.targets;
   const notices = targets.map((target): NewOutboxEntry => ({ target, notification, inMs: 0 }));
   return { set: { ...set, delivery }, events, notices };
 }
 
 /** A change, and its message where the requester wants to hear of changes. */
-function told(task: TaskRecord, at: number, set: TaskPatch, event: NewTaskEvent, change: Change): TaskChange {
+function changeWithNotice(
+  task: TaskRecord,
+  at: number,
+  set: TaskPatch,
+  event: NewTaskEvent,
+  change: NoticeChange,
+): TaskChange {
   const events = [event];
   if (task.policy !== "state_changes" || task.targets.length === 0) return { set, events };
-  const inMs = tellIn(task.noticedAt, at, defaults.taskStateNoticeMs);
-  const notification = stateNotice({ ...task, ...set }, task.seq + 1, at, change);
+  const inMs = noticeDelay(task.noticedAt, at, defaults.taskStateNoticeMs);
+  const notification = stateNotification({ ...task, ...set }, task.seq + 1, at, change);
   return {
     set: { ...set, noticedAt: at + inMs },
     events,

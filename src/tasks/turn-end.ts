@@ -1,49 +1,49 @@
 import { defaults } from "../defaults.js";
 import type { AcpTurn } from "../store/acp-record.js";
 import type { TaskOutcome } from "../store/task-record.js";
-import type { Finish } from "./transition.js";
+import type { TaskFinish } from "./transition.js";
 
-interface Ending {
-  readonly status: Finish["status"];
+interface TurnOutcome {
+  readonly status: TaskFinish["status"];
   readonly outcome: TaskOutcome | null;
   /** For one that does not say itself what went wrong. */
   readonly error: string | null;
 }
 
-const done: Ending = { status: "succeeded", outcome: "succeeded", error: null };
-const blocked: Ending = { status: "succeeded", outcome: "blocked", error: null };
-const failed = (error: string): Ending => ({ status: "failed", outcome: null, error });
-const cancelled: Ending = { status: "cancelled", outcome: null, error: null };
+const SUCCEEDED: TurnOutcome = { status: "succeeded", outcome: "succeeded", error: null };
+const BLOCKED: TurnOutcome = { status: "succeeded", outcome: "blocked", error: null };
+const failedWith = (error: string): TurnOutcome => ({ status: "failed", outcome: null, error });
+const CANCELLED: TurnOutcome = { status: "cancelled", outcome: null, error: null };
 
 /** How an agent that answered says that it stopped. What is not known here is taken for done: it did answer. */
-const byStopReason: Readonly<Record<string, Ending>> = {
-  end_turn: done,
-  max_tokens: blocked,
-  max_turn_requests: blocked,
-  refusal: failed("the agent refused to go on"),
-  cancelled,
+const outcomeByStopReason: Readonly<Record<string, TurnOutcome>> = {
+  end_turn: SUCCEEDED,
+  max_tokens: BLOCKED,
+  max_turn_requests: BLOCKED,
+  refusal: failedWith("the agent refused to go on"),
+  cancelled: CANCELLED,
 };
 
-function endingOf({ outcome, stopReason, problem, cancel }: AcpTurn): Ending {
+function turnOutcomeOf({ outcome, stopReason, problem, cancel }: AcpTurn): TurnOutcome {
   switch (outcome) {
     case null:
     case "completed":
-      return byStopReason[stopReason ?? ""] ?? done;
+      return outcomeByStopReason[stopReason ?? ""] ?? SUCCEEDED;
     case "cancelled":
     case "cancel-unconfirmed":
-      return cancelled;
+      return CANCELLED;
     case "interrupted":
-      return cancel === null ? failed("its agent's process ended on the way") : cancelled;
+      return cancel === null ? failedWith("its agent's process ended on the way") : CANCELLED;
     case "failed":
       if (problem?.code === "ACP_TIMEOUT") return { status: "timed_out", outcome: null, error: null };
-      return failed("the agent could not do it");
+      return failedWith("the agent could not do it");
   }
 }
 
 /** The end of the task of a turn that has ended. Null: it has not. What was said on the way to a failure is no result. */
-export function finishOfTurn(turn: AcpTurn): Finish | null {
+export function outcomeOfTurn(turn: AcpTurn): TaskFinish | null {
   if (turn.state !== "ended") return null;
-  const { status, outcome, error } = endingOf(turn);
+  const { status, outcome, error } = turnOutcomeOf(turn);
   const { createdAt, startedAt, endedAt, cancel, problem } = turn;
   const actor = cancel?.actor ?? "";
   const byWhom = actor === "" ? "it was cancelled" : `it was cancelled by ${actor}`;
@@ -52,7 +52,7 @@ export function finishOfTurn(turn: AcpTurn): Finish | null {
     at: endedAt ?? createdAt,
     status,
     outcome,
-    summary: status === "succeeded" ? lastOf(turn.text.trim(), defaults.taskSummaryChars) : null,
+    summary: status === "succeeded" ? keepEnd(turn.text.trim(), defaults.taskSummaryChars) : null,
     error: status === "cancelled" ? byWhom : status === "succeeded" ? null : (problem?.message ?? error),
     actor,
     startedAt: startedAt ?? (status === "cancelled" ? null : createdAt),
@@ -60,6 +60,6 @@ export function finishOfTurn(turn: AcpTurn): Finish | null {
 }
 
 /** Of a long answer, the end: that is where agents say what came of it. */
-function lastOf(text: string, chars: number): string {
+function keepEnd(text: string, chars: number): string {
   return text.length <= chars ? text : `…${text.slice(1 - chars).replace(/^[\uDC00-\uDFFF]/, "")}`;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import { until } from "../gateway/real-gateway.js";
-import { Controlled, shellAgent, withMethods } from "./controlled.js";
+import { waitFor } from "../gateway/real-gateway.js";
+import { AcpFixture, shellAgent, overrideStore } from "./controlled.js";
 
 /** As many as a turn with a question takes, at least. */
 const STEPS = 6;
@@ -24,38 +24,38 @@ test("a gateway that dies at any step of a turn: the prompt is sent once, the qu
   const dead = new Set<string>();
   const never = new Promise<never>(() => undefined);
   const through = (store: Store): Store =>
-    withMethods(store, {
-      commitAcp: async (...change) => {
+    overrideStore(store, {
+      commitAcpChange: async (...change) => {
         const [id] = change;
         const death = dying.get(id);
         const count = counts.get(id) ?? 0;
         counts.set(id, count + 1);
-        if (death === undefined || count < death.at) return store.commitAcp(...change);
-        if (death.written) await store.commitAcp(...change);
+        if (death === undefined || count < death.at) return store.commitAcpChange(...change);
+        if (death.written) await store.commitAcpChange(...change);
         dead.add(id);
         return never;
       },
     });
-  const house = await Controlled.open({}, { through });
+  const fixture = await AcpFixture.open({}, { through });
   const sessions = await Promise.all(
-    deaths.map((_, at) => house.spawn(shellAgent(), { key: `s${at}`, rules: [{ effect: "allow" }] })),
+    deaths.map((_, at) => fixture.spawn(shellAgent(), { key: `s${at}`, rules: [{ effect: "allow" }] })),
   );
   const turns = await Promise.all(
     sessions.map((session, at) => {
       counts.set(session, 0);
       const death = deaths[at];
       if (death !== undefined) dying.set(session, death);
-      return house.ask(session, "ask echo hi");
+      return fixture.prompt(session, "ask echo hi");
     }),
   );
-  await until("each has died", () => dead.size === sessions.length);
-  const second = await house.restart();
+  await waitFor("each has died", () => dead.size === sessions.length);
+  const second = await fixture.restart();
   for (const turn of turns) {
-    expect(await second.ended(turn)).toMatchObject({ outcome: "completed", text: "<yes>hi\n" });
+    expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "<yes>hi\n" });
     const { sessionId, turnId } = turn;
     const updates = await second.store.listAcpUpdates({ sessionId, turnId });
     expect(JSON.stringify(updates).match(/"tool_call"/g)).toHaveLength(1);
-    expect(await second.store.listAcpPermissions({ sessionId })).toMatchObject([{ answered: true }]);
+    expect(await second.store.listAcpPermissionRequests({ sessionId })).toMatchObject([{ answered: true }]);
   }
   expect(second.log.match(/^prompt/gm)).toHaveLength(sessions.length);
   await Promise.all(sessions.map((session) => second.acp.closeSession(session, { actor: "test" })));

@@ -2,19 +2,24 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
-import { AcpController, type EnsureRequest } from "../../src/acp/controller.js";
+import { AcpController, type EnsureSessionRequest } from "../../src/acp/controller.js";
 import type { AcpLimits } from "../../src/acp/limits.js";
-import { agentsOf } from "../../src/agents/catalogue.js";
+import { agentsById } from "../../src/agents/catalogue.js";
 import type { AgentEntry } from "../../src/agents/entry.js";
 import { Approvals } from "../../src/sessions/approvals.js";
-import { History } from "../../src/sessions/history.js";
+import { SessionHistory } from "../../src/sessions/history.js";
 import { Sessions } from "../../src/sessions/sessions.js";
 import type { AcpTurn } from "../../src/store/acp-record.js";
 import { openStore } from "../../src/store/open.js";
 import { openStateDirectory } from "../../src/store/state-directory.js";
 import type { Store } from "../../src/store/store.js";
 import type { Supervisor, SupervisorOptions } from "../../src/supervisor/api.js";
-import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
+import {
+  plantLookalike,
+  findProcessesOfRun,
+  realSupervisor,
+  temporaryHome,
+} from "../supervisor/real-supervisor.js";
 
 export const shellAgent = (...offers: string[]): string[] => [
   process.execPath,
@@ -23,10 +28,10 @@ export const shellAgent = (...offers: string[]): string[] => [
 ];
 
 /** Its prompts are the steps it takes. */
-export const recitingAgent = [process.execPath, fileURLToPath(new URL("agents/recite.mjs", import.meta.url))];
+export const scriptedAgent = [process.execPath, fileURLToPath(new URL("agents/recite.mjs", import.meta.url))];
 
 /** Short, but for what takes its time on a loaded machine. */
-const QUICK = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+const SHORT_LIMITS = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
 
 interface OpenOptions {
   readonly home?: string;
@@ -43,7 +48,7 @@ interface OpenOptions {
 }
 
 /** The same store, with some of its methods replaced. */
-export function withMethods(store: Store, methods: Partial<Store>): Store {
+export function overrideStore(store: Store, methods: Partial<Store>): Store {
   return new Proxy(store, {
     get(target, name) {
       const own: unknown = Reflect.get(methods, name) ?? Reflect.get(target, name);
@@ -53,13 +58,13 @@ export function withMethods(store: Store, methods: Partial<Store>): Store {
 }
 
 /** A controller over real processes and a real store, as a gateway has it. */
-export class Controlled {
+export class AcpFixture {
   readonly home: string;
   readonly supervisor: Supervisor;
   readonly store: Store;
   readonly acp: AcpController;
   readonly sessions: Sessions;
-  readonly history: History;
+  readonly history: SessionHistory;
   /** What the log says of lines that are no frames. */
   readonly malformed: string[] = [];
 
@@ -69,11 +74,11 @@ export class Controlled {
     this.store = store;
     this.acp = acp;
     this.sessions = sessions;
-    this.history = new History(store);
-    this.history.onWaiting((sessionId) => acp.heard(sessionId));
+    this.history = new SessionHistory(store);
+    this.history.onMessage((sessionId) => acp.onMessageWaiting(sessionId));
   }
 
-  static async open(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<Controlled> {
+  static async open(limits: Partial<AcpLimits> = {}, options: OpenOptions = {}): Promise<AcpFixture> {
     const {
       home,
       instanceId = "in_acp",
@@ -83,7 +88,7 @@ export class Controlled {
       through = (each) => each,
     } = options;
     const place = home ?? (await temporaryHome());
-    if (home === undefined) bystander("sleep", "3018");
+    if (home === undefined) plantLookalike("sleep", "3018");
     const supervisor = await realSupervisor({
       home: place,
       instanceId,
@@ -103,14 +108,14 @@ export class Controlled {
       supervisor,
       store,
       sessions,
-      agents: agentsOf(options.agents),
-      limits: { ...QUICK, ...limits },
+      agents: agentsById(options.agents),
+      limits: { ...SHORT_LIMITS, ...limits },
       onProblem,
     });
-    const controlled = new Controlled(place, supervisor, store, acp, sessions);
-    onTestFinished(() => controlled.leave());
+    const controlled = new AcpFixture(place, supervisor, store, acp, sessions);
+    onTestFinished(() => controlled.detach());
     if (!blind) await supervisor.reconcile();
-    await acp.reapStartupOrphans();
+    await acp.reconcileAtStartup();
     return controlled;
   }
 
@@ -120,7 +125,7 @@ export class Controlled {
   }
 
   /** The session's id. */
-  async spawn(argv: readonly string[], more: Partial<EnsureRequest> = {}): Promise<string> {
+  async spawn(argv: readonly string[], more: Partial<EnsureSessionRequest> = {}): Promise<string> {
     const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: join(this.home, "agent.log") };
     const { session } = await this.acp.ensureSession({
       key: "one",
@@ -141,41 +146,41 @@ export class Controlled {
     return (await this.store.getAcpSession(sessionId)) ?? expect.fail("there is no such session");
   }
 
-  ask(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
+  prompt(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
     const timeout = timeoutMs === undefined ? {} : { timeoutMs };
     return this.acp.prompt(sessionId, { text, askedBy: "test", ...timeout });
   }
 
   /** Asked and ended. */
-  async turn(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
-    return this.ended(await this.ask(sessionId, text, timeoutMs));
+  async promptAndWait(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
+    return this.waitForTurnEnd(await this.prompt(sessionId, text, timeoutMs));
   }
 
   /** Allow a question, all of which was read. */
-  async allow(id: string, actor = "ada"): Promise<boolean> {
-    const permission = await this.store.getAcpPermission(id);
+  async allowPermission(id: string, actor = "ada"): Promise<boolean> {
+    const permission = await this.store.getAcpPermissionRequest(id);
     const question = permission === null ? null : await this.acp.questionOf(permission);
     return (await this.acp.answerPermission(id, "allow", actor, question?.digest))?.decided ?? false;
   }
 
-  ended({ sessionId, turnId }: AcpTurn): Promise<AcpTurn> {
-    return this.until(sessionId, async () => {
+  waitForTurnEnd({ sessionId, turnId }: AcpTurn): Promise<AcpTurn> {
+    return this.waitFor(sessionId, async () => {
       const now = await this.store.getAcpTurn(turnId);
       return now?.state === "ended" ? now : null;
     });
   }
 
   /** Looks whenever something was written. */
-  async until<T>(sessionId: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
+  async waitFor<T>(sessionId: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
     const patience = AbortSignal.timeout(20_000);
-    const seen = await this.acp.tail.until(sessionId, async () => (await look()) || null, patience);
+    const seen = await this.acp.updates.waitFor(sessionId, async () => (await look()) || null, patience);
     return seen ?? expect.fail("it did not come to that");
   }
 
   /** Until the turn has said this. */
-  async said(turn: AcpTurn, text: string): Promise<void> {
+  async waitForText(turn: AcpTurn, text: string): Promise<void> {
     const { sessionId, turnId } = turn;
-    await this.until(sessionId, async () => {
+    await this.waitFor(sessionId, async () => {
       const updates = await this.store.listAcpUpdates({ sessionId, turnId });
       return updates.some(({ data }) => {
         const { sessionUpdate, content } = data as { sessionUpdate?: string; content?: { text: string } };
@@ -185,7 +190,7 @@ export class Controlled {
   }
 
   /** No process of any run of the session, and no directory of theirs, is left. */
-  async gone(sessionId: string): Promise<void> {
+  async waitForAgentExit(sessionId: string): Promise<void> {
     const runs = await this.supervisor.listRuns({ sessionId });
     expect(runs.length).toBeGreaterThan(0);
     for (const { runId } of runs) {
@@ -194,13 +199,13 @@ export class Controlled {
         state: "exited",
         emptiness: "proven",
       });
-      expect(await processesOf(runId)).toEqual([]);
+      expect(await findProcessesOfRun(runId)).toEqual([]);
     }
     expect((await this.session(sessionId)).tmpdir).toBeNull();
   }
 
   /** As a gateway leaves: its agents go on. */
-  async leave(): Promise<void> {
+  async detach(): Promise<void> {
     if (this.#left) return;
     this.#left = true;
     await this.acp[Symbol.asyncDispose]();
@@ -210,11 +215,11 @@ export class Controlled {
   async restart(
     limits: Partial<AcpLimits> = {},
     { meanwhile, ...options }: OpenOptions & { readonly meanwhile?: () => void } = {},
-  ): Promise<Controlled> {
-    await this.leave();
+  ): Promise<AcpFixture> {
+    await this.detach();
     await this.supervisor.close({ leaveRuns: true });
     meanwhile?.();
-    return Controlled.open(limits, { ...options, home: this.home });
+    return AcpFixture.open(limits, { ...options, home: this.home });
   }
 
   #left = false;

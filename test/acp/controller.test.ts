@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { until as eventually } from "../gateway/real-gateway.js";
+import { waitFor as eventually } from "../gateway/real-gateway.js";
 import { until } from "../until.js";
-import { Controlled, shellAgent } from "./controlled.js";
-import { misbehaving } from "./driven.js";
-import { living, NASTY, NASTY_THEN_DONE } from "./real/nasty-tree.js";
+import { AcpFixture, shellAgent } from "./controlled.js";
+import { misbehavingAgent } from "./driven.js";
+import { livingParts, STUBBORN_TREE, STUBBORN_TREE_THEN_EXIT } from "./real/nasty-tree.js";
 
 const SOON = 400;
 
@@ -20,18 +20,18 @@ test.each([
   ["garbage", {}, { code: "ACP_CLOSED", reason: "protocol-error" }],
   ["wrong-version", {}, { code: "ACP_CLOSED", reason: "wrong-version" }],
 ])("%s: no session comes of it, and nothing is left", async (mode, limits, error) => {
-  const house = await Controlled.open(limits);
-  expect(await failure(house.spawn(misbehaving(mode)))).toMatchObject(error);
-  const [session] = await house.store.listAcpSessions({});
+  const fixture = await AcpFixture.open(limits);
+  expect(await failure(fixture.spawn(misbehavingAgent(mode)))).toMatchObject(error);
+  const [session] = await fixture.store.listAcpSessions({});
   expect(session).toMatchObject({ state: "closed" });
-  await house.gone(session!.sessionId);
+  await fixture.waitForAgentExit(session!.sessionId);
   // As many as it takes to see what it writes.
-  expect(house.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
+  expect(fixture.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
 });
 
 test("an agent that says rubbish and leaves is told by that, not by what could not be said to it", async () => {
-  const house = await Controlled.open({ leaveMs: 10_000 }, { onProblem: () => undefined });
-  const rubbish = house.spawn(["sh", "-c", "yes rubbish | head -n 2000"]);
+  const fixture = await AcpFixture.open({ leaveMs: 10_000 }, { onProblem: () => undefined });
+  const rubbish = fixture.spawn(["sh", "-c", "yes rubbish | head -n 2000"]);
   await expect(rubbish).rejects.toMatchObject({ code: "ACP_CLOSED", reason: "protocol-error" });
 });
 
@@ -49,117 +49,126 @@ test.each([
 ] as const)(
   "%s: the turn ends with a typed error, and nothing is left",
   async (mode, limits, timeout, outcome, says) => {
-    const house = await Controlled.open(limits);
-    const session = await house.spawn(misbehaving(mode), { rules: [{ effect: "reject" }] });
-    const turn = await house.turn(session, "go", timeout);
+    const fixture = await AcpFixture.open(limits);
+    const session = await fixture.spawn(misbehavingAgent(mode), { rules: [{ effect: "reject" }] });
+    const turn = await fixture.promptAndWait(session, "go", timeout);
     expect(turn).toMatchObject({ state: "ended", outcome });
     expect(JSON.stringify(turn.problem)).toContain(says);
-    await house.until(session, async () => (await house.session(session)).state === "down");
-    await house.gone(session);
+    await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+    await fixture.waitForAgentExit(session);
     if (mode === "dies-mid-frame") expect(turn.text).toBe("last words");
-    await house.acp.closeSession(session, { actor: "test" });
-    expect(await house.session(session)).toMatchObject({ state: "closed" });
+    await fixture.acp.closeSession(session, { actor: "test" });
+    expect(await fixture.session(session)).toMatchObject({ state: "closed" });
   },
 );
 
 test.each(["answers-twice", "unknown-methods", "in-pieces"])(
   "%s: the turn completes, and so does the next",
   async (mode) => {
-    const house = await Controlled.open();
-    const session = await house.spawn(misbehaving(mode));
-    expect(await house.turn(session, "go")).toMatchObject({ outcome: "completed", stopReason: "end_turn" });
-    expect(await house.turn(session, "go")).toMatchObject({ outcome: "completed", ordinal: 2 });
-    await house.acp.closeSession(session, { actor: "test" });
-    await house.gone(session);
+    const fixture = await AcpFixture.open();
+    const session = await fixture.spawn(misbehavingAgent(mode));
+    expect(await fixture.promptAndWait(session, "go")).toMatchObject({
+      outcome: "completed",
+      stopReason: "end_turn",
+    });
+    expect(await fixture.promptAndWait(session, "go")).toMatchObject({ outcome: "completed", ordinal: 2 });
+    await fixture.acp.closeSession(session, { actor: "test" });
+    await fixture.waitForAgentExit(session);
   },
 );
 
 test("one prompt is in flight; the others wait where they can be seen and cancelled", async () => {
-  const house = await Controlled.open();
-  const session = await house.spawn(shellAgent());
-  const pid = await house.pid(session);
-  const first = await house.ask(session, "echo first; sleep 3106");
-  const second = await house.ask(session, "echo second");
-  const third = await house.ask(session, "echo third");
-  await house.said(first, "first");
-  const states = (await house.store.listAcpTurns({ sessionId: session })).map(({ state }) => state);
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent());
+  const pid = await fixture.pid(session);
+  const first = await fixture.prompt(session, "echo first; sleep 3106");
+  const second = await fixture.prompt(session, "echo second");
+  const third = await fixture.prompt(session, "echo third");
+  await fixture.waitForText(first, "first");
+  const states = (await fixture.store.listAcpTurns({ sessionId: session })).map(({ state }) => state);
   expect(states).toEqual(["running", "queued", "queued"]);
   const { turnId } = second;
-  expect(await house.acp.cancelTurn(session, { actor: "test", turnId })).toMatchObject({
+  expect(await fixture.acp.cancelTurn(session, { actor: "test", turnId })).toMatchObject({
     turnId,
     outcome: "cancelled",
     startedAt: null,
   });
-  expect(await house.acp.cancelTurn(session, { actor: "test" })).toMatchObject({
+  expect(await fixture.acp.cancelTurn(session, { actor: "test" })).toMatchObject({
     turnId: first.turnId,
     outcome: "cancelled",
     stopReason: "cancelled",
     cancel: { actor: "test" },
   });
-  expect(await house.ended(third)).toMatchObject({ outcome: "completed", text: "third\n" });
-  expect(await house.pid(session)).toBe(pid);
-  expect(house.log).not.toContain("second");
-  expect(await house.acp.cancelTurn(session, { actor: "test" })).toBeNull();
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(await fixture.waitForTurnEnd(third)).toMatchObject({ outcome: "completed", text: "third\n" });
+  expect(await fixture.pid(session)).toBe(pid);
+  expect(fixture.log).not.toContain("second");
+  expect(await fixture.acp.cancelTurn(session, { actor: "test" })).toBeNull();
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("a cancel reports what the turn left, ends it only when asked to, and the same process serves the next", async () => {
-  const house = await Controlled.open();
-  const session = await house.spawn(shellAgent());
-  const pid = await house.pid(session);
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent());
+  const pid = await fixture.pid(session);
   // Left by an earlier turn: not this one's.
-  await house.turn(session, "setsid sleep 3117 >/dev/null 2>&1 &");
-  const first = await house.ask(session, NASTY);
-  await until("all of the tree lives", () => living() === "Fbnste");
-  const reported = await house.acp.cancelTurn(session, { actor: "test" });
+  await fixture.promptAndWait(session, "setsid sleep 3117 >/dev/null 2>&1 &");
+  const first = await fixture.prompt(session, STUBBORN_TREE);
+  await until("all of the tree lives", () => livingParts() === "Fbnste");
+  const reported = await fixture.acp.cancelTurn(session, { actor: "test" });
   // Its shell died; nothing else did.
   expect(reported?.audit).toMatchObject({ reaped: false });
   expect(reported?.audit?.left.map(({ command }) => command)).toEqual(Array(6).fill("sleep"));
-  expect(living()).toBe("Fbnste");
-  expect((await house.ended(first)).outcome).toBe("cancelled");
+  expect(livingParts()).toBe("Fbnste");
+  expect((await fixture.waitForTurnEnd(first)).outcome).toBe("cancelled");
 
-  await house.ask(session, NASTY.replaceAll("310", "320"));
+  await fixture.prompt(session, STUBBORN_TREE.replaceAll("310", "320"));
   await eventually("both trees live, and what was there before", async () => {
-    const { processes } = await house.acp.verifyOwnedTree(session);
+    const { processes } = await fixture.acp.verifyProcessTree(session);
     return processes.filter(({ command }) => command === "sleep").length === 13;
   });
-  const reaped = await house.acp.cancelTurn(session, { actor: "test", reapTools: true });
+  const reaped = await fixture.acp.cancelTurn(session, { actor: "test", reapTools: true });
   expect(reaped?.audit).toMatchObject({ reaped: true, survivors: [] });
   expect(reaped?.audit?.left).toHaveLength(6);
   // The turn before had its cancel without reaping: that tree is not this turn's, and lives.
-  expect(living()).toBe("Fbnste");
-  expect(await house.pid(session)).toBe(pid);
-  expect(await house.turn(session, "echo still here")).toMatchObject({ text: "still here\n" });
-  await house.acp.closeSession(session, { actor: "test" });
-  expect(living()).toBe("");
-  await house.gone(session);
+  expect(livingParts()).toBe("Fbnste");
+  expect(await fixture.pid(session)).toBe(pid);
+  expect(await fixture.promptAndWait(session, "echo still here")).toMatchObject({ text: "still here\n" });
+  await fixture.acp.closeSession(session, { actor: "test" });
+  expect(livingParts()).toBe("");
+  await fixture.waitForAgentExit(session);
 });
 
 test("by policy, what a turn leaves is ended with it", async () => {
-  const house = await Controlled.open();
-  const session = await house.spawn(shellAgent(), { reap: "always" });
-  const turn = await house.turn(session, NASTY_THEN_DONE);
-  const audit = await house.until(session, async () => (await house.store.getAcpTurn(turn.turnId))?.audit);
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent(), { reap: "always" });
+  const turn = await fixture.promptAndWait(session, STUBBORN_TREE_THEN_EXIT);
+  const audit = await fixture.waitFor(
+    session,
+    async () => (await fixture.store.getAcpTurn(turn.turnId))?.audit,
+  );
   expect(audit).toMatchObject({ reaped: true, survivors: [] });
   expect(audit.left).toHaveLength(5);
-  expect(living()).toBe("");
-  expect(await house.turn(session, "echo on")).toMatchObject({ text: "on\n" });
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(livingParts()).toBe("");
+  expect(await fixture.promptAndWait(session, "echo on")).toMatchObject({ text: "on\n" });
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("an agent that does not hear a cancel: unconfirmed; the next prompt has another process", async () => {
-  const house = await Controlled.open({ cancelMs: SOON });
-  const session = await house.spawn(shellAgent("deaf", "resume"));
-  const pid = await house.pid(session);
-  const turn = await house.ask(session, "echo busy; sleep 3106");
-  await house.said(turn, "busy");
-  const cancelled = await house.acp.cancelTurn(session, { actor: "test" });
+  const fixture = await AcpFixture.open({ cancelMs: SOON });
+  const session = await fixture.spawn(shellAgent("deaf", "resume"));
+  const pid = await fixture.pid(session);
+  const turn = await fixture.prompt(session, "echo busy; sleep 3106");
+  await fixture.waitForText(turn, "busy");
+  const cancelled = await fixture.acp.cancelTurn(session, { actor: "test" });
   expect(cancelled).toMatchObject({ outcome: "cancel-unconfirmed", stopReason: null });
-  expect(await house.turn(session, "echo next")).toMatchObject({ outcome: "completed", text: "next\n" });
-  expect(await house.pid(session)).not.toBe(pid);
-  expect(house.log).toContain("session/resume");
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(await fixture.promptAndWait(session, "echo next")).toMatchObject({
+    outcome: "completed",
+    text: "next\n",
+  });
+  expect(await fixture.pid(session)).not.toBe(pid);
+  expect(fixture.log).toContain("session/resume");
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });

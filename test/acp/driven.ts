@@ -2,19 +2,19 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
 import { type Adapter, type AdapterEnd, type AdapterOptions, startAdapter } from "../../src/acp/adapter.js";
-import { Conversation } from "../../src/acp/conversation.js";
-import { readPermission } from "../../src/acp/permission-request.js";
+import { ReplayFilter } from "../../src/acp/conversation.js";
+import { parsePermissionRequest } from "../../src/acp/permission-request.js";
 import { decidePermission } from "../../src/acp/permission.js";
 import type { PermissionRule } from "../../src/store/acp-record.js";
-import type { Turn } from "../../src/acp/turn.js";
-import type { Handlers, Question } from "../../src/acp/wire/handlers.js";
+import type { TurnSummary } from "../../src/acp/turn.js";
+import type { ConnectionHandlers, AgentRpcRequest } from "../../src/acp/wire/handlers.js";
 import { initialize } from "../../src/acp/wire/initialize.js";
-import { bystander, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
+import { plantLookalike, findProcessesOfRun, realSupervisor } from "../supervisor/real-supervisor.js";
 
-const INFO = { name: "holdfast-test", version: "0" };
-const PATIENCE = 20_000;
+const CLIENT_INFO = { name: "holdfast-test", version: "0" };
+const TIMEOUT_MS = 20_000;
 
-export const misbehaving = (mode: string): string[] => [
+export const misbehavingAgent = (mode: string): string[] => [
   process.execPath,
   fileURLToPath(new URL("agents/misbehave.mjs", import.meta.url)),
   mode,
@@ -27,10 +27,10 @@ interface OpenLimits {
 }
 
 /** An agent under a real supervisor, and a client that does what any client does. */
-export class Driven {
+export class AdapterFixture {
   readonly adapter: Adapter;
   /** Of the session that is open. */
-  conversation = new Conversation("");
+  conversation = new ReplayFilter("");
   sessionId = "";
   permissions = 0;
 
@@ -40,18 +40,18 @@ export class Driven {
 
   /** Both: the agent is ready for a prompt. */
   async open(limits: OpenLimits = {}): Promise<void> {
-    const { initializeMs = PATIENCE, newMs = PATIENCE, cwd = process.cwd() } = limits;
-    await initialize(this.adapter.connection, INFO, { deadlineMs: initializeMs });
+    const { initializeMs = TIMEOUT_MS, newMs = TIMEOUT_MS, cwd = process.cwd() } = limits;
+    await initialize(this.adapter.connection, CLIENT_INFO, { deadlineMs: initializeMs });
     const { sessionId } = await this.adapter.connection.request(
       "session/new",
       { cwd, mcpServers: [] },
       { deadlineMs: newMs, fatal: true },
     );
     this.sessionId = sessionId;
-    this.conversation = new Conversation(sessionId);
+    this.conversation = new ReplayFilter(sessionId);
   }
 
-  beginTurn(): Turn {
+  beginTurn(): TurnSummary {
     return this.conversation.beginTurn();
   }
 
@@ -59,7 +59,7 @@ export class Driven {
     return this.adapter.connection.notify("session/cancel", { sessionId: this.sessionId });
   }
 
-  async prompt(deadlineMs: number = PATIENCE, fatal = true): Promise<string> {
+  async prompt(deadlineMs: number = TIMEOUT_MS, fatal = true): Promise<string> {
     const prompt = [{ type: "text" as const, text: "go" }];
     const { stopReason } = await this.adapter.connection.request(
       "session/prompt",
@@ -70,48 +70,48 @@ export class Driven {
   }
 
   /** The connection is over, every process is gone, the directory too. */
-  async gone(): Promise<AdapterEnd> {
+  async waitForExit(): Promise<AdapterEnd> {
     const end = await this.adapter.ended;
     expect(end.record).toMatchObject({ state: "exited", emptiness: "proven" });
-    expect(await processesOf(this.adapter.run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(this.adapter.run.runId)).toEqual([]);
     expect(existsSync(this.adapter.tmpdir)).toBe(false);
     return end;
   }
 }
 
-interface DriveOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "leaveMs"> {
+interface AdapterFixtureOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "leaveMs"> {
   readonly rules?: readonly PermissionRule[];
-  readonly handlers?: Partial<Handlers>;
+  readonly handlers?: Partial<ConnectionHandlers>;
 }
 
-export async function drive(
+export async function openAdapterFixture(
   argv: readonly string[],
-  { rules = [], handlers = {}, ...rest }: DriveOptions = {},
-): Promise<Driven> {
+  { rules = [], handlers = {}, ...rest }: AdapterFixtureOptions = {},
+): Promise<AdapterFixture> {
   const supervisor = await realSupervisor();
   // As like to what the agents leave as can be.
-  bystander("sleep", "3018");
-  const answer = async ({ id, params }: Question): Promise<void> => {
-    driven.permissions++;
-    const asked = readPermission(params);
+  plantLookalike("sleep", "3018");
+  const answer = async ({ id, params }: AgentRpcRequest): Promise<void> => {
+    adapterFixture.permissions++;
+    const asked = parsePermissionRequest(params);
     if (asked === null) throw new Error("not a permission request");
     const decision = decidePermission(rules, asked, asked.options, { canAsk: false });
     if (decision.type === "answer")
-      await driven.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
+      await adapterFixture.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
   };
   const adapter = await startAdapter(supervisor, {
     argv,
     ...rest,
     graceMs: 300,
     handlers: {
-      updates: async (batch) => {
-        for (const update of batch) driven.conversation.take(update);
+      onUpdates: async (batch) => {
+        for (const update of batch) adapterFixture.conversation.classify(update);
       },
-      questions: { "session/request_permission": answer },
+      requests: { "session/request_permission": answer },
       ...handlers,
     },
   });
-  const driven = new Driven(adapter);
+  const adapterFixture = new AdapterFixture(adapter);
   onTestFinished(() => adapter.connection.close());
-  return driven;
+  return adapterFixture;
 }

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { KeptSession } from "../../src/acp/kept-session.js";
+import { SessionWriter } from "../../src/acp/kept-session.js";
 import { hostClock } from "../../src/acp/wire/host-clock.js";
 import { StateUnusable } from "../../src/errors.js";
 import type { AcpStore } from "../../src/store/acp-store.js";
 import type { Store } from "../../src/store/store.js";
-import { openWorld } from "../sessions/open-sessions.js";
+import { openSessionFixture } from "../sessions/open-sessions.js";
 import { newAcpSession } from "../store/acp-samples.js";
 import { AT, newSession } from "../store/session-samples.js";
 
@@ -13,14 +13,14 @@ function failing(store: Store, how: ("before" | "after")[]): AcpStore {
   const broken = new StateUnusable("store", "the connection is lost");
   return new Proxy(store, {
     get(target, name) {
-      if (name !== "commitAcp") {
+      if (name !== "commitAcpChange") {
         const member = Reflect.get(target, name) as unknown;
         return typeof member === "function" ? (member.bind(target) as unknown) : member;
       }
-      const commit: AcpStore["commitAcp"] = async (...change) => {
+      const commit: AcpStore["commitAcpChange"] = async (...change) => {
         const fails = how.shift();
         if (fails === "before") throw broken;
-        const seq = await target.commitAcp(...change);
+        const seq = await target.commitAcpChange(...change);
         if (fails === "after") throw broken;
         return seq;
       };
@@ -30,13 +30,13 @@ function failing(store: Store, how: ("before" | "after")[]): AcpStore {
 }
 
 test("what a store fails to write is tried again, and what it wrote without saying so is not written twice", async () => {
-  await using world = await openWorld();
+  await using world = await openSessionFixture();
   const row = newSession();
   await world.store.createSession(row);
   await world.store.insertAcpSession(newAcpSession(row.id));
   const problems: string[] = [];
   const how: ("before" | "after")[] = ["before", "before", "after", "after"];
-  const kept = new KeptSession(newAcpSession(row.id), {
+  const kept = new SessionWriter(newAcpSession(row.id), {
     store: failing(world.store, how),
     clock: hostClock,
     onWritten: () => undefined,
@@ -61,7 +61,7 @@ test("what a store fails to write is tried again, and what it wrote without sayi
 });
 
 test("a session that another gateway has taken is refused, and one that was left is not written any more", async () => {
-  await using world = await openWorld();
+  await using world = await openSessionFixture();
   const row = newSession();
   await world.store.createSession(row);
   await world.store.insertAcpSession(newAcpSession(row.id));
@@ -71,15 +71,15 @@ test("a session that another gateway has taken is refused, and one that was left
     onWritten: () => undefined,
     onProblem: () => undefined,
   };
-  const kept = new KeptSession(newAcpSession(row.id), parts);
+  const kept = new SessionWriter(newAcpSession(row.id), parts);
   const missing = { turnId: "none", from: "queued", set: { state: "running" } } as const;
   expect(await kept.commit(() => ({ turns: [missing] }))).toBe(false);
-  await world.store.commitAcp(row.id, "in_1", { session: { gatewayInstanceId: "in_2" } });
+  await world.store.commitAcpChange(row.id, "in_1", { session: { gatewayInstanceId: "in_2" } });
   await expect(kept.commit(() => ({ session: { end: 9 } }))).rejects.toMatchObject({
     code: "ACP_NOT_HELD",
     heldBy: "in_2",
   });
-  await kept.leave();
+  await kept.detach();
   const written = kept.commit(() => ({ session: { end: 9 } }));
-  expect(await Promise.race([written, hostClock.pause(50).then(() => "never")])).toBe("never");
+  expect(await Promise.race([written, hostClock.sleep(50).then(() => "never")])).toBe("never");
 });

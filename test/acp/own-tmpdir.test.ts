@@ -4,8 +4,8 @@ import { chmod, chown, mkdir, mkdtemp, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { removeTmpdir } from "../../src/acp/own-tmpdir.js";
-import { Controlled, shellAgent } from "./controlled.js";
+import { removeAgentTmpdir } from "../../src/acp/own-tmpdir.js";
+import { AcpFixture, shellAgent } from "./controlled.js";
 
 const NOBODY = 65_534;
 
@@ -27,7 +27,7 @@ test("what an agent has locked is removed, and what is behind a link is not", as
     onTestFinished(() => process.seteuid?.(0));
   }
   await chmod(outside, 0o500);
-  expect(await removeTmpdir(path)).toBeNull();
+  expect(await removeAgentTmpdir(path)).toBeNull();
   expect(existsSync(path)).toBe(false);
   expect(existsSync(join(outside, "file"))).toBe(true);
 });
@@ -35,18 +35,18 @@ test("what an agent has locked is removed, and what is behind a link is not", as
 test("a TMPDIR that cannot be removed is told of, and changes nothing else", async () => {
   const problems: string[] = [];
   const onProblem = (message: string): void => void problems.push(message);
-  const house = await Controlled.open({}, { onProblem });
-  const session = await house.spawn(shellAgent());
-  const { tmpdir: path } = await house.session(session);
+  const fixture = await AcpFixture.open({}, { onProblem });
+  const session = await fixture.spawn(shellAgent());
+  const { tmpdir: path } = await fixture.session(session);
   onTestFinished(() => void execFileSync("rm", ["-rf", path ?? "/nowhere"]));
   // Deeper than a path can say.
   const dig = `process.chdir(process.env.TMPDIR); for (let at = 0; at < 30; at++) {
     fs.mkdirSync("d".repeat(200)); process.chdir("d".repeat(200)) }`;
-  expect(await house.turn(session, `${process.execPath} -e '${dig}'; echo dug`)).toMatchObject({
+  expect(await fixture.promptAndWait(session, `${process.execPath} -e '${dig}'; echo dug`)).toMatchObject({
     text: "dug\n",
   });
-  const { session: closed } = await house.acp.closeSession(session, { actor: "test" });
+  const { session: closed } = await fixture.acp.closeSession(session, { actor: "test" });
   expect(closed).toMatchObject({ state: "closed" });
-  await house.gone(session);
+  await fixture.waitForAgentExit(session);
   expect(problems).toEqual([`${path}, the TMPDIR of an agent that has ended, could not be removed`]);
 });

@@ -1,8 +1,8 @@
 import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { readPermission } from "../../src/acp/permission-request.js";
-import { decidePermission, pick } from "../../src/acp/permission.js";
+import { parsePermissionRequest } from "../../src/acp/permission-request.js";
+import { decidePermission, selectOption } from "../../src/acp/permission.js";
 import { defaults } from "../../src/defaults.js";
 import type { PermissionRule } from "../../src/store/acp-record.js";
 
@@ -130,14 +130,14 @@ test("a rule that names what is not known of the tool does not match", () => {
 
 test("the first of two options of one kind", () => {
   const options = ["one", "two"].map((optionId) => ({ optionId, name: "", kind: "allow_once" as const }));
-  expect(pick(options, true)).toEqual({ outcome: "selected", optionId: "one" });
-  expect(pick(options, false)).toEqual({ outcome: "cancelled" });
+  expect(selectOption(options, true)).toEqual({ outcome: "selected", optionId: "one" });
+  expect(selectOption(options, false)).toEqual({ outcome: "cancelled" });
 });
 
 test("a request is read for what decides, and one that cannot be read is none", () => {
   const options = [{ optionId: "yes", name: "Yes", kind: "allow_once" }];
   const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
-  expect(readPermission({ sessionId: "s", toolCall, options })).toEqual({
+  expect(parsePermissionRequest({ sessionId: "s", toolCall, options })).toEqual({
     details: [],
     sessionId: "s",
     toolCallId: "t",
@@ -147,7 +147,9 @@ test("a request is read for what decides, and one that cannot be read is none", 
   });
   // An update may leave out what was said before, and offer what nobody knows.
   const odd = [{ optionId: "x", name: 5, kind: "allow_forever" }, { kind: "allow_once" }, "no"];
-  expect(readPermission({ sessionId: "s", toolCall: { toolCallId: "t" }, options: odd })).toMatchObject({
+  expect(
+    parsePermissionRequest({ sessionId: "s", toolCall: { toolCallId: "t" }, options: odd }),
+  ).toMatchObject({
     title: null,
     kind: null,
     options: [{ optionId: "x", name: "", kind: "allow_forever" }],
@@ -158,7 +160,7 @@ test("a request is read for what decides, and one that cannot be read is none", 
     name: endless,
     kind: endless,
   }));
-  const read = readPermission({
+  const read = parsePermissionRequest({
     sessionId: "s",
     toolCall: { toolCallId: endless, kind: endless },
     options: [{ optionId: endless, kind: "allow_once" }, ...flood],
@@ -166,7 +168,7 @@ test("a request is read for what decides, and one that cannot be read is none", 
   expect(read?.options[0]?.optionId).toBe("0");
   expect(JSON.stringify(read).length).toBeLessThan(100_000);
   for (const wrong of [null, [], {}, { sessionId: "s" }, { sessionId: "s", toolCall, options: {} }])
-    expect(readPermission(wrong)).toBeNull();
+    expect(parsePermissionRequest(wrong)).toBeNull();
 });
 
 test("everything that an agent says about a tool is part of the question", () => {
@@ -177,7 +179,7 @@ test("everything that an agent says about a tool is part of the question", () =>
     content: [{ type: "diff", path: "/a", newText: "b" }],
     locations: [],
   };
-  const asked = readPermission({ sessionId: "s", toolCall, options: [] });
+  const asked = parsePermissionRequest({ sessionId: "s", toolCall, options: [] });
   expect(asked?.details).toEqual([
     ["input.command[0]", "bash"],
     ["input.command[1]", "-lc"],

@@ -4,27 +4,27 @@ import { newTurnId } from "../../src/acp/ids.js";
 import { StateUnusable } from "../../src/errors.js";
 import type { Store } from "../../src/store/store.js";
 import { deferred } from "../../src/supervisor/deferred.js";
-import { Controlled, shellAgent, withMethods } from "./controlled.js";
+import { AcpFixture, shellAgent, overrideStore } from "./controlled.js";
 
 test("a cancel that a gateway took to its grave is carried out by the next", async () => {
-  const house = await Controlled.open();
-  const session = await house.spawn(shellAgent());
-  const turn = await house.ask(session, "echo on; sleep 3106");
-  await house.said(turn, "on");
-  await house.leave();
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo on; sleep 3106");
+  await fixture.waitForText(turn, "on");
+  await fixture.detach();
   // As if it had died before it could tell the agent.
-  const { store } = await Controlled.open({}, { home: house.home, instanceId: "in_else" });
+  const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
   const cancel = { actor: "ada", at: 1, reapTools: true };
   const { turnId } = turn;
-  await store.commitAcp(session, "in_acp", { turns: [{ turnId, from: "running", set: { cancel } }] });
-  const second = await house.restart();
-  expect(await second.ended(turn)).toMatchObject({
+  await store.commitAcpChange(session, "in_acp", { turns: [{ turnId, from: "running", set: { cancel } }] });
+  const second = await fixture.restart();
+  expect(await second.waitForTurnEnd(turn)).toMatchObject({
     outcome: "cancelled",
     stopReason: "cancelled",
     cancel: { actor: "ada", reapTools: true },
   });
   await second.acp.closeSession(session, { actor: "test" });
-  await second.gone(session);
+  await second.waitForAgentExit(session);
 });
 
 test("a session that is closed looks for no further prompt, also not in a store that is gone", async () => {
@@ -33,7 +33,7 @@ test("a session that is closed looks for no further prompt, also not in a store 
   let asked = 0;
   const problems: string[] = [];
   const through = (store: Store): Store =>
-    withMethods(store, {
+    overrideStore(store, {
       listAcpTurns: async (filter) => {
         // For the first prompt, and then for the next.
         if (filter.states?.includes("queued") === true && filter.limit === 1 && ++asked === 2) {
@@ -43,13 +43,13 @@ test("a session that is closed looks for no further prompt, also not in a store 
         return store.listAcpTurns(filter);
       },
     });
-  const house = await Controlled.open({}, { through, onProblem: (message) => problems.push(message) });
-  const session = await house.spawn(shellAgent());
-  const turn = await house.ask(session, "echo on");
-  await house.ended(turn);
+  const fixture = await AcpFixture.open({}, { through, onProblem: (message) => problems.push(message) });
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo on");
+  await fixture.waitForTurnEnd(turn);
   await looked.promise;
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.leave();
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.detach();
   gate.resolve();
   await setImmediate();
   expect(problems).toEqual([]);
@@ -58,57 +58,57 @@ test("a session that is closed looks for no further prompt, also not in a store 
 test("a cancel finds the turn that is sent while it is looked for in the queue", async () => {
   let turnSent = Promise.resolve();
   const through = (store: Store): Store =>
-    withMethods(store, {
+    overrideStore(store, {
       listAcpTurns: async (filter) => {
         const seen = await store.listAcpTurns(filter);
         if (filter.states?.includes("queued") === true && filter.limit === undefined) await turnSent;
         return seen;
       },
     });
-  const house = await Controlled.open({}, { through });
-  const session = await house.spawn(shellAgent());
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
   const sent = deferred<void>();
   turnSent = sent.promise;
-  const turn = await house.ask(session, "echo on; sleep 3106");
-  const cancelled = house.acp.cancelTurn(session, { actor: "test" });
-  await house.said(turn, "on");
+  const turn = await fixture.prompt(session, "echo on; sleep 3106");
+  const cancelled = fixture.acp.cancelTurn(session, { actor: "test" });
+  await fixture.waitForText(turn, "on");
   sent.resolve();
   expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "cancelled" });
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("a cancel that comes too late for its turn is not heard by the next", async () => {
   const ending = deferred<void>();
   const goOn = deferred<void>();
   const through = (store: Store): Store =>
-    withMethods(store, {
-      commitAcp: async (...change) => {
+    overrideStore(store, {
+      commitAcpChange: async (...change) => {
         if (change[2].turns?.some(({ set }) => set.outcome === "completed") === true) {
           ending.resolve();
           await goOn.promise;
         }
-        return store.commitAcp(...change);
+        return store.commitAcpChange(...change);
       },
     });
-  const house = await Controlled.open({}, { through });
-  const session = await house.spawn(shellAgent());
-  const turn = await house.ask(session, "echo first");
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo first");
   await ending.promise;
-  const cancelled = house.acp.cancelTurn(session, { actor: "test" });
+  const cancelled = fixture.acp.cancelTurn(session, { actor: "test" });
   goOn.resolve();
   expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "completed", cancel: null });
-  expect(await house.turn(session, "echo second")).toMatchObject({ outcome: "completed" });
-  expect(house.log).not.toContain("cancel");
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(await fixture.promptAndWait(session, "echo second")).toMatchObject({ outcome: "completed" });
+  expect(fixture.log).not.toContain("cancel");
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("closing cancels every prompt that waits, also when the first of them is sent meanwhile", async () => {
   const listed = deferred<void>();
   const sent = deferred<void>();
   const through = (store: Store): Store =>
-    withMethods(store, {
+    overrideStore(store, {
       listAcpTurns: async (filter) => {
         const seen = await store.listAcpTurns(filter);
         // A cancel's look; the queue's own is for one.
@@ -119,18 +119,18 @@ test("closing cancels every prompt that waits, also when the first of them is se
         return seen;
       },
     });
-  const house = await Controlled.open({}, { through });
-  const session = await house.spawn(shellAgent());
-  const first = await house.ask(session, "echo on; sleep 3106");
-  const second = await house.ask(session, "echo never");
-  const closed = house.acp.closeSession(session, { actor: "test" });
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const first = await fixture.prompt(session, "echo on; sleep 3106");
+  const second = await fixture.prompt(session, "echo never");
+  const closed = fixture.acp.closeSession(session, { actor: "test" });
   await listed.promise;
-  await house.said(first, "on");
+  await fixture.waitForText(first, "on");
   sent.resolve();
   await closed;
-  expect(await house.ended(first)).toMatchObject({ outcome: "cancelled" });
-  expect(await house.ended(second)).toMatchObject({ outcome: "cancelled", startedAt: null });
-  await house.gone(session);
+  expect(await fixture.waitForTurnEnd(first)).toMatchObject({ outcome: "cancelled" });
+  expect(await fixture.waitForTurnEnd(second)).toMatchObject({ outcome: "cancelled", startedAt: null });
+  await fixture.waitForAgentExit(session);
 });
 
 test("an agent is not started for a session that is being closed", async () => {
@@ -138,7 +138,7 @@ test("an agent is not started for a session that is being closed", async () => {
   const goOn = deferred<void>();
   let held = false;
   const through = (store: Store): Store =>
-    withMethods(store, {
+    overrideStore(store, {
       issueToken: async (...token) => {
         if (held) {
           asked.resolve();
@@ -147,61 +147,61 @@ test("an agent is not started for a session that is being closed", async () => {
         return store.issueToken(...token);
       },
     });
-  const house = await Controlled.open({}, { through });
-  const session = await house.spawn(shellAgent());
-  const { runId } = await house.session(session);
-  await house.supervisor.stop(runId ?? "");
-  await house.until(session, async () => (await house.session(session)).state === "down");
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const { runId } = await fixture.session(session);
+  await fixture.supervisor.stop(runId ?? "");
+  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
   held = true;
-  const turn = await house.ask(session, "echo never");
+  const turn = await fixture.prompt(session, "echo never");
   await asked.promise;
-  const closed = house.acp.closeSession(session, { actor: "test" });
-  await house.until(session, async () => (await house.session(session)).state === "closing");
+  const closed = fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "closing");
   goOn.resolve();
   await closed;
-  expect(await house.ended(turn)).toMatchObject({ outcome: "cancelled" });
-  expect(await house.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
-  await house.gone(session);
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "cancelled" });
+  expect(await fixture.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
+  await fixture.waitForAgentExit(session);
 });
 
 test("a prompt that is asked twice at once is one, and another session's is none", async () => {
-  const house = await Controlled.open();
-  const session = await house.spawn(shellAgent());
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent());
   const request = { text: "echo once", askedBy: "test", turnId: newTurnId() };
-  const both = await Promise.all([1, 2].map(() => house.acp.prompt(session, request)));
+  const both = await Promise.all([1, 2].map(() => fixture.acp.prompt(session, request)));
   expect(both.map(({ ordinal }) => ordinal)).toEqual([1, 1]);
-  expect(await house.turn(session, "echo next")).toMatchObject({ ordinal: 2, text: "next\n" });
-  expect(house.log).toBe("session/new\nprompt echo once\nprompt echo next\n");
-  const other = await house.spawn(shellAgent(), { key: "two" });
-  await expect(house.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
-  for (const each of [session, other]) await house.acp.closeSession(each, { actor: "test" });
+  expect(await fixture.promptAndWait(session, "echo next")).toMatchObject({ ordinal: 2, text: "next\n" });
+  expect(fixture.log).toBe("session/new\nprompt echo once\nprompt echo next\n");
+  const other = await fixture.spawn(shellAgent(), { key: "two" });
+  await expect(fixture.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
+  for (const each of [session, other]) await fixture.acp.closeSession(each, { actor: "test" });
 });
 
 test("closing ends the agent also when nothing can be written; it is on record when it can be again", async () => {
   let broken = false;
   const through = (store: Store): Store =>
-    withMethods(store, {
-      commitAcp: async (...change) => {
+    overrideStore(store, {
+      commitAcpChange: async (...change) => {
         if (broken) throw new StateUnusable("store", "no space is left");
-        return store.commitAcp(...change);
+        return store.commitAcpChange(...change);
       },
     });
   const limits = { cancelMs: 200, closeMs: 200 };
   const problems: string[] = [];
   const onProblem = (message: string): void => void problems.push(message);
-  const house = await Controlled.open(limits, { through, onProblem });
-  const session = await house.spawn(shellAgent());
-  const turn = await house.ask(session, "echo on; sleep 3106");
-  await house.said(turn, "on");
-  const { runId } = await house.session(session);
-  const run = house.supervisor.run(runId ?? "") ?? expect.fail("no agent");
+  const fixture = await AcpFixture.open(limits, { through, onProblem });
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo on; sleep 3106");
+  await fixture.waitForText(turn, "on");
+  const { runId } = await fixture.session(session);
+  const run = fixture.supervisor.run(runId ?? "") ?? expect.fail("no agent");
   broken = true;
-  const closed = house.acp.closeSession(session, { actor: "test" });
+  const closed = fixture.acp.closeSession(session, { actor: "test" });
   expect(await run.wait()).toMatchObject({ emptiness: "proven" });
-  expect(await house.session(session)).toMatchObject({ state: "ready" });
+  expect(await fixture.session(session)).toMatchObject({ state: "ready" });
   broken = false;
   expect(await closed).toMatchObject({ session: { state: "closed" } });
-  expect(await house.ended(turn)).toMatchObject({ state: "ended" });
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ state: "ended" });
   expect(problems).toEqual([`the ACP session ${session} could not be written; trying again`]);
-  await house.gone(session);
+  await fixture.waitForAgentExit(session);
 });

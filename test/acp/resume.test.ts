@@ -2,14 +2,19 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { type Adapter, resumeAdapter, startAdapter } from "../../src/acp/adapter.js";
-import type { WireState } from "../../src/acp/wire/connection.js";
-import type { Handlers } from "../../src/acp/wire/handlers.js";
+import type { ConnectionState } from "../../src/acp/wire/connection.js";
+import type { ConnectionHandlers } from "../../src/acp/wire/handlers.js";
 import { initialize } from "../../src/acp/wire/initialize.js";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
 import { deferred } from "../../src/supervisor/deferred.js";
-import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
+import {
+  plantLookalike,
+  findProcessesOfRun,
+  realSupervisor,
+  temporaryHome,
+} from "../supervisor/real-supervisor.js";
 import { until } from "../until.js";
-import { misbehaving } from "./driven.js";
+import { misbehavingAgent } from "./driven.js";
 
 /** What a store would hold: changed in one step, so that nothing is ever half kept. */
 interface Kept {
@@ -18,17 +23,17 @@ interface Kept {
   end: number;
 }
 
-function keeping(kept: Kept, atUpdate: (count: number) => void = () => undefined): Handlers {
+function keeping(kept: Kept, atUpdate: (count: number) => void = () => undefined): ConnectionHandlers {
   return {
-    updates: async (batch) => {
+    onUpdates: async (batch) => {
       for (const { update, end } of batch) {
         kept.texts.push((update["content"] as { text: string }).text);
         kept.end = end;
       }
       atUpdate(kept.texts.length);
     },
-    questions: {},
-    answered: async ({ method }, outcome, end) => {
+    requests: {},
+    onAnswer: async ({ method }, outcome, end) => {
       if (method === "session/prompt") kept.stopReasons.push(outcome);
       kept.end = end;
     },
@@ -38,12 +43,12 @@ function keeping(kept: Kept, atUpdate: (count: number) => void = () => undefined
 /** An agent that has a session, under a supervisor that will go away. */
 async function begin(
   mode: string,
-  handlers: Handlers,
+  handlers: ConnectionHandlers,
 ): Promise<{ home: string; first: Supervisor; began: Adapter }> {
   const home = await temporaryHome();
-  bystander("sleep", "3018");
+  plantLookalike("sleep", "3018");
   const first = await realSupervisor({ home, instanceId: "in_acp" });
-  const began = await startAdapter(first, { argv: misbehaving(mode), graceMs: 300, handlers });
+  const began = await startAdapter(first, { argv: misbehavingAgent(mode), graceMs: 300, handlers });
   await initialize(began.connection, { name: "test", version: "0" }, { deadlineMs: 20_000 });
   await began.connection.request("session/new", { cwd: home, mcpServers: [] }, { deadlineMs: 20_000 });
   return { home, first, began };
@@ -62,7 +67,7 @@ async function takeUp(home: string, first: Supervisor, began: Adapter): Promise<
 async function closeAndLook(adapter: Adapter): Promise<void> {
   const { record } = await adapter.close();
   expect(record).toMatchObject({ emptiness: "proven" });
-  expect(await processesOf(adapter.run.runId)).toEqual([]);
+  expect(await findProcessesOfRun(adapter.run.runId)).toEqual([]);
   expect(existsSync(adapter.tmpdir)).toBe(false);
 }
 
@@ -79,7 +84,7 @@ test("a turn goes on in the next process: no update lost or doubled, one answer"
   began.connection.request("session/prompt", prompt, { deadlineMs: 25_000 }).catch(() => undefined);
   await someway.promise;
   // As it would be read from the store: a copy, of an earlier moment than the last.
-  const state = JSON.parse(JSON.stringify(began.connection.state)) as WireState;
+  const state = JSON.parse(JSON.stringify(began.connection.state)) as ConnectionState;
   const run = await takeUp(home, first, began);
   expect(kept.texts.length).toBeLessThan(3_000);
 
@@ -95,10 +100,10 @@ test("a turn goes on in the next process: no update lost or doubled, one answer"
 
 test("a prompt that was half written is written to its end by the next process", async () => {
   const kept: Kept = { texts: [], stopReasons: [], end: 0 };
-  const onItsWay = deferred<WireState>();
+  const onItsWay = deferred<ConnectionState>();
   const { home, first, began } = await begin("reads-late", {
     ...keeping(kept),
-    sending: async (outgoing, request) => {
+    beforeSend: async (outgoing, request) => {
       if (request?.method === "session/prompt")
         onItsWay.resolve({ pending: [request], questions: [], outgoing });
     },
@@ -108,7 +113,7 @@ test("a prompt that was half written is written to its end by the next process",
   began.connection
     .request("session/prompt", { sessionId: "s", prompt }, { deadlineMs: 25_000 })
     .catch(() => undefined);
-  const state = JSON.parse(JSON.stringify(await onItsWay.promise)) as WireState;
+  const state = JSON.parse(JSON.stringify(await onItsWay.promise)) as ConnectionState;
   const { at, text: frame } = state.outgoing!;
   await until("some of it is written", () => began.run.stdinAccepted > at);
   const run = await takeUp(home, first, began);

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { until } from "../until.js";
-import { drive } from "./driven.js";
+import { openAdapterFixture } from "./driven.js";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const example = at("../../node_modules/acp-sdk-1/dist/examples/agent.js");
@@ -10,7 +10,7 @@ const argv = [process.execPath, "--import", at("agents/hurry.mjs"), example];
 const EDITS = [{ effect: "allow" as const, kind: "edit" as const, title: "Modifying * file" }];
 
 test("a whole turn of the protocol's own example agent, with a permission that a rule gives", async () => {
-  const agent = await drive(argv, { rules: EDITS });
+  const agent = await openAdapterFixture(argv, { rules: EDITS });
   await agent.open();
   const turn = agent.beginTurn();
   expect(await agent.prompt()).toBe("end_turn");
@@ -20,11 +20,11 @@ test("a whole turn of the protocol's own example agent, with a permission that a
     { id: "call_2", title: "Modifying critical configuration file", kind: "edit", status: "completed" },
   ]);
   await agent.adapter.close();
-  await agent.gone();
+  await agent.waitForExit();
 });
 
 test("without a rule the answer is no; a cancelled turn leaves the same process to serve the next", async () => {
-  const agent = await drive(argv);
+  const agent = await openAdapterFixture(argv);
   await agent.open();
   const pid = agent.adapter.run.rootPid;
   const cancelled = agent.prompt();
@@ -37,5 +37,5 @@ test("without a rule the answer is no; a cancelled turn leaves the same process 
   expect(turn.text.text).toContain("I'll skip the configuration update");
   expect(agent.adapter.run.rootPid).toBe(pid);
   await agent.adapter.close();
-  await agent.gone();
+  await agent.waitForExit();
 });

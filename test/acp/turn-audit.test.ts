@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
 import type { Terminals } from "../../src/acp/client/terminals.js";
-import { KeptSession } from "../../src/acp/kept-session.js";
+import { SessionWriter } from "../../src/acp/kept-session.js";
 import { auditTurn } from "../../src/acp/turn-audit.js";
-import { whoLives } from "../../src/acp/turn-tree.js";
+import { listProcessKeys } from "../../src/acp/turn-tree.js";
 import { hostClock } from "../../src/acp/wire/host-clock.js";
-import { acpLimits } from "../../src/acp/limits.js";
-import { PROCESSES_NAMED } from "../../src/anchor/protocol.js";
+import { defaultAcpLimits } from "../../src/acp/limits.js";
+import { MAX_LISTED_PROCESSES } from "../../src/anchor/protocol.js";
 import type { LiveProcesses } from "../../src/anchor/members.js";
 import { NotSteering } from "../../src/errors.js";
 import type { Run } from "../../src/supervisor/api.js";
-import { openWorld } from "../sessions/open-sessions.js";
+import { openSessionFixture } from "../sessions/open-sessions.js";
 import { newAcpSession, newAcpTurn } from "../store/acp-samples.js";
 import { AT, newSession } from "../store/session-samples.js";
 
@@ -20,12 +20,12 @@ const process = (pid: number) =>
 
 /** A turn that has ended, and what is written down of a look at such a run. */
 async function audited(run: Partial<Run>, before: readonly string[] | null, reapTools = false) {
-  await using world = await openWorld();
+  await using world = await openSessionFixture();
   const row = newSession();
   await world.store.createSession(row);
   const session = newAcpSession(row.id, { reap: "asked" });
   await world.store.insertAcpSession(session);
-  const kept = new KeptSession(session, {
+  const kept = new SessionWriter(session, {
     store: world.store,
     clock: hostClock,
     onWritten: () => undefined,
@@ -39,8 +39,11 @@ async function audited(run: Partial<Run>, before: readonly string[] | null, reap
     { rootPid: 1, state: "running" },
     Object.getOwnPropertyDescriptors(run),
   );
-  const parts = { kept, clock: hostClock, limits: acpLimits };
-  const terminals = { left: async () => [], stop: async () => undefined } as unknown as Terminals;
+  const parts = { writer: kept, clock: hostClock, limits: defaultAcpLimits };
+  const terminals = {
+    liveProcessesOf: async () => [],
+    stopTurn: async () => undefined,
+  } as unknown as Terminals;
   await auditTurn(parts, { run: whole as Run, terminals }, { turnId: "turn_1", before, cancel });
   const [update] = await world.store.listAcpUpdates({ sessionId: row.id });
   const { audit } = (await world.store.getAcpTurn("turn_1")) ?? expect.fail("there is no turn");
@@ -59,9 +62,9 @@ test("nor one that could not be seen when the turn began", async () => {
 });
 
 test("nor one with more processes than can be named", async () => {
-  const many = Array.from({ length: PROCESSES_NAMED }, (_, at) => process(at + 2));
+  const many = Array.from({ length: MAX_LISTED_PROCESSES }, (_, at) => process(at + 2));
   const run = { members: async () => many };
-  await expect(whoLives(run as unknown as Run)).rejects.toThrow(/cannot be told/);
+  await expect(listProcessKeys(run as unknown as Run)).rejects.toThrow(/cannot be told/);
   expect(await audited(run, [])).toMatchObject({ left: [], unknown: expect.stringMatching(/512/) as string });
 });
 

@@ -1,21 +1,21 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { BoundedText } from "../../src/acp/bounded-text.js";
-import { Conversation } from "../../src/acp/conversation.js";
-import { Turn } from "../../src/acp/turn.js";
-import type { Update } from "../../src/acp/wire/updates.js";
+import { TextTail } from "../../src/acp/bounded-text.js";
+import { ReplayFilter } from "../../src/acp/conversation.js";
+import { TurnSummary } from "../../src/acp/turn.js";
+import type { SessionUpdate } from "../../src/acp/wire/updates.js";
 
-const of = (sessionUpdate: string, rest: object = {}, bytes = 100): Update => ({
+const of = (sessionUpdate: string, rest: object = {}, bytes = 100): SessionUpdate => ({
   end: 1,
   bytes,
   sessionId: "s",
   update: { sessionUpdate, ...rest },
 });
-const said = (text: string): Update => of("agent_message_chunk", { content: { type: "text", text } });
+const said = (text: string): SessionUpdate => of("agent_message_chunk", { content: { type: "text", text } });
 
-function turnOf(...updates: Update[]): Turn {
-  const turn = new Turn();
-  for (const update of updates) turn.take(update);
+function turnOf(...updates: SessionUpdate[]): TurnSummary {
+  const turn = new TurnSummary();
+  for (const update of updates) turn.apply(update);
   return turn;
 }
 
@@ -91,7 +91,7 @@ test("a bounded text is the end of what was written", () => {
       fc.array(fc.string({ unit: fc.constantFrom("a", "é", "😀") })),
       fc.integer({ min: 1, max: 8 }),
       (parts, limit) => {
-        const bounded = new BoundedText(limit);
+        const bounded = new TextTail(limit);
         for (const part of parts) bounded.append(part);
         const whole = parts.join("");
         expect(bounded.text).toBe(whole.slice(-limit).replace(/^[\uDC00-\uDFFF]/, ""));
@@ -102,15 +102,15 @@ test("a bounded text is the end of what was written", () => {
 });
 
 test("what a load tells again is no new output, nor is what comes between turns or from another session", () => {
-  const conversation = new Conversation("s");
+  const conversation = new ReplayFilter("s");
   conversation.beginReplay();
-  expect(conversation.take(said("old"))).toBe("replay");
+  expect(conversation.classify(said("old"))).toBe("replay");
   conversation.endReplay();
-  expect(conversation.take(said("early"))).toBe("between");
+  expect(conversation.classify(said("early"))).toBe("between");
   const turn = conversation.beginTurn();
-  expect(conversation.take(said("new"))).toBe("turn");
-  expect(conversation.take({ ...said("other"), sessionId: "other" })).toBeNull();
+  expect(conversation.classify(said("new"))).toBe("turn");
+  expect(conversation.classify({ ...said("other"), sessionId: "other" })).toBeNull();
   conversation.endTurn();
-  expect(conversation.take(said("late"))).toBe("between");
+  expect(conversation.classify(said("late"))).toBe("between");
   expect(turn.text.text).toBe("new");
 });

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { agentsOf } from "../../src/agents/catalogue.js";
-import { cliCommand, versionIn } from "../../src/agents/command-line.js";
+import { agentsById } from "../../src/agents/catalogue.js";
+import { cliCommand, parseVersion } from "../../src/agents/command-line.js";
 import { agentEntrySchema, type CliForm } from "../../src/agents/entry.js";
 
-const agents = agentsOf();
+const agents = agentsById();
 const fresh = { prompt: "--yolo\n; rm -rf {sessionId}", sessionId: null, timeoutMs: 0 };
 
 test("the agents that are known, each over ACP and by a command that can resume", () => {
@@ -68,7 +68,7 @@ test("an entry of the user's own, beside the others or instead of one", () => {
     { id: "mine", acp: { argv: ["./agent", "--acp"] }, env: { MODE: "quiet" } },
     { id: "codex", cli: { argv: ["my-codex", "--prompt={prompt}"] } },
   ].map((entry) => agentEntrySchema.parse(entry));
-  const all = agentsOf(own);
+  const all = agentsById(own);
   expect(all.size).toBe(agents.size + 1);
   expect(all.get("codex")).toMatchObject({
     cli: { argv: ["my-codex", "--prompt={prompt}"], output: "text" },
@@ -109,5 +109,5 @@ test.each([
   ["v1.18.33", "1.18.33"],
   ["unknown", null],
 ])("the version in %j", (output, version) => {
-  expect(versionIn(output)).toBe(version);
+  expect(parseVersion(output)).toBe(version);
 });

@@ -1,16 +1,16 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { CliStream } from "../../src/agents/cli-stream.js";
+import { CliOutputStream } from "../../src/agents/cli-stream.js";
 import type { CliOutput } from "../../src/agents/entry.js";
 
-const lines = (...documents: readonly object[]): string =>
+const streamLines = (...documents: readonly object[]): string =>
   documents.map((document) => `${JSON.stringify(document)}\n`).join("");
 
-const said: [CliOutput, string, string][] = [
+const streamCases: [CliOutput, string, string][] = [
   ["text", "as it is, é\n", "as it is, é\n"],
   [
     "result",
-    lines(
+    streamLines(
       { type: "system", subtype: "init" },
       {
         type: "assistant",
@@ -25,29 +25,33 @@ const said: [CliOutput, string, string][] = [
   ],
   [
     "codex",
-    `warning: no JSON\n${lines(
+    `warning: no JSON\n${streamLines(
       { type: "item.completed", item: { type: "reasoning", text: "hm" } },
       { type: "item.completed", item: { type: "agent_message", text: "Dône." } },
     )}`,
     "Dône.\n",
   ],
-  ["opencode", lines({ type: "text", part: { text: "Dône." } }, { type: "tool_use", part: {} }), "Dône.\n"],
+  [
+    "opencode",
+    streamLines({ type: "text", part: { text: "Dône." } }, { type: "tool_use", part: {} }),
+    "Dône.\n",
+  ],
   [
     "pi",
-    lines(
+    streamLines(
       { type: "message_end", message: { role: "user", content: [{ type: "text", text: "asked" }] } },
       { type: "message_end", message: { role: "assistant", content: [{ type: "text", text: "Dône." }] } },
     ),
     "Dône.\n",
   ],
-  ["gemini", lines({ response: "Dône." }), ""],
+  ["gemini", streamLines({ response: "Dône." }), ""],
 ];
 
-test.each(said)("%s: what is said, however the bytes come", (output, text, shown) => {
+test.each(streamCases)("%s: what is said, however the bytes come", (output, text, shown) => {
   const bytes = Buffer.from(text);
   fc.assert(
     fc.property(fc.array(fc.nat({ max: bytes.length })), (cuts) => {
-      const stream = new CliStream(output);
+      const stream = new CliOutputStream(output);
       const places = [0, ...cuts.toSorted((a, b) => a - b), bytes.length];
       const pieces = places.slice(1).map((end, at) => stream.push(bytes.subarray(places[at], end)));
       expect(pieces.join("")).toBe(shown);
@@ -57,15 +61,15 @@ test.each(said)("%s: what is said, however the bytes come", (output, text, shown
 });
 
 test("a line without an end is let go of, and the next is read", () => {
-  const stream = new CliStream("codex");
+  const stream = new CliOutputStream("codex");
   const part = Buffer.alloc(1024 * 1024, "x");
   for (let at = 0; at < 20; at++) expect(stream.push(part)).toBe("");
-  const next = lines({ type: "item.completed", item: { type: "agent_message", text: "here" } });
+  const next = streamLines({ type: "item.completed", item: { type: "agent_message", text: "here" } });
   expect(stream.push(Buffer.from(`\n${next}`))).toBe("here\n");
 });
 
 test("megabytes of lines that are no documents take no time", () => {
-  const stream = new CliStream("result");
+  const stream = new CliOutputStream("result");
   const begun = performance.now();
   for (const line of ["\n", "x\n"]) expect(stream.push(Buffer.from(line.repeat(500_000)))).toBe("");
   expect(performance.now() - begun).toBeLessThan(3_000);

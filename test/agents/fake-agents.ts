@@ -2,17 +2,17 @@ import { fileURLToPath } from "node:url";
 import { CLI_OUTPUTS } from "../../src/agents/entry.js";
 
 const script = fileURLToPath(new URL("children/fake-cli.mjs", import.meta.url));
-const words = (...argv: readonly string[]): string => JSON.stringify([process.execPath, script, ...argv]);
+const argvJson = (...argv: readonly string[]): string => JSON.stringify([process.execPath, script, ...argv]);
 
 /** A config with an agent for each dialect, by its name. Their commands are children/fake-cli.mjs. */
-export const fakeAgents = CLI_OUTPUTS.map(
+export const fakeAgentsConfig = CLI_OUTPUTS.map(
   (output) => `
 [agents.${output}]
 versionArgs = ${JSON.stringify([script, "--version"])}
 env = { FAKE_KEY = "sk-of-the-entry" }
 [agents.${output}.cli]
-argv = ${words(output)}
-resumeArgv = ${words(output, "--resume", "{sessionId}")}
+argv = ${argvJson(output)}
+resumeArgv = ${argvJson(output, "--resume", "{sessionId}")}
 output = "${output}"
 `,
 ).join("");

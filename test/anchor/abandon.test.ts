@@ -3,12 +3,12 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { removeBoundaries } from "../../src/anchor/boundaries.js";
+import { removeRunCgroups } from "../../src/anchor/boundaries.js";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { parseExit } from "../../src/anchor/run-json.js";
 import { plantBystander } from "./bystander.js";
-import { until } from "./fake-peer.js";
-import { Freezer } from "./freezer.js";
+import { waitUntil } from "./fake-peer.js";
+import { CgroupFreezer } from "./freezer.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
 
@@ -20,26 +20,26 @@ const STUCK_MS = 5_000;
 /** A run of two, of which the second cannot be killed; returns when the anchor has named it. */
 async function survived(
   launcher: RawLauncher,
-  freezer: Freezer,
+  freezer: CgroupFreezer,
 ): Promise<{ owner: RawLink; survivor: number }> {
   // A launcher that left before the last one died could not remove its cgroup.
   onTestFinished(() => {
-    launcher.leave();
-    return until(() => removeBoundaries(launcher.directory, launcher.instanceId));
+    launcher.disconnectAll();
+    return waitUntil(() => removeRunCgroups(launcher.directory, launcher.instanceId));
   });
   const owner = await launcher.run("run_a", "sleep 3041 & echo $!; wait", { killReportMs: 100 });
-  await until(async () => (await launcher.output("run_a")).endsWith("\n"));
+  await waitUntil(async () => (await launcher.output("run_a")).endsWith("\n"));
   const survivor = Number(await launcher.output("run_a"));
   freezer.freeze(survivor);
   owner.send(STOP);
-  await until(() =>
-    owner.all.some((said) => said.name === "survivors" && said.json.includes(`"pid":${survivor},`)),
+  await waitUntil(() =>
+    owner.received.some((said) => said.name === "survivors" && said.json.includes(`"pid":${survivor},`)),
   );
   return { owner, survivor };
 }
 
 function anchorOf(link: RawLink): number {
-  const welcome = link.all.find((said) => said.name === "welcome");
+  const welcome = link.received.find((said) => said.name === "welcome");
   if (welcome === undefined) throw new Error("no anchor has answered");
   return welcome.anchorPid;
 }
@@ -61,27 +61,27 @@ describe("ABANDON", () => {
     const owner = await launcher.run("run_a", "trap '' TERM; echo up; while :; do sleep 0.05; done", {
       graceMs: 400,
     });
-    await until(async () => (await launcher.output("run_a")) !== "");
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
     const refused = { codeName: "bad-phase", message: expect.stringContaining("survived") };
     owner.send(ABANDON);
-    expect(await owner.heard("refused")).toMatchObject(refused);
+    expect(await owner.receive("refused")).toMatchObject(refused);
     owner.send(encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "", graceMs: null }));
     owner.send(ABANDON);
-    expect(await owner.heard("refused")).toMatchObject(refused);
-    const exit = parseExit((await owner.heard("exited")).json);
+    expect(await owner.receive("refused")).toMatchObject(refused);
+    const exit = parseExit((await owner.receive("exited")).json);
     expect(exit).toMatchObject({ reason: "shutdown", actor: "test", emptiness: "proven" });
   });
 
-  test.skipIf(!Freezer.isThere)(
+  test.skipIf(!CgroupFreezer.isAvailable)(
     "ends the run as lost, says who was left and who gave up; others are not kept waiting",
     async () => {
       plantBystander("sleep", ["3041"]);
       const launcher = await RawLauncher.start();
-      await using freezer = new Freezer();
+      await using freezer = new CgroupFreezer();
       const { owner, survivor } = await survived(launcher, freezer);
       const observer = await launcher.attach("run_a", 0);
       observer.send(ABANDON);
-      const exit = parseExit((await owner.heard("exited")).json);
+      const exit = parseExit((await owner.receive("exited")).json);
       expect(exit).toMatchObject({
         reason: "lost",
         actor: "cli:op",
@@ -90,7 +90,7 @@ describe("ABANDON", () => {
         residue: [{ pid: survivor, kind: "unkillable", command: "sleep" }],
         residueCount: 1,
       });
-      expect(exit).toEqual(parseExit(JSON.stringify(await launcher.file("run_a", "exit.json"))));
+      expect(exit).toEqual(parseExit(JSON.stringify(await launcher.readRunFile("run_a", "exit.json"))));
       await owner.ended();
       expect(await stateOf(survivor)).toMatch(/[DST]/);
       // The launcher has it now: it tries again, now and then, and serves everybody else.
@@ -100,38 +100,38 @@ describe("ABANDON", () => {
       const next = await launcher.run("run_b", "sleep 3041");
       process.kill(anchorOf(next), "SIGKILL");
       await next.ended();
-      await until(async () => (await launcher.file("run_b", "swept.json")) !== null, 2_000);
-      expect(await launcher.file("run_b", "swept.json")).toMatchObject({ emptiness: "proven" });
+      await waitUntil(async () => (await launcher.readRunFile("run_b", "swept.json")) !== null, 2_000);
+      expect(await launcher.readRunFile("run_b", "swept.json")).toMatchObject({ emptiness: "proven" });
     },
   );
 
-  test.skipIf(!Freezer.isThere)(
+  test.skipIf(!CgroupFreezer.isAvailable)(
     "a launcher that nobody holds leaves, although what was abandoned still lives",
     async () => {
       plantBystander("sleep", ["3041"]);
       const launcher = await RawLauncher.start();
-      await using freezer = new Freezer();
+      await using freezer = new CgroupFreezer();
       const { owner, survivor } = await survived(launcher, freezer);
       owner.send(ABANDON);
       await owner.ended();
-      launcher.leave();
-      await until(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
+      launcher.disconnectAll();
+      await waitUntil(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
       expect(await stateOf(survivor)).toMatch(/[DST]/);
     },
   );
 
-  test.skipIf(!Freezer.isThere)(
+  test.skipIf(!CgroupFreezer.isAvailable)(
     "a launcher that nobody holds leaves an anchor's unkillable rest behind, and says that it is unproven",
     async () => {
       const launcher = await RawLauncher.start();
-      await using freezer = new Freezer();
+      await using freezer = new CgroupFreezer();
       const { owner } = await survived(launcher, freezer);
       process.kill(anchorOf(owner), "SIGKILL");
       await owner.ended();
-      expect(await launcher.file("run_a", "swept.json")).toBeNull();
-      launcher.leave();
-      await until(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
-      expect(await launcher.file("run_a", "swept.json")).toMatchObject({
+      expect(await launcher.readRunFile("run_a", "swept.json")).toBeNull();
+      launcher.disconnectAll();
+      await waitUntil(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
+      expect(await launcher.readRunFile("run_a", "swept.json")).toMatchObject({
         anchorSignal: 9,
         emptiness: "unproven",
       });

@@ -2,37 +2,37 @@ import { existsSync, readdirSync, readlinkSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { parseExit } from "../../src/anchor/run-json.js";
 import { whyNoLimits } from "../limits/places.js";
-import { builtPrograms, whyNoCompiler } from "../tree/native.js";
+import { buildNativePrograms, whyNoCompiler } from "../tree/native.js";
 import { tiers } from "../tree/seat.js";
 import { plantBystander } from "./bystander.js";
-import { until } from "./fake-peer.js";
-import { Freezer } from "./freezer.js";
+import { waitUntil } from "./fake-peer.js";
+import { CgroupFreezer } from "./freezer.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
 
-const programs = builtPrograms("headless");
+const programs = buildNativePrograms("headless");
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });
 const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up" });
 
 /** The numbers that a script prints first, one a line. */
 async function printed(launcher: RawLauncher, stream: "stdout" | "stderr", count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a", stream)).split("\n").slice(0, -1);
-  await until(async () => (await lines()).length >= count);
+  await waitUntil(async () => (await lines()).length >= count);
   return (await lines()).map((line) => Number(/\d+/.exec(line)));
 }
 
 async function adopted(launcher: RawLauncher, owner: RawLink, pid: number): Promise<RawLink> {
   owner.send(await launcher.adoptFrame("run_b", pid));
-  await owner.heard("adopted");
+  await owner.receive("adopted");
   return launcher.attach("run_b", 1);
 }
 
 async function exitOf(link: RawLink) {
-  return parseExit((await link.heard("exited")).json);
+  return parseExit((await link.receive("exited")).json);
 }
 
 test("a service that goes on writing into the old run's pipe cannot break the bound while that drains", async () => {
@@ -44,7 +44,7 @@ test("a service that goes on writing into the old run's pipe cannot break the bo
   });
   const [writer = 0] = await printed(launcher, "stderr", 1);
   const service = await adopted(launcher, owner, writer);
-  expect(await launcher.file("run_b", "anchor.json")).toMatchObject({ kind: "service" });
+  expect(await launcher.readRunFile("run_b", "anchor.json")).toMatchObject({ kind: "service" });
   owner.send(encodeMessage("closeStdin", { offset: 0 }));
   const exit = await exitOf(owner);
   expect(exit).toMatchObject({ reason: "exit", emptiness: "proven" });
@@ -55,17 +55,17 @@ test("a service that goes on writing into the old run's pipe cannot break the bo
 });
 
 const ways = [
-  ["with cgroups", anchorEnv()],
-  ["without cgroups", { ...anchorEnv(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
+  ["with cgroups", anchorEnvironment()],
+  ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
 ] as const;
 
 for (const [way, env] of ways)
-  test.skipIf(!Freezer.isThere)(
+  test.skipIf(!CgroupFreezer.isAvailable)(
     `who was given up with its run does not become the service's, ${way}`,
     async () => {
       plantBystander("sleep", ["3044"]);
       const launcher = await RawLauncher.start(env);
-      await using freezer = new Freezer();
+      await using freezer = new CgroupFreezer();
       const owner = await launcher.run("run_a", "sleep 3044 & echo $!; setsid sleep 3045 & echo $!; wait", {
         pty: 1,
         killReportMs: 100,
@@ -73,9 +73,9 @@ for (const [way, env] of ways)
       const [survivor = 0, chosen = 0] = await printed(launcher, "stdout", 2);
       const service = await adopted(launcher, owner, chosen);
       freezer.freeze(survivor);
-      await freezer.settled();
+      await freezer.frozen();
       owner.send(STOP);
-      await owner.heard("survivors");
+      await owner.receive("survivors");
       owner.send(ABANDON);
       expect(await exitOf(owner)).toMatchObject({ emptiness: "unproven", residue: [{ pid: survivor }] });
       expect(await terminalsOf(service)).toEqual([]);
@@ -95,7 +95,7 @@ describe.skipIf((tiers.cgroup.whyNot ?? whyNoCompiler) !== null)("refused, with 
     const owner = await launcher.run("run_a", `'${join(programs, "headless")}' 7 & wait`);
     const [headless = 0] = await printed(launcher, "stdout", 1);
     owner.send(await launcher.adoptFrame("run_b", headless));
-    expect(await owner.heard("refused")).toMatchObject({
+    expect(await owner.receive("refused")).toMatchObject({
       codeName: "adopt-failed",
       message: expect.stringContaining("first thread"),
     });
@@ -111,7 +111,7 @@ describe.skipIf((tiers.cgroup.whyNot ?? whyNoCompiler) !== null)("refused, with 
     const owner = await launcher.run("run_a", "sleep 3046 & echo $!; wait", { pids: 20 });
     const [member = 0] = await printed(launcher, "stdout", 1);
     owner.send(await launcher.adoptFrame("run_b", member));
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "adopt-limited" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "adopt-limited" });
     expect(existsSync(launcher.runDirectory("run_b"))).toBe(false);
     owner.send(STOP);
     expect(await exitOf(owner)).toMatchObject({ emptiness: "proven" });
@@ -128,7 +128,7 @@ async function runsCgroup(launcher: RawLauncher): Promise<string> {
 /** What the anchor of a run has open of them. */
 async function terminalsOf(link: RawLink): Promise<string[]> {
   link.send(encodeMessage("status", {}));
-  const { anchorPid } = await link.heard("welcome");
+  const { anchorPid } = await link.receive("welcome");
   const directory = `/proc/${anchorPid}/fd`;
   const targets = readdirSync(directory).map((fd) => readlinkSync(join(directory, fd)));
   return targets.filter((target) => /^\/dev\/(pts|ptmx)/.test(target));

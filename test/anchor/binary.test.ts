@@ -3,8 +3,8 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { installAnchor } from "../../src/anchor/binary.js";
-import { findAnchor } from "../../src/anchor/find.js";
+import { installAnchorBinary } from "../../src/anchor/binary.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
 import { AnchorUnusable } from "../../src/errors.js";
 
 let home: string;
@@ -23,20 +23,20 @@ afterEach(async () => {
 });
 
 test("the copy is named by its content, private and executable", async () => {
-  const path = await installAnchor(home, source);
+  const path = await installAnchorBinary(home, source);
   expect(path).toBe(join(home, "bin", NAME));
   expect(await readFile(path, "utf8")).toBe(CONTENT);
   expect((await stat(path)).mode & 0o777).toBe(0o700);
 });
 
 test("installing again changes nothing", async () => {
-  const before = await stat(await installAnchor(home, source));
-  const after = await stat(await installAnchor(home, source));
+  const before = await stat(await installAnchorBinary(home, source));
+  const after = await stat(await installAnchorBinary(home, source));
   expect([after.ino, after.mtimeMs]).toEqual([before.ino, before.mtimeMs]);
 });
 
 test("many at once leave one good copy and nothing else", async () => {
-  await Promise.all(Array.from({ length: 20 }, () => installAnchor(home, source)));
+  await Promise.all(Array.from({ length: 20 }, () => installAnchorBinary(home, source)));
   expect(await readdir(join(home, "bin"))).toEqual([NAME]);
 });
 
@@ -53,24 +53,24 @@ test.each([
     },
   ],
 ])("a copy that was %s is put right", async (_what, spoil) => {
-  const path = await installAnchor(home, source);
+  const path = await installAnchorBinary(home, source);
   await spoil(path);
-  expect(await installAnchor(home, source)).toBe(path);
+  expect(await installAnchorBinary(home, source)).toBe(path);
   expect(await readFile(path, "utf8")).toBe(CONTENT);
   expect((await stat(path)).mode & 0o777).toBe(0o700);
   expect(await readFile(source, "utf8")).toBe(CONTENT);
 });
 
 test("an upgrade leaves the former copy in place", async () => {
-  const former = await installAnchor(home, source);
+  const former = await installAnchorBinary(home, source);
   await writeFile(source, `${CONTENT}# 2\n`);
-  const path = await installAnchor(home, source);
+  const path = await installAnchorBinary(home, source);
   expect(path).not.toBe(former);
   expect(await readFile(former, "utf8")).toBe(CONTENT);
 });
 
 test("a missing binary is named, with what to do", async () => {
-  const failed = await installAnchor(home, join(home, "none")).catch((error: unknown) => error);
+  const failed = await installAnchorBinary(home, join(home, "none")).catch((error: unknown) => error);
   expect(failed).toBeInstanceOf(AnchorUnusable);
   expect(String(failed)).toMatch(/none is missing.*HOLDFAST_ANCHOR/s);
 });
@@ -78,10 +78,10 @@ test("a missing binary is named, with what to do", async () => {
 test("a state directory that cannot be written is named", async () => {
   await mkdir(join(home, "other"));
   await writeFile(join(home, "other", "bin"), "a file");
-  await expect(installAnchor(join(home, "other"), source)).rejects.toBeInstanceOf(AnchorUnusable);
+  await expect(installAnchorBinary(join(home, "other"), source)).rejects.toBeInstanceOf(AnchorUnusable);
 });
 
 test("the binary is the package's unless HOLDFAST_ANCHOR names another", () => {
-  expect(findAnchor({})).toMatch(/\/build\/anchor$/);
-  expect(findAnchor({ HOLDFAST_ANCHOR: "/x/y" })).toBe("/x/y");
+  expect(findAnchorBinary({})).toMatch(/\/build\/anchor$/);
+  expect(findAnchorBinary({ HOLDFAST_ANCHOR: "/x/y" })).toBe("/x/y");
 });

@@ -1,12 +1,12 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { parseExit } from "../../src/anchor/run-json.js";
 import { plantBystander } from "./bystander.js";
-import { printed as textPrinted, realSupervisor, sh } from "../supervisor/real-supervisor.js";
-import { until } from "./fake-peer.js";
+import { waitForOutput as textPrinted, realSupervisor, shellInput } from "../supervisor/real-supervisor.js";
+import { waitUntil } from "./fake-peer.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
 
@@ -22,12 +22,12 @@ function isAlive(pid: number): boolean {
 /** The pids that the script of `run_a` printed, one a line. */
 async function printedPids(launcher: RawLauncher, count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a")).split("\n").slice(0, -1);
-  await until(async () => (await lines()).length >= count);
+  await waitUntil(async () => (await lines()).length >= count);
   return (await lines()).map(Number);
 }
 
 async function exitOf(link: RawLink) {
-  return parseExit((await link.heard("exited")).json);
+  return parseExit((await link.receive("exited")).json);
 }
 
 /** Milliseconds of CPU that a process has used. */
@@ -39,12 +39,12 @@ function cpuMs(pid: number): number {
 
 async function anchorOf(link: RawLink): Promise<number> {
   link.send(STATUS);
-  return (await link.heard("welcome")).anchorPid;
+  return (await link.receive("welcome")).anchorPid;
 }
 
 const ways = [
-  ["with cgroups", anchorEnv()],
-  ["without cgroups", { ...anchorEnv(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
+  ["with cgroups", anchorEnvironment()],
+  ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
 ] as const;
 
 /** Adopts one process after the other; each is adopted, or refused while everything stays as it was. */
@@ -53,11 +53,11 @@ async function adoptMany(launcher: RawLauncher, owner: RawLink, pids: readonly n
   const refused: string[] = [];
   for (const pid of pids) {
     const runId = `run_b${services.length + refused.length}`;
-    const heardBefore = owner.all.length;
+    const heardBefore = owner.received.length;
     owner.send(await launcher.adoptFrame(runId, pid));
     const answer = () =>
-      owner.all.slice(heardBefore).find(({ name }) => name === "adopted" || name === "refused");
-    await until(() => answer() !== undefined);
+      owner.received.slice(heardBefore).find(({ name }) => name === "adopted" || name === "refused");
+    await waitUntil(() => answer() !== undefined);
     const heard = answer();
     if (heard?.name === "refused") refused.push(heard.codeName);
     else services.push(await launcher.attach(runId, 1));
@@ -106,7 +106,7 @@ for (const [way, env] of ways)
       const anchor = await anchorOf(owner);
       const { services } = await adoptMany(launcher, owner, pids);
       const runIds = ["run_a", ...services.map((_, at) => `run_b${at}`)];
-      for (let round = 0; round < 20; round++) for (const runId of runIds) await launcher.reach(runId);
+      for (let round = 0; round < 20; round++) for (const runId of runIds) await launcher.connectTo(runId);
       const before = cpuMs(anchor);
       await new Promise((resolve) => setTimeout(resolve, 500));
       expect(cpuMs(anchor) - before).toBeLessThan(150);
@@ -126,14 +126,14 @@ for (const [way, env] of ways)
         "run_a",
         "for i in $(seq 150); do (trap '' TERM; sleep 3063 & sleep 3063) & done; echo ready; wait",
       );
-      await until(async () => (await launcher.output("run_a")).includes("ready"));
+      await waitUntil(async () => (await launcher.output("run_a")).includes("ready"));
       owner.send(STOP);
       expect(await exitOf(owner)).toMatchObject({ reason: "shutdown", emptiness: "proven" });
     });
   });
 
 test("a command keeps the descriptor limits of the launcher's parent; the anchor uses the hard limit", async () => {
-  const launcher = await RawLauncher.start(anchorEnv(), "ulimit -Sn 77; ulimit -Hn 300");
+  const launcher = await RawLauncher.start(anchorEnvironment(), "ulimit -Sn 77; ulimit -Hn 300");
   const owner = await launcher.run("run_a", "ulimit -Sn; ulimit -Hn; read line");
   expect(await printedPids(launcher, 2)).toEqual([77, 300]);
   const limits = readFileSync(`/proc/${await anchorOf(owner)}/limits`, "utf8");
@@ -143,7 +143,7 @@ test("a command keeps the descriptor limits of the launcher's parent; the anchor
 });
 
 test("a command is started under a soft limit that has no room for the anchor's own descriptors", async () => {
-  const launcher = await RawLauncher.start(anchorEnv(), "ulimit -Sn 7");
+  const launcher = await RawLauncher.start(anchorEnvironment(), "ulimit -Sn 7");
   const owner = await launcher.run("run_a", "ulimit -Sn");
   expect(await printedPids(launcher, 1)).toEqual([7]);
   expect(await exitOf(owner)).toMatchObject({ reason: "exit", leader: { code: 0 } });
@@ -171,8 +171,8 @@ function setSoftLimit(pid: number, soft: number): void {
 }
 
 test("the launcher does not spin when it can accept no more connections", async () => {
-  const launcher = await RawLauncher.start(anchorEnv(), "ulimit -n 24");
-  for (let round = 0; round < 40; round++) await launcher.knock();
+  const launcher = await RawLauncher.start(anchorEnvironment(), "ulimit -n 24");
+  for (let round = 0; round < 40; round++) await launcher.connect();
   const before = cpuMs(launcher.pid);
   await new Promise((resolve) => setTimeout(resolve, 500));
   expect(cpuMs(launcher.pid) - before).toBeLessThan(150);
@@ -182,13 +182,13 @@ test("a supervisor is told why its anchor adopts no more processes", async () =>
   plantBystander("sleep", ["3065"]);
   const supervisor = await realSupervisor();
   // The launcher gets its low limit once it runs; the anchors that it starts after that inherit it.
-  const first = await supervisor.spawn(sh("read line"));
+  const first = await supervisor.spawn(shellInput("read line"));
   const anchor = (await supervisor.getRun(first.runId))?.anchor?.pid ?? 0;
   const [, launcher = ""] = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${anchor}/status`, "utf8")) ?? [];
   execFileSync("prlimit", ["--pid", launcher, "--nofile=40:40"]);
   await first.closeStdin();
   const run = await supervisor.spawn(
-    sh("for i in 1 2 3 4 5 6 7; do sleep 3065 >/dev/null 2>&1 & echo $!; done; echo ready; wait"),
+    shellInput("for i in 1 2 3 4 5 6 7; do sleep 3065 >/dev/null 2>&1 & echo $!; done; echo ready; wait"),
   );
   await textPrinted(run, "ready");
   const { bytes } = await run.read("stdout", { offset: 0 });

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { expect, test } from "vitest";
-import { explainFailure } from "../../src/anchor/failure.js";
+import { describeSpawnFailure } from "../../src/anchor/failure.js";
 
 const { errno } = constants;
 const attempt = { cwd: "/srv/app", command: "claude" };
@@ -19,17 +19,17 @@ test.each([
   ["directory", errno.ENOSPC, "cannot write the run's directory: the disk or quota is full"],
   ["pty", errno.ENOSPC, "cannot start the run (pty): no space left on device"],
 ])("%s with errno %i reads: %s", (step, number, sentence) => {
-  expect(explainFailure({ errno: number, step, message: "" }, attempt)).toBe(sentence);
+  expect(describeSpawnFailure({ errno: number, step, message: "" }, attempt)).toBe(sentence);
 });
 
 test("an unknown step keeps the anchor's own words", () => {
-  expect(explainFailure({ errno: 0, step: "warp", message: "no dilithium" }, null)).toBe(
+  expect(describeSpawnFailure({ errno: 0, step: "warp", message: "no dilithium" }, null)).toBe(
     "cannot start the run (warp): no dilithium",
   );
 });
 
 test("without the attempt at hand the sentence still reads", () => {
-  expect(explainFailure({ errno: errno.ENOENT, step: "exec", message: "" }, null)).toMatch(
+  expect(describeSpawnFailure({ errno: errno.ENOENT, step: "exec", message: "" }, null)).toMatch(
     /^cannot run the command: /,
   );
 });

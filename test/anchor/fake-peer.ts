@@ -1,41 +1,49 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { FrameDecoder } from "../../src/anchor/frame.js";
-import { type Content, decodeMessage, encodeMessage, type Message } from "../../src/anchor/message.js";
+import {
+  type MessageFields,
+  decodeMessage,
+  encodeMessage,
+  type AnchorMessage,
+} from "../../src/anchor/message.js";
 
 /** One connection as the other side sees it. */
-export class Visitor {
-  readonly heard: Message[] = [];
+export class PeerConnection {
+  readonly received: AnchorMessage[] = [];
   readonly socket: Socket;
   constructor(socket: Socket) {
     this.socket = socket;
   }
-  say(...frames: Buffer[]): void {
+  send(...frames: Buffer[]): void {
     this.socket.write(Buffer.concat(frames));
   }
 }
 
 /** Listens where a launcher or an anchor would, and answers as the test says. */
 export class FakePeer implements AsyncDisposable {
-  readonly visitors: Visitor[] = [];
+  readonly connections: PeerConnection[] = [];
   readonly #server: Server;
 
-  static async listen(path: string, answer: (message: Message, visitor: Visitor) => void): Promise<FakePeer> {
+  static async listen(
+    path: string,
+    answer: (message: AnchorMessage, visitor: PeerConnection) => void,
+  ): Promise<FakePeer> {
     const peer = new FakePeer(answer);
     await new Promise<void>((resolve) => peer.#server.listen(path, resolve));
     return peer;
   }
 
-  private constructor(answer: (message: Message, visitor: Visitor) => void) {
+  private constructor(answer: (message: AnchorMessage, visitor: PeerConnection) => void) {
     this.#server = createServer((socket) => {
-      const visitor = new Visitor(socket);
+      const visitor = new PeerConnection(socket);
       const decoder = new FrameDecoder();
-      this.visitors.push(visitor);
+      this.connections.push(visitor);
       socket.on("error", () => {});
       socket.on("data", (chunk) => {
         for (const frame of decoder.push(chunk)) {
           const message = decodeMessage(frame);
           if (message === null) continue;
-          visitor.heard.push(message);
+          visitor.received.push(message);
           answer(message, visitor);
         }
       });
@@ -43,12 +51,12 @@ export class FakePeer implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { socket } of this.visitors) socket.destroy();
+    for (const { socket } of this.connections) socket.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
   }
 }
 
-export function welcomeFrame(change: Partial<Content<"welcome">> = {}): Buffer {
+export function welcomeFrame(change: Partial<MessageFields<"welcome">> = {}): Buffer {
   return encodeMessage("welcome", {
     protocol: 1,
     epoch: 1,
@@ -99,7 +107,7 @@ export const launcherFrame = encodeMessage("launcher", {
 });
 
 /** Polls, for what has no event of its own. */
-export async function until(condition: () => boolean | Promise<boolean>, withinMs = 5000): Promise<void> {
+export async function waitUntil(condition: () => boolean | Promise<boolean>, withinMs = 5000): Promise<void> {
   const deadline = performance.now() + withinMs;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error("it did not come to pass");

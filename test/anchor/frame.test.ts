@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { FieldReader, FrameDecoder, MalformedFrame } from "../../src/anchor/frame.js";
-import { FrameWriter } from "../../src/anchor/frame-writer.js";
+import { FrameEncoder } from "../../src/anchor/frame-writer.js";
 import { decodeMessage } from "../../src/anchor/message.js";
 import { FRAME_MAX_BYTES, START_MAX_BYTES } from "../../src/anchor/protocol.js";
 import { BadInput } from "../../src/errors.js";
@@ -26,7 +26,7 @@ const anyFrame = fc
     tag: fc.integer({ min: 0, max: 255 }),
   })
   .map(({ type, data, tag }) => {
-    const writer = new FrameWriter(type, 8);
+    const writer = new FrameEncoder(type, 8);
     writer.bytes(tag, data);
     return writer.finish();
   });
@@ -124,7 +124,7 @@ describe("frames", () => {
   });
 
   test("a large frame in small pieces takes time in proportion to its size", () => {
-    const writer = new FrameWriter(2);
+    const writer = new FrameEncoder(2);
     writer.bytes(48, Buffer.alloc(START_MAX_BYTES - 1024, 7));
     const bytes = writer.finish();
     const decoder = new FrameDecoder();
@@ -141,15 +141,15 @@ describe("fields", () => {
   test("every safe integer and every 64-bit id survives", () => {
     fc.assert(
       fc.property(fc.maxSafeNat(), fc.bigInt({ min: 0n, max: 0xffff_ffff_ffff_ffffn }), (number, id) => {
-        const writer = new FrameWriter(12, 5);
+        const writer = new FrameEncoder(12, 5);
         writer.int(1, number, "n");
         writer.id(2, id.toString(), "id");
         const reader = new FieldReader(writer.finish().subarray(5));
-        expect(reader.advance()).toBe(true);
+        expect(reader.next()).toBe(true);
         expect(reader.int()).toBe(number);
-        expect(reader.advance()).toBe(true);
+        expect(reader.next()).toBe(true);
         expect(reader.id()).toBe(id.toString());
-        expect(reader.advance()).toBe(false);
+        expect(reader.next()).toBe(false);
       }),
     );
   });
@@ -158,10 +158,10 @@ describe("fields", () => {
     const text = fc.string({ unit: "grapheme", maxLength: 2000 }).map((value) => value.replaceAll("\0", ""));
     fc.assert(
       fc.property(text, (value) => {
-        const writer = new FrameWriter(12, 5);
+        const writer = new FrameEncoder(12, 5);
         writer.text(3, value, "t");
         const reader = new FieldReader(writer.finish().subarray(5));
-        reader.advance();
+        reader.next();
         expect(reader.text()).toBe(value);
       }),
     );
@@ -169,34 +169,34 @@ describe("fields", () => {
 
   test("a number that is no whole number from 0 up is refused by name", () => {
     for (const value of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53]) {
-      expect(() => new FrameWriter(4).int(1, value, "graceMs")).toThrow(BadInput);
+      expect(() => new FrameEncoder(4).int(1, value, "graceMs")).toThrow(BadInput);
     }
-    expect(() => new FrameWriter(4).int(1, -1, "graceMs")).toThrow(/graceMs/);
+    expect(() => new FrameEncoder(4).int(1, -1, "graceMs")).toThrow(/graceMs/);
   });
 
   test("a NUL in a text is refused on the way out and malformed on the way in", () => {
-    expect(() => new FrameWriter(4).text(1, "a\0b", "cwd")).toThrow(/cwd/);
-    const writer = new FrameWriter(4);
+    expect(() => new FrameEncoder(4).text(1, "a\0b", "cwd")).toThrow(/cwd/);
+    const writer = new FrameEncoder(4);
     writer.bytes(1, Buffer.from("a\0b"));
     const reader = new FieldReader(writer.finish().subarray(5));
-    reader.advance();
+    reader.next();
     expect(() => reader.text()).toThrow(MalformedFrame);
   });
 
   test("a number of another size, or beyond 2^53, is malformed", () => {
     const reader = new FieldReader(Buffer.from([9, 1, 0, 0, 0, 7]));
-    reader.advance();
+    reader.next();
     expect(() => reader.int()).toThrow(MalformedFrame);
-    const writer = new FrameWriter(4);
+    const writer = new FrameEncoder(4);
     writer.id(1, "9007199254740992", "id");
     const large = new FieldReader(writer.finish().subarray(5));
-    large.advance();
+    large.next();
     expect(() => large.int()).toThrow(MalformedFrame);
     expect(large.id()).toBe("9007199254740992");
   });
 
   test("a frame that would be too long is not built", () => {
-    const writer = new FrameWriter(6);
+    const writer = new FrameEncoder(6);
     writer.bytes(25, Buffer.alloc(FRAME_MAX_BYTES));
     expect(() => writer.finish()).toThrow(BadInput);
   });

@@ -1,15 +1,15 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
 
 /** A version-1 freezer, unlike today's, holds on to whoever is in it even against KILL. */
-export class Freezer implements AsyncDisposable {
+export class CgroupFreezer implements AsyncDisposable {
   readonly #path = join(freezers, `hf-test-${randomBytes(6).toString("hex")}`);
 
-  static readonly isThere = ((): boolean => {
+  static readonly isAvailable = ((): boolean => {
     const probe = join(freezers, `hf-probe-${randomBytes(4).toString("hex")}`);
     try {
       mkdirSync(probe);
@@ -32,15 +32,15 @@ export class Freezer implements AsyncDisposable {
   }
 
   /** Until then a signal may still get through. */
-  async settled(): Promise<void> {
+  async frozen(): Promise<void> {
     const state = join(this.#path, "freezer.state");
-    await until(() => readFileSync(state, "utf8").trim() === "FROZEN", 10_000);
+    await waitUntil(() => readFileSync(state, "utf8").trim() === "FROZEN", 10_000);
   }
 
   /** Who was killed meanwhile dies now. */
   async [Symbol.asyncDispose](): Promise<void> {
     writeFileSync(join(this.#path, "freezer.state"), "THAWED");
-    await until(() => removeDirectory(this.#path), 10_000);
+    await waitUntil(() => removeDirectory(this.#path), 10_000);
   }
 }
 

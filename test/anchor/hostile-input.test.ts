@@ -2,12 +2,12 @@ import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { describe, expect, test } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { parseExit } from "../../src/anchor/run-json.js";
 import { plantBystander } from "./bystander.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { rawField, rawFrame, withFields } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
@@ -40,12 +40,12 @@ function stop(graceMs: number | null = 0): Buffer {
 }
 
 async function exitOf(link: RawLink) {
-  return parseExit((await link.heard("exited")).json);
+  return parseExit((await link.receive("exited")).json);
 }
 
 async function welcomeOf(link: RawLink) {
   link.send(STATUS);
-  return link.heard("welcome");
+  return link.receive("welcome");
 }
 
 function pause(ms: number): Promise<void> {
@@ -53,7 +53,7 @@ function pause(ms: number): Promise<void> {
 }
 
 async function printedNumber(launcher: RawLauncher): Promise<number> {
-  await until(async () => (await launcher.output("run_a")).includes("\n"));
+  await waitUntil(async () => (await launcher.output("run_a")).includes("\n"));
   return Number.parseInt(await launcher.output("run_a"), 10);
 }
 
@@ -90,10 +90,10 @@ describe("the largest time in a frame does not overflow to the present:", () => 
   test("POLICY with GRACE_MS, and a STOP with the same", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF);
-    await until(async () => (await launcher.output("run_a")) !== "");
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
     owner.send(rawFrame(POLICY, rawField(TAG.GRACE_MS, MOST)));
     owner.send(withFields(stop(null), rawField(TAG.GRACE_MS, MOST)));
-    await owner.heard("stopping");
+    await owner.receive("stopping");
     await pause(500);
     expect(await welcomeOf(owner)).toMatchObject({ phase: 3, signal: null });
     owner.send(stop());
@@ -115,12 +115,12 @@ describe("the largest time in a frame does not overflow to the present:", () => 
         rawField(TAG.GRACE_MS, MOST),
       ),
     );
-    await owner.heard("adopted");
-    const service = await launcher.reach("run_b");
+    await owner.receive("adopted");
+    const service = await launcher.connectTo("run_b");
     service.send(launcher.helloFrame("run_b", { epoch: 1, key }));
-    await service.heard("welcome");
+    await service.receive("welcome");
     service.send(stop(null));
-    await service.heard("stopping");
+    await service.receive("stopping");
     await pause(500);
     expect(await welcomeOf(service)).toMatchObject({ phase: 3 });
     service.send(stop());
@@ -138,9 +138,9 @@ describe("numbers that do not fit", () => {
       { rows: 24, cols: 65_536 },
       { rows: 0, cols: 80 },
     ]) {
-      const link = await launcher.knock();
+      const link = await launcher.connect();
       link.send(launcher.startFrame("run_a", "stty size", { pty: 1, ...size }));
-      expect(await link.heard("failed")).toMatchObject({ step: "spec" });
+      expect(await link.receive("failed")).toMatchObject({ step: "spec" });
     }
   });
 
@@ -158,14 +158,14 @@ describe("numbers that do not fit", () => {
         rawField(TAG.ROOT_START, start),
       ),
     );
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "adopt-member" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "adopt-member" });
     const identity = Buffer.alloc(24);
     identity.writeBigUInt64LE(BigInt(pid) + 2n ** 32n, 0);
     identity.writeBigUInt64LE(BigInt(start), 8);
     owner.send(
       rawFrame(SIGNAL, rawField(TAG.SIGNAL, constants.signals.SIGTERM), rawField(TAG.MEMBER, identity)),
     );
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "signal-bad" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "signal-bad" });
     owner.send(stop());
     await exitOf(owner);
   });
@@ -179,9 +179,9 @@ describe("numbers that do not fit", () => {
     });
     const at = frame.indexOf(Buffer.from([0xfe, 0xca, 0xad, 0x0b, 0, 0, 0, 0]));
     frame.writeBigUInt64LE(MOST, at);
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(frame);
-    await owner.heard("welcome");
+    await owner.receive("welcome");
     owner.send(encodeMessage("go", {}));
     expect(await exitOf(owner)).toMatchObject({ stdout: { start: 0, end: 30_000, dropped: 0 } });
   });
@@ -210,7 +210,7 @@ describe("options and questions that are no numbers are refused with status 2:",
   ];
   for (const [words, question] of refused)
     test(`${words.join(" ")}${question === undefined ? "" : `: ${question}`}`, () => {
-      const { status } = spawnSync(findAnchor(), words, { input: question ?? "", encoding: "utf8" });
+      const { status } = spawnSync(findAnchorBinary(), words, { input: question ?? "", encoding: "utf8" });
       expect(status).toBe(2);
     });
 
@@ -222,13 +222,13 @@ describe("options and questions that are no numbers are refused with status 2:",
     const [start, { rootUnique }] = [await startOf(pid), await welcomeOf(owner)];
     // Without unique ids a second fact would be needed; that is another test's.
     const words = ["reap", "--pid", String(pid), "--start", String(start), "--grace", String(MOST)];
-    const inspected = spawnSync(findAnchor(), ["inspect", "--brief"], {
+    const inspected = spawnSync(findAnchorBinary(), ["inspect", "--brief"], {
       input: `${pid}\n`,
       encoding: "utf8",
     });
     const { uniqueId } = JSON.parse(inspected.stdout) as { uniqueId: string | null };
     if (rootUnique !== "0" && uniqueId !== null) {
-      const { signal } = spawnSync(findAnchor(), [...words, "--unique", uniqueId], {
+      const { signal } = spawnSync(findAnchorBinary(), [...words, "--unique", uniqueId], {
         timeout: 700,
         killSignal: "SIGKILL",
       });
@@ -241,7 +241,7 @@ describe("options and questions that are no numbers are refused with status 2:",
   });
 
   test("PID 1 says that a command does not exist also when its stderr is closed", () => {
-    const { status } = spawnSync("/bin/sh", ["-c", `'${findAnchor()}' init -- /nonexistent 2>&-`]);
+    const { status } = spawnSync("/bin/sh", ["-c", `'${findAnchorBinary()}' init -- /nonexistent 2>&-`]);
     expect(status).toBe(127);
   });
 });
@@ -287,7 +287,7 @@ describe("signals to an anchor", () => {
 
   test("do not reach the command: its mask is empty and every disposition is the default", async () => {
     const ignored = "trap '' HUP INT QUIT USR1 USR2 PIPE ALRM TERM TSTP TTIN TTOU XCPU XFSZ VTALRM PROF";
-    const launcher = await RawLauncher.start(anchorEnv(), ignored);
+    const launcher = await RawLauncher.start(anchorEnvironment(), ignored);
     const owner = await launcher.run("run_a", "unused", { args: ["/bin/cat", "/proc/self/status"] });
     await exitOf(owner);
     const none = "0".repeat(16);

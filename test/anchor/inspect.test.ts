@@ -1,14 +1,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
-import { inspect } from "../../src/anchor/inspect.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
+import { inspectProcesses } from "../../src/anchor/inspect.js";
 import { inspectPort } from "../../src/anchor/inspect-port.js";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
 import { BadInput } from "../../src/errors.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 
-const anchor = findAnchor();
+const anchor = findAnchorBinary();
 
 /** Lives until the test is over: it waits for input that never comes. */
 function live(command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): ChildProcess {
@@ -27,7 +27,7 @@ function pidOf({ pid }: ChildProcess): number {
 }
 
 async function argvOf(child: ChildProcess): Promise<readonly string[]> {
-  return (await inspect(anchor, [pidOf(child)]))[0]?.argv ?? [];
+  return (await inspectProcesses(anchor, [pidOf(child)]))[0]?.argv ?? [];
 }
 
 const WAIT = "echo up; read line";
@@ -46,7 +46,7 @@ describe("evidence of a process", () => {
     };
     const child = live("/bin/sh", ["-c", WAIT, "name", "", "last"], env);
     await once(child.stdout!, "data");
-    const [found] = await inspect(anchor, [pidOf(child)]);
+    const [found] = await inspectProcesses(anchor, [pidOf(child)]);
     expect(found).toMatchObject({
       alive: true,
       matches: true,
@@ -59,7 +59,7 @@ describe("evidence of a process", () => {
       sessionKey: "session",
       descendants: [],
     });
-    const [self] = await inspect(anchor, [process.pid]);
+    const [self] = await inspectProcesses(anchor, [process.pid]);
     expect(found?.ancestors).toEqual([self?.identity, ...(self?.ancestors ?? [])]);
     expect(found?.ancestors.at(-1)?.pid).toBe(1);
   });
@@ -92,7 +92,7 @@ describe("evidence of a process", () => {
     const script = "process.title = 'somebody else'; console.log('up'); process.stdin.resume()";
     const child = live(process.execPath, ["-e", script]);
     await once(child.stdout!, "data");
-    const [found] = await inspect(anchor, [pidOf(child)]);
+    const [found] = await inspectProcesses(anchor, [pidOf(child)]);
     expect(found?.argv[0]).toContain("somebody else");
     expect(found?.executable).toBe(process.execPath);
   });
@@ -100,9 +100,9 @@ describe("evidence of a process", () => {
   test("of another process than the one asked for is only that it is another", async () => {
     const child = live("/bin/sh", ["-c", WAIT], { HOLDFAST_RUN_ID: "run" });
     await once(child.stdout!, "data");
-    const [found] = await inspect(anchor, [pidOf(child)]);
+    const [found] = await inspectProcesses(anchor, [pidOf(child)]);
     const startTime = (found?.identity.startTime ?? 0) + 1;
-    const [other] = await inspect(anchor, [{ pid: pidOf(child), startTime, uniqueId: null }]);
+    const [other] = await inspectProcesses(anchor, [{ pid: pidOf(child), startTime, uniqueId: null }]);
     expect(other).toMatchObject({ alive: true, matches: false, command: "sh" });
     expect(other).toMatchObject({ argv: [], runId: null, executable: null, ancestors: [], descendants: [] });
   });
@@ -111,8 +111,8 @@ describe("evidence of a process", () => {
     const parent = live("/bin/sh", ["-c", "sleep 0.3 & echo $!; exec sleep 1000"]);
     const [text] = (await once(parent.stdout!, "data")) as [Buffer];
     const pid = Number(text.toString());
-    await until(async () => (await inspect(anchor, [pid]))[0]?.state === "Z");
-    expect((await inspect(anchor, [pid]))[0]).toMatchObject({ alive: false, matches: false });
+    await waitUntil(async () => (await inspectProcesses(anchor, [pid]))[0]?.state === "Z");
+    expect((await inspectProcesses(anchor, [pid]))[0]).toMatchObject({ alive: false, matches: false });
   });
 
   test("says what its descendants listen on, and who listens on a port", async () => {
@@ -122,7 +122,7 @@ describe("evidence of a process", () => {
     onTestFinished(() => void process.kill(listener, "SIGKILL"));
     const [text] = (await once(child.stdout!, "data")) as [Buffer];
     const port = Number(text.toString());
-    const [found] = await inspect(anchor, [pidOf(child)], { ports: true });
+    const [found] = await inspectProcesses(anchor, [pidOf(child)], { ports: true });
     const { identity, ports } = found?.descendants[0] ?? expect.fail("nobody is below it");
     const listener = identity.pid;
     expect(ports).toEqual([port]);
@@ -130,7 +130,7 @@ describe("evidence of a process", () => {
       open: true,
       holders: [{ identity, command: expect.stringMatching(/^(node|MainThread)$/) as string }],
     });
-    expect((await inspect(anchor, [pidOf(child)]))[0]?.descendants[0]?.ports).toEqual([]);
+    expect((await inspectProcesses(anchor, [pidOf(child)]))[0]?.descendants[0]?.ports).toEqual([]);
     await expect(inspectPort(anchor, 65_536)).rejects.toBeInstanceOf(BadInput);
   });
 
@@ -138,9 +138,9 @@ describe("evidence of a process", () => {
     const child = live("/bin/sh", ["-c", `sleep 1000 & ${WAIT}; kill $!`], { HOLDFAST_RUN_ID: "run" });
     onTestFinished(() => void child.stdin?.end());
     await once(child.stdout!, "data");
-    const [full] = await inspect(anchor, [pidOf(child)]);
+    const [full] = await inspectProcesses(anchor, [pidOf(child)]);
     expect(full?.descendants).toHaveLength(1);
-    const [brief] = await inspect(anchor, [pidOf(child)], { brief: true });
+    const [brief] = await inspectProcesses(anchor, [pidOf(child)], { brief: true });
     expect(brief).toEqual({
       ...full,
       state: brief?.state,
@@ -160,7 +160,7 @@ describe("many questions", () => {
   test("are answered each in its place, the dead ones for almost nothing", async () => {
     const wanted = Array.from({ length: 20_000 }, (_, at) => (at % 1000 === 7 ? process.pid : nobody(at)));
     const began = performance.now();
-    const found = await inspect(anchor, wanted, { brief: true });
+    const found = await inspectProcesses(anchor, wanted, { brief: true });
     // A hundredth of a second each would be minutes; this is a bound for a loaded machine, not the figure.
     expect(performance.now() - began).toBeLessThan(5_000);
     expect(found).toHaveLength(wanted.length);
@@ -170,7 +170,7 @@ describe("many questions", () => {
   });
 
   test("may be asked one at a time: an answer does not wait for the next question", async () => {
-    const child = live(anchor, ["inspect"], anchorEnv());
+    const child = live(anchor, ["inspect"], anchorEnvironment());
     for (let at = 0; at < 3; at += 1) {
       child.stdin?.write(`${process.pid}\n`);
       const [line] = (await once(child.stdout!, "data")) as [Buffer];
@@ -180,8 +180,8 @@ describe("many questions", () => {
   });
 
   test("that are none are refused", async () => {
-    await expect(inspect(anchor, [-1])).rejects.toBeInstanceOf(BadInput);
-    await expect(inspect(anchor, [2 ** 31])).rejects.toBeInstanceOf(BadInput);
+    await expect(inspectProcesses(anchor, [-1])).rejects.toBeInstanceOf(BadInput);
+    await expect(inspectProcesses(anchor, [2 ** 31])).rejects.toBeInstanceOf(BadInput);
     for (const line of [
       "x",
       "1x",
@@ -194,7 +194,10 @@ describe("many questions", () => {
       "cgroup x /a",
       " 1",
     ]) {
-      const child = spawn(anchor, ["inspect"], { stdio: ["pipe", "ignore", "ignore"], env: anchorEnv() });
+      const child = spawn(anchor, ["inspect"], {
+        stdio: ["pipe", "ignore", "ignore"],
+        env: anchorEnvironment(),
+      });
       child.stdin.end(`${line}\n`);
       expect((await once(child, "exit"))[0], line).toBe(2);
     }

@@ -6,12 +6,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import type { AnchorLink } from "../../src/anchor/host.js";
-import { launcherListens } from "../../src/anchor/connect.js";
+import { isLauncherListening } from "../../src/anchor/connect.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { BadInput } from "../../src/errors.js";
 import { acquireInstanceLock } from "../../src/store/instance-lock.js";
 import { plantBystander } from "./bystander.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { startSpec } from "./start-spec.js";
 
 let home: string;
@@ -46,7 +46,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const each of hosts.splice(0)) await each[Symbol.asyncDispose]();
   const ids = await readdir(join(home, "instances"));
-  for (const id of ids) await until(async () => !(await launcherListens(directory(id))), 15_000);
+  for (const id of ids) await waitUntil(async () => !(await isLauncherListening(directory(id))), 15_000);
   await rm(home, { recursive: true, force: true });
 });
 
@@ -83,7 +83,7 @@ describe("the instances of a state directory", () => {
     await writeFile(join(home, "instances", "a-file"), "");
     await mkdir(join(home, "instances", "Not An Id"));
     const link = await started(other, "run_a", "sleep 1000");
-    const listed = await host.instances();
+    const listed = await host.listInstances();
     expect(listed.toSorted((a, b) => a.instanceId.localeCompare(b.instanceId))).toEqual([
       { instanceId: "in_dead", alive: false, launched: false },
       { instanceId: OTHER, alive: true, launched: true },
@@ -97,12 +97,12 @@ describe("the instances of a state directory", () => {
     const other = await open(OTHER);
     const link = await started(other, "run_a", "sleep 1000");
     for (let round = 0; round < 50; round += 1)
-      await Promise.all(Array.from({ length: 10 }, () => host.instances()));
+      await Promise.all(Array.from({ length: 10 }, () => host.listInstances()));
     const next = await started(other, "run_b", "exit 0");
     await ended(next);
     link.stop(stop);
     await ended(link);
-    expect((await other.remains({ instanceId: OTHER, runId: "run_b" })).exit?.leader?.code).toBe(0);
+    expect((await other.readRunFiles({ instanceId: OTHER, runId: "run_b" })).exit?.leader?.code).toBe(0);
   });
 
   test("are never a way out of it", async () => {
@@ -110,13 +110,13 @@ describe("the instances of a state directory", () => {
       const run = { instanceId, runId: "run_a" };
       await expect(host.attach(run, 0), instanceId).rejects.toBeInstanceOf(BadInput);
       await expect(host.readOutput(run, "stdout", 0, 1), instanceId).rejects.toBeInstanceOf(BadInput);
-      await expect(host.remains(run), instanceId).rejects.toBeInstanceOf(BadInput);
-      await expect(host.discard(run), instanceId).rejects.toBeInstanceOf(BadInput);
-      await expect(host.runIds(instanceId), instanceId).rejects.toBeInstanceOf(BadInput);
-      await expect(host.boundaries(instanceId), instanceId).rejects.toBeInstanceOf(BadInput);
+      await expect(host.readRunFiles(run), instanceId).rejects.toBeInstanceOf(BadInput);
+      await expect(host.removeRunDirectory(run), instanceId).rejects.toBeInstanceOf(BadInput);
+      await expect(host.listRunIds(instanceId), instanceId).rejects.toBeInstanceOf(BadInput);
+      await expect(host.listRunCgroups(instanceId), instanceId).rejects.toBeInstanceOf(BadInput);
       await expect(host.removeInstance(instanceId), instanceId).rejects.toBeInstanceOf(BadInput);
       const within = { instanceId: "in_own", runId: instanceId };
-      await expect(host.discard(within), instanceId).rejects.toBeInstanceOf(BadInput);
+      await expect(host.removeRunDirectory(within), instanceId).rejects.toBeInstanceOf(BadInput);
     }
   });
 });
@@ -126,19 +126,19 @@ describe("a run of another instance", () => {
     const other = await open(OTHER);
     const first = await started(other, "run_a", "echo hello; sleep 1000");
     const run = { instanceId: OTHER, runId: "run_a" };
-    await until(async () => (await host.readOutput(run, "stdout", 0, 100)).bytes.length > 0);
-    expect(await host.runIds(OTHER)).toEqual(["run_a"]);
-    expect(await host.runIds("in_own")).toEqual([]);
-    expect(await host.runIds("in_never")).toEqual([]);
+    await waitUntil(async () => (await host.readOutput(run, "stdout", 0, 100)).bytes.length > 0);
+    expect(await host.listRunIds(OTHER)).toEqual(["run_a"]);
+    expect(await host.listRunIds("in_own")).toEqual([]);
+    expect(await host.listRunIds("in_never")).toEqual([]);
     const link = await host.attach(run, 2);
     expect(link?.welcome).toMatchObject({ phase: "running", highestEpoch: 2 });
     expect(link?.welcome.elapsedMs).toBeGreaterThan(0);
     expect(first.welcome.elapsedMs).toBeNull();
     link?.stop(stop);
     if (link !== null) await ended(link);
-    expect((await host.remains(run)).exit).toMatchObject({ reason: "shutdown", emptiness: "proven" });
-    await host.discard(run);
-    expect(await host.runIds(OTHER)).toEqual([]);
+    expect((await host.readRunFiles(run)).exit).toMatchObject({ reason: "shutdown", emptiness: "proven" });
+    await host.removeRunDirectory(run);
+    expect(await host.listRunIds(OTHER)).toEqual([]);
   });
 });
 
@@ -149,14 +149,14 @@ describe("the cgroups of an instance's runs", () => {
     const link = await started(other, "run_a", "sleep 1000");
     const { cgroup, cgroupInode } = link.welcome.boundary;
     if (cgroup === null || cgroupInode === null) {
-      expect(await host.boundaries(OTHER)).toEqual([]);
+      expect(await host.listRunCgroups(OTHER)).toEqual([]);
       link.stop(stop);
       await ended(link);
       return skip("there are no cgroups to be had here");
     }
     const boundary = { path: cgroup, inode: cgroupInode };
-    expect(await host.boundaries(OTHER)).toEqual([{ runId: "run_a", ...boundary }]);
-    expect(await host.boundaries("in_own")).toEqual([]);
+    expect(await host.listRunCgroups(OTHER)).toEqual([{ runId: "run_a", ...boundary }]);
+    expect(await host.listRunCgroups("in_own")).toEqual([]);
     const file = JSON.parse(await readFile(join(directory(OTHER), "launcher.json"), "utf8")) as Record<
       string,
       string
@@ -175,18 +175,18 @@ describe("the cgroups of an instance's runs", () => {
       { path: cgroup, inode: "x" },
       { path: `/${"x".repeat(5000)}`, inode: "1" },
     ];
-    expect(await host.inspectBoundaries(asked)).toEqual([
+    expect(await host.inspectCgroups(asked)).toEqual([
       ...["populated", "populated", "gone", "gone"],
       ...["unknown", "unknown", "unknown", "unknown", "unknown"],
     ]);
     process.env["HOLDFAST_ANCHOR_WEAKEN"] = "cgroup";
     onTestFinished(() => void delete process.env["HOLDFAST_ANCHOR_WEAKEN"]);
-    expect(await host.inspectBoundaries([boundary])).toEqual(["unknown"]);
+    expect(await host.inspectCgroups([boundary])).toEqual(["unknown"]);
     delete process.env["HOLDFAST_ANCHOR_WEAKEN"];
     link.stop(stop);
     await ended(link);
-    expect(await host.inspectBoundaries([boundary, above])).toEqual(["gone", "empty"]);
-    expect(await host.inspectBoundaries([])).toEqual([]);
+    expect(await host.inspectCgroups([boundary, above])).toEqual(["gone", "empty"]);
+    expect(await host.inspectCgroups([])).toEqual([]);
   });
 
   test("are not claimed by a copy of its directory, nor under another name", async () => {
@@ -201,8 +201,8 @@ describe("the cgroups of an instance's runs", () => {
     }
     const there = { home: copied, instanceId: "in_there", incarnation: "one", machine };
     const elsewhere = await openNativeHost({ ...there, instanceDir: join(copied, "instances", "in_there") });
-    expect(await elsewhere.boundaries(OTHER)).toEqual([]);
-    expect(await host.boundaries("in_third")).toEqual([]);
+    expect(await elsewhere.listRunCgroups(OTHER)).toEqual([]);
+    expect(await host.listRunCgroups("in_third")).toEqual([]);
     // Rewritten to fit the directory, it still speaks of another instance's.
     const { dev, ino } = await stat(directory("in_third"), { bigint: true });
     const said = {
@@ -211,7 +211,7 @@ describe("the cgroups of an instance's runs", () => {
       inode: `${ino}`,
     };
     await writeFile(join(directory("in_third"), "launcher.json"), JSON.stringify(said));
-    expect(await host.boundaries("in_third")).toEqual([]);
+    expect(await host.listRunCgroups("in_third")).toEqual([]);
     link.stop(stop);
     await ended(link);
   });
@@ -236,7 +236,7 @@ describe("removing an instance", () => {
     await writeFile(join(unknown, "notes.txt"), "mine");
     const launched = await open(LAUNCHED);
     await ended(await started(launched, "run_a", "exit 0"));
-    await launched.discard({ instanceId: LAUNCHED, runId: "run_a" });
+    await launched.removeRunDirectory({ instanceId: LAUNCHED, runId: "run_a" });
     await symlink(full, directory("in_link"));
     const ids = ["in_live", "in_full", "in_unknown", LAUNCHED, "in_link"];
     const before = await Promise.all(ids.map((id) => readdir(directory(id))));
@@ -256,8 +256,8 @@ describe("removing an instance", () => {
     process.kill(pid, "SIGKILL");
     link.stop(stop);
     await ended(link);
-    await other.discard({ instanceId: OTHER, runId: "run_a" });
-    await until(async () => (await host.instances()).every(({ launched }) => !launched));
+    await other.removeRunDirectory({ instanceId: OTHER, runId: "run_a" });
+    await waitUntil(async () => (await host.listInstances()).every(({ launched }) => !launched));
     // As an anchor leaves them that is killed as well. Who may not make them has none.
     for (const path of limitDirectories)
       await mkdir(join(path, "run_b"), { recursive: true }).catch(() => {});

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { connectTo } from "../../src/anchor/connect.js";
+import { connectToSocket } from "../../src/anchor/connect.js";
 import { Launcher } from "../../src/anchor/launcher.js";
 import { AnchorUnusable } from "../../src/errors.js";
 import { FakePeer, launcherFrame } from "./fake-peer.js";
@@ -53,7 +53,7 @@ test("a failed start can be tried again", async () => {
   const launcher = launcherOf(await script("exit 3"));
   await expect(launcher.hold()).rejects.toThrow();
   await using _peer = await FakePeer.listen(launcher.socketPath, (_message, visitor) =>
-    visitor.say(launcherFrame),
+    visitor.send(launcherFrame),
   );
   await launcher.hold();
   launcher.close();
@@ -90,12 +90,14 @@ test("a socket in a directory deeper than a socket address is long can be reache
   await using directory = await open(deep);
   await new Promise<void>((resolve) => server.listen(`/proc/self/fd/${directory.fd}/sock`, resolve));
   const said = await new Promise((resolve, reject) => {
-    connectTo(join(deep, "sock"))
+    connectToSocket(join(deep, "sock"))
       .on("data", (data) => resolve(data.toString()))
       .on("error", reject);
   });
   expect(said).toBe("hi");
-  const missing = await new Promise((resolve) => connectTo(join(deep, "gone", "sock")).on("error", resolve));
+  const missing = await new Promise((resolve) =>
+    connectToSocket(join(deep, "gone", "sock")).on("error", resolve),
+  );
   expect(missing).toMatchObject({ code: "ENOENT" });
   await new Promise((resolve) => server.close(resolve));
 });

@@ -3,11 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { AnchorEvent, AnchorLink } from "../../src/anchor/host.js";
-import { encodeMessage, type Message } from "../../src/anchor/message.js";
+import { encodeMessage, type AnchorMessage } from "../../src/anchor/message.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { AnchorUnusable, BadInput, SpawnFailed, StaleEpoch } from "../../src/errors.js";
-import { FakePeer, launcherFrame, until, type Visitor, welcomeFrame } from "./fake-peer.js";
+import { FakePeer, launcherFrame, waitUntil, type PeerConnection, welcomeFrame } from "./fake-peer.js";
 import { startSpec } from "./start-spec.js";
 
 const EXIT_JSON = JSON.stringify({
@@ -33,7 +33,7 @@ const EXIT_JSON = JSON.stringify({
 let home: string;
 let instanceDir: string;
 let host: NativeHost;
-let onStart: (message: Message, visitor: Visitor) => void;
+let onStart: (message: AnchorMessage, visitor: PeerConnection) => void;
 let launcher: FakePeer;
 
 beforeEach(async () => {
@@ -43,9 +43,9 @@ beforeEach(async () => {
   const anchorSource = join(home, "fake");
   await writeFile(anchorSource, "\x7fELF, as far as anybody looks\n");
   await chmod(anchorSource, 0o755);
-  onStart = (_message, visitor) => visitor.say(welcomeFrame());
+  onStart = (_message, visitor) => visitor.send(welcomeFrame());
   launcher = await FakePeer.listen(join(instanceDir, "launcher.sock"), (message, visitor) => {
-    if (message.name === "hold") visitor.say(launcherFrame);
+    if (message.name === "hold") visitor.send(launcherFrame);
     else if (message.name === "start") onStart(message, visitor);
   });
   const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
@@ -72,8 +72,8 @@ function record(link: AnchorLink): AnchorEvent[] {
 }
 
 /** The connection that carried START, as the anchor has it. */
-function owner(): Visitor {
-  const found = launcher.visitors.find(({ heard }) => heard[0]?.name === "start");
+function owner(): PeerConnection {
+  const found = launcher.connections.find(({ received: heard }) => heard[0]?.name === "start");
   if (found === undefined) throw new Error("nothing was started");
   return found;
 }
@@ -101,7 +101,7 @@ describe("start", () => {
       firstStop: null,
       leader: null,
     });
-    expect(owner().heard[0]).toMatchObject({
+    expect(owner().received[0]).toMatchObject({
       name: "start",
       runId: "run_a",
       instanceId: "i",
@@ -124,25 +124,25 @@ describe("start", () => {
 
   test("gives every run a key of its own", async () => {
     await Promise.all([host.start(startSpec("run_a", ["x"])), host.start(startSpec("run_b", ["x"]))]);
-    const keys = launcher.visitors
-      .flatMap(({ heard }) => heard)
+    const keys = launcher.connections
+      .flatMap(({ received: heard }) => heard)
       .flatMap((message) => (message.name === "start" ? [message.key] : []));
     expect(new Set(keys).size).toBe(2);
   });
 
   test("holds the launcher once, however many start at first", async () => {
     await Promise.all(["a", "b", "c", "d"].map((name) => host.start(startSpec(`run_${name}`, ["x"]))));
-    expect(launcher.visitors.filter(({ heard }) => heard[0]?.name === "hold")).toHaveLength(1);
+    expect(launcher.connections.filter(({ received: heard }) => heard[0]?.name === "hold")).toHaveLength(1);
   });
 
   test("asks nothing of a launcher before the first run", async () => {
     await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(launcher.visitors).toHaveLength(0);
+    expect(launcher.connections).toHaveLength(0);
   });
 
   test("says in a sentence why the command cannot be run", async () => {
     onStart = (_message, visitor) =>
-      visitor.say(encodeMessage("failed", { errno: 2, step: "cwd", message: "No such file or directory" }));
+      visitor.send(encodeMessage("failed", { errno: 2, step: "cwd", message: "No such file or directory" }));
     const failed = await host
       .start(startSpec("run_a", ["x"], { cwd: "/nowhere" }))
       .catch((error: unknown) => error);
@@ -175,16 +175,16 @@ describe("start", () => {
     await expect(host.start(startSpec("../a", ["x"]))).rejects.toBeInstanceOf(BadInput);
     await expect(host.start(startSpec("run_a", ["a\0b"]))).rejects.toBeInstanceOf(BadInput);
     await expect(host.start(startSpec("run_a", ["x".repeat(9 << 20)]))).rejects.toBeInstanceOf(BadInput);
-    expect(launcher.visitors).toHaveLength(0);
+    expect(launcher.connections).toHaveLength(0);
   });
 
   test("reports an anchor that died to whoever asked to be told", async () => {
     const losses: unknown[] = [];
     host.onAnchorLost((loss) => losses.push(loss));
     await host.start(startSpec("run_a", ["x"]));
-    const holder = launcher.visitors.find(({ heard }) => heard[0]?.name === "hold");
-    holder?.say(encodeMessage("anchorLost", { runId: "run_a", anchorPid: 100, code: null, signal: 9 }));
-    await until(() => losses.length > 0);
+    const holder = launcher.connections.find(({ received: heard }) => heard[0]?.name === "hold");
+    holder?.send(encodeMessage("anchorLost", { runId: "run_a", anchorPid: 100, code: null, signal: 9 }));
+    await waitUntil(() => losses.length > 0);
     expect(losses).toEqual([{ runId: "run_a", anchorPid: 100, status: { code: null, signal: 9 } }]);
   });
 });
@@ -192,7 +192,7 @@ describe("start", () => {
 describe("a link", () => {
   test("keeps what came before anybody listened, in order, even in the packet of the welcome", async () => {
     onStart = (_message, visitor) => {
-      visitor.say(
+      visitor.send(
         welcomeFrame(),
         encodeMessage("started", {}),
         encodeMessage("output", {
@@ -228,7 +228,7 @@ describe("a link", () => {
   test("turns every message into its event", async () => {
     const link = await host.start(startSpec("run_a", ["prog"]));
     const events = record(link);
-    owner().say(
+    owner().send(
       encodeMessage("stdin", { offset: 4, limit: 9, closed: true }),
       encodeMessage("stopping", { reason: "manual-cancel", actor: "cli:x", requestId: "r" }),
       encodeMessage("leader", { code: null, signal: 15 }),
@@ -237,7 +237,7 @@ describe("a link", () => {
       encodeMessage("refused", { codeName: "not-owner", message: "no", protocol: null, epoch: 9 }),
       encodeMessage("exited", { json: EXIT_JSON }),
     );
-    await until(() => events.length === 7);
+    await waitUntil(() => events.length === 7);
     expect(events).toMatchObject([
       { type: "stdin", accepted: 4, limit: 9, closed: true },
       { type: "stopping", stop: { reason: "manual-cancel", actor: "cli:x", requestId: "r" } },
@@ -271,12 +271,12 @@ describe("a link", () => {
     link.write(100, Buffer.alloc(150_000, 1));
     link.closeStdin(150_100);
     link.resize({ rows: 1, cols: 2 });
-    link.ack("stderr", 77);
-    link.policy({ overallMs: null, noOutputMs: 0.5, kind: "service" });
+    link.acknowledge("stderr", 77);
+    link.setPolicy({ overallMs: null, noOutputMs: 0.5, kind: "service" });
     link.heartbeat();
     link.stop({ reason: "manual-cancel", actor: "é".repeat(300), requestId: "r\0x", graceMs: 1.5 });
-    await until(() => owner().heard.some(({ name }) => name === "stop"));
-    const said = owner().heard.slice(1);
+    await waitUntil(() => owner().received.some(({ name }) => name === "stop"));
+    const said = owner().received.slice(1);
     const writes = said.filter((message) => message.name === "write");
     expect(writes.map(({ offset, data }) => [offset, data.length])).toEqual([
       [100, 65536],
@@ -305,8 +305,8 @@ describe("a link", () => {
   test("closes when the peer stops speaking the protocol, and says so", async () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
-    owner().say(encodeMessage("exited", { json: "{}" }), encodeMessage("started", {}));
-    await until(() => events.length === 2);
+    owner().send(encodeMessage("exited", { json: "{}" }), encodeMessage("started", {}));
+    await waitUntil(() => events.length === 2);
     expect(events).toMatchObject([{ type: "refused", code: "bad-frame" }, { type: "closed" }]);
   });
 
@@ -317,10 +317,10 @@ describe("a link", () => {
     link.go();
     link.write(0, Buffer.from("x"));
     link.close();
-    await until(() => events.length > 0);
+    await waitUntil(() => events.length > 0);
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(events).toEqual([{ type: "closed" }]);
-    expect(owner().heard).toHaveLength(1);
+    expect(owner().received).toHaveLength(1);
   });
 
   test("tells the end from the exit file when the connection broke before the anchor's word was read", async () => {
@@ -328,7 +328,7 @@ describe("a link", () => {
     const events = record(link);
     await writeFile(join(instanceDir, "runs", "run_a", "exit.json"), EXIT_JSON);
     owner().socket.destroy();
-    await until(() => events.length === 2);
+    await waitUntil(() => events.length === 2);
     expect(events).toMatchObject([{ type: "exited", exit: { leader: { code: 3 } } }, { type: "closed" }]);
   });
 
@@ -336,9 +336,9 @@ describe("a link", () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
     await writeFile(join(instanceDir, "runs", "run_a", "exit.json"), EXIT_JSON);
-    owner().say(encodeMessage("exited", { json: EXIT_JSON }));
+    owner().send(encodeMessage("exited", { json: EXIT_JSON }));
     owner().socket.end();
-    await until(() => events.some(({ type }) => type === "closed"));
+    await waitUntil(() => events.some(({ type }) => type === "closed"));
     expect(events.map(({ type }) => type)).toEqual(["exited", "closed"]);
   });
 
@@ -352,14 +352,16 @@ describe("a link", () => {
 describe("attach", () => {
   const sock = (): string => join(instanceDir, "runs", "run_a", "sock");
 
-  async function anchor(answer: (message: Message, visitor: Visitor) => void): Promise<FakePeer> {
+  async function anchor(
+    answer: (message: AnchorMessage, visitor: PeerConnection) => void,
+  ): Promise<FakePeer> {
     await writeFile(join(instanceDir, "runs", "run_a", "key"), "k3y\n");
     return FakePeer.listen(sock(), answer);
   }
 
   test("brings the key of the run directory and the epoch asked for", async () => {
     await using peer = await anchor((_message, visitor) =>
-      visitor.say(
+      visitor.send(
         welcomeFrame({ epoch: 4, phase: 2, code: 0, reason: "shutdown", actor: "a", requestId: "q" }),
       ),
     );
@@ -370,7 +372,7 @@ describe("attach", () => {
       leader: { code: 0, signal: null },
       firstStop: { reason: "shutdown", actor: "a", requestId: "q" },
     });
-    expect(peer.visitors[0]?.heard[0]).toEqual({
+    expect(peer.connections[0]?.received[0]).toEqual({
       name: "hello",
       protocol: PROTOCOL,
       runId: "run_a",
@@ -395,7 +397,7 @@ describe("attach", () => {
 
   test("rejects with StaleEpoch when a newer owner has been there", async () => {
     await using _peer = await anchor((_message, visitor) =>
-      visitor.say(
+      visitor.send(
         encodeMessage("refused", { codeName: "stale-epoch", message: "newer", protocol: null, epoch: 12 }),
       ),
     );
@@ -406,7 +408,7 @@ describe("attach", () => {
 
   test("rejects with AnchorUnusable when refused for another reason", async () => {
     await using _peer = await anchor((_message, visitor) =>
-      visitor.say(
+      visitor.send(
         encodeMessage("refused", { codeName: "bad-key", message: "no", protocol: null, epoch: null }),
       ),
     );
@@ -415,6 +417,6 @@ describe("attach", () => {
 
   test("starts no launcher", async () => {
     await host.attach({ instanceId: "i", runId: "run_a" }, 1);
-    expect(launcher.visitors).toHaveLength(0);
+    expect(launcher.connections).toHaveLength(0);
   });
 });

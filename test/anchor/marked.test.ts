@@ -2,14 +2,14 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
-import { inspect } from "../../src/anchor/inspect.js";
-import { listMarked, reapMarked } from "../../src/anchor/marked.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
+import { inspectProcesses } from "../../src/anchor/inspect.js";
+import { listMarkedProcesses, reapMarkedProcess } from "../../src/anchor/marked.js";
 import { BadInput } from "../../src/errors.js";
 import type { ProcessIdentity } from "../../src/store/run-record.js";
 import { plantBystander } from "./bystander.js";
 
-const anchor = findAnchor();
+const anchor = findAnchorBinary();
 const NAME = "OTHER_TOOL_MARKER";
 
 /** What each said first. */
@@ -34,13 +34,13 @@ async function stranger(script: string, env: NodeJS.ProcessEnv): Promise<ChildPr
 }
 
 async function identityOf({ pid = 0 }: { readonly pid?: number | undefined }): Promise<ProcessIdentity> {
-  const [found] = await inspect(anchor, [pid]);
+  const [found] = await inspectProcesses(anchor, [pid]);
   if (found === undefined || !found.alive) throw new Error("it is not there");
   return found.identity;
 }
 
 async function isAlive(identity: ProcessIdentity): Promise<boolean> {
-  return (await inspect(anchor, [identity]))[0]?.matches === true;
+  return (await inspectProcesses(anchor, [identity]))[0]?.matches === true;
 }
 
 /** Random: the machine may run the same test twice. */
@@ -55,10 +55,10 @@ describe("processes with a marker", () => {
     const two = await stranger(WAIT, { [NAME]: `${mine}"\n\\` });
     await stranger(WAIT, { [`${NAME}_X`]: mine, [`X_${NAME}`]: mine });
     await stranger(WAIT, { NOTHING: `${NAME}=${mine}` });
-    const found = (await listMarked(anchor, NAME, ["EXTRA", "MISSING"])).filter((each) =>
+    const found = (await listMarkedProcesses(anchor, NAME, ["EXTRA", "MISSING"])).filter((each) =>
       each.value.startsWith(mine),
     );
-    const [self] = await inspect(anchor, [process.pid]);
+    const [self] = await inspectProcesses(anchor, [process.pid]);
     expect(found.toSorted((a, b) => a.value.length - b.value.length)).toEqual([
       {
         identity: await identityOf(one),
@@ -83,19 +83,19 @@ describe("processes with a marker", () => {
   test("are listed with a value that is cut, not lost, when it is long", async () => {
     const mine = value();
     await stranger(WAIT, { [NAME]: mine + "ü".repeat(50_000) });
-    const [found] = (await listMarked(anchor, NAME)).filter((each) => each.value.startsWith(mine));
+    const [found] = (await listMarkedProcesses(anchor, NAME)).filter((each) => each.value.startsWith(mine));
     expect(Buffer.byteLength(found?.value ?? "")).toBeLessThan(4200);
   });
 
   test("cannot be asked for by a name that no variable has", async () => {
     for (const name of ["", "A=B", "A B", "1A", "A-B", "A\nB", "--only", "Ä", "A".repeat(200), "A*"]) {
-      await expect(listMarked(anchor, name), name).rejects.toBeInstanceOf(BadInput);
-      await expect(listMarked(anchor, NAME, [name]), name).rejects.toBeInstanceOf(BadInput);
+      await expect(listMarkedProcesses(anchor, name), name).rejects.toBeInstanceOf(BadInput);
+      await expect(listMarkedProcesses(anchor, NAME, [name]), name).rejects.toBeInstanceOf(BadInput);
       if (name.includes("\0")) continue;
       const child = spawn(anchor, ["marked", name], { stdio: "ignore" });
       expect((await once(child, "exit"))[0], name).toBe(2);
     }
-    await expect(listMarked(anchor, NAME, Array(17).fill("A"))).rejects.toBeInstanceOf(BadInput);
+    await expect(listMarkedProcesses(anchor, NAME, Array(17).fill("A"))).rejects.toBeInstanceOf(BadInput);
   });
 });
 
@@ -107,7 +107,7 @@ describe("ending one process of another tool", () => {
     const child = await identityOf({ pid: Number(firstWords.get(parent)) });
     const identity = await identityOf(parent);
     const ended = once(parent, "exit");
-    const result = await reapMarked(anchor, { identity, variable: NAME, value: mine, graceMs: 1000 });
+    const result = await reapMarkedProcess(anchor, { identity, variable: NAME, value: mine, graceMs: 1000 });
     expect(result).toMatchObject({
       verified: true,
       killed: 1,
@@ -126,11 +126,15 @@ describe("ending one process of another tool", () => {
     stopped.kill("SIGSTOP");
     const request = { variable: NAME, value: mine, graceMs: 5000 };
     const ended = once(stopped, "exit");
-    await reapMarked(anchor, { identity: await identityOf(stopped), ...request });
+    await reapMarkedProcess(anchor, { identity: await identityOf(stopped), ...request });
     expect((await ended)[1]).toBe("SIGTERM");
     const deaf = await stranger("trap '' TERM; echo deaf; while :; do sleep 0.05; done", { [NAME]: mine });
     const killed = once(deaf, "exit");
-    const result = await reapMarked(anchor, { ...request, identity: await identityOf(deaf), graceMs: 200 });
+    const result = await reapMarkedProcess(anchor, {
+      ...request,
+      identity: await identityOf(deaf),
+      graceMs: 200,
+    });
     expect(result).toMatchObject({ verified: true, killed: 1 });
     expect((await killed)[1]).toBe("SIGKILL");
   });
@@ -150,12 +154,12 @@ describe("ending one process of another tool", () => {
       { ...request, identity: { ...identity, uniqueId: "0" } },
     ];
     for (const each of wrong) {
-      const result = await reapMarked(anchor, each);
+      const result = await reapMarkedProcess(anchor, each);
       expect(result, JSON.stringify(each)).toMatchObject({ verified: false, killed: 0, survivors: [] });
       expect(result.why).not.toBe("");
     }
-    await expect(reapMarked(anchor, { ...request, variable: "A=B" })).rejects.toBeInstanceOf(BadInput);
-    await expect(reapMarked(anchor, { ...request, value: "" })).rejects.toBeInstanceOf(BadInput);
+    await expect(reapMarkedProcess(anchor, { ...request, variable: "A=B" })).rejects.toBeInstanceOf(BadInput);
+    await expect(reapMarkedProcess(anchor, { ...request, value: "" })).rejects.toBeInstanceOf(BadInput);
     expect(await isAlive(identity)).toBe(true);
   });
 
@@ -166,7 +170,7 @@ describe("ending one process of another tool", () => {
     onTestFinished(() => void delete process.env["HOLDFAST_ANCHOR_WEAKEN"]);
     for (const weaken of ["inode", "pidfd"]) {
       process.env["HOLDFAST_ANCHOR_WEAKEN"] = weaken;
-      const result = await reapMarked(anchor, { identity, variable: NAME, value: mine, graceMs: 0 });
+      const result = await reapMarkedProcess(anchor, { identity, variable: NAME, value: mine, graceMs: 0 });
       expect(result).toMatchObject({ verified: false, killed: 0, why: expect.stringContaining("refused") });
     }
     delete process.env["HOLDFAST_ANCHOR_WEAKEN"];
@@ -174,10 +178,10 @@ describe("ending one process of another tool", () => {
   });
 
   test("does not touch ourselves or those above us", async () => {
-    const [self] = await inspect(anchor, [process.pid]);
+    const [self] = await inspectProcesses(anchor, [process.pid]);
     const identities = [self?.identity, ...(self?.ancestors ?? [])].filter((each) => each !== undefined);
     for (const identity of identities) {
-      const result = await reapMarked(anchor, { identity, variable: "PATH", value: "x", graceMs: 0 });
+      const result = await reapMarkedProcess(anchor, { identity, variable: "PATH", value: "x", graceMs: 0 });
       expect(result).toMatchObject({ verified: false, why: expect.stringContaining("refused") });
     }
   });
@@ -202,7 +206,7 @@ describe("ending one process of another tool", () => {
     if (now.pid !== identity.pid) skip("the number was not to be had");
     for (const asked of [identity, { ...identity, startTime: now.startTime }])
       expect(
-        await reapMarked(anchor, { identity: asked, variable: NAME, value: mine, graceMs: 0 }),
+        await reapMarkedProcess(anchor, { identity: asked, variable: NAME, value: mine, graceMs: 0 }),
       ).toMatchObject({ verified: false, killed: 0 });
     expect(await isAlive(now)).toBe(true);
   });

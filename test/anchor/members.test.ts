@@ -1,12 +1,17 @@
 import { expect, test } from "vitest";
 import type { ProcessEvidence } from "../../src/anchor/host.js";
-import { membersOf } from "../../src/anchor/members.js";
-import { sampleRecord } from "../cli/sample-record.js";
+import { membersOfRun } from "../../src/anchor/members.js";
+import { sampleRunRecord } from "../cli/sample-record.js";
 
-const anchor = { pid: 100, startTime: 5, uniqueId: "1" };
+const anchorIdentity = { pid: 100, startTime: 5, uniqueId: "1" };
 const root = (pid: number) => ({ pid, startTime: pid, uniqueId: null });
-const task = sampleRecord({ runId: "run_task", anchor, root: root(101), createdAt: 2 });
-const service = sampleRecord({ runId: "run_service", anchor, root: root(102), createdAt: 3 });
+const task = sampleRunRecord({ runId: "run_task", anchor: anchorIdentity, root: root(101), createdAt: 2 });
+const service = sampleRunRecord({
+  runId: "run_service",
+  anchor: anchorIdentity,
+  root: root(102),
+  createdAt: 3,
+});
 
 const below = [
   [101, 100],
@@ -20,7 +25,7 @@ const below = [
 })) as unknown as ProcessEvidence["descendants"];
 
 const pids = (of: typeof task, records: readonly (typeof task)[]): number[] =>
-  membersOf(of, records, below).map(({ identity }) => identity.pid);
+  membersOfRun(of, records, below).map(({ identity }) => identity.pid);
 
 test("of two runs with one anchor each has its own, and the first whoever lost his parent", () => {
   expect(pids(task, [service, task])).toEqual([101, 104]);
@@ -30,9 +35,15 @@ test("of two runs with one anchor each has its own, and the first whoever lost h
 test.for([
   ["boot", { bootId: "another" }],
   ["pid namespace", { pidNamespace: "pid:[2]" }],
-  ["anchor that had its pid before", { anchor: { ...anchor, startTime: 4, uniqueId: "0" } }],
+  ["anchor that had its pid before", { anchor: { ...anchorIdentity, startTime: 4, uniqueId: "0" } }],
 ] as const)("an older run of another %s takes nobody away", ([, elsewhere]) => {
-  const other = sampleRecord({ runId: "run_other", anchor, root: root(101), createdAt: 1, ...elsewhere });
+  const other = sampleRunRecord({
+    runId: "run_other",
+    anchor: anchorIdentity,
+    root: root(101),
+    createdAt: 1,
+    ...elsewhere,
+  });
   expect(pids(task, [other, task])).toEqual([101, 102, 103, 104]);
   expect(pids(task, [other, service, task])).toEqual([101, 104]);
 });

@@ -1,17 +1,22 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { FrameDecoder, MalformedFrame } from "../../src/anchor/frame.js";
-import { FrameWriter } from "../../src/anchor/frame-writer.js";
-import { decodeMessage, encodeMessage, type Message, type MessageName } from "../../src/anchor/message.js";
-import { type Field, messages } from "../../src/anchor/protocol.js";
+import { FrameEncoder } from "../../src/anchor/frame-writer.js";
+import {
+  decodeMessage,
+  encodeMessage,
+  type AnchorMessage,
+  type AnchorMessageName,
+} from "../../src/anchor/message.js";
+import { type MessageField, messages } from "../../src/anchor/protocol.js";
 
-function decodeOne(bytes: Buffer): Message | null {
+function decodeOne(bytes: Buffer): AnchorMessage | null {
   const [frame] = new FrameDecoder().push(bytes);
   if (frame === undefined) throw new Error("no frame");
   return decodeMessage(frame);
 }
 
-function valueOf({ kind, presence }: Field): fc.Arbitrary<unknown> {
+function valueOf({ kind, cardinality: presence }: MessageField): fc.Arbitrary<unknown> {
   const value = {
     int: fc.maxSafeNat(),
     id: fc.bigInt({ min: 0n, max: 0xffff_ffff_ffff_ffffn }).map(String),
@@ -23,13 +28,14 @@ function valueOf({ kind, presence }: Field): fc.Arbitrary<unknown> {
   return presence === "maybe" ? fc.option<unknown>(value) : value;
 }
 
-function contentOf(name: MessageName): fc.Arbitrary<Record<string, unknown>> {
+function contentOf(name: AnchorMessageName): fc.Arbitrary<Record<string, unknown>> {
   const fields: Record<string, fc.Arbitrary<unknown>> = {};
-  for (const [key, field] of Object.entries<Field>(messages[name].fields)) fields[key] = valueOf(field);
+  for (const [key, field] of Object.entries<MessageField>(messages[name].fields))
+    fields[key] = valueOf(field);
   return fc.record(fields);
 }
 
-const names = Object.keys(messages) as MessageName[];
+const names = Object.keys(messages) as AnchorMessageName[];
 
 describe("messages", () => {
   test.each(names)("%s survives the wire", (name) => {
@@ -62,15 +68,15 @@ describe("messages", () => {
   });
 
   test("a type of a later version is not understood, and no error", () => {
-    expect(decodeOne(new FrameWriter(200).finish())).toBeNull();
+    expect(decodeOne(new FrameEncoder(200).finish())).toBeNull();
   });
 
   test("a message without a field it must have is malformed", () => {
-    expect(() => decodeOne(new FrameWriter(messages.output.type).finish())).toThrow(MalformedFrame);
+    expect(() => decodeOne(new FrameEncoder(messages.output.type).finish())).toThrow(MalformedFrame);
   });
 
   test("the run id is the first field of START", () => {
-    const [key, field] = Object.entries<Field>(messages.start.fields)[0] ?? [];
+    const [key, field] = Object.entries<MessageField>(messages.start.fields)[0] ?? [];
     expect([key, field?.tag]).toEqual(["runId", 2]);
   });
 
@@ -78,7 +84,7 @@ describe("messages", () => {
     const types = Object.values(messages).map(({ type }) => type);
     expect(new Set(types).size).toBe(types.length);
     for (const { fields } of Object.values(messages)) {
-      const tags = Object.values<Field>(fields).map(({ tag }) => tag);
+      const tags = Object.values<MessageField>(fields).map(({ tag }) => tag);
       expect(new Set(tags).size).toBe(tags.length);
     }
   });

@@ -4,14 +4,14 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
 import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from "../../src/anchor/host.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { startSpec } from "./start-spec.js";
-import { removeHome } from "../remove-home.js";
+import { removeStateDirectory } from "../remove-home.js";
 
 let home: string;
 let instanceDir: string;
@@ -49,8 +49,8 @@ beforeEach(async () => {
 afterEach(async () => {
   await host[Symbol.asyncDispose]();
   // Nothing outlives a test: runs end by owner loss, then the launcher leaves.
-  await until(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
-  await removeHome(home);
+  await waitUntil(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
+  await removeStateDirectory(home);
 });
 
 interface Watched {
@@ -94,10 +94,10 @@ async function text(runId: string, stream: StreamName = "stdout"): Promise<strin
 
 const stop = { reason: "manual-cancel", actor: "test", requestId: "req", graceMs: null };
 
-describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
+describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
   test("starts no launcher before the first run", async () => {
     expect(existsSync(join(instanceDir, "launcher.sock"))).toBe(false);
-    expect(await host.runIds("in_test")).toEqual([]);
+    expect(await host.listRunIds("in_test")).toEqual([]);
     await (
       await run("run_a", ["/bin/true"])
     ).ended;
@@ -134,7 +134,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     expect(await text("run_a")).toBe("hi\n");
     expect(await text("run_a", "stderr")).toBe("oops\n");
     const lastOutputAt = expect.any(Number) as number;
-    expect((await host.remains(at("run_a"))).exit).toEqual({ ...exit, lastOutputAt });
+    expect((await host.readRunFiles(at("run_a"))).exit).toEqual({ ...exit, lastOutputAt });
   });
 
   test("passes arguments, environment, directory and umask as they are", async () => {
@@ -193,7 +193,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       "-c",
       "sleep 1000 & setsid sleep 1000 & echo up; wait",
     ]);
-    await until(async () => (await text("run_a")) === "up\n");
+    await waitUntil(async () => (await text("run_a")) === "up\n");
     link.stop(stop);
     link.stop({ ...stop, actor: "second", requestId: "two" });
     const exit = await ended;
@@ -207,7 +207,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       { type: "stopping", stop: { reason: "manual-cancel", actor: "test", requestId: "req" } },
       { type: "stopping", stop: { reason: "manual-cancel", actor: "test", requestId: "req" } },
     ]);
-    expect((await host.remains(at("run_a"))).firstStop).toEqual({
+    expect((await host.readRunFiles(at("run_a"))).firstStop).toEqual({
       reason: "manual-cancel",
       actor: "test",
       requestId: "req",
@@ -244,7 +244,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
         size: { rows: 11, cols: 33 },
       },
     );
-    await until(async () => (await text("run_a")).includes("11 33"));
+    await waitUntil(async () => (await text("run_a")).includes("11 33"));
     link.resize({ rows: 22, cols: 44 });
     link.write(0, Buffer.from("go\n"));
     await ended;
@@ -253,7 +253,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
 
   test("is re-attached to by a later supervisor, which the former cannot steer against", async () => {
     const former = await run("run_a", ["sh", "-c", "echo one; read x; echo $x; exit 7"], { stdin: "pipe" });
-    await until(async () => (await text("run_a")) === "one\n");
+    await waitUntil(async () => (await text("run_a")) === "one\n");
     const later = await open("second");
     const link = await later.attach(at("run_a"), 2);
     if (link === null) throw new Error("nobody answered");
@@ -274,7 +274,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     if (observer === null) throw new Error("nobody answered");
     const seen = watch(observer);
     observer.heartbeat();
-    await until(() => seen.events.some(({ type }) => type === "refused"));
+    await waitUntil(() => seen.events.some(({ type }) => type === "refused"));
     expect(seen.events).toContainEqual(expect.objectContaining({ type: "refused", code: "not-owner" }));
     observer.stop(stop);
     expect(await ended).toMatchObject({ reason: "manual-cancel" });
@@ -292,8 +292,8 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
   test("a run whose owner is gone is ended by its anchor", async () => {
     const { link } = await run("run_a", ["sleep", "1000"]);
     link.close();
-    await until(async () => (await host.remains(at("run_a"))).exit !== null);
-    expect((await host.remains(at("run_a"))).exit).toMatchObject({
+    await waitUntil(async () => (await host.readRunFiles(at("run_a"))).exit !== null);
+    expect((await host.readRunFiles(at("run_a"))).exit).toMatchObject({
       reason: "owner-lost",
       emptiness: "proven",
     });
@@ -324,7 +324,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       expect(slice.bytes.length === 0 || slice.offset === offset).toBe(true);
       offset += slice.bytes.length;
       if (slice.bytes.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
-      else link.ack("stdout", offset);
+      else link.acknowledge("stdout", offset);
     }
     expect(await ended).toMatchObject({ stdout: { end: total, dropped: 0 } });
   });
@@ -334,17 +334,17 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const exits = await Promise.all(ids.map(async (id) => (await run(id, ["sh", "-c", `echo ${id}`])).ended));
     expect(exits.every((exit) => exit?.leader?.code === 0)).toBe(true);
     expect(await text("run_299")).toBe("run_299\n");
-    expect(new Set(await host.runIds("in_test"))).toEqual(new Set(ids));
+    expect(new Set(await host.listRunIds("in_test"))).toEqual(new Set(ids));
   });
 
   test("inspects processes: what lives, what does not, and what it is", async () => {
     const { link, ended } = await run("run_a", ["sh", "-c", "sleep 1000 & echo up; wait"], {
       env: { PATH: "/usr/bin:/bin", HOLDFAST_RUN_ID: "run_a", HOLDFAST_LEASE_ID: "lease_x" },
     });
-    await until(async () => (await text("run_a")) === "up\n");
+    await waitUntil(async () => (await text("run_a")) === "up\n");
     const { root } = link.welcome;
     const wrong = { ...root, startTime: root.startTime + 1, uniqueId: null };
-    const [exact, byNumber, other, none] = await host.inspect([root, root.pid, wrong, 2 ** 22 - 3]);
+    const [exact, byNumber, other, none] = await host.inspectProcesses([root, root.pid, wrong, 2 ** 22 - 3]);
     expect(exact).toMatchObject({
       identity: root,
       alive: true,
@@ -357,10 +357,10 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     expect(byNumber).toMatchObject({ identity: root, matches: true });
     expect(other).toMatchObject({ matches: false });
     expect(none).toMatchObject({ alive: false, matches: false, descendants: [] });
-    expect(await host.inspect([])).toEqual([]);
+    expect(await host.inspectProcesses([])).toEqual([]);
     link.stop(stop);
     await ended;
-    expect((await host.inspect([root]))[0]).toMatchObject({ matches: false });
+    expect((await host.inspectProcesses([root]))[0]).toMatchObject({ matches: false });
   });
 
   test("reap does not touch what it cannot verify", async () => {
@@ -373,7 +373,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       graceMs: 0,
     });
     expect(result).toMatchObject({ verified: false, killed: 0 });
-    expect((await host.inspect([root]))[0]).toMatchObject({ alive: true, matches: true });
+    expect((await host.inspectProcesses([root]))[0]).toMatchObject({ alive: true, matches: true });
     link.stop(stop);
     await ended;
   });
@@ -386,7 +386,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
         env: { PATH: "/usr/bin:/bin", HOLDFAST_LEASE_ID: "lease_x" },
       },
     );
-    await until(async () => (await text("run_a")) === "up\n");
+    await waitUntil(async () => (await text("run_a")) === "up\n");
     const { anchor, root, boundary } = link.welcome;
     // Killed first: it would sweep the tree as soon as its anchor dies.
     process.kill(await launcherAbove(link), "SIGKILL");
@@ -401,7 +401,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
       "detached sleep",
     ]);
     expect(result.emptiness).toBe(cgroup === null ? "unproven" : "proven");
-    expect((await host.inspect([root]))[0]).toMatchObject({ matches: false });
+    expect((await host.inspectProcesses([root]))[0]).toMatchObject({ matches: false });
     // The dead launcher's socket is all that is left.
     await rm(join(instanceDir, "launcher.sock"), { force: true });
   });
@@ -410,14 +410,17 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const losses: { runId: string }[] = [];
     host.onAnchorLost((loss) => losses.push(loss));
     const { link, ended } = await run("run_a", ["sh", "-c", "setsid sleep 1000 & echo up; wait"]);
-    await until(async () => (await text("run_a")) === "up\n");
+    await waitUntil(async () => (await text("run_a")) === "up\n");
     const { anchor, root } = link.welcome;
     process.kill(anchor.pid, "SIGKILL");
     expect(await ended).toBeNull();
-    await until(async () => (await host.remains(at("run_a"))).swept !== null);
-    expect((await host.remains(at("run_a"))).swept).toMatchObject({ anchorSignal: 9, emptiness: "proven" });
+    await waitUntil(async () => (await host.readRunFiles(at("run_a"))).swept !== null);
+    expect((await host.readRunFiles(at("run_a"))).swept).toMatchObject({
+      anchorSignal: 9,
+      emptiness: "proven",
+    });
     expect(losses).toEqual([{ runId: "run_a", anchorPid: anchor.pid, status: { code: null, signal: 9 } }]);
-    expect((await host.inspect([root]))[0]).toMatchObject({ matches: false });
+    expect((await host.inspectProcesses([root]))[0]).toMatchObject({ matches: false });
   });
 
   test("a launcher that died is replaced by the next start", async () => {
@@ -456,9 +459,9 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
 
   /** Only a number that is certainly the launcher's may be signalled. */
   async function launcherAbove(link: AnchorLink): Promise<number> {
-    const [anchor] = await host.inspect([link.welcome.anchor]);
+    const [anchor] = await host.inspectProcesses([link.welcome.anchor]);
     const parentPid = anchor?.matches === true ? anchor.parentPid : 0;
-    const [launcher] = parentPid > 1 ? await host.inspect([parentPid]) : [];
+    const [launcher] = parentPid > 1 ? await host.inspectProcesses([parentPid]) : [];
     if (launcher?.command.startsWith("anchor-") !== true) throw new Error("there is no launcher above it");
     return parentPid;
   }
@@ -478,7 +481,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     const launcher = await currentLauncher("run_b");
     const later = await open("second");
     const link = await later.start(startSpec("run_c", ["/bin/true"]));
-    const [evidence] = await later.inspect([link.welcome.anchor]);
+    const [evidence] = await later.inspectProcesses([link.welcome.anchor]);
     expect(evidence?.parentPid).toBe(launcher);
     link.close();
     await later[Symbol.asyncDispose]();
@@ -491,7 +494,7 @@ describe.skipIf(!existsSync(findAnchor()))("the native host", () => {
     await (
       await run("run_b", ["sh", "-c", "echo b"])
     ).ended;
-    await host.discard(at("run_a"));
+    await host.removeRunDirectory(at("run_a"));
     expect(await readdir(join(instanceDir, "runs"))).toEqual(["run_b"]);
     expect(await text("run_b")).toBe("b\n");
     expect(await text("run_a")).toBe("");

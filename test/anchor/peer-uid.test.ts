@@ -47,7 +47,7 @@ describe.skipIf(whyNoOtherUser !== null)("a process of another user", () => {
     expect(callAs(0, path, hold)).toMatch(/^[1-9]\d*$/);
     expect(callAs(OTHER, path, hold)).toBe("0");
     owner.send(encodeMessage("closeStdin", { offset: 0 }));
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test("gets no answer of an anchor, even with the run's key, and stops nothing", async () => {
@@ -59,6 +59,6 @@ describe.skipIf(whyNoOtherUser !== null)("a process of another user", () => {
     expect(callAs(0, path, hello)).toMatch(/^[1-9]\d*$/);
     expect(callAs(OTHER, path, Buffer.concat([hello, stop]))).toBe("0");
     owner.send(encodeMessage("closeStdin", { offset: 0 }));
-    expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ reason: "exit" });
+    expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ reason: "exit" });
   });
 });

@@ -1,7 +1,7 @@
 import { getPriority } from "node:os";
 import { expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { RawLauncher } from "./raw-launcher.js";
 
 // Without the privilege nobody is preferred, and it holds all the same.
@@ -10,10 +10,10 @@ test("a launcher that cleaned up after an anchor has the priority it was given, 
   const launcher = await RawLauncher.start();
   const lost = await launcher.run("run_a", "exec sleep 3043");
   lost.send(encodeMessage("status", {}));
-  process.kill((await lost.heard("welcome")).anchorPid, "SIGKILL");
-  await until(async () => (await launcher.file("run_a", "swept.json")) !== null);
+  process.kill((await lost.receive("welcome")).anchorPid, "SIGKILL");
+  await waitUntil(async () => (await launcher.readRunFile("run_a", "swept.json")) !== null);
   const next = await launcher.run("run_b", "nice");
   expect(getPriority(launcher.pid)).toBe(given);
-  await next.heard("exited");
+  await next.receive("exited");
   expect(await launcher.output("run_b")).toBe(`${given}\n`);
 });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { PROTOCOL } from "../../src/anchor/protocol.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { rawField, rawFrame } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
@@ -36,12 +36,12 @@ function policy(change: Partial<Parameters<typeof encodeMessage<"policy">>[1]>):
 }
 
 async function exitOf(link: RawLink): Promise<Record<string, unknown>> {
-  return JSON.parse((await link.heard("exited")).json) as Record<string, unknown>;
+  return JSON.parse((await link.receive("exited")).json) as Record<string, unknown>;
 }
 
 async function ended(launcher: RawLauncher, runId: string): Promise<unknown> {
-  await until(async () => (await launcher.file(runId, "exit.json")) !== null, 8_000);
-  return launcher.file(runId, "exit.json");
+  await waitUntil(async () => (await launcher.readRunFile(runId, "exit.json")) !== null, 8_000);
+  return launcher.readRunFile(runId, "exit.json");
 }
 
 describe("STOP", () => {
@@ -49,24 +49,24 @@ describe("STOP", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 300 });
     const observer = await launcher.attach("run_a", 0);
-    await until(async () => (await launcher.output("run_a")) !== "");
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
     const first = { reason: "overall-timeout", actor: "deadline", requestId: "one" };
     owner.send(stop(first));
-    expect(await observer.heard("stopping")).toMatchObject(first);
-    expect(await launcher.file("run_a", "stop.json")).toEqual(first);
+    expect(await observer.receive("stopping")).toMatchObject(first);
+    expect(await launcher.readRunFile("run_a", "stop.json")).toEqual(first);
     for (const link of [observer, owner, observer]) {
-      if (link === owner) await owner.heard("stopping");
+      if (link === owner) await owner.receive("stopping");
       link.send(stop({ reason: "shutdown", actor: "later", requestId: "two" }));
-      expect(await link.heard("stopping")).toMatchObject(first);
+      expect(await link.receive("stopping")).toMatchObject(first);
     }
     expect(await exitOf(owner)).toMatchObject({ ...first, leader: { signal: 9 }, emptiness: "proven" });
-    expect(await launcher.file("run_a", "stop.json")).toEqual(first);
+    expect(await launcher.readRunFile("run_a", "stop.json")).toEqual(first);
   });
 
   test("can be hurried by a later one", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
-    await until(async () => (await launcher.output("run_a")) !== "");
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
     owner.send(stop({ actor: "first" }));
     owner.send(stop({ actor: "second", graceMs: 50 }));
     expect(await exitOf(owner)).toMatchObject({ actor: "first", leader: { signal: 9 } });
@@ -75,7 +75,7 @@ describe("STOP", () => {
   test("cannot be delayed by a later one", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
-    await until(async () => (await launcher.output("run_a")) !== "");
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
     owner.send(stop({ actor: "first", graceMs: 50 }), stop({ actor: "second", graceMs: 60_000 }));
     expect(await exitOf(owner)).toMatchObject({ actor: "first", leader: { signal: 9 } });
   });
@@ -83,7 +83,7 @@ describe("STOP", () => {
   test("cannot be delayed by a new policy, not even one that comes with it", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
-    await until(async () => (await launcher.output("run_a")) !== "");
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
     owner.send(stop({ graceMs: 50 }), policy({ graceMs: 4_000 }));
     const asked = performance.now();
     expect(await exitOf(owner)).toMatchObject({ leader: { signal: 9 } });
@@ -100,12 +100,12 @@ describe("STOP", () => {
       [rawField(27, "x".repeat(400)), rawField(28, "a")],
     ]) {
       owner.send(rawFrame(5, ...fields));
-      expect(await owner.heard("refused")).toMatchObject({ codeName: "bad-frame" });
+      expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-frame" });
     }
     owner.send(STATUS);
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 2, reason: null });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test.each([
@@ -117,8 +117,8 @@ describe("STOP", () => {
     const owner = await launcher.run("run_a", "cat");
     owner.send(stop({ actor, requestId: actor.slice(0, 60), graceMs: 0 }));
     expect(await exitOf(owner)).toMatchObject({ actor });
-    expect(await launcher.file("run_a", "exit.json")).toMatchObject({ actor });
-    expect(await launcher.file("run_a", "stop.json")).toMatchObject({ actor });
+    expect(await launcher.readRunFile("run_a", "exit.json")).toMatchObject({ actor });
+    expect(await launcher.readRunFile("run_a", "stop.json")).toMatchObject({ actor });
   });
 
   test.each(["TERM", "INT", "HUP"] as const)(
@@ -127,9 +127,9 @@ describe("STOP", () => {
       const launcher = await RawLauncher.start();
       const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");
       owner.send(STATUS);
-      const { anchorPid } = await owner.heard("welcome");
+      const { anchorPid } = await owner.receive("welcome");
       owner.send(GO);
-      await until(async () => (await launcher.output("run_a")) === "up\n");
+      await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
       process.kill(anchorPid, `SIG${name}`);
       const exit = await exitOf(owner);
       expect(exit).toMatchObject({ reason: "manual-cancel", actor: `signal:${name} pid:${process.pid}` });
@@ -153,7 +153,7 @@ describe("before GO", () => {
     const mark = join(launcher.directory, "mark");
     const owner = await launcher.start("run_a", `: > '${mark}'`);
     owner.send(stop({ actor: "hasty" }), GO);
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "bad-phase" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-phase" });
     expect(await exitOf(owner)).toMatchObject({ executed: false, actor: "hasty", leader: null });
     expect(existsSync(mark)).toBe(false);
   });
@@ -167,15 +167,15 @@ describe("before GO", () => {
       const first = await launcher.start(runId, `: > '${mark}'`);
       // Stopped, it finds the end of one owner and the greeting of the next at the same time.
       first.send(STATUS);
-      const { anchorPid } = await first.heard("welcome");
+      const { anchorPid } = await first.receive("welcome");
       process.kill(anchorPid, "SIGSTOP");
-      const next = await launcher.reach(runId);
+      const next = await launcher.connectTo(runId);
       next.send(launcher.helloFrame(runId, { epoch: 2 }), GO);
       first.close();
       await first.ended();
       process.kill(anchorPid, "SIGCONT");
       await next.ended();
-      if (next.all.some(({ name }) => name === "welcome")) answered += 1;
+      if (next.received.some(({ name }) => name === "welcome")) answered += 1;
       expect(await ended(launcher, runId)).toMatchObject({ executed: false });
       expect(existsSync(mark)).toBe(false);
     }
@@ -188,14 +188,14 @@ describe("before GO", () => {
       const runId = `run_${round}`;
       const first = await launcher.start(runId, "cat");
       first.send(STATUS);
-      const { anchorPid } = await first.heard("welcome");
+      const { anchorPid } = await first.receive("welcome");
       process.kill(anchorPid, "SIGSTOP");
       first.send(GO);
-      const next = await launcher.reach(runId);
+      const next = await launcher.connectTo(runId);
       next.send(launcher.helloFrame(runId, { epoch: 2 }), STATUS);
       process.kill(anchorPid, "SIGCONT");
       // Whoever is told `gated` may believe that nothing has run, and stop it as such.
-      expect(await next.heard("welcome")).toMatchObject({ phase: 2 });
+      expect(await next.receive("welcome")).toMatchObject({ phase: 2 });
       next.send(stop({ graceMs: 0 }));
       expect(await exitOf(next)).toMatchObject({ executed: true });
     }
@@ -205,13 +205,13 @@ describe("before GO", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.start("run_a", "cat");
     owner.send(GO, GO);
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "bad-phase" });
-    await owner.heard("started");
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-phase" });
+    await owner.receive("started");
     owner.send(GO);
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "bad-phase" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-phase" });
     owner.send(stop());
-    expect(owner.all.filter(({ name }) => name === "started")).toHaveLength(1);
-    await owner.heard("exited");
+    expect(owner.received.filter(({ name }) => name === "started")).toHaveLength(1);
+    await owner.receive("exited");
   });
 });
 
@@ -241,10 +241,10 @@ describe("a deadline", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "exec sleep 3031", { overallMs: 100, backstopMs: 50 });
     owner.send(policy({ overallMs: 0 }), STATUS);
-    await owner.heard("welcome");
+    await owner.receive("welcome");
     await new Promise((resolve) => setTimeout(resolve, 300));
     owner.send(STATUS);
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 2, reason: null });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
     const again = performance.now();
     owner.send(policy({ overallMs: 100 }));
     expect(await exitOf(owner)).toMatchObject({ reason: "overall-timeout" });
@@ -295,12 +295,12 @@ describe("without an owner", () => {
   test("a service goes on, and its next owner finds it as it was", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "echo up; cat", { kind: 1, ownerLossMs: 50 });
-    await until(async () => (await launcher.output("run_a")) === "up\n");
+    await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
     owner.close();
     await new Promise((resolve) => setTimeout(resolve, 400));
-    const next = await launcher.reach("run_a");
+    const next = await launcher.connectTo("run_a");
     next.send(launcher.helloFrame("run_a", { epoch: 2 }));
-    expect(await next.heard("welcome")).toMatchObject({ phase: 2, reason: null, outEnd: 3 });
+    expect(await next.receive("welcome")).toMatchObject({ phase: 2, reason: null, outEnd: 3 });
     next.send(encodeMessage("closeStdin", { offset: 0 }));
     expect(await exitOf(next)).toMatchObject({ reason: "exit", leader: { code: 0 } });
   });
@@ -309,7 +309,7 @@ describe("without an owner", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "exec sleep 3031", { kind: 1 });
     owner.send(policy({ kind: 0, ownerLossMs: 50 }), STATUS);
-    await owner.heard("welcome");
+    await owner.receive("welcome");
     owner.close();
     expect(await ended(launcher, "run_a")).toMatchObject({ reason: "owner-lost" });
   });
@@ -330,10 +330,10 @@ describe("without an owner", () => {
 describe("what is left behind", () => {
   test("anchor.json: who is who, before anything has run", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(launcher.startFrame("run_a", "cat"));
-    const welcome = await owner.heard("welcome");
-    expect(await launcher.file("run_a", "anchor.json")).toMatchObject({
+    const welcome = await owner.receive("welcome");
+    expect(await launcher.readRunFile("run_a", "anchor.json")).toMatchObject({
       protocol: PROTOCOL,
       runId: "run_a",
       instanceId: "in_raw",
@@ -342,7 +342,7 @@ describe("what is left behind", () => {
       tier: welcome.tier,
     });
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test("anchor.json: the scope that START brought, whatever is in it; one that is too long is left out", async () => {
@@ -354,27 +354,27 @@ describe("what is left behind", () => {
       ["x".repeat(2048), ""],
     ];
     for (const [at, [given, kept]] of scopes.entries()) {
-      const owner = await launcher.knock();
+      const owner = await launcher.connect();
       owner.send(launcher.startFrame(`run_${at}`, "cat", { scope: given }));
-      await owner.heard("welcome");
-      expect(await launcher.file(`run_${at}`, "anchor.json")).toMatchObject({ scope: kept });
+      await owner.receive("welcome");
+      expect(await launcher.readRunFile(`run_${at}`, "anchor.json")).toMatchObject({ scope: kept });
       owner.send(stop());
-      await owner.heard("exited");
+      await owner.receive("exited");
     }
   });
 
   test("anchor.json: the kind, also after POLICY has changed it", async () => {
     const launcher = await RawLauncher.start();
     const kind = async (runId: string): Promise<unknown> =>
-      ((await launcher.file(runId, "anchor.json")) as { kind?: unknown }).kind;
+      ((await launcher.readRunFile(runId, "anchor.json")) as { kind?: unknown }).kind;
     const owner = await launcher.run("run_a", "echo up; cat");
     expect(await kind("run_a")).toBe("task");
     owner.send(policy({ kind: 1 }));
-    await until(async () => (await kind("run_a")) === "service");
+    await waitUntil(async () => (await kind("run_a")) === "service");
     owner.send(policy({ kind: 0 }));
-    await until(async () => (await kind("run_a")) === "task");
+    await waitUntil(async () => (await kind("run_a")) === "task");
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test("exit.json: everything the page promises, equal to what the owner was told", async () => {
@@ -401,9 +401,9 @@ describe("what is left behind", () => {
     });
     expect(Object.keys(told["usage"] as object).sort()).toEqual(["cpuMs", "peakKb", "peakTasks", "source"]);
     expect(told["durationMs"]).toBeTypeOf("number");
-    expect(await launcher.file("run_a", "exit.json")).toEqual(told);
-    expect(await launcher.file("run_a", "leader.json")).toBeNull();
-    await until(() => !existsSync(join(launcher.runDirectory("run_a"), "sock")));
+    expect(await launcher.readRunFile("run_a", "exit.json")).toEqual(told);
+    expect(await launcher.readRunFile("run_a", "leader.json")).toBeNull();
+    await waitUntil(() => !existsSync(join(launcher.runDirectory("run_a"), "sock")));
   });
 
   test("leader.json: the leader's own status, as soon as something outlives it", async () => {
@@ -411,9 +411,9 @@ describe("what is left behind", () => {
     const owner = await launcher.run("run_a", `(${DEAF}) & setsid sleep 3031 & sleep 0.1; kill -USR1 $$`, {
       graceMs: 200,
     });
-    expect(await owner.heard("leader")).toMatchObject({ code: null, signal: 10 });
-    await until(async () => (await launcher.file("run_a", "leader.json")) !== null);
-    expect(await launcher.file("run_a", "leader.json")).toEqual({ signal: 10 });
+    expect(await owner.receive("leader")).toMatchObject({ code: null, signal: 10 });
+    await waitUntil(async () => (await launcher.readRunFile("run_a", "leader.json")) !== null);
+    expect(await launcher.readRunFile("run_a", "leader.json")).toEqual({ signal: 10 });
     const exit = await exitOf(owner);
     expect(exit).toMatchObject({ reason: "ownership-escape", leader: { signal: 10 }, emptiness: "proven" });
     const kinds = (exit["residue"] as { kind: string }[]).map(({ kind }) => kind);
@@ -425,7 +425,7 @@ describe("what is left behind", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.start("run_a", "", { args: ["/nonexistent/command"] });
     owner.send(GO);
-    expect(await owner.heard("failed")).toMatchObject({ errno: 2, step: "exec" });
+    expect(await owner.receive("failed")).toMatchObject({ errno: 2, step: "exec" });
     expect(await exitOf(owner)).toMatchObject({
       executed: false,
       reason: "spawn-error",
@@ -439,12 +439,12 @@ describe("what is left behind", () => {
     const holder = await launcher.hold();
     const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");
     owner.send(GO, STATUS);
-    const { anchorPid } = await owner.heard("welcome");
-    await until(async () => (await launcher.output("run_a")) === "up\n");
+    const { anchorPid } = await owner.receive("welcome");
+    await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
     process.kill(anchorPid, "SIGKILL");
-    expect(await holder.heard("anchorLost")).toMatchObject({ runId: "run_a", anchorPid, signal: 9 });
-    await until(async () => (await launcher.file("run_a", "swept.json")) !== null);
-    expect(await launcher.file("run_a", "swept.json")).toMatchObject({
+    expect(await holder.receive("anchorLost")).toMatchObject({ runId: "run_a", anchorPid, signal: 9 });
+    await waitUntil(async () => (await launcher.readRunFile("run_a", "swept.json")) !== null);
+    expect(await launcher.readRunFile("run_a", "swept.json")).toMatchObject({
       anchorSignal: 9,
       emptiness: "proven",
     });

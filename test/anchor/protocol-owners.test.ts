@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
 
@@ -37,7 +37,7 @@ const steering: readonly (readonly [string, Buffer])[] = [
 ];
 
 async function exitOf(link: RawLink): Promise<Record<string, unknown>> {
-  return JSON.parse((await link.heard("exited")).json) as Record<string, unknown>;
+  return JSON.parse((await link.receive("exited")).json) as Record<string, unknown>;
 }
 
 describe("epochs", () => {
@@ -49,9 +49,9 @@ describe("epochs", () => {
     const tenth = await launcher.attach("run_a", 10);
     await second.ended();
     tenth.send(STATUS);
-    expect(await tenth.heard("welcome")).toMatchObject({ epoch: 10, phase: 2 });
+    expect(await tenth.receive("welcome")).toMatchObject({ epoch: 10, phase: 2 });
     tenth.send(STOP);
-    await tenth.heard("exited");
+    await tenth.receive("exited");
   });
 
   test("an equal and a lower one are refused, with the highest, and change nothing", async () => {
@@ -60,13 +60,13 @@ describe("epochs", () => {
     const owner = await launcher.attach("run_a", 7);
     await former.ended();
     for (const epoch of [7, 6, 1]) {
-      const late = await launcher.reach("run_a");
+      const late = await launcher.connectTo("run_a");
       late.send(launcher.helloFrame("run_a", { epoch }), GO, STOP);
-      expect(await late.heard("refused")).toMatchObject({ codeName: "stale-epoch", epoch: 7 });
+      expect(await late.receive("refused")).toMatchObject({ codeName: "stale-epoch", epoch: 7 });
       await late.ended();
     }
     owner.send(write(0, "mine\n"));
-    await until(async () => (await launcher.output("run_a")) === "mine\n");
+    await waitUntil(async () => (await launcher.output("run_a")) === "mine\n");
     owner.send(encodeMessage("closeStdin", { offset: 5 }));
     expect(await exitOf(owner)).toMatchObject({ reason: "exit", leader: { code: 0 } });
   });
@@ -77,12 +77,12 @@ describe("epochs", () => {
     const owner = await launcher.attach("run_a", 3);
     await former.ended();
     owner.close();
-    const again = await launcher.reach("run_a");
+    const again = await launcher.connectTo("run_a");
     again.send(launcher.helloFrame("run_a", { epoch: 3 }));
-    expect(await again.heard("refused")).toMatchObject({ codeName: "stale-epoch", epoch: 3 });
+    expect(await again.receive("refused")).toMatchObject({ codeName: "stale-epoch", epoch: 3 });
     const next = await launcher.attach("run_a", 4);
     next.send(STOP);
-    await next.heard("exited");
+    await next.receive("exited");
   });
 
   test("a higher one ends the former owner's connection while the gate is closed, too", async () => {
@@ -99,7 +99,7 @@ describe("epochs", () => {
     const owner = await launcher.attach("run_a", 2);
     former.send(GO, GO);
     owner.send(STATUS);
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 1 });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 1 });
     owner.send(STOP);
     expect(await exitOf(owner)).toMatchObject({ executed: false });
     expect(existsSync(mark)).toBe(false);
@@ -112,7 +112,7 @@ describe("epochs", () => {
     former.send(write(0, "former\n"), encodeMessage("resize", { rows: 7, cols: 7 }));
     await former.ended();
     owner.send(encodeMessage("resize", { rows: 33, cols: 44 }), write(0, "owner\n"));
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(await launcher.output("run_a")).toBe("owner\r\nowner\r\n33 44\r\n");
   });
 
@@ -122,19 +122,19 @@ describe("epochs", () => {
     let former = await launcher.run("run_a", "cat");
     const racing = new Set<RawLink>([former]);
     for (let epoch = 2; epoch < 42; epoch++) {
-      const link = await launcher.reach("run_a");
+      const link = await launcher.connectTo("run_a");
       const line = `owner ${String(epoch).padStart(3, "0")}\n`;
       link.send(launcher.helloFrame("run_a", { epoch }));
       // The former one writes on, at the offset that its successor will use.
       for (const each of racing) each.send(write(links.at(-1)?.offset ?? 0, "x".repeat(50)));
-      const { offset } = await link.heard("welcome");
+      const { offset } = await link.receive("welcome");
       for (const each of racing) each.send(write(offset, "y".repeat(50)), GO, STATUS);
       link.send(write(offset, line));
       links.push({ link, offset, line });
       racing.add(link);
       former = link;
     }
-    const { offset: end } = await former.heard("stdin");
+    const { offset: end } = await former.receive("stdin");
     former.send(encodeMessage("closeStdin", { offset: end }));
     expect(await exitOf(former)).toMatchObject({ leader: { code: 0 } });
     const output = await launcher.output("run_a");
@@ -151,8 +151,13 @@ describe("an observer", () => {
     const owner = await launcher.run("run_a", "stty size; cat", { pty: 1, outPolicy: 1 });
     const observer = await launcher.attach("run_a", 0);
     observer.send(frame, STATUS);
-    expect(await observer.heard("refused")).toMatchObject({ codeName: "not-owner", epoch: 1 });
-    expect(await observer.heard("welcome")).toMatchObject({ phase: 2, offset: 0, outAcked: 0, reason: null });
+    expect(await observer.receive("refused")).toMatchObject({ codeName: "not-owner", epoch: 1 });
+    expect(await observer.receive("welcome")).toMatchObject({
+      phase: 2,
+      offset: 0,
+      outAcked: 0,
+      reason: null,
+    });
     owner.send(STOP);
     expect(await exitOf(owner)).toMatchObject({ reason: "manual-cancel", actor: "test" });
   });
@@ -162,7 +167,7 @@ describe("an observer", () => {
     const owner = await launcher.start("run_a", "exit 4");
     const observer = await launcher.attach("run_a", 0);
     observer.send(GO);
-    expect(await observer.heard("refused")).toMatchObject({ codeName: "not-owner" });
+    expect(await observer.receive("refused")).toMatchObject({ codeName: "not-owner" });
     owner.send(GO);
     expect(await exitOf(owner)).toMatchObject({ leader: { code: 4 } });
     expect(await exitOf(observer)).toMatchObject({ leader: { code: 4 } });
@@ -173,9 +178,9 @@ describe("an observer", () => {
     const owner = await launcher.run("run_a", "cat");
     const observer = await launcher.attach("run_a", 0);
     observer.send(STATUS);
-    expect(await observer.heard("welcome")).toMatchObject({ phase: 2, epoch: 1 });
+    expect(await observer.receive("welcome")).toMatchObject({ phase: 2, epoch: 1 });
     observer.send(STOP);
-    expect(await owner.heard("stopping")).toMatchObject({ actor: "test" });
+    expect(await owner.receive("stopping")).toMatchObject({ actor: "test" });
     expect(await exitOf(owner)).toMatchObject({ reason: "manual-cancel", actor: "test" });
   });
 
@@ -194,18 +199,18 @@ describe("input", () => {
     const owner = await launcher.run("run_a", "cat");
     owner.send(write(0, "one "), write(0, "one "), write(2, "e two "), write(0, "one two three"));
     owner.send(write(3, ""), write(0, ""), encodeMessage("closeStdin", { offset: 13 }));
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(await launcher.output("run_a")).toBe("one two three");
-    expect(owner.all.filter(({ name }) => name === "refused")).toEqual([]);
+    expect(owner.received.filter(({ name }) => name === "refused")).toEqual([]);
   });
 
   test("after a gap is refused, and nothing of it is taken", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(write(0, "one "), write(5, "gap"));
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "stdin-gap" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "stdin-gap" });
     owner.send(write(4, "two"), encodeMessage("closeStdin", { offset: 7 }));
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(await launcher.output("run_a")).toBe("one two");
   });
 
@@ -214,11 +219,11 @@ describe("input", () => {
     const owner = await launcher.start("run_a", "cat");
     const full = Buffer.alloc(STDIN_BUFFER, "a");
     owner.send(write(0, Buffer.concat([full, Buffer.from("b")])));
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "stdin-limit" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "stdin-limit" });
     owner.send(write(0, full));
-    expect(await owner.heard("stdin")).toMatchObject({ offset: STDIN_BUFFER, limit: STDIN_BUFFER });
+    expect(await owner.receive("stdin")).toMatchObject({ offset: STDIN_BUFFER, limit: STDIN_BUFFER });
     owner.send(write(STDIN_BUFFER, "b"));
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "stdin-limit" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "stdin-limit" });
     owner.send(GO, encodeMessage("closeStdin", { offset: STDIN_BUFFER }));
     expect(await exitOf(owner)).toMatchObject({ stdout: { end: STDIN_BUFFER } });
     expect(await launcher.output("run_a")).toBe(full.toString());
@@ -228,7 +233,7 @@ describe("input", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(encodeMessage("closeStdin", { offset: 4 }), write(0, "ab"), write(2, "cd"));
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(await launcher.output("run_a")).toBe("abcd");
   });
 
@@ -240,12 +245,12 @@ describe("input", () => {
     for (let epoch = 2; sent < text.length; epoch++) {
       owner.send(write(sent, text.slice(sent, sent + 11)));
       owner.close();
-      owner = await launcher.reach("run_a");
+      owner = await launcher.connectTo("run_a");
       owner.send(launcher.helloFrame("run_a", { epoch }));
-      sent = (await owner.heard("welcome")).offset;
+      sent = (await owner.receive("welcome")).offset;
     }
     owner.send(encodeMessage("closeStdin", { offset: text.length }));
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(await launcher.output("run_a")).toBe(text);
   });
 });

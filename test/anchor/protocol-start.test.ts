@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { START_MAX_BYTES } from "../../src/anchor/protocol.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { rawField, rawFrame, withFields } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
 
@@ -17,14 +17,14 @@ const rest = [rawField(1, 1), rawField(3, "in_raw"), rawField(4, "one"), rawFiel
 
 /** After a refused start: no directory, no process but the launcher, and the next run works. */
 async function nothingBehind(launcher: RawLauncher): Promise<void> {
-  await until(async () => (await childrenOf(launcher.pid)).length === 0);
+  await waitUntil(async () => (await childrenOf(launcher.pid)).length === 0);
   expect(await readdir(launcher.directory)).toEqual(
     expect.arrayContaining(["launcher.json", "launcher.sock", "runs"]),
   );
   expect(await readdir(launcher.directory)).toHaveLength(3);
   expect(await readdir(join(launcher.directory, "runs"))).toEqual([]);
   const owner = await launcher.run("run_next", "exit 0");
-  expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ leader: { code: 0 } });
+  expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ leader: { code: 0 } });
 }
 
 async function childrenOf(pid: number): Promise<string[]> {
@@ -40,9 +40,9 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     ["a NUL inside a variable", [rawField(48, "/bin/sh"), rawField(49, "A=b\0c")]],
   ])("%s: FAILED, with the step", async (_, command, id = "run_a") => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(rawFrame(START, runId(id), ...rest, ...command));
-    expect(await owner.heard("failed")).toMatchObject({ errno: 22, step: "spec" });
+    expect(await owner.receive("failed")).toMatchObject({ errno: 22, step: "spec" });
     await owner.ended();
     await nothingBehind(launcher);
   });
@@ -54,9 +54,9 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     ["a key that is too long", { key: "k".repeat(1000) }],
   ])("%s: FAILED", async (_, change) => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(launcher.startFrame("run_a", "exit 0", change));
-    expect(await owner.heard("failed")).toMatchObject({ step: "spec" });
+    expect(await owner.receive("failed")).toMatchObject({ step: "spec" });
     await owner.ended();
     await nothingBehind(launcher);
   });
@@ -66,9 +66,9 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     ["a directory that is a file", { cwd: "/etc/passwd" }, "cwd", 20],
   ])("%s: FAILED", async (_, change, step, errno) => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(launcher.startFrame("run_a", "exit 0", change));
-    expect(await owner.heard("failed")).toMatchObject({ step, errno });
+    expect(await owner.receive("failed")).toMatchObject({ step, errno });
     await owner.ended();
     await nothingBehind(launcher);
   });
@@ -87,30 +87,30 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     ["far too many characters", "r".repeat(5000)],
   ])("a run id that is %s: closed without a word", async (what, id) => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(rawFrame(START, runId(id), ...rest, rawField(48, "/bin/true")));
     await owner.ended();
-    expect(owner.all, what).toEqual([]);
+    expect(owner.received, what).toEqual([]);
     expect(existsSync(join(launcher.directory, "x"))).toBe(false);
     await nothingBehind(launcher);
   });
 
   test("a second run id in the same frame names no second directory", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(withFields(launcher.startFrame("run_a", "cat"), runId("../../elsewhere")));
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 1 });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 1 });
     expect(await readdir(join(launcher.directory, "runs"))).toEqual(["run_a"]);
     owner.close();
-    await until(async () => (await launcher.file("run_a", "exit.json")) !== null);
+    await waitUntil(async () => (await launcher.readRunFile("run_a", "exit.json")) !== null);
   });
 
   test("a run id that is not the first field: closed without a word", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(rawFrame(START, ...rest, runId("run_a"), rawField(48, "/bin/true")));
     await owner.ended();
-    expect(owner.all).toEqual([]);
+    expect(owner.received).toEqual([]);
     await nothingBehind(launcher);
   });
 
@@ -120,36 +120,36 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     head.writeUInt32LE(START_MAX_BYTES + 1, 0);
     const broken = rawFrame(START, runId("run_a"), Buffer.from([48, 255, 0, 0, 0, 1]));
     for (const bytes of [head, broken]) {
-      const owner = await launcher.knock();
+      const owner = await launcher.connect();
       owner.send(bytes);
       await owner.ended();
-      expect(owner.all).toEqual([]);
+      expect(owner.received).toEqual([]);
     }
     await nothingBehind(launcher);
   });
 
   test("more than the kernel executes: FAILED at GO, not half a command", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     const argument = Buffer.alloc(START_MAX_BYTES / 2, "a");
     owner.send(
       rawFrame(START, runId("run_a"), ...rest, rawField(48, "/bin/true"), rawField(48, argument), CWD),
     );
-    await owner.heard("welcome");
+    await owner.receive("welcome");
     owner.send(encodeMessage("go", {}));
-    expect(await owner.heard("failed")).toMatchObject({ errno: 7, step: "exec" });
-    expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ executed: false });
+    expect(await owner.receive("failed")).toMatchObject({ errno: 7, step: "exec" });
+    expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ executed: false });
   });
 
   test("an owner that leaves in the middle of its START", async () => {
     const launcher = await RawLauncher.start();
     const frame = launcher.startFrame("run_a", "exit 0");
     for (const length of [80, 200, frame.length - 1]) {
-      const owner = await launcher.knock();
+      const owner = await launcher.connect();
       owner.send(frame.subarray(0, length));
-      await until(async () => (await childrenOf(launcher.pid)).length === 1);
+      await waitUntil(async () => (await childrenOf(launcher.pid)).length === 1);
       owner.close();
-      await until(async () => (await childrenOf(launcher.pid)).length === 0);
+      await waitUntil(async () => (await childrenOf(launcher.pid)).length === 0);
     }
     await nothingBehind(launcher);
   });
@@ -161,24 +161,24 @@ test("a run directory that is there already is nobody's to reuse: FAILED, and it
   await first.ended();
   await writeFile(join(launcher.runDirectory("run_a"), "note"), "mine");
   const before = await readdir(launcher.runDirectory("run_a"));
-  const again = await launcher.knock();
+  const again = await launcher.connect();
   again.send(launcher.startFrame("run_a", "exit 0"));
-  expect(await again.heard("failed")).toMatchObject({ step: "directory", errno: 17 });
+  expect(await again.receive("failed")).toMatchObject({ step: "directory", errno: 17 });
   await again.ended();
   expect(await readdir(launcher.runDirectory("run_a"))).toEqual(before);
-  expect(await launcher.file("run_a", "exit.json")).toMatchObject({ leader: { code: 5 } });
+  expect(await launcher.readRunFile("run_a", "exit.json")).toMatchObject({ leader: { code: 5 } });
 });
 
 test("two STARTs for one run id at once: one run, the other is told", async () => {
   const launcher = await RawLauncher.start();
-  const owners = await Promise.all([launcher.knock(), launcher.knock()]);
+  const owners = await Promise.all([launcher.connect(), launcher.connect()]);
   const frame = launcher.startFrame("run_a", "exit 6");
   for (const owner of owners) owner.send(frame);
-  const welcomed = await Promise.any(owners.map((owner) => owner.heard("welcome").then(() => owner)));
+  const welcomed = await Promise.any(owners.map((owner) => owner.receive("welcome").then(() => owner)));
   welcomed.send(encodeMessage("go", {}));
   await Promise.all(owners.map((owner) => owner.ended()));
-  const names = owners.map(({ all }) => all.map(({ name }) => name));
+  const names = owners.map(({ received: all }) => all.map(({ name }) => name));
   expect(names.filter((heard) => heard.includes("failed"))).toHaveLength(1);
   expect(names.filter((heard) => heard.includes("exited"))).toHaveLength(1);
-  expect(await launcher.file("run_a", "exit.json")).toMatchObject({ leader: { code: 6 } });
+  expect(await launcher.readRunFile("run_a", "exit.json")).toMatchObject({ leader: { code: 6 } });
 });

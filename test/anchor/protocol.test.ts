@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { FRAME_MAX_BYTES, PROTOCOL } from "../../src/anchor/protocol.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { rawField, rawFrame, withFields } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
 
@@ -17,14 +17,14 @@ const stop = (change: Partial<Parameters<typeof encodeMessage<"stop">>[1]> = {})
 describe("frames", () => {
   test("may come byte by byte", async () => {
     const launcher = await RawLauncher.start();
-    const owner = await launcher.knock();
-    await owner.drip(launcher.startFrame("run_a", "exit 3"));
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 1, epoch: 1 });
-    const observer = await launcher.reach("run_a");
-    await observer.drip(launcher.helloFrame("run_a"));
-    expect(await observer.heard("welcome")).toMatchObject({ phase: 1 });
-    await owner.drip(GO);
-    expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ leader: { code: 3 } });
+    const owner = await launcher.connect();
+    await owner.sendByteByByte(launcher.startFrame("run_a", "exit 3"));
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 1, epoch: 1 });
+    const observer = await launcher.connectTo("run_a");
+    await observer.sendByteByByte(launcher.helloFrame("run_a"));
+    expect(await observer.receive("welcome")).toMatchObject({ phase: 1 });
+    await owner.sendByteByByte(GO);
+    expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ leader: { code: 3 } });
   });
 
   test("may come many in one packet", async () => {
@@ -33,34 +33,34 @@ describe("frames", () => {
     const write = encodeMessage("write", { offset: 0, data: Buffer.from("all at once\n") });
     const close = encodeMessage("closeStdin", { offset: 12 });
     owner.send(STATUS, GO, write, STATUS, close);
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(await launcher.output("run_a")).toBe("all at once\n");
-    expect(owner.all.filter(({ name }) => name === "welcome")).toHaveLength(3);
+    expect(owner.received.filter(({ name }) => name === "welcome")).toHaveLength(3);
   });
 
   test("may carry fields this version does not know", async () => {
     const launcher = await RawLauncher.start();
     const more = [rawField(UNKNOWN_TAG, "what is this"), rawField(UNKNOWN_TAG + 1, Buffer.alloc(1000, 1))];
-    const owner = await launcher.knock();
+    const owner = await launcher.connect();
     owner.send(withFields(launcher.startFrame("run_a", "cat"), ...more));
-    await owner.heard("welcome");
+    await owner.receive("welcome");
     owner.send(withFields(GO, ...more));
-    await owner.heard("started");
-    const next = await launcher.reach("run_a");
+    await owner.receive("started");
+    const next = await launcher.connectTo("run_a");
     next.send(withFields(launcher.helloFrame("run_a", { epoch: 2 }), ...more), withFields(STATUS, ...more));
-    expect(await next.heard("welcome")).toMatchObject({ epoch: 2 });
+    expect(await next.receive("welcome")).toMatchObject({ epoch: 2 });
     next.send(withFields(stop({ requestId: "r" }), ...more));
-    expect(await next.heard("stopping")).toMatchObject({ requestId: "r" });
-    await next.heard("exited");
+    expect(await next.receive("stopping")).toMatchObject({ requestId: "r" });
+    await next.receive("exited");
   });
 
   test("HOLD may carry fields this version does not know, too", async () => {
     const launcher = await RawLauncher.start();
-    const guest = await launcher.knock();
+    const guest = await launcher.connect();
     guest.send(withFields(encodeMessage("hold", {}), rawField(UNKNOWN_TAG, "what is this")));
-    await guest.heard("launcher");
+    await guest.receive("launcher");
     const owner = await launcher.run("run_a", "exit 0");
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect(guest.isOpen).toBe(true);
   });
 
@@ -69,10 +69,10 @@ describe("frames", () => {
     const owner = await launcher.run("run_a", "exec sleep 3031");
     for (const type of [UNKNOWN_FRAME, 0, 255, 64]) {
       owner.send(rawFrame(type, rawField(UNKNOWN_TAG, "what is this")));
-      expect(await owner.heard("refused")).toMatchObject({ codeName: "unknown-frame" });
+      expect(await owner.receive("refused")).toMatchObject({ codeName: "unknown-frame" });
     }
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test.each([
@@ -84,23 +84,23 @@ describe("frames", () => {
   ])("%s end their own connection and no other", async (_, bytes) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
-    for (const observer of [await launcher.attach("run_a", 0), await launcher.reach("run_a")]) {
+    for (const observer of [await launcher.attach("run_a", 0), await launcher.connectTo("run_a")]) {
       observer.send(bytes);
       await observer.ended();
     }
     owner.send(STATUS);
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 2, epoch: 1 });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, epoch: 1 });
     owner.send(encodeMessage("closeStdin", { offset: 0 }));
-    expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ reason: "exit" });
+    expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ reason: "exit" });
   });
 
   test("as long as the limit are taken", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(rawFrame(12, rawField(UNKNOWN_TAG, Buffer.alloc(FRAME_MAX_BYTES - 6))));
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 2 });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2 });
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 });
 
@@ -117,14 +117,14 @@ describe("a connection", () => {
   ])("with %s is refused (%s), closed, and changes nothing", async (_, codeName, change) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
-    const stranger = await launcher.reach("run_a");
+    const stranger = await launcher.connectTo("run_a");
     stranger.send(launcher.helloFrame("run_a", { epoch: 9, ...change }), stop());
-    expect(await stranger.heard("refused")).toMatchObject({ codeName });
+    expect(await stranger.receive("refused")).toMatchObject({ codeName });
     await stranger.ended();
     owner.send(STATUS);
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 2, epoch: 1, reason: null });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, epoch: 1, reason: null });
     owner.send(stop({ actor: "owner" }));
-    expect(JSON.parse((await owner.heard("exited")).json)).toMatchObject({ actor: "owner" });
+    expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ actor: "owner" });
   });
 
   test("without a key, or with the key before its last character, is refused", async () => {
@@ -133,13 +133,13 @@ describe("a connection", () => {
     const { key } = launcher.helloContent("run_a");
     const keyless = [rawField(1, 1), rawField(2, "run_a"), rawField(5, 9)];
     for (const fields of [keyless, [...keyless, rawField(6, key.slice(0, -1))]]) {
-      const stranger = await launcher.reach("run_a");
+      const stranger = await launcher.connectTo("run_a");
       stranger.send(rawFrame(3, ...fields));
-      expect(await stranger.heard("refused")).toMatchObject({ codeName: "bad-key" });
+      expect(await stranger.receive("refused")).toMatchObject({ codeName: "bad-key" });
       await stranger.ended();
     }
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test.each([
@@ -151,46 +151,46 @@ describe("a connection", () => {
   ])("that begins with %s instead of HELLO is closed and changes nothing", async (_, frame) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
-    const stranger = await launcher.reach("run_a");
+    const stranger = await launcher.connectTo("run_a");
     stranger.send(frame);
     await stranger.ended();
-    expect(stranger.all).toEqual([]);
+    expect(stranger.received).toEqual([]);
     owner.send(STATUS);
-    expect(await owner.heard("welcome")).toMatchObject({ phase: 2, reason: null });
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
     owner.send(stop());
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test("that says nothing does not stand in anybody's way, and twenty do not either", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
-    for (let count = 0; count < 20; count++) await launcher.reach("run_a");
+    for (let count = 0; count < 20; count++) await launcher.connectTo("run_a");
     owner.send(encodeMessage("write", { offset: 0, data: Buffer.from("still here\n") }));
-    await until(async () => (await launcher.output("run_a")) === "still here\n");
+    await waitUntil(async () => (await launcher.output("run_a")) === "still here\n");
     const next = await launcher.attach("run_a", 2);
     await owner.ended();
     next.send(stop({ actor: "next" }));
-    expect(JSON.parse((await next.heard("exited")).json)).toMatchObject({ actor: "next" });
+    expect(JSON.parse((await next.receive("exited")).json)).toMatchObject({ actor: "next" });
   });
 
   test("to the launcher that says nothing does not stand in anybody's way", async () => {
     const launcher = await RawLauncher.start();
-    for (let count = 0; count < 20; count++) await launcher.knock();
+    for (let count = 0; count < 20; count++) await launcher.connect();
     const owner = await launcher.run("run_a", "exit 0");
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 
   test("to the launcher that breaks off in its first word neither keeps it busy nor keeps it", async () => {
     const launcher = await RawLauncher.start();
     const guests = [1, 4, 5, 12].map(async (length) => {
-      const guest = await launcher.knock();
+      const guest = await launcher.connect();
       guest.send(launcher.startFrame("run_a", "exit 1").subarray(0, length));
       return guest;
     });
     await Promise.all(guests);
     const before = await cpuTicks(launcher.pid);
     const owner = await launcher.run("run_a", "sleep 0.3");
-    await owner.heard("exited");
+    await owner.receive("exited");
     expect((await cpuTicks(launcher.pid)) - before).toBeLessThan(10);
     // That it leaves when they have gone is checked at the end of every test.
   });
@@ -204,9 +204,9 @@ describe("a connection", () => {
     for (let count = 0; count < 3_000; count++) owner.send(STATUS);
     const next = await launcher.attach("run_a", 2);
     next.send(encodeMessage("write", { offset: 0, data: Buffer.from("next\n") }));
-    await until(async () => (await launcher.output("run_a")) === "next\n");
+    await waitUntil(async () => (await launcher.output("run_a")) === "next\n");
     next.send(stop());
-    await next.heard("exited");
+    await next.receive("exited");
   });
 });
 
@@ -217,7 +217,7 @@ test("a socket that was deleted, alone or with its whole directory, is made agai
   const before = await Promise.all(sockets.map(inode));
   await rm(join(launcher.runDirectory("run_a"), "sock"));
   await rm(launcher.runDirectory("run_b"), { recursive: true });
-  await until(async () => !(await Promise.all(sockets.map(inode))).includes(null), 7_000);
+  await waitUntil(async () => !(await Promise.all(sockets.map(inode))).includes(null), 7_000);
   for (const [at, path] of sockets.entries()) {
     expect(await inode(path)).not.toBe(before[at]);
     expect((await stat(path)).mode & 0o777).toBe(0o600);
@@ -229,8 +229,8 @@ test("a socket that was deleted, alone or with its whole directory, is made agai
     const next = await launcher.attach(runId, 2);
     await former.ended();
     next.send(stop({ requestId: "r" }));
-    await next.heard("exited");
-    expect(await launcher.file(runId, "exit.json")).toMatchObject({ requestId: "r" });
+    await next.receive("exited");
+    expect(await launcher.readRunFile(runId, "exit.json")).toMatchObject({ requestId: "r" });
   }
 });
 

@@ -6,16 +6,16 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
-import { type Content, encodeMessage } from "../../src/anchor/message.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
+import { type MessageFields, encodeMessage } from "../../src/anchor/message.js";
 import { RawLink } from "./raw-link.js";
 
-export type StartContent = Content<"start">;
-export type HelloContent = Content<"hello">;
+export type StartContent = MessageFields<"start">;
+export type HelloContent = MessageFields<"hello">;
 
 /** How long nobody but the owner-loss clock may keep something alive after a test. */
-const LEAVE_MS = 5_000;
+const EXIT_TIMEOUT_MS = 5_000;
 
 /**
  * The launcher as a stranger to our TypeScript would use it: the binary, its socket, frames. At the end of the test
@@ -35,10 +35,10 @@ export class RawLauncher {
   }
 
   /** `before` is shell code that the launcher is started after, such as `ulimit -n 64`. */
-  static async start(env: NodeJS.ProcessEnv = anchorEnv(), before = ":"): Promise<RawLauncher> {
+  static async start(env: NodeJS.ProcessEnv = anchorEnvironment(), before = ":"): Promise<RawLauncher> {
     const directory = await mkdtemp(join(tmpdir(), "hf-raw-"));
     const instance = `in_${randomBytes(4).toString("hex")}`;
-    const command = [findAnchor(), "launch", "--dir", directory, "--instance", instance];
+    const command = [findAnchorBinary(), "launch", "--dir", directory, "--instance", instance];
     const child = spawn("/bin/sh", ["-c", `${before}; exec "$@"`, "sh", ...command], {
       detached: true,
       stdio: ["ignore", "pipe", "inherit"],
@@ -47,8 +47,8 @@ export class RawLauncher {
     const left = once(child, "exit");
     const launcher = new RawLauncher(directory, instance, child);
     onTestFinished(async () => {
-      launcher.leave();
-      const late = AbortSignal.timeout(LEAVE_MS);
+      launcher.disconnectAll();
+      const late = AbortSignal.timeout(EXIT_TIMEOUT_MS);
       const stays = new Promise((resolve) => late.addEventListener("abort", () => resolve("stays")));
       if ((await Promise.race([left, stays])) === "stays") {
         child.kill("SIGKILL");
@@ -64,19 +64,19 @@ export class RawLauncher {
 
   /** A connection to the launcher that says HOLD and has been answered. */
   async hold(): Promise<RawLink> {
-    const link = await this.knock();
+    const link = await this.connect();
     link.send(encodeMessage("hold", {}));
-    await link.heard("launcher");
+    await link.receive("launcher");
     return link;
   }
 
   /** A connection to the launcher on which nothing has been said. */
-  knock(): Promise<RawLink> {
+  connect(): Promise<RawLink> {
     return this.#open(join(this.directory, "launcher.sock"));
   }
 
   /** A connection to the anchor of a run on which nothing has been said. */
-  reach(runId: string): Promise<RawLink> {
+  connectTo(runId: string): Promise<RawLink> {
     return this.#open(join(this.runDirectory(runId), "sock"));
   }
 
@@ -86,9 +86,9 @@ export class RawLauncher {
 
   /** START, answered with WELCOME: the gate is closed. */
   async start(runId: string, script: string, change: Partial<StartContent> = {}): Promise<RawLink> {
-    const link = await this.knock();
+    const link = await this.connect();
     link.send(this.startFrame(runId, script, change));
-    await link.heard("welcome");
+    await link.receive("welcome");
     return link;
   }
 
@@ -96,15 +96,15 @@ export class RawLauncher {
   async run(runId: string, script: string, change: Partial<StartContent> = {}): Promise<RawLink> {
     const link = await this.start(runId, script, change);
     link.send(encodeMessage("go", {}));
-    await link.heard("started");
+    await link.receive("started");
     return link;
   }
 
   /** HELLO, answered with WELCOME. */
   async attach(runId: string, epoch: number): Promise<RawLink> {
-    const link = await this.reach(runId);
+    const link = await this.connectTo(runId);
     link.send(this.helloFrame(runId, { epoch }));
-    await link.heard("welcome");
+    await link.receive("welcome");
     return link;
   }
 
@@ -174,12 +174,12 @@ export class RawLauncher {
   }
 
   /** No supervisor is here any more. */
-  leave(): void {
+  disconnectAll(): void {
     for (const link of this.#links) link.close();
   }
 
   /** One of the files a run leaves, as JSON; null when it is not there. */
-  async file(runId: string, name: string): Promise<unknown> {
+  async readRunFile(runId: string, name: string): Promise<unknown> {
     const path = join(this.runDirectory(runId), name);
     return existsSync(path) ? (JSON.parse(await readFile(path, "utf8")) as unknown) : null;
   }

@@ -1,25 +1,30 @@
 import { connect, type Socket } from "node:net";
 import { FrameDecoder } from "../../src/anchor/frame.js";
-import { type Content, decodeMessage, type Message, type MessageName } from "../../src/anchor/message.js";
+import {
+  type MessageFields,
+  decodeMessage,
+  type AnchorMessage,
+  type AnchorMessageName,
+} from "../../src/anchor/message.js";
 
-type Heard<N extends MessageName> = { readonly name: N } & Content<N>;
+type Received<N extends AnchorMessageName> = { readonly name: N } & MessageFields<N>;
 
 interface Waiter {
-  readonly name: MessageName;
-  readonly resolve: (message: Message) => void;
+  readonly name: AnchorMessageName;
+  readonly resolve: (message: AnchorMessage) => void;
   readonly reject: (error: Error) => void;
 }
 
 /** Far above any answer; only bounds a hang. */
-const PATIENCE_MS = 5_000;
+const TIMEOUT_MS = 5_000;
 
 /** One connection, frame by frame, with nothing added and nothing understood. */
 export class RawLink {
   readonly socket: Socket;
   /** Every message that came, in order. */
-  readonly all: Message[] = [];
+  readonly received: AnchorMessage[] = [];
   readonly #closed: Promise<void>;
-  readonly #unheard: Message[] = [];
+  readonly #unread: AnchorMessage[] = [];
   #waiters: Waiter[] = [];
   #over = false;
 
@@ -68,7 +73,7 @@ export class RawLink {
   }
 
   /** One byte per packet, each on its way before the next. */
-  async drip(bytes: Buffer): Promise<void> {
+  async sendByteByByte(bytes: Buffer): Promise<void> {
     this.socket.setNoDelay(true);
     for (const byte of bytes) {
       await new Promise<void>((resolve) => this.socket.write(Buffer.of(byte), () => resolve()));
@@ -77,18 +82,18 @@ export class RawLink {
   }
 
   /** The first message of that name which nobody has asked for yet. */
-  heard<N extends MessageName>(name: N): Promise<Heard<N>> {
-    const at = this.#unheard.findIndex((message) => message.name === name);
-    const [found] = at < 0 ? [] : this.#unheard.splice(at, 1);
-    if (found !== undefined) return Promise.resolve(found as Heard<N>);
+  receive<N extends AnchorMessageName>(name: N): Promise<Received<N>> {
+    const at = this.#unread.findIndex((message) => message.name === name);
+    const [found] = at < 0 ? [] : this.#unread.splice(at, 1);
+    if (found !== undefined) return Promise.resolve(found as Received<N>);
     if (this.#over) return Promise.reject(new Error(`closed without ${name}`));
-    return new Promise<Heard<N>>((resolve, reject) => {
-      const timer = setTimeout(() => waiter.reject(new Error(`no ${name} came`)), PATIENCE_MS);
+    return new Promise<Received<N>>((resolve, reject) => {
+      const timer = setTimeout(() => waiter.reject(new Error(`no ${name} came`)), TIMEOUT_MS);
       const waiter: Waiter = {
         name,
         resolve: (message) => {
           clearTimeout(timer);
-          resolve(message as Heard<N>);
+          resolve(message as Received<N>);
         },
         reject: (error) => {
           clearTimeout(timer);
@@ -105,7 +110,7 @@ export class RawLink {
     const late = Symbol("late");
     let timer: NodeJS.Timeout | undefined;
     const patience = new Promise((resolve) => {
-      timer = setTimeout(() => resolve(late), PATIENCE_MS);
+      timer = setTimeout(() => resolve(late), TIMEOUT_MS);
     });
     const first = await Promise.race([this.#closed, patience]);
     clearTimeout(timer);
@@ -116,11 +121,11 @@ export class RawLink {
     this.socket.destroy();
   }
 
-  #hear(message: Message): void {
-    this.all.push(message);
+  #hear(message: AnchorMessage): void {
+    this.received.push(message);
     const waiter = this.#waiters.find(({ name }) => name === message.name);
     if (waiter === undefined) {
-      this.#unheard.push(message);
+      this.#unread.push(message);
       return;
     }
     this.#waiters = this.#waiters.filter((each) => each !== waiter);

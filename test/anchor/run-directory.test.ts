@@ -4,7 +4,13 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RunDirectories } from "../../src/anchor/run-directory.js";
-import { parseExit, parseLeader, parseStop, parseSurvivors, parseSwept } from "../../src/anchor/run-json.js";
+import {
+  parseExit,
+  parseLeaderFile,
+  parseStopFile,
+  parseSurvivors,
+  parseSweptFile,
+} from "../../src/anchor/run-json.js";
 import { BadInput } from "../../src/errors.js";
 
 let instanceDir: string;
@@ -25,8 +31,8 @@ afterEach(async () => {
 describe("what remains of a run", () => {
   test("is nothing when there is nothing", async () => {
     const nothing = { exit: null, leader: null, firstStop: null, swept: null };
-    expect(await runs.remains("run_a")).toEqual(nothing);
-    expect(await runs.remains("run_never")).toEqual(nothing);
+    expect(await runs.readRunFiles("run_a")).toEqual(nothing);
+    expect(await runs.readRunFiles("run_never")).toEqual(nothing);
   });
 
   test("is what the files say", async () => {
@@ -39,7 +45,7 @@ describe("what remains of a run", () => {
       join(run, "swept.json"),
       '{"runId":"run_a","anchorSignal":null,"anchorCode":1,"killed":2,"emptiness":"proven"}',
     );
-    expect(await runs.remains("run_a")).toEqual({
+    expect(await runs.readRunFiles("run_a")).toEqual({
       exit: null,
       leader: { code: null, signal: 9 },
       firstStop: { reason: "manual-cancel", actor: "a", requestId: "r" },
@@ -52,14 +58,20 @@ describe("what remains of a run", () => {
     async (text) => {
       for (const name of ["exit", "leader", "stop", "swept"])
         await writeFile(join(run, `${name}.json`), text);
-      expect(await runs.remains("run_a")).toEqual({ exit: null, leader: null, firstStop: null, swept: null });
+      expect(await runs.readRunFiles("run_a")).toEqual({
+        exit: null,
+        leader: null,
+        firstStop: null,
+        swept: null,
+      });
     },
   );
 
   test("never throws over any JSON", () => {
     fc.assert(
       fc.property(fc.json(), (text) => {
-        for (const parse of [parseExit, parseLeader, parseStop, parseSwept, parseSurvivors]) parse(text);
+        for (const parse of [parseExit, parseLeaderFile, parseStopFile, parseSweptFile, parseSurvivors])
+          parse(text);
       }),
     );
   });
@@ -77,8 +89,8 @@ describe("run directories", () => {
     "%j is no run id and touches nothing",
     async (id) => {
       await expect(runs.remove(id)).rejects.toBeInstanceOf(BadInput);
-      await expect(runs.remains(id)).rejects.toBeInstanceOf(BadInput);
-      await expect(runs.key(id)).rejects.toBeInstanceOf(BadInput);
+      await expect(runs.readRunFiles(id)).rejects.toBeInstanceOf(BadInput);
+      await expect(runs.readKey(id)).rejects.toBeInstanceOf(BadInput);
       expect(await readdir(join(instanceDir, "runs"))).toEqual(["run_a"]);
     },
   );

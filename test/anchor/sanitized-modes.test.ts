@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { inspect } from "../../src/anchor/inspect.js";
-import { inspectBoundaries } from "../../src/anchor/inspect-boundaries.js";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
-import { listMarked, reapMarked } from "../../src/anchor/marked.js";
+import { inspectProcesses } from "../../src/anchor/inspect.js";
+import { inspectCgroups } from "../../src/anchor/inspect-boundaries.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
+import { listMarkedProcesses, reapMarkedProcess } from "../../src/anchor/marked.js";
 import { plantBystander } from "./bystander.js";
 
 const project = fileURLToPath(new URL("../..", import.meta.url));
@@ -65,20 +65,20 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     });
     onTestFinished(() => void child.kill("SIGKILL"));
     await once(child.stdout, "data");
-    const [found] = await inspect(anchor, [child.pid ?? 0]);
+    const [found] = await inspectProcesses(anchor, [child.pid ?? 0]);
     expect(found?.argv.length).toBeGreaterThan(50);
     const others = ["BIG", ...Array.from({ length: 15 }, (_, at) => `V${at}`)];
-    const marked = await listMarked(anchor, "SANITIZED", others);
+    const marked = await listMarkedProcesses(anchor, "SANITIZED", others);
     expect(marked.map(({ identity }) => identity)).toContainEqual(found?.identity);
     if (found === undefined) return;
     const request = { identity: found.identity, variable: "SANITIZED", value: "odd", graceMs: 500 };
-    expect(await reapMarked(anchor, { ...request, value: "even" })).toMatchObject({ verified: false });
-    expect(await reapMarked(anchor, request)).toMatchObject({ verified: true, killed: 1 });
+    expect(await reapMarkedProcess(anchor, { ...request, value: "even" })).toMatchObject({ verified: false });
+    expect(await reapMarkedProcess(anchor, request)).toMatchObject({ verified: true, killed: 1 });
   });
 
   test("a long input in many pieces, and cgroups that are not", async () => {
     const wanted = Array.from({ length: 30_000 }, (_, at) => (at % 5000 === 0 ? process.pid : 2 ** 23 + at));
-    expect(await inspect(anchor, wanted)).toHaveLength(wanted.length);
+    expect(await inspectProcesses(anchor, wanted)).toHaveLength(wanted.length);
     const paths = [
       "/",
       "/x",
@@ -88,7 +88,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
       "/..",
       `/${"ü".repeat(400)}`,
     ];
-    const answers = await inspectBoundaries(
+    const answers = await inspectCgroups(
       anchor,
       paths.map((path) => ({ path, inode: "18446744073709551615" })),
     );
@@ -97,7 +97,10 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
 
   test("input that is noise is refused", async () => {
     for (let seed = 1; seed <= 20; seed += 1) {
-      const child = spawn(anchor, ["inspect"], { stdio: ["pipe", "ignore", "ignore"], env: anchorEnv() });
+      const child = spawn(anchor, ["inspect"], {
+        stdio: ["pipe", "ignore", "ignore"],
+        env: anchorEnvironment(),
+      });
       child.stdin.on("error", () => {});
       child.stdin.end(seed === 1 ? Buffer.alloc(200_000, "1") : noise(seed, seed * 7_000));
       expect((await once(child, "exit"))[0]).toBe(2);

@@ -12,13 +12,13 @@ import { openNativeHost } from "../../src/anchor/native-host.js";
 import { parseExit } from "../../src/anchor/run-json.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import {
-  bystander,
-  printed,
-  processesOf,
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
   realSupervisor,
-  sh,
+  shellInput,
   temporaryHome,
-  textOf,
+  readOutput,
 } from "../supervisor/real-supervisor.js";
 import { rawField, rawFrame } from "./raw-frame.js";
 import { RawLauncher } from "./raw-launcher.js";
@@ -55,7 +55,7 @@ afterAll(async () => {
 describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
   test("the sanitizers are there, in the launcher and in the anchor", async () => {
     const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(sh("read line"));
+    const begun = await supervisor.spawn(shellInput("read line"));
     const anchor = (await supervisor.getRun(begun.runId))?.anchor?.pid ?? 0;
     expect(await readFile(`/proc/${anchor}/environ`, "utf8")).toContain(`log_path=${reports}/asan`);
     expect(await readFile(`/proc/${anchor}/maps`, "utf8")).toMatch(/libasan|asan/);
@@ -79,14 +79,14 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
 
   test("a pipe run: input, both outputs, arguments, environment, exit code", async () => {
     const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(sh("cat; echo $WORD >&2; exit 7"), {
+    const begun = await supervisor.spawn(shellInput("cat; echo $WORD >&2; exit 7"), {
       env: { WORD: "grün" },
       umask: 0o027,
     });
     const input = "0123456789\n".repeat(30_000);
     await begun.write(input);
     await begun.closeStdin();
-    expect(await textOf(begun)).toEqual({ stdout: input, stderr: "grün\n" });
+    expect(await readOutput(begun)).toEqual({ stdout: input, stderr: "grün\n" });
     expect((await begun.wait()).exit).toMatchObject({ reason: "exit", code: 7 });
   });
 
@@ -96,10 +96,10 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
       { io: "pty", ptyCommand: "stty size; read line; stty size; cat; exit 4" },
       { size: { rows: 30, cols: 100 } },
     );
-    await printed(begun, "30 100");
+    await waitForOutput(begun, "30 100");
     begun.resize({ rows: 50, cols: 120 });
     await begun.write("go\n");
-    await printed(begun, "50 120");
+    await waitForOutput(begun, "50 120");
     await begun.closeStdin();
     expect((await begun.wait()).exit).toMatchObject({ reason: "exit", code: 4 });
   });
@@ -115,28 +115,28 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
 
   test("a cancel of two hundred processes, some of them detached and deaf", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3051");
+    plantLookalike("sleep", "3051");
     const script = `
       for i in $(seq 1 100); do sleep 3051 & done
       for i in $(seq 1 50); do setsid sleep 3051 & done
       (trap '' TERM; for i in $(seq 1 50); do sleep 3051 & done; wait) &
       echo ready; wait`;
-    const begun = await supervisor.spawn(sh(script), { graceMs: 200 });
-    await printed(begun, "ready");
+    const begun = await supervisor.spawn(shellInput(script), { graceMs: 200 });
+    await waitForOutput(begun, "ready");
     await begun.cancel({ actor: "test" });
     expect(await begun.wait()).toMatchObject({
       exit: { reason: "manual-cancel", actor: "test" },
       emptiness: "proven",
     });
-    expect(await processesOf(begun.runId)).toEqual([]);
+    expect(await findProcessesOfRun(begun.runId)).toEqual([]);
   });
 
   test("three hundred members told, and some of them signalled", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(
-      sh("for i in $(seq 300); do sleep 3051 & done; echo ready; read line"),
+      shellInput("for i in $(seq 300); do sleep 3051 & done; echo ready; read line"),
     );
-    await printed(begun, "ready");
+    await waitForOutput(begun, "ready");
     const members = await begun.members();
     expect(members).toHaveLength(301);
     const sleepers = members.flatMap(({ identity }) => (identity.pid === begun.rootPid ? [] : [identity]));
@@ -148,7 +148,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
   test("leftovers of every kind, swept and named", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(
-      sh("sleep 3051 & (env -i setsid sh -c 'sleep 3051 & sleep 3051' &); exit 3"),
+      shellInput("sleep 3051 & (env -i setsid sh -c 'sleep 3051 & sleep 3051' &); exit 3"),
       { graceMs: 100 },
     );
     expect(await begun.wait()).toMatchObject({
@@ -159,10 +159,13 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
 
   test("a flood into a spool that keeps the newest", async () => {
     const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(sh("head -c 20000000 /dev/zero; head -c 5000000 /dev/zero >&2"), {
-      stdout: { boundBytes: 256 * 1024 },
-      stderr: { boundBytes: 64 * 1024 },
-    });
+    const begun = await supervisor.spawn(
+      shellInput("head -c 20000000 /dev/zero; head -c 5000000 /dev/zero >&2"),
+      {
+        stdout: { boundBytes: 256 * 1024 },
+        stderr: { boundBytes: 64 * 1024 },
+      },
+    );
     expect((await begun.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
     const { offset, bytes } = await begun.read("stdout", { offset: 19_999_990 });
     expect({ offset, length: bytes.length }).toEqual({ offset: 19_999_990, length: 10 });
@@ -170,10 +173,10 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
 
   test("a flood into a spool that holds the program back", async () => {
     const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(sh("seq 1 400000"), {
+    const begun = await supervisor.spawn(shellInput("seq 1 400000"), {
       stdout: { policy: "back-pressure", boundBytes: 64 * 1024 },
     });
-    const { stdout } = await textOf(begun, { ack: true });
+    const { stdout } = await readOutput(begun, { ack: true });
     expect(stdout).toBe(Array.from({ length: 400_000 }, (_, at) => `${at + 1}\n`).join(""));
     expect((await begun.wait()).exit).toMatchObject({ code: 0 });
   });
@@ -181,7 +184,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
   test("owners that come and go", async () => {
     const home = await temporaryHome();
     let supervisor = await realSupervisor({ home, instanceId: "in_asan" });
-    const { runId } = await supervisor.spawn(sh("cat; exit 9"));
+    const { runId } = await supervisor.spawn(shellInput("cat; exit 9"));
     for (let round = 0; round < 5; round++) {
       await supervisor.run(runId)?.write(`round ${round}\n`);
       await supervisor.close({ leaveRuns: true });
@@ -209,7 +212,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     link.go();
     await started(link);
     const { anchor, root, boundary } = link.welcome;
-    const [evidence] = await host.inspect([anchor, root]);
+    const [evidence] = await host.inspectProcesses([anchor, root]);
     for (const signal of ["SIGSTOP", "SIGKILL"]) process.kill(evidence?.parentPid ?? 0, signal);
     process.kill(anchor.pid, "SIGKILL");
     const cgroup =
@@ -218,15 +221,15 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect(reaped).toMatchObject({ verified: true, survivors: [] });
 
     const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(sh("setsid sleep 3051 & echo ready; wait"));
-    await printed(begun, "ready");
+    const begun = await supervisor.spawn(shellInput("setsid sleep 3051 & echo ready; wait"));
+    await waitForOutput(begun, "ready");
     process.kill((await supervisor.getRun(begun.runId))?.anchor?.pid ?? 0, "SIGKILL");
     expect((await begun.wait()).exit).toMatchObject({ reason: "lost" });
   });
 
   test("garbage on both sockets, and the run goes on", async () => {
     const supervisor = await realSupervisor();
-    const begun = await supervisor.spawn(sh("cat; exit 5"));
+    const begun = await supervisor.spawn(shellInput("cat; exit 5"));
     const instance = join(supervisor.home, "instances", supervisor.instanceId);
     const sockets = [join(instance, "launcher.sock"), join(instance, "runs", begun.runId, "sock")];
     const rounds = soak ? 5_000 : 150;
@@ -234,13 +237,13 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
       await Promise.all(sockets.map((path) => throwAt(path, garbage(round, begun.runId))));
     await begun.write("still here\n");
     await begun.closeStdin();
-    expect((await textOf(begun)).stdout).toBe("still here\n");
+    expect((await readOutput(begun)).stdout).toBe("still here\n");
     expect((await begun.wait()).exit).toMatchObject({ reason: "exit", code: 5 });
     await nothingBut(supervisor, begun.runId);
   });
 
   test("frames of the owner with numbers at every edge, and the run goes on", async () => {
-    bystander("sleep", "3052");
+    plantLookalike("sleep", "3052");
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "sleep 3052 & echo $!; read line; exit 6", { pty: 1 });
     const rounds = soak ? 20_000 : 400;
@@ -248,10 +251,10 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
       owner.send(extremeFrame());
       if (round % 50 !== 0) continue;
       owner.send(encodeMessage("status", {}));
-      expect(await owner.heard("welcome")).toMatchObject({ phase: 2, reason: null });
+      expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
     }
     owner.send(encodeMessage("write", { offset: 0, data: Buffer.from("on\n") }));
-    expect(parseExit((await owner.heard("exited")).json)).toMatchObject({ leader: { code: 6 } });
+    expect(parseExit((await owner.receive("exited")).json)).toMatchObject({ leader: { code: 6 } });
   });
 
   test("PID 1 of a container", async () => {

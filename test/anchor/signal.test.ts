@@ -2,12 +2,12 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { describe, expect, test } from "vitest";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
 import { encodeMessage } from "../../src/anchor/message.js";
 import { signalFrame } from "../../src/anchor/start-message.js";
 import type { ProcessIdentity } from "../../src/store/run-record.js";
 import { plantBystander } from "./bystander.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { RawLauncher } from "./raw-launcher.js";
 
 const TWO = "sleep 3018 & echo $!; sleep 3018 & echo $!; echo $$; read line";
@@ -20,17 +20,17 @@ async function identityOf(pid: number, later = 0): Promise<ProcessIdentity> {
 
 async function printed(launcher: RawLauncher, count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a", "stdout")).split("\n").slice(0, -1);
-  await until(async () => (await lines()).length >= count);
+  await waitUntil(async () => (await lines()).length >= count);
   return (await lines()).map(Number);
 }
 
 /** Its shell does not wait for it: it stays as a zombie. */
 const inState = (pid: number, state: string) =>
-  until(async () => (await readFile(`/proc/${pid}/stat`, "latin1")).includes(`) ${state} `));
+  waitUntil(async () => (await readFile(`/proc/${pid}/stat`, "latin1")).includes(`) ${state} `));
 
 describe.each([
-  ["with cgroups", anchorEnv()],
-  ["without cgroups", { ...anchorEnv(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
+  ["with cgroups", anchorEnvironment()],
+  ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
 ])("%s", (_, env) => {
   test("who is named and a member is signalled; its first process, strangers and others are not", async () => {
     const launcher = await RawLauncher.start(env);
@@ -44,31 +44,34 @@ describe.each([
       { pid: 1, startTime: 0, uniqueId: null },
     ];
     owner.send(signalFrame(harmless, "SIGKILL"));
-    expect(await owner.heard("signalled")).toEqual({ name: "signalled", count: 0 });
+    expect(await owner.receive("signalled")).toEqual({ name: "signalled", count: 0 });
     owner.send(signalFrame([...harmless, await identityOf(one)], "SIGTERM"));
-    expect(await owner.heard("signalled")).toEqual({ name: "signalled", count: 1 });
+    expect(await owner.receive("signalled")).toEqual({ name: "signalled", count: 1 });
     await inState(one, "Z");
     owner.send(signalFrame([await identityOf(two)], "SIGSTOP"));
-    await owner.heard("signalled");
+    await owner.receive("signalled");
     await inState(two, "T");
     expect(existsSync(`/proc/${first}`)).toBe(true);
     owner.send(encodeMessage("closeStdin", { offset: 0 }));
-    const exit = JSON.parse((await owner.heard("exited")).json) as Record<string, unknown>;
+    const exit = JSON.parse((await owner.receive("exited")).json) as Record<string, unknown>;
     expect(exit).toMatchObject({ reason: "exit", emptiness: "proven" });
     expect(existsSync(`/proc/${two}`)).toBe(false);
   });
 });
 
 test("without handles only the anchor's own children are signalled: whose number it is cannot be proven of others", async () => {
-  const launcher = await RawLauncher.start({ ...anchorEnv(), HOLDFAST_ANCHOR_WEAKEN: "cgroup,pidfd" });
+  const launcher = await RawLauncher.start({
+    ...anchorEnvironment(),
+    HOLDFAST_ANCHOR_WEAKEN: "cgroup,pidfd",
+  });
   const owner = await launcher.run("run_a", "sleep 3018 & echo $!; (sleep 3018 >&- & echo $!); read line");
   const [childOfShell = 0, orphan = 0] = await printed(launcher, 2);
   owner.send(signalFrame([await identityOf(childOfShell), await identityOf(orphan)], "SIGKILL"));
-  expect(await owner.heard("signalled")).toEqual({ name: "signalled", count: 1 });
-  await until(() => Promise.resolve(!existsSync(`/proc/${orphan}`)));
+  expect(await owner.receive("signalled")).toEqual({ name: "signalled", count: 1 });
+  await waitUntil(() => Promise.resolve(!existsSync(`/proc/${orphan}`)));
   expect(existsSync(`/proc/${childOfShell}`)).toBe(true);
   owner.send(encodeMessage("closeStdin", { offset: 0 }));
-  await owner.heard("exited");
+  await owner.receive("exited");
 });
 
 test("other signals, misshapen names and a run that is being stopped are refused; an observer may not", async () => {
@@ -86,13 +89,13 @@ test("other signals, misshapen names and a run that is being stopped are refused
   ];
   for (const frame of bad) {
     owner.send(frame);
-    expect(await owner.heard("refused")).toMatchObject({ codeName: "signal-bad" });
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "signal-bad" });
   }
   const observer = await launcher.attach("run_a", 0);
   observer.send(named);
-  expect(await observer.heard("refused")).toMatchObject({ codeName: "not-owner" });
+  expect(await observer.receive("refused")).toMatchObject({ codeName: "not-owner" });
   owner.send(encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "", graceMs: 500 }));
   owner.send(named);
-  expect(await owner.heard("refused")).toMatchObject({ codeName: "signal-phase" });
-  await owner.heard("exited");
+  expect(await owner.receive("refused")).toMatchObject({ codeName: "signal-phase" });
+  await owner.receive("exited");
 });

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { segmentPath } from "../../src/anchor/segment.js";
 import { Spool } from "../../src/anchor/spool.js";
-import { SpoolShelf } from "../../src/anchor/spool-shelf.js";
+import { SpoolCache } from "../../src/anchor/spool-shelf.js";
 
 let directory: string;
 let spool: Spool;
@@ -223,7 +223,7 @@ describe("a shelf of spools", () => {
   }
 
   test("keeps a bounded number of descriptors and none after it is closed", async () => {
-    const shelf = new SpoolShelf();
+    const shelf = new SpoolCache();
     const before = await openFiles();
     for (let run = 0; run < 200; run += 1) {
       const runDir = join(directory, `run_${run}`);
@@ -243,18 +243,18 @@ describe("a shelf of spools", () => {
   });
 
   test("lets go of a run that is put away", async () => {
-    const shelf = new SpoolShelf();
+    const shelf = new SpoolCache();
     const before = await openFiles();
     const runDir = join(directory, "run_a");
     await mkdir(runDir);
     await writeFile(segmentPath(runDir, "stderr", 0), "hi");
     expect((await shelf.read(runDir, "stderr", 0, 10)).bytes).toHaveLength(2);
-    await shelf.putAway(runDir);
+    await shelf.evict(runDir);
     expect(await openFiles()).toBe(before);
   });
 
   test("gives a late reader what there is and keeps nothing of it open", async () => {
-    const shelf = new SpoolShelf();
+    const shelf = new SpoolCache();
     const before = await openFiles();
     await put(0, 10);
     await shelf[Symbol.asyncDispose]();

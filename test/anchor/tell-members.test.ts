@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
-import { inspect } from "../../src/anchor/inspect.js";
-import { anchorEnv } from "../../src/anchor/launcher-process.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
+import { inspectProcesses } from "../../src/anchor/inspect.js";
+import { anchorEnvironment } from "../../src/anchor/launcher-process.js";
 import { encodeMessage } from "../../src/anchor/message.js";
-import { toProcess } from "../../src/anchor/told-process.js";
-import { PROCESSES_NAMED } from "../../src/anchor/protocol.js";
+import { decodeMember } from "../../src/anchor/told-process.js";
+import { MAX_LISTED_PROCESSES } from "../../src/anchor/protocol.js";
 import { plantBystander } from "./bystander.js";
-import { until } from "./fake-peer.js";
+import { waitUntil } from "./fake-peer.js";
 import { RawLauncher } from "./raw-launcher.js";
 import type { RawLink } from "./raw-link.js";
 
@@ -14,17 +14,17 @@ const end = encodeMessage("closeStdin", { offset: 0 });
 
 async function members(link: RawLink, requestId = "q") {
   link.send(encodeMessage("members", { requestId }));
-  const answer = await link.heard("membersAre");
+  const answer = await link.receive("membersAre");
   expect(answer.requestId).toBe(requestId);
-  return answer.processes.map(toProcess);
+  return answer.processes.map(decodeMember);
 }
 
 async function wrote(launcher: RawLauncher, text: string): Promise<void> {
-  await until(async () => (await launcher.output("run_a", "stdout")).includes(text));
+  await waitUntil(async () => (await launcher.output("run_a", "stdout")).includes(text));
 }
 
 /** Of these two looks one may be a clock tick later, and an anchor without handles knows no unique id. */
-const still = (seen: ReturnType<typeof toProcess>) => ({
+const still = (seen: ReturnType<typeof decodeMember>) => ({
   ...seen,
   identity: { ...seen.identity, uniqueId: null },
   cpuMs: 0,
@@ -33,9 +33,9 @@ const still = (seen: ReturnType<typeof toProcess>) => ({
 });
 
 describe.each([
-  ["with cgroups", anchorEnv()],
-  ["without cgroups", { ...anchorEnv(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
-  ["without handles", { ...anchorEnv(), HOLDFAST_ANCHOR_WEAKEN: "cgroup,pidfd" }],
+  ["with cgroups", anchorEnvironment()],
+  ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
+  ["without handles", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup,pidfd" }],
 ])("%s", (_, env) => {
   test("an anchor tells who lives in its run, as a look from outside does: daemons too, no zombie, no stranger", async () => {
     const launcher = await RawLauncher.start(env);
@@ -44,16 +44,16 @@ describe.each([
     const owner = await launcher.run("run_a", `${daemon}; sleep 3019 & true & echo up; read line; kill $!`);
     await wrote(launcher, "up");
     const names = async () => (await members(owner)).map(({ command }) => command).toSorted();
-    await until(async () => (await names()).join(" ") === "sh sleep sleep");
+    await waitUntil(async () => (await names()).join(" ") === "sh sleep sleep");
     const told = await members(owner, "another");
     expect(told.map(({ identity }) => identity.pid)).not.toContain(stranger.pid);
-    const [evidence] = await inspect(findAnchor(), [
+    const [evidence] = await inspectProcesses(findAnchorBinary(), [
       told.find(({ command }) => command === "sh")?.parentPid ?? 0,
     ]);
     const seen = evidence?.descendants.filter(({ state }) => state !== "Z").map(still) ?? [];
     expect(new Set(told.map(still))).toEqual(new Set(seen));
     owner.send(end);
-    await owner.heard("exited");
+    await owner.receive("exited");
   });
 });
 
@@ -64,25 +64,25 @@ test("whoever has the key may ask, in every phase; a question without a name is 
   const observer = await launcher.attach("run_a", 0);
   expect(await members(observer)).toContainEqual(expect.objectContaining({ command: "sh" }));
   observer.send(encodeMessage("signal", { signal: 15, members: [] }));
-  expect(await observer.heard("refused")).toMatchObject({ codeName: "not-owner" });
+  expect(await observer.receive("refused")).toMatchObject({ codeName: "not-owner" });
   observer.send(Buffer.from([1, 0, 0, 0, 16]));
-  expect(await observer.heard("refused")).toMatchObject({ codeName: "bad-frame" });
+  expect(await observer.receive("refused")).toMatchObject({ codeName: "bad-frame" });
   owner.send(encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "", graceMs: 300 }));
-  await owner.heard("stopping");
+  await owner.receive("stopping");
   expect(await members(observer)).not.toEqual([]);
-  await owner.heard("exited");
+  await owner.receive("exited");
 });
 
 test("of more than can be told it tells as many as it may", async () => {
   const launcher = await RawLauncher.start();
-  const many = PROCESSES_NAMED + 20;
+  const many = MAX_LISTED_PROCESSES + 20;
   const owner = await launcher.run(
     "run_a",
     `for i in $(seq ${many}); do sleep 3019 & done; echo up; read line`,
   );
   await wrote(launcher, "up");
   const told = await members(owner);
-  expect(new Set(told.map(({ identity }) => identity.pid)).size).toBe(PROCESSES_NAMED);
+  expect(new Set(told.map(({ identity }) => identity.pid)).size).toBe(MAX_LISTED_PROCESSES);
   owner.send(encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "", graceMs: 0 }));
-  await owner.heard("exited");
+  await owner.receive("exited");
 });

@@ -2,10 +2,10 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { describeChannel, inspectChannel } from "../../src/channels/inspect.js";
+import { describeChannel, checkChannel } from "../../src/channels/inspect.js";
 import { parseConfig } from "../../src/gateway/config.js";
 import { resolveSettings } from "../../src/gateway/settings.js";
-import { entryOf } from "./receiver.js";
+import { channelEntry } from "./receiver.js";
 
 const problem = (lines: string): string => {
   try {
@@ -72,15 +72,15 @@ describe("the table of a channel", () => {
       ops: { kind: "webhook", "timeout-ms": 10_000, "allow-http": false, "allow-networks": [] },
       me: { kind: "desktop", "timeout-ms": 20_000 },
     });
-    const shown = resolveSettings(text, "c.toml", {}, {}).each.find(({ key }) => key === "channels");
+    const shown = resolveSettings(text, "c.toml", {}, {}).entries.find(({ key }) => key === "channels");
     expect(shown).toEqual({ key: "channels", value: ["ops", "me"], from: "file", variable: null });
   });
 });
 
 describe("without asking anybody,", () => {
-  const inspected = async (kind: Parameters<typeof entryOf>[0], fields: object, env: object = {}) =>
+  const inspected = async (kind: Parameters<typeof channelEntry>[0], fields: object, env: object = {}) =>
     (
-      await inspectChannel(entryOf(kind, fields as Record<string, unknown>), env as Record<string, string>)
+      await checkChannel(channelEntry(kind, fields as Record<string, unknown>), env as Record<string, string>)
     ).map(({ fatal, what }) => `${fatal ? "bad" : "warn"}: ${what}`);
   const strong = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
 
@@ -126,7 +126,7 @@ describe("without asking anybody,", () => {
     expect(await inspected("slack", slack, { S: "https://10.0.0.1/hush" })).toEqual([
       "bad: 10.0.0.1 is no public address: nothing is sent there",
     ]);
-    expect(describeChannel(entryOf("slack", slack))).toBe("the address in S");
+    expect(describeChannel(channelEntry("slack", slack))).toBe("the address in S");
   });
 
   test("programs are looked for where a run would find them", async () => {

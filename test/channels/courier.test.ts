@@ -1,23 +1,28 @@
 import { describe, expect, test } from "vitest";
 import { Bell, bellChannel } from "../../src/channels/bell.js";
 import type { Channel } from "../../src/channels/channel.js";
-import { createCourier } from "../../src/channels/courier.js";
-import { sessionInbox } from "../../src/channels/session-inbox.js";
+import { createDeliverer } from "../../src/channels/courier.js";
+import { createSessionInbox } from "../../src/channels/session-inbox.js";
 import { defaults } from "../../src/defaults.js";
-import { History } from "../../src/sessions/history.js";
-import { openWorld, type SessionWorld } from "../sessions/open-sessions.js";
-import { failureOf, never, sample } from "./receiver.js";
+import { SessionHistory } from "../../src/sessions/history.js";
+import { openSessionFixture, type SessionFixture } from "../sessions/open-sessions.js";
+import { deliveryFailure, NEVER_ABORTED, sampleNotification } from "./receiver.js";
 
 const none: ReadonlyMap<string, Channel> = new Map();
 
 async function parent(): Promise<
-  SessionWorld & { readonly history: History; readonly id: string; readonly deliver: () => Promise<unknown> }
+  SessionFixture & {
+    readonly history: SessionHistory;
+    readonly id: string;
+    readonly deliver: () => Promise<unknown>;
+  }
 > {
-  const world = await openWorld();
-  const history = new History(world.store, world.clock);
+  const world = await openSessionFixture();
+  const history = new SessionHistory(world.store, world.clock);
   const { id } = (await world.sessions.open("main")).session;
-  const courier = createCourier(none, sessionInbox(history));
-  const deliver = () => courier.deliver({ kind: "session", sessionId: id }, sample(), never);
+  const courier = createDeliverer(none, createSessionInbox(history));
+  const deliver = () =>
+    courier.deliver({ kind: "session", sessionId: id }, sampleNotification(), NEVER_ABORTED);
   return { ...world, history, id, deliver, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
 }
 
@@ -29,7 +34,7 @@ describe("to a session", () => {
     expect(await world.deliver()).toEqual({ status: "session_queued" });
     const waiting = await world.history.waiting(world.id);
     expect(waiting).toMatchObject([
-      { role: "system", text: sample().text, cause: "task-terminal:tsk_1", actor: "tasks" },
+      { role: "system", text: sampleNotification().text, cause: "task-terminal:tsk_1", actor: "tasks" },
     ]);
     await world.history.acknowledge(world.id, [waiting[0]?.id ?? ""]);
     expect(await world.deliver()).toEqual({ status: "delivered", receipt: world.id });
@@ -38,8 +43,12 @@ describe("to a session", () => {
 
   test("that is closed, or never was, finds no parent", async () => {
     await using world = await parent();
-    const courier = createCourier(none, sessionInbox(world.history));
-    const missing = await courier.deliver({ kind: "session", sessionId: "ses_none" }, sample(), never);
+    const courier = createDeliverer(none, createSessionInbox(world.history));
+    const missing = await courier.deliver(
+      { kind: "session", sessionId: "ses_none" },
+      sampleNotification(),
+      NEVER_ABORTED,
+    );
     await world.sessions.close(world.id, "test");
     expect([missing, await world.deliver()]).toEqual([
       { status: "parent_missing" },
@@ -51,14 +60,14 @@ describe("to a session", () => {
     await using world = await parent();
     for (let at = 0; at < defaults.inboxMessages; at += 1)
       await world.history.send(world.id, "system", { text: "x", actor: "tasks" });
-    const failure = await failureOf(world.deliver());
+    const failure = await deliveryFailure(world.deliver());
     expect(failure.message).toContain(`messages wait for session ${world.id} already`);
     expect(failure.permanent).toBe(false);
   });
 });
 
 describe("to a channel", () => {
-  const inbox = sessionInbox({ send: () => Promise.reject(new Error("no session is meant")) });
+  const inbox = createSessionInbox({ send: () => Promise.reject(new Error("no session is meant")) });
 
   test("goes by its name, with its address, and comes back with the receipt", async () => {
     const seen: unknown[] = [];
@@ -68,15 +77,20 @@ describe("to a channel", () => {
         return "17";
       },
     };
-    const courier = createCourier(new Map([["team", team]]), inbox);
+    const courier = createDeliverer(new Map([["team", team]]), inbox);
     const target = { kind: "channel", channel: "team", address: "42" } as const;
-    expect(await courier.deliver(target, sample(), never)).toEqual({ status: "delivered", receipt: "17" });
+    expect(await courier.deliver(target, sampleNotification(), NEVER_ABORTED)).toEqual({
+      status: "delivered",
+      receipt: "17",
+    });
     expect(seen).toEqual([["task-terminal:tsk_1", "42"]]);
   });
 
   test("that is not in the config may be in that of another gateway, or the next", async () => {
     const target = { kind: "channel", channel: "gone", address: null } as const;
-    const failure = await failureOf(createCourier(none, inbox).deliver(target, sample(), never));
+    const failure = await deliveryFailure(
+      createDeliverer(none, inbox).deliver(target, sampleNotification(), NEVER_ABORTED),
+    );
     expect(failure.message).toBe("there is no channel gone in the config");
     expect(failure.permanent).toBe(false);
   });
@@ -84,10 +98,10 @@ describe("to a channel", () => {
   test("after it was given up is not begun", async () => {
     const bell = new Bell();
     const heard: string[] = [];
-    using _ = bell.hear(({ id }) => heard.push(id) > 0);
-    const courier = createCourier(new Map([["bell", bellChannel(bell)]]), inbox);
+    using _ = bell.listen(({ id }) => heard.push(id) > 0);
+    const courier = createDeliverer(new Map([["bell", bellChannel(bell)]]), inbox);
     const target = { kind: "channel", channel: "bell", address: null } as const;
-    await expect(courier.deliver(target, sample(), AbortSignal.abort())).rejects.toThrow();
+    await expect(courier.deliver(target, sampleNotification(), AbortSignal.abort())).rejects.toThrow();
     expect(heard).toEqual([]);
   });
 });
@@ -97,14 +111,14 @@ test("a bell rings on every terminal that is attached and not about to leave; wh
   const channel = bellChannel(bell);
   const heard: string[] = [];
   const hear = ({ id }: { readonly id: string }): boolean => heard.push(id) > 0;
-  using _leaving = bell.hear(() => false);
-  const one = bell.hear(hear);
-  const other = bell.hear(hear);
-  expect(await channel.deliver(sample(), null, never)).toBe("2 terminals");
+  using _leaving = bell.listen(() => false);
+  const one = bell.listen(hear);
+  const other = bell.listen(hear);
+  expect(await channel.deliver(sampleNotification(), null, NEVER_ABORTED)).toBe("2 terminals");
   one[Symbol.dispose]();
-  expect(await channel.deliver(sample(), null, never)).toBe("1 terminal");
+  expect(await channel.deliver(sampleNotification(), null, NEVER_ABORTED)).toBe("1 terminal");
   other[Symbol.dispose]();
-  const failure = await failureOf(channel.deliver(sample(), null, never));
+  const failure = await deliveryFailure(channel.deliver(sampleNotification(), null, NEVER_ABORTED));
   expect(failure.message).toBe("no terminal is attached that could ring");
   expect(failure.permanent).toBe(false);
   expect(heard).toHaveLength(3);

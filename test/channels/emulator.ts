@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { onTestFinished } from "vitest";
 
 /** As much of the emulator as is used. Its own types want a library of the browser's. */
-interface Emulator {
+interface TelegramEmulator {
   readonly storage: { readonly botMessages: readonly BotMessage[] };
   readonly config: { readonly apiURL: string };
   start(): Promise<void>;
@@ -20,10 +20,10 @@ export interface BotMessage {
 const TelegramServer = createRequire(import.meta.url)("telegram-test-api") as new (config: {
   readonly port: number;
   readonly host: string;
-}) => Emulator;
+}) => TelegramEmulator;
 
 /** The Bot API, emulated on a free port of loopback. */
-export async function botApi(): Promise<Emulator> {
+export async function startTelegramServer(): Promise<TelegramEmulator> {
   // It takes 0 for its default.
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");

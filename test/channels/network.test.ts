@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { isNetwork, mayReach } from "../../src/channels/network.js";
+import { isNetwork, isAllowedAddress } from "../../src/channels/network.js";
 
 describe("without anything allowed", () => {
   test.each([
@@ -14,7 +14,7 @@ describe("without anything allowed", () => {
     // What a network with IPv6 alone makes of a public IPv4 address.
     ["64:ff9b::8.8.8.8"],
     ["::ffff:8.8.8.8"],
-  ])("%s is public", (address) => expect(mayReach(address, [])).toBe(true));
+  ])("%s is public", (address) => expect(isAllowedAddress(address, [])).toBe(true));
 
   test.each([
     ["127.0.0.1"],
@@ -50,24 +50,27 @@ describe("without anything allowed", () => {
     ["2001:0:7f00:1::"],
     ["2001:db8::1"],
     ["100::1"],
-  ])("%s is not", (address) => expect(mayReach(address, [])).toBe(false));
+  ])("%s is not", (address) => expect(isAllowedAddress(address, [])).toBe(false));
 });
 
 test("what is allowed is reached, in every way to write it, and nothing beside it", () => {
-  expect(mayReach("10.0.0.7", ["10.0.0.7"])).toBe(true);
-  expect(mayReach("::ffff:10.0.0.7", ["10.0.0.0/24"])).toBe(true);
-  expect(mayReach("10.0.0.8", ["10.0.0.7"])).toBe(false);
-  expect(mayReach("fd00::7", ["fd00::/8"])).toBe(true);
-  expect(mayReach("fe80::7", ["fd00::/8"])).toBe(false);
-  expect(mayReach("127.0.0.1", ["0.0.0.0/0"])).toBe(true);
-  expect(mayReach("::1", ["0.0.0.0/0"])).toBe(false);
+  expect(isAllowedAddress("10.0.0.7", ["10.0.0.7"])).toBe(true);
+  expect(isAllowedAddress("::ffff:10.0.0.7", ["10.0.0.0/24"])).toBe(true);
+  expect(isAllowedAddress("10.0.0.8", ["10.0.0.7"])).toBe(false);
+  expect(isAllowedAddress("fd00::7", ["fd00::/8"])).toBe(true);
+  expect(isAllowedAddress("fe80::7", ["fd00::/8"])).toBe(false);
+  expect(isAllowedAddress("127.0.0.1", ["0.0.0.0/0"])).toBe(true);
+  expect(isAllowedAddress("::1", ["0.0.0.0/0"])).toBe(false);
 });
 
 test("an IPv4 address is judged the same however IPv6 wraps it", () => {
   fc.assert(
     fc.property(fc.ipV4(), (address) => {
-      const alone = mayReach(address, []);
-      return mayReach(`::ffff:${address}`, []) === alone && mayReach(`64:ff9b::${address}`, []) === alone;
+      const alone = isAllowedAddress(address, []);
+      return (
+        isAllowedAddress(`::ffff:${address}`, []) === alone &&
+        isAllowedAddress(`64:ff9b::${address}`, []) === alone
+      );
     }),
     { numRuns: 1_000 },
   );

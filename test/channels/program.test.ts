@@ -5,12 +5,17 @@ import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { commandChannel } from "../../src/channels/command.js";
 import { desktopChannel, desktopCommand } from "../../src/channels/desktop.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
-import { bystander, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
+import { plantLookalike, findProcessesOfRun, realSupervisor } from "../supervisor/real-supervisor.js";
 import { until } from "../until.js";
-import { entryOf, failureOf, never, sample } from "./receiver.js";
+import { channelEntry, deliveryFailure, NEVER_ABORTED, sampleNotification } from "./receiver.js";
 
 const EVIL = "$(touch evil) `touch evil` '; touch evil; \" \\ -rf --help % ${IFS}\n\u0000\u001b[2J";
-const hostile = sample({ text: EVIL, label: `--${EVIL}`, summary: EVIL, id: "task-terminal:tsk_9" });
+const hostile = sampleNotification({
+  text: EVIL,
+  label: `--${EVIL}`,
+  summary: EVIL,
+  id: "task-terminal:tsk_9",
+});
 
 let directory = "";
 let supervisor: Supervisor;
@@ -23,17 +28,17 @@ beforeEach(async () => {
 const command = (script: string, fields: Readonly<Record<string, unknown>> = {}) =>
   commandChannel(
     "pager",
-    entryOf("command", { argv: ["/bin/sh", "-c", script, directory], ...fields }),
+    channelEntry("command", { argv: ["/bin/sh", "-c", script, directory], ...fields }),
     supervisor,
   );
 
 describe("a command", () => {
   test("gets the notification on stdin and in its environment, and no shell reads any of it", async () => {
-    bystander("sleep", "3081");
+    plantLookalike("sleep", "3081");
     const channel = command(
       'cd "$0" && cat > stdin && env -0 > env && tr "\\0" "\\n" < /proc/$$/cmdline > argv',
     );
-    const runId = await channel.deliver(hostile, "ops", never);
+    const runId = await channel.deliver(hostile, "ops", NEVER_ABORTED);
     expect((await readdir(directory)).toSorted()).toEqual(["argv", "env", "stdin"]);
     const read = (name: string) => readFile(join(directory, name), "utf8");
     expect(JSON.parse(await read("stdin"))).toMatchObject({
@@ -62,48 +67,52 @@ describe("a command", () => {
 
   test("that does not read its stdin, or leaves something behind, has delivered when it exits with 0", async () => {
     const runId = await command("sleep 3082 & exit 0").deliver(
-      sample({ summary: "x".repeat(1_000_000) }),
+      sampleNotification({ summary: "x".repeat(1_000_000) }),
       null,
-      never,
+      NEVER_ABORTED,
     );
-    expect(await processesOf(runId ?? "")).toEqual([]);
+    expect(await findProcessesOfRun(runId ?? "")).toEqual([]);
   });
 
   test("that fails says why, without secrets and escapes, and may be tried again", async () => {
-    const failure = await failureOf(
+    const failure = await deliveryFailure(
       command(String.raw`printf 'no \033[31mway: password=hush\n' >&2; exit 7`).deliver(
-        sample(),
+        sampleNotification(),
         null,
-        never,
+        NEVER_ABORTED,
       ),
     );
     expect(failure.message).toMatch(/^the program exited with 7: no way: password=\*\*\* \(run_\w+\)$/);
     expect(failure.permanent).toBe(false);
     const hidden = command(String.raw`printf 'pass\033[31mword=hu\033[0msh' >&2; exit 7`);
-    expect((await failureOf(hidden.deliver(sample(), null, never))).message).not.toMatch(/hu.?sh/);
-    const killed = await failureOf(command("kill -9 $$").deliver(sample(), null, never));
+    expect(
+      (await deliveryFailure(hidden.deliver(sampleNotification(), null, NEVER_ABORTED))).message,
+    ).not.toMatch(/hu.?sh/);
+    const killed = await deliveryFailure(
+      command("kill -9 $$").deliver(sampleNotification(), null, NEVER_ABORTED),
+    );
     expect(killed.message).toMatch(/^the program ended by SIGKILL \(run_\w+\)$/);
   });
 
   test("that hangs is stopped with all it started when its time is over, or nobody waits", async () => {
-    bystander("sleep", "3083");
+    plantLookalike("sleep", "3083");
     const hanging = command("setsid sleep 3083 & sleep 3083", { "timeout-ms": 300 });
-    const late = await failureOf(hanging.deliver(sample(), null, never));
+    const late = await deliveryFailure(hanging.deliver(sampleNotification(), null, NEVER_ABORTED));
     expect(late.message).toMatch(/^the program was stopped: it had not ended within 300 ms \(run_\w+\)$/);
     expect(late.permanent).toBe(false);
     const giveUp = new AbortController();
-    const waiting = failureOf(command("sleep 3083").deliver(sample(), null, giveUp.signal));
+    const waiting = deliveryFailure(command("sleep 3083").deliver(sampleNotification(), null, giveUp.signal));
     await until("the program runs", () => supervisor.runs().some(({ state }) => state === "running"), 15_000);
     giveUp.abort();
     expect((await waiting).message).toMatch(
       /^the program did not end by itself \(manual-cancel\) \(run_\w+\)$/,
     );
-    for (const { runId } of await supervisor.listRuns()) expect(await processesOf(runId)).toEqual([]);
+    for (const { runId } of await supervisor.listRuns()) expect(await findProcessesOfRun(runId)).toEqual([]);
   });
 
   test("that is not there may be installed later", async () => {
-    const none = commandChannel("pager", entryOf("command", { argv: ["/no/such/pager"] }), supervisor);
-    const failure = await failureOf(none.deliver(sample(), null, never));
+    const none = commandChannel("pager", channelEntry("command", { argv: ["/no/such/pager"] }), supervisor);
+    const failure = await deliveryFailure(none.deliver(sampleNotification(), null, NEVER_ABORTED));
     expect(failure.message).toContain("the program was not started: ");
     expect(failure.message).toContain("/no/such/pager");
     expect(failure.permanent).toBe(false);
@@ -120,8 +129,8 @@ describe("the desktop", () => {
         supervisor.spawn(input, { ...options, env: { ...options?.env, PATH: `${directory}:/usr/bin:/bin` } }),
     };
     const text = "<b>50% & more</b> \\n $(id) \u001b[2J\nsecond";
-    const channel = desktopChannel("me", entryOf("desktop", {}), spawner, "linux");
-    await channel.deliver(sample({ label: "--icon=x", text }), null, never);
+    const channel = desktopChannel("me", channelEntry("desktop", {}), spawner, "linux");
+    await channel.deliver(sampleNotification({ label: "--icon=x", text }), null, NEVER_ABORTED);
     const said = (await readFile(join(directory, "said"), "utf8")).split("\0").slice(0, -1);
     expect(said).toEqual([
       "--app-name=Holdfast",
@@ -136,8 +145,8 @@ describe("the desktop", () => {
       spawn: (...[input, options]: Parameters<Supervisor["spawn"]>) =>
         supervisor.spawn(input, { ...options, env: { ...options?.env, PATH: directory } }),
     };
-    const channel = desktopChannel("me", entryOf("desktop", {}), spawner, "linux");
-    const failure = await failureOf(channel.deliver(sample(), null, never));
+    const channel = desktopChannel("me", channelEntry("desktop", {}), spawner, "linux");
+    const failure = await deliveryFailure(channel.deliver(sampleNotification(), null, NEVER_ABORTED));
     expect(failure.message).toMatch(/^the program was not started: .*notify-send/);
     expect(failure.permanent).toBe(false);
   });

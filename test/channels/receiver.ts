@@ -2,26 +2,26 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import { createServer as createRawServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
-import { channelTablesSchema, type ChannelEntry, type EntryOf } from "../../src/channels/entry.js";
+import { channelTablesSchema, type ChannelEntry, type ChannelEntryOf } from "../../src/channels/entry.js";
 import { DeliveryFailed, type Notification } from "../../src/tasks/notification.js";
 
-export interface Received {
+export interface ReceivedRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
 
-export interface Receiver {
+export interface HttpReceiver {
   readonly url: string;
-  readonly received: Received[];
+  readonly received: ReceivedRequest[];
 }
 
 /** A real server on loopback that notes what it gets, and answers as it is told: 200, unless it is. */
-export async function receiver(
+export async function startHttpReceiver(
   answer: (request: IncomingMessage, response: ServerResponse) => void = (_, response) => response.end("ok"),
-): Promise<Receiver> {
-  const received: Received[] = [];
+): Promise<HttpReceiver> {
+  const received: ReceivedRequest[] = [];
   const server = createServer((request, response) => {
     void text(request).then((body) => {
       const { method = "", url: path = "", headers } = request;
@@ -29,19 +29,19 @@ export async function receiver(
       answer(request, response);
     });
   });
-  return { url: `http://127.0.0.1:${await listening(server)}`, received };
+  return { url: `http://127.0.0.1:${await listen(server)}`, received };
 }
 
 /** One that speaks no HTTP, or its own. Told of each connection when the first bytes have come. */
-export async function rawReceiver(answer: (socket: Socket, said: string) => void): Promise<string> {
+export async function startRawReceiver(answer: (socket: Socket, said: string) => void): Promise<string> {
   const server = createRawServer((socket) => {
     socket.on("error", () => undefined);
     socket.once("data", (said) => answer(socket, said.toString()));
   });
-  return `http://127.0.0.1:${await listening(server)}`;
+  return `http://127.0.0.1:${await listen(server)}`;
 }
 
-async function listening(server: Server): Promise<number> {
+async function listen(server: Server): Promise<number> {
   const open = new Set<Socket>();
   server.on("connection", (socket: Socket) => {
     open.add(socket);
@@ -55,9 +55,9 @@ async function listening(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-export const never = new AbortController().signal;
+export const NEVER_ABORTED = new AbortController().signal;
 
-export function sample(over: Partial<Notification> = {}): Notification {
+export function sampleNotification(over: Partial<Notification> = {}): Notification {
   return {
     id: "task-terminal:tsk_1",
     taskId: "tsk_1",
@@ -75,18 +75,18 @@ export function sample(over: Partial<Notification> = {}): Notification {
 }
 
 /** A channel's table as the config gives it, defaults filled in. Loopback and http are let through unless said otherwise. */
-export function entryOf<Kind extends ChannelEntry["kind"]>(
+export function channelEntry<Kind extends ChannelEntry["kind"]>(
   kind: Kind,
   fields: Readonly<Record<string, unknown>>,
-): EntryOf<Kind> {
+): ChannelEntryOf<Kind> {
   const near = ["webhook", "telegram", "slack"].includes(kind)
     ? { "allow-http": true, "allow-networks": ["127.0.0.0/8"] }
     : {};
-  return channelTablesSchema.parse({ it: { kind, ...near, ...fields } })["it"] as EntryOf<Kind>;
+  return channelTablesSchema.parse({ it: { kind, ...near, ...fields } })["it"] as ChannelEntryOf<Kind>;
 }
 
 /** How a delivery failed; a test in which it did not fails. */
-export async function failureOf(delivery: Promise<unknown>): Promise<DeliveryFailed> {
+export async function deliveryFailure(delivery: Promise<unknown>): Promise<DeliveryFailed> {
   const caught = await delivery.then(
     (receipt) => new Error(`it was delivered: ${String(receipt)}`),
     (error: unknown) => error,

@@ -5,7 +5,13 @@ import { expect, onTestFinished, test } from "vitest";
 import type { Channel } from "../../src/channels/channel.js";
 import { slackChannel } from "../../src/channels/slack.js";
 import { defaults } from "../../src/defaults.js";
-import { entryOf, failureOf, never, receiver, sample } from "./receiver.js";
+import {
+  channelEntry,
+  deliveryFailure,
+  NEVER_ABORTED,
+  startHttpReceiver,
+  sampleNotification,
+} from "./receiver.js";
 
 const PATH = "/services/T0000/B0000/hushhushhush";
 
@@ -14,16 +20,16 @@ async function channelTo(address: string, fields: object = {}): Promise<Channel>
   onTestFinished(() => rm(directory, { recursive: true }));
   const file = join(directory, "url");
   await writeFile(file, address);
-  return slackChannel(entryOf("slack", { url: { file }, ...fields }));
+  return slackChannel(channelEntry("slack", { url: { file }, ...fields }));
 }
 
 test("those who read Slack's messages in their own way find no mention, and no link with another face", async () => {
-  const { url, received } = await receiver();
+  const { url, received } = await startHttpReceiver();
   const channel = await channelTo(`${url}${PATH}`);
   await channel.deliver(
-    sample({ text: "@everyone @here: [done](https://x) ![](https://x) [a][b] a @ b" }),
+    sampleNotification({ text: "@everyone @here: [done](https://x) ![](https://x) [a][b] a @ b" }),
     null,
-    never,
+    NEVER_ABORTED,
   );
   expect(JSON.parse(received[0]?.body ?? "")).toMatchObject({
     text: "@\u200Beveryone @\u200Bhere: [done]\u200B(https://x) ![]\u200B(https://x) [a]\u200B[b] a @ b",
@@ -31,12 +37,16 @@ test("those who read Slack's messages in their own way find no mention, and no l
 });
 
 test("text stays text: no link, mention or entity can be made of it, and an emoji is not cut in two", async () => {
-  const { url, received } = await receiver();
+  const { url, received } = await startHttpReceiver();
   const channel = await channelTo(`${url}${PATH}`);
   expect(
-    await channel.deliver(sample({ text: "<!channel> a && b <https://x|y> &lt;" }), null, never),
+    await channel.deliver(
+      sampleNotification({ text: "<!channel> a && b <https://x|y> &lt;" }),
+      null,
+      NEVER_ABORTED,
+    ),
   ).toBeNull();
-  await channel.deliver(sample({ text: `x${"😀".repeat(10_000)}` }), "#ops", never);
+  await channel.deliver(sampleNotification({ text: `x${"😀".repeat(10_000)}` }), "#ops", NEVER_ABORTED);
   const [first, second] = received.map(({ body }) => JSON.parse(body) as Record<string, unknown>);
   expect(received[0]?.path).toBe(PATH);
   expect(first).toEqual({
@@ -59,17 +69,21 @@ test.each([
   [429, "rate_limited", false],
   [500, "rollup_error", false],
 ])("an answer of %i %s is passed on; permanent: %s", async (status, said, permanent) => {
-  const { url } = await receiver((request, response) =>
+  const { url } = await startHttpReceiver((request, response) =>
     response.writeHead(status, { "retry-after": "30" }).end(`${said} ${request.url}`),
   );
-  const failure = await failureOf((await channelTo(`${url}${PATH}`)).deliver(sample(), null, never));
+  const failure = await deliveryFailure(
+    (await channelTo(`${url}${PATH}`)).deliver(sampleNotification(), null, NEVER_ABORTED),
+  );
   expect(failure.message).toMatch(new RegExp(`answered ${status}: ${said} /`));
   expect(failure.message).not.toContain("hush");
   expect(failure).toMatchObject({ permanent, retryAfterMs: 30_000 });
 });
 
 test("an address that is none is not shown", async () => {
-  const failure = await failureOf((await channelTo("hush")).deliver(sample(), null, never));
+  const failure = await deliveryFailure(
+    (await channelTo("hush")).deliver(sampleNotification(), null, NEVER_ABORTED),
+  );
   expect(failure.message).toBe("the Slack webhook's secret is not an address as https://host/path");
 });
 
@@ -77,7 +91,9 @@ test.each(["http://hooks.example.com/hush", "https://10.0.0.7/hush"])(
   "an address that may not be reached may be put right: %s",
   async (address) => {
     const entry = { "allow-http": false, "allow-networks": [] };
-    const failure = await failureOf((await channelTo(address, entry)).deliver(sample(), null, never));
+    const failure = await deliveryFailure(
+      (await channelTo(address, entry)).deliver(sampleNotification(), null, NEVER_ABORTED),
+    );
     expect(failure.message).toMatch(/allow-http is not set|is no public address/);
     expect(failure.message).not.toContain("hush");
     expect(failure.permanent).toBe(false);

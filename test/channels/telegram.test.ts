@@ -1,8 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { telegramChannel } from "../../src/channels/telegram.js";
 import { defaults } from "../../src/defaults.js";
-import { botApi } from "./emulator.js";
-import { entryOf, failureOf, never, receiver, sample } from "./receiver.js";
+import { startTelegramServer } from "./emulator.js";
+import {
+  channelEntry,
+  deliveryFailure,
+  NEVER_ABORTED,
+  startHttpReceiver,
+  sampleNotification,
+} from "./receiver.js";
 
 const TOKEN = `123456:${"hush".repeat(8)}xyz`;
 const VARIABLE = "TEST_TELEGRAM_TOKEN";
@@ -10,14 +16,22 @@ beforeEach(() => void (process.env[VARIABLE] = TOKEN));
 afterEach(() => void delete process.env[VARIABLE]);
 
 const channelAt = (root: string, fields: Readonly<Record<string, unknown>> = {}) =>
-  telegramChannel(entryOf("telegram", { root, token: { env: VARIABLE }, chat: "42", ...fields }));
+  telegramChannel(channelEntry("telegram", { root, token: { env: VARIABLE }, chat: "42", ...fields }));
 
 describe("at the Bot API", () => {
   test("a message arrives as plain text, in its chat and thread, and its number is the receipt", async () => {
-    const api = await botApi();
+    const api = await startTelegramServer();
     const text = "*bold* <b>x</b> _y_ [a](b) & done";
-    const receipt = await channelAt(api.config.apiURL).deliver(sample({ text }), null, never);
-    await channelAt(`${api.config.apiURL}/`).deliver(sample(), "-1001234567890/17", never);
+    const receipt = await channelAt(api.config.apiURL).deliver(
+      sampleNotification({ text }),
+      null,
+      NEVER_ABORTED,
+    );
+    await channelAt(`${api.config.apiURL}/`).deliver(
+      sampleNotification(),
+      "-1001234567890/17",
+      NEVER_ABORTED,
+    );
     const [first, second] = api.storage.botMessages;
     expect(first).toMatchObject({ botToken: TOKEN, message: { chat_id: "42", text } });
     expect(receipt).toBe(String(first?.messageId));
@@ -27,9 +41,9 @@ describe("at the Bot API", () => {
   });
 
   test("a long one is cut to what is taken, between characters", async () => {
-    const api = await botApi();
-    const long = sample({ text: `x${"😀".repeat(5_000)}` });
-    await channelAt(api.config.apiURL).deliver(long, null, never);
+    const api = await startTelegramServer();
+    const long = sampleNotification({ text: `x${"😀".repeat(5_000)}` });
+    await channelAt(api.config.apiURL).deliver(long, null, NEVER_ABORTED);
     const text = String(api.storage.botMessages[0]?.message["text"]);
     expect(text.length).toBeLessThanOrEqual(defaults.telegramTextChars);
     expect(text.length).toBeGreaterThan(defaults.telegramTextChars - 3);
@@ -37,8 +51,10 @@ describe("at the Bot API", () => {
   });
 
   test("a wrong root is what the server there says, and not its address", async () => {
-    const api = await botApi();
-    const failure = await failureOf(channelAt(`${api.config.apiURL}/wrong`).deliver(sample(), null, never));
+    const api = await startTelegramServer();
+    const failure = await deliveryFailure(
+      channelAt(`${api.config.apiURL}/wrong`).deliver(sampleNotification(), null, NEVER_ABORTED),
+    );
     expect(failure.message).toMatch(/^127\.0\.0\.1:\d+ answered \d+: /);
     expect(failure.message).not.toContain("hush");
     expect(api.storage.botMessages).toEqual([]);
@@ -46,7 +62,7 @@ describe("at the Bot API", () => {
 });
 
 const refusal = (status: number, description: string, parameters = {}) =>
-  receiver((_, response) =>
+  startHttpReceiver((_, response) =>
     response
       .writeHead(status, { "content-type": "application/json" })
       .end(JSON.stringify({ ok: false, error_code: status, description, parameters })),
@@ -60,50 +76,59 @@ test.each([
   [500, "Internal Server Error", false],
 ])("an answer of %i %s is passed on; permanent: %s", async (status, description, permanent) => {
   const { url } = await refusal(status, description);
-  const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+  const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
   expect(failure.message).toMatch(new RegExp(`^127\\.0\\.0\\.1:\\d+ answered ${status}: ${description}$`));
   expect(failure).toMatchObject({ permanent, retryAfterMs: null });
 });
 
 test("too many messages are tried again when the API says", async () => {
   const { url } = await refusal(429, "Too Many Requests: retry after 14", { retry_after: 14 });
-  const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+  const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
   expect(failure).toMatchObject({ permanent: false, retryAfterMs: 14_000 });
 });
 
 test.each([400, 401, 403, 404])(
   "%i of something else than the Bot API may be another one later",
   async (status) => {
-    const { url } = await receiver((_, response) => response.writeHead(status).end("<html>log in</html>"));
-    const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+    const { url } = await startHttpReceiver((_, response) =>
+      response.writeHead(status).end("<html>log in</html>"),
+    );
+    const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
     expect(failure.permanent).toBe(false);
   },
 );
 
 test("the token is in no message, whatever goes wrong", async () => {
-  const echo = await receiver((request, response) =>
+  const echo = await startHttpReceiver((request, response) =>
     response.writeHead(502).end(`${request.url} ${decodeURIComponent(request.url ?? "")} ${TOKEN.slice(7)}`),
   );
   const inJson = await refusal(400, `no bot ${TOKEN}`);
-  const okButNot = await receiver((_, response) => response.end("<html>log in</html>"));
+  const okButNot = await startHttpReceiver((_, response) => response.end("<html>log in</html>"));
   for (const root of [echo.url, inJson.url, okButNot.url, "http://127.0.0.1:1", "http://nowhere.invalid"]) {
-    const failure = await failureOf(channelAt(root).deliver(sample(), null, never));
+    const failure = await deliveryFailure(channelAt(root).deliver(sampleNotification(), null, NEVER_ABORTED));
     for (let error: unknown = failure; error instanceof Error; error = error.cause)
       expect(error.message).not.toContain("hush");
   }
-  expect((await failureOf(channelAt(okButNot.url).deliver(sample(), null, never))).permanent).toBe(false);
+  expect(
+    (await deliveryFailure(channelAt(okButNot.url).deliver(sampleNotification(), null, NEVER_ABORTED)))
+      .permanent,
+  ).toBe(false);
 });
 
 test("a token or a chat that cannot be one is sent nowhere", async () => {
-  const { url, received } = await receiver();
-  const nobody = await failureOf(channelAt(url, { chat: undefined }).deliver(sample(), null, never));
+  const { url, received } = await startHttpReceiver();
+  const nobody = await deliveryFailure(
+    channelAt(url, { chat: undefined }).deliver(sampleNotification(), null, NEVER_ABORTED),
+  );
   expect(nobody.message).toBe("no Telegram chat is named: neither with the notification nor in the config");
   expect(nobody.permanent).toBe(true);
   for (const address of ["", "../x", "1/2/3", "@x", "42?text=x"])
-    expect((await failureOf(channelAt(url).deliver(sample(), address, never))).permanent).toBe(true);
+    expect(
+      (await deliveryFailure(channelAt(url).deliver(sampleNotification(), address, NEVER_ABORTED))).permanent,
+    ).toBe(true);
   for (const token of ["hush", "1:../../hush", `123456:${"hush/".repeat(8)}`]) {
     process.env[VARIABLE] = token;
-    const failure = await failureOf(channelAt(url).deliver(sample(), null, never));
+    const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
     expect(failure.message).toBe("the Telegram bot's token does not look like one (123456:ABC…)");
   }
   expect(received).toEqual([]);
@@ -111,11 +136,13 @@ test("a token or a chat that cannot be one is sent nowhere", async () => {
 
 describe("that somebody is typing", () => {
   test("is shown in the chat and thread, where that is wanted", async () => {
-    const { url, received } = await receiver((_, response) => response.end('{"ok":true,"result":true}'));
+    const { url, received } = await startHttpReceiver((_, response) =>
+      response.end('{"ok":true,"result":true}'),
+    );
     expect(channelAt(url)).not.toHaveProperty("typing");
     const channel = channelAt(url, { typing: true });
-    await channel.typing?.(null, never);
-    await channel.typing?.("-1001234567890/17", never);
+    await channel.typing?.(null, NEVER_ABORTED);
+    await channel.typing?.("-1001234567890/17", NEVER_ABORTED);
     expect(received.map(({ path }) => path)).toEqual([
       `/bot${TOKEN}/sendChatAction`,
       `/bot${TOKEN}/sendChatAction`,
@@ -127,9 +154,9 @@ describe("that somebody is typing", () => {
   });
 
   test("is sent by the rules that messages are sent by", async () => {
-    const { url, received } = await receiver();
+    const { url, received } = await startHttpReceiver();
     const shut = channelAt(url, { typing: true, "allow-networks": [] });
-    const failure = await failureOf(shut.typing?.(null, never) ?? Promise.resolve());
+    const failure = await deliveryFailure(shut.typing?.(null, NEVER_ABORTED) ?? Promise.resolve());
     expect(failure.message).toMatch(/is no public address/);
     expect(received).toEqual([]);
   });

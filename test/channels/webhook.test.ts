@@ -3,9 +3,16 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { keyOf, signedHeaders } from "../../src/channels/signature.js";
+import { parseSigningKey, signedHeaders } from "../../src/channels/signature.js";
 import { webhookChannel } from "../../src/channels/webhook.js";
-import { entryOf, failureOf, never, receiver, sample, type Received } from "./receiver.js";
+import {
+  channelEntry,
+  deliveryFailure,
+  NEVER_ABORTED,
+  startHttpReceiver,
+  sampleNotification,
+  type ReceivedRequest,
+} from "./receiver.js";
 
 const OLD = `whsec_${Buffer.alloc(24, 1).toString("base64")}`;
 const NEW = `whsec_${Buffer.alloc(32, 2).toString("base64")}`;
@@ -23,7 +30,7 @@ async function secretFile(name: string, secret: string): Promise<{ readonly file
 }
 
 /** As a receiver does it that knows one secret. */
-function accepts({ headers, body }: Received, secret: string): boolean {
+function accepts({ headers, body }: ReceivedRequest, secret: string): boolean {
   const signed = `${String(headers["webhook-id"])}.${String(headers["webhook-timestamp"])}.${body}`;
   const mine = createHmac("sha256", Buffer.from(secret.slice(6), "base64"))
     .update(signed)
@@ -33,17 +40,17 @@ function accepts({ headers, body }: Received, secret: string): boolean {
 
 test("signs as the reference library of Standard Webhooks does", () => {
   const headers = signedHeaders("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, '{"test": 2432232314}', [
-    keyOf("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    parseSigningKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
   ]);
   expect(headers["webhook-signature"]).toBe("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
 });
 
 test("delivers the notification under its id, signed with every secret there is now", async () => {
-  const there = await receiver();
+  const there = await startHttpReceiver();
   const file = await secretFile("secret", OLD);
-  const before = webhookChannel(entryOf("webhook", { url: `${there.url}/x`, secrets: [file] }));
-  expect(await before.deliver(sample(), "ops", never)).toBe("200");
-  const [first] = there.received as [Received];
+  const before = webhookChannel(channelEntry("webhook", { url: `${there.url}/x`, secrets: [file] }));
+  expect(await before.deliver(sampleNotification(), "ops", NEVER_ABORTED)).toBe("200");
+  const [first] = there.received as [ReceivedRequest];
   expect(first).toMatchObject({ method: "POST", path: "/x" });
   expect(first.headers).toMatchObject({
     "webhook-id": "task-terminal:tsk_1",
@@ -51,7 +58,7 @@ test("delivers the notification under its id, signed with every secret there is 
   });
   expect(Math.abs(Number(first.headers["webhook-timestamp"]) - Date.now() / 1_000)).toBeLessThan(60);
   expect([accepts(first, OLD), accepts(first, NEW)]).toEqual([true, false]);
-  const { at: _, kind: __, ...data } = sample();
+  const { at: _, kind: __, ...data } = sampleNotification();
   expect(JSON.parse(first.body)).toEqual({
     type: "task.terminal",
     timestamp: "2026-11-15T00:00:00.000Z",
@@ -59,36 +66,44 @@ test("delivers the notification under its id, signed with every secret there is 
   });
   // While a secret is changed, receivers that know either accept; the file is read each time.
   await secretFile("secret", NEW);
-  await before.deliver(sample(), null, never);
-  expect([accepts(there.received[1] as Received, OLD), accepts(there.received[1] as Received, NEW)]).toEqual([
-    false,
-    true,
-  ]);
+  await before.deliver(sampleNotification(), null, NEVER_ABORTED);
+  expect([
+    accepts(there.received[1] as ReceivedRequest, OLD),
+    accepts(there.received[1] as ReceivedRequest, NEW),
+  ]).toEqual([false, true]);
   const secrets = [file, await secretFile("old", OLD)];
-  await webhookChannel(entryOf("webhook", { url: there.url, secrets })).deliver(sample(), null, never);
-  expect([accepts(there.received[2] as Received, OLD), accepts(there.received[2] as Received, NEW)]).toEqual([
-    true,
-    true,
-  ]);
+  await webhookChannel(channelEntry("webhook", { url: there.url, secrets })).deliver(
+    sampleNotification(),
+    null,
+    NEVER_ABORTED,
+  );
+  expect([
+    accepts(there.received[2] as ReceivedRequest, OLD),
+    accepts(there.received[2] as ReceivedRequest, NEW),
+  ]).toEqual([true, true]);
 });
 
 test("what is sent is bounded, whatever a task has to say, and cut between characters", async () => {
-  const there = await receiver();
+  const there = await startHttpReceiver();
   const secrets = [await secretFile("secret", NEW)];
   const long = "😀".repeat(1_000_000);
-  const huge = sample({ summary: long, text: `x${long}`, error: long, label: long });
-  await webhookChannel(entryOf("webhook", { url: there.url, secrets })).deliver(huge, null, never);
-  const { body } = there.received[0] as Received;
+  const huge = sampleNotification({ summary: long, text: `x${long}`, error: long, label: long });
+  await webhookChannel(channelEntry("webhook", { url: there.url, secrets })).deliver(
+    huge,
+    null,
+    NEVER_ABORTED,
+  );
+  const { body } = there.received[0] as ReceivedRequest;
   expect(body.length).toBeLessThan(100_000);
   expect(body).not.toMatch(/\p{Cs}/u);
 });
 
 describe("an answer of", () => {
   const answered = async (status: number, headers: Record<string, string> = {}): Promise<unknown> => {
-    const there = await receiver((_, response) => response.writeHead(status, headers).end("said"));
+    const there = await startHttpReceiver((_, response) => response.writeHead(status, headers).end("said"));
     const secrets = [await secretFile("secret", NEW)];
-    const channel = webhookChannel(entryOf("webhook", { url: there.url, secrets }));
-    return channel.deliver(sample(), null, never);
+    const channel = webhookChannel(channelEntry("webhook", { url: there.url, secrets }));
+    return channel.deliver(sampleNotification(), null, NEVER_ABORTED);
   };
 
   test.each([200, 201, 202, 204, 299])("%i is a delivery", async (status) => {
@@ -96,51 +111,59 @@ describe("an answer of", () => {
   });
 
   test.each([400, 401, 403, 404, 413, 429, 500, 502, 503])("%i may be another one later", async (status) => {
-    const failure = await failureOf(answered(status));
+    const failure = await deliveryFailure(answered(status));
     expect(failure.message).toMatch(new RegExp(`^127\\.0\\.0\\.1:\\d+ answered ${status}: said$`));
     expect(failure).toMatchObject({ permanent: false, retryAfterMs: null });
   });
 
   test("410 is the last one", async () => {
-    expect((await failureOf(answered(410))).permanent).toBe(true);
+    expect((await deliveryFailure(answered(410))).permanent).toBe(true);
   });
 
   test("429 or 503 with Retry-After says when", async () => {
     for (const status of [429, 503])
-      expect((await failureOf(answered(status, { "retry-after": "7" }))).retryAfterMs).toBe(7_000);
+      expect((await deliveryFailure(answered(status, { "retry-after": "7" }))).retryAfterMs).toBe(7_000);
   });
 });
 
 test("a secret that a receiver repeats is not shown, nor the key in it", async () => {
   const said = `not signed with ${NEW}, that is ${NEW.slice(6)}`;
-  const { url } = await receiver((_, response) => response.writeHead(401).end(said));
+  const { url } = await startHttpReceiver((_, response) => response.writeHead(401).end(said));
   const secrets = [await secretFile("secret", NEW)];
-  const failure = await failureOf(
-    webhookChannel(entryOf("webhook", { url, secrets })).deliver(sample(), null, never),
+  const failure = await deliveryFailure(
+    webhookChannel(channelEntry("webhook", { url, secrets })).deliver(
+      sampleNotification(),
+      null,
+      NEVER_ABORTED,
+    ),
   );
   expect(failure.message).toMatch(/ answered 401: not signed with \*\*\*, that is \*\*\*$/);
 });
 
 describe("a secret that", () => {
   const delivered = (source: unknown, url: string): Promise<unknown> =>
-    webhookChannel(entryOf("webhook", { url, secrets: [source] })).deliver(sample(), null, never);
+    webhookChannel(channelEntry("webhook", { url, secrets: [source] })).deliver(
+      sampleNotification(),
+      null,
+      NEVER_ABORTED,
+    );
 
   test("is too short, no base64 or of another kind is not used, and not shown", async () => {
-    const { url, received } = await receiver();
+    const { url, received } = await startHttpReceiver();
     for (const hush of [
       "whsec_c2hvcnQ=",
       `whsec_${"*".repeat(40)}`,
       "hush".repeat(10),
       `whsec_${"A".repeat(100)}`,
     ]) {
-      const failure = await failureOf(delivered(await secretFile("secret", hush), url));
+      const failure = await deliveryFailure(delivered(await secretFile("secret", hush), url));
       expect(failure.message).toBe("the webhook's secret must be whsec_ and 24 to 64 bytes in base64");
     }
     expect(received).toEqual([]);
   });
 
   test("is not there, is empty, is no file or far too large is said so; it may be there at the next try", async () => {
-    const { url, received } = await receiver();
+    const { url, received } = await startHttpReceiver();
     const large = join(directory, "large");
     await writeFile(large, "x".repeat(10_000));
     const cases = [
@@ -151,11 +174,11 @@ describe("a secret that", () => {
       [(await secretFile("empty", "")).file, "it is empty"],
     ];
     for (const [file, why] of cases) {
-      const failure = await failureOf(delivered({ file }, url));
+      const failure = await deliveryFailure(delivered({ file }, url));
       expect(failure.message).toBe(`the secret in ${file} cannot be used: ${why}`);
       expect(failure.permanent).toBe(false);
     }
-    const unset = await failureOf(delivered({ env: "NO_SUCH_SECRET" }, url));
+    const unset = await deliveryFailure(delivered({ env: "NO_SUCH_SECRET" }, url));
     expect(unset.message).toBe("the variable NO_SUCH_SECRET is not set in this environment");
     expect(unset.permanent).toBe(false);
     expect(received).toEqual([]);

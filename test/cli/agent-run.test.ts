@@ -1,34 +1,34 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
 import { startGateway } from "../../src/gateway/start.js";
-import { fakeAgents } from "../agents/fake-agents.js";
-import { until } from "../io/until.js";
-import { Many } from "./many.js";
-import { Resident } from "./resident.js";
-import { main, sees } from "./stage.js";
+import { fakeAgentsConfig } from "../agents/fake-agents.js";
+import { waitFor } from "../io/until.js";
+import { BatchCli } from "./many.js";
+import { BackgroundGateway } from "./resident.js";
+import { cliPath, waitForText } from "./stage.js";
 
-type Done = Pick<AnswerOf<"runAgent">, "run" | "session" | "result">;
+type Done = Pick<ResponseOf<"runAgent">, "run" | "session" | "result">;
 
-let resident: Resident;
-let many: Many;
+let gatewayFixture: BackgroundGateway;
+let batchCli: BatchCli;
 beforeAll(async () => {
-  resident = await Resident.open();
-  const config = join(resident.home, "config.toml");
-  await writeFile(config, fakeAgents);
+  gatewayFixture = await BackgroundGateway.open();
+  const config = join(gatewayFixture.home, "config.toml");
+  await writeFile(config, fakeAgentsConfig);
   process.env["HOLDFAST_CONFIG"] = config;
-  await startGateway(resident.home, main);
-  many = new Many({ ...resident.env, HOLDFAST_CONFIG: config });
+  await startGateway(gatewayFixture.home, cliPath);
+  batchCli = new BatchCli({ ...gatewayFixture.env, HOLDFAST_CONFIG: config });
 }, 60_000);
 afterAll(async () => {
-  await many[Symbol.asyncDispose]();
-  await resident[Symbol.asyncDispose]();
+  await batchCli[Symbol.asyncDispose]();
+  await gatewayFixture[Symbol.asyncDispose]();
   delete process.env["HOLDFAST_CONFIG"];
 });
 
-const agent = (...words: readonly string[]) => many.holdfast("agent", "run", ...words);
-const gate = (name: string): string => join(resident.home, name);
+const agent = (...words: readonly string[]) => batchCli.holdfast("agent", "run", ...words);
+const gate = (name: string): string => join(gatewayFixture.home, name);
 
 test.each(["text", "codex", "gemini"])("%s: what it says is shown, once", async (dialect) => {
   expect(await agent(dialect, "hello")).toEqual({
@@ -45,8 +45,14 @@ test("nothing that it says can steer the terminal", async () => {
 });
 
 test("it is shown while it works", async () => {
-  const { child, finished } = resident.startWith({ GATE: gate("shown") }, "agent", "run", "codex", "wait");
-  await sees(child.stdout, "working\n");
+  const { child, finished } = gatewayFixture.startWith(
+    { GATE: gate("shown") },
+    "agent",
+    "run",
+    "codex",
+    "wait",
+  );
+  await waitForText(child.stdout, "working\n");
   await writeFile(gate("shown"), "");
   expect(await finished).toMatchObject({ code: 0, stdout: "working\ndone\n", stderr: "" });
 });
@@ -70,7 +76,7 @@ test("the exit codes are those of run; an agent that says it failed is a failure
     ["agent", "run"],
     ["acp", "spawn"],
   ])
-    expect(await many.holdfast(...missing, "claude", "x")).toMatchObject({
+    expect(await batchCli.holdfast(...missing, "claude", "x")).toMatchObject({
       code: 127,
       stdout: "",
       stderr: expect.stringMatching(/^holdfast: cannot run claude.*\n.*says how to get it\n$/) as string,
@@ -85,7 +91,7 @@ test("--json brings run, session and result; --resume last goes on with that", a
   expect(result).toMatchObject({ text: "you said: hello", error: null });
   const next = await agent("pi", "--resume", "last", "more");
   expect(next.stdout).toBe(`again in ${result?.agentSessionId}: more\n`);
-  const { stdout } = await many.holdfast("sessions", "history", session.key);
+  const { stdout } = await batchCli.holdfast("sessions", "history", session.key);
   expect(stdout).toMatch(
     /^#1 user, operator, .*\nhello\n\n#2 agent, run:run_\w+, .*\nyou said: hello\n\n#3 user, .*\nmore\n\n#4 /,
   );
@@ -96,28 +102,34 @@ test("--background prints the run's id, and the answer comes into its session", 
   const runId = stdout.trim();
   expect({ code, runId }).toEqual({ code: 0, runId: expect.stringMatching(/^run_\w+$/) as string });
   const [id = ""] = /ses_\w+/.exec(stderr) ?? [];
-  await until("it is answered", async () =>
-    (await many.holdfast("sessions", "history", id)).stdout.includes("you said: hello"),
+  await waitFor("it is answered", async () =>
+    (await batchCli.holdfast("sessions", "history", id)).stdout.includes("you said: hello"),
   );
-  await resident.ended(runId);
+  await gatewayFixture.waitForEnd(runId);
 });
 
 test("Ctrl-C ends the agent and all that it started; so does a caller that is killed", async () => {
   for (const signal of ["SIGINT", "SIGKILL"] as const) {
-    const { child, finished } = resident.startWith({ GATE: gate("never") }, "agent", "run", "codex", "wait");
-    await sees(child.stdout, "working\n");
-    const client = await resident.client();
+    const { child, finished } = gatewayFixture.startWith(
+      { GATE: gate("never") },
+      "agent",
+      "run",
+      "codex",
+      "wait",
+    );
+    await waitForText(child.stdout, "working\n");
+    const client = await gatewayFixture.client();
     const { runs } = await client.listRuns();
     const [run] = runs.filter(({ backendId }) => backendId === "cli");
     child.kill(signal);
     const { code } = await finished;
     if (signal === "SIGINT") expect(code).toBe(130);
-    expect(await resident.ended(run?.runId ?? "")).toMatchObject({
+    expect(await gatewayFixture.waitForEnd(run?.runId ?? "")).toMatchObject({
       exit: { reason: "manual-cancel" },
       emptiness: "proven",
     });
     const id = run?.sessionId ?? "";
-    await until("it is answered", async () => {
+    await waitFor("it is answered", async () => {
       const { messages } = await client.sessionHistory({ params: { id } });
       return messages.at(-1)?.role === "system" && messages.at(-1)?.text.includes("cancelled") === true;
     });
@@ -125,35 +137,41 @@ test("Ctrl-C ends the agent and all that it started; so does a caller that is ki
 });
 
 test("a gateway that is killed while the agent works: what it says goes on, and is kept once", async () => {
-  const { child, finished } = resident.startWith({ GATE: gate("killed") }, "agent", "run", "codex", "wait");
-  await sees(child.stdout, "working\n");
-  const { runs } = await (await resident.client()).listRuns();
+  const { child, finished } = gatewayFixture.startWith(
+    { GATE: gate("killed") },
+    "agent",
+    "run",
+    "codex",
+    "wait",
+  );
+  await waitForText(child.stdout, "working\n");
+  const { runs } = await (await gatewayFixture.client()).listRuns();
   const [run] = runs.filter(({ backendId }) => backendId === "cli");
-  const { pid } = await resident.status();
+  const { pid } = await gatewayFixture.status();
   process.kill(pid, "SIGKILL");
   await writeFile(gate("killed"), "");
   expect(await finished).toMatchObject({ code: 0, stdout: "working\ndone\n" });
-  const client = await resident.client();
+  const client = await gatewayFixture.client();
   const { messages } = await client.sessionHistory({ params: { id: run?.sessionId ?? "" } });
   expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
 });
 
 test("a prompt from stdin", async () => {
-  const { child, finished } = resident.startWith({}, "agent", "run", "codex", "-");
+  const { child, finished } = gatewayFixture.startWith({}, "agent", "run", "codex", "-");
   child.stdin.end("piped");
   expect(await finished).toMatchObject({ code: 0, stdout: "you said: piped\n" });
 });
 
 test("agents: list and check", async () => {
-  const { stdout } = await many.holdfast("agents", "list");
+  const { stdout } = await batchCli.holdfast("agents", "list");
   expect(stdout).toMatch(/^codex +config +- +\/\S*node /m);
   expect(stdout).toMatch(/^claude +built-in +\S.*npm install/m);
-  const checked = await many.holdfast("agents", "check", "codex", "--json");
+  const checked = await batchCli.holdfast("agents", "check", "codex", "--json");
   expect(checked.code).toBe(0);
   expect(JSON.parse(checked.stdout)).toMatchObject([
     { agent: { id: "codex" }, checks: [{ version: "1.2.3", failure: null }] },
   ]);
-  expect(await many.holdfast("agents", "check", "codex", "copilot")).toMatchObject({
+  expect(await batchCli.holdfast("agents", "check", "codex", "copilot")).toMatchObject({
     code: 3,
     stdout: expect.stringMatching(/^codex +cli +1\.2\.3 +works .*\ncopilot .* not-found/m) as string,
   });
@@ -161,12 +179,12 @@ test("agents: list and check", async () => {
 
 describe("with a session's token", () => {
   test("sessions, history, send and status show what it may see; an agent it starts is its own", async () => {
-    const client = await resident.client();
+    const client = await gatewayFixture.client();
     const rules = [{ effect: "allow" as const }];
     const { token } = await client.openSession({ body: { key: "me", execRules: rules } });
     const { session: other } = await client.openSession({ body: { key: "other" } });
     await client.sendMessage({ params: { id: "other" }, body: { text: "secret" } });
-    await using mine = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+    await using mine = new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: token });
     expect((await mine.holdfast("agent", "run", "codex", "hello")).stdout).toBe("you said: hello\n");
     const list = async (...words: string[]): Promise<string[]> => {
       const { stdout } = await mine.holdfast("sessions", "list", "--json", ...words);
@@ -184,7 +202,7 @@ describe("with a session's token", () => {
           await mine.holdfast("sessions", ...words, name, ...(words[0] === "send" ? ["x"] : [])),
         ).toEqual({ code: 1, signal: null, stdout: "", stderr: `holdfast: there is no session ${name}\n` });
     const { readFile } = await import("node:fs/promises");
-    const log = await readFile(join(resident.home, "gateway.log"), "utf8");
+    const log = await readFile(join(gatewayFixture.home, "gateway.log"), "utf8");
     expect(log).toMatch(
       new RegExp(`"actor":"session:me","what":"other","sessionId":"${other.id}","rule":"visibility-tree"`),
     );

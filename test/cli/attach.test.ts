@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
+import { waitFor } from "../io/until.js";
 import { whyNoTerminal } from "./field.js";
-import { Resident } from "./resident.js";
-import { sees } from "./stage.js";
+import { BackgroundGateway } from "./resident.js";
+import { waitForText } from "./stage.js";
 
 const DETACH = "\u001d";
 const ATTACHED = "attached; C-] detaches";
@@ -10,9 +10,9 @@ const ATTACHED = "attached; C-] detaches";
 describe.concurrent("attach", () => {
   test("shows what was and what comes, types, and leaves with C-] while the run goes on", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
-    const { code, stdout } = await resident.atTerminal(
+    await using gatewayFixture = await BackgroundGateway.started();
+    const runId = await gatewayFixture.startBash();
+    const { code, stdout } = await gatewayFixture.atTerminal(
       ["attach", runId],
       [ATTACHED, ""],
       ["ready> ", "echo at$((3+3))\r"],
@@ -22,33 +22,33 @@ describe.concurrent("attach", () => {
     expect(stdout).toContain(`holdfast: detached from ${runId}; it goes on`);
     // The program had asked for it, and is no longer there to take it back.
     expect(stdout.lastIndexOf("\u001b[?2004l")).toBeGreaterThan(stdout.lastIndexOf("\u001b[?2004h"));
-    expect(await resident.record(runId)).toMatchObject({ state: "running" });
-    await resident.holdfast("process", "submit", runId, "echo still$((4+4))");
-    await resident.shows(runId, "still8");
+    expect(await gatewayFixture.record(runId)).toMatchObject({ state: "running" });
+    await gatewayFixture.holdfast("process", "submit", runId, "echo still$((4+4))");
+    await gatewayFixture.waitForScreen(runId, "still8");
   });
 
   test("has several viewers, who see each other's typing", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
+    await using gatewayFixture = await BackgroundGateway.started();
+    const runId = await gatewayFixture.startBash();
     const viewers = await Promise.all([
-      resident.atTerminal(["attach", runId], [ATTACHED, "echo one$((1+1))\r"], ["two3", DETACH]),
-      resident.atTerminal(["attach", runId], [ATTACHED, "echo two$((1+2))\r"], ["one2", DETACH]),
+      gatewayFixture.atTerminal(["attach", runId], [ATTACHED, "echo one$((1+1))\r"], ["two3", DETACH]),
+      gatewayFixture.atTerminal(["attach", runId], [ATTACHED, "echo two$((1+2))\r"], ["one2", DETACH]),
     ]);
     expect(viewers.map(({ code }) => code)).toEqual([0, 0]);
-    expect(await resident.record(runId)).toMatchObject({ state: "running" });
+    expect(await gatewayFixture.record(runId)).toMatchObject({ state: "running" });
   });
 
   test("gives a detached run this terminal's size, and tidies up after a killed full-screen program", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using resident = await Resident.started();
-    const client = await resident.client();
+    await using gatewayFixture = await BackgroundGateway.started();
+    const client = await gatewayFixture.client();
     const resized =
       "trap 'stty size' WINCH; printf '\\033[?1049h\\033[?1000hup\\n'; while :; do sleep 0.1; done";
-    const runId = await resident.background({ argv: ["sh", "-c", resized], pty: true });
-    await resident.shows(runId, "up");
-    const viewing = resident.atSizedTerminal({ rows: 11, cols: 44 }, ["attach", runId], [ATTACHED, ""]);
-    await resident.shows(runId, "11 44");
+    const runId = await gatewayFixture.startRun({ argv: ["sh", "-c", resized], pty: true });
+    await gatewayFixture.waitForScreen(runId, "up");
+    const viewing = gatewayFixture.atSizedTerminal({ rows: 11, cols: 44 }, ["attach", runId], [ATTACHED, ""]);
+    await gatewayFixture.waitForScreen(runId, "11 44");
     expect((await client.screen({ params: { runId } })).rows).toHaveLength(11);
     await client.kill({ params: { runId }, body: { graceMs: 0 } });
     const { stdout } = await viewing;
@@ -60,19 +60,19 @@ describe.concurrent("attach", () => {
 
   test("ends with the run, and with its exit code", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using resident = await Resident.started();
-    const runId = await resident.bash();
-    const { code, stdout } = await resident.atTerminal(["attach", runId], [ATTACHED, "exit 9\r"]);
+    await using gatewayFixture = await BackgroundGateway.started();
+    const runId = await gatewayFixture.startBash();
+    const { code, stdout } = await gatewayFixture.atTerminal(["attach", runId], [ATTACHED, "exit 9\r"]);
     expect(code).toBe(9);
     expect(stdout).toContain(`holdfast: ${runId} has ended: exit 9`);
   });
 
   test("--read-only needs no terminal; a gateway that stops is not mistaken for leaving", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.script("echo up; sleep 7011");
-    const { child, finished } = resident.start("attach", runId, "--read-only");
-    await sees(child.stdout, "up");
-    await resident.stop();
+    await using gatewayFixture = await BackgroundGateway.started();
+    const runId = await gatewayFixture.startScript("echo up; sleep 7011");
+    const { child, finished } = gatewayFixture.start("attach", runId, "--read-only");
+    await waitForText(child.stdout, "up");
+    await gatewayFixture.stop();
     expect(await finished).toEqual({
       code: 125,
       signal: null,
@@ -82,19 +82,19 @@ describe.concurrent("attach", () => {
   });
 
   test("without a terminal, to nothing and to what has ended, says why it is refused", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.script("exit 3");
-    await resident.ended(runId);
-    await until("it is let go of", async () => (await resident.status()).runs === 0);
-    expect(await resident.holdfast("attach", runId)).toMatchObject({
+    await using gatewayFixture = await BackgroundGateway.started();
+    const runId = await gatewayFixture.startScript("exit 3");
+    await gatewayFixture.waitForEnd(runId);
+    await waitFor("it is let go of", async () => (await gatewayFixture.status()).runs === 0);
+    expect(await gatewayFixture.holdfast("attach", runId)).toMatchObject({
       code: 2,
       stderr: "holdfast: attach needs a terminal for its keys; say --read-only to watch\n",
     });
-    expect(await resident.holdfast("attach", "--read-only", runId)).toMatchObject({
+    expect(await gatewayFixture.holdfast("attach", "--read-only", runId)).toMatchObject({
       code: 125,
       stderr: `holdfast: run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}\n`,
     });
-    expect(await resident.holdfast("attach", "--read-only", "run_000000000000")).toMatchObject({
+    expect(await gatewayFixture.holdfast("attach", "--read-only", "run_000000000000")).toMatchObject({
       code: 1,
       stderr: "holdfast: no run run_000000000000\n",
     });

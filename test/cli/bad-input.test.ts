@@ -18,10 +18,10 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import { longestSocketPath, socketPathLimit } from "../../src/store/socket-path.js";
-import { until } from "../io/until.js";
+import { waitFor } from "../io/until.js";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
-import { Stage, type Finished } from "./stage.js";
+import { CliFixture, type CliResult } from "./stage.js";
 
 const NOBODY = 65_534;
 /** With a home of its own: the other's is closed to it. */
@@ -35,7 +35,7 @@ const whyNoOtherUser =
 const INSIDES = /\bat .*:\d+:\d+|\(node:|undefined|\[object/;
 
 /** One line that names the thing, and the exit code that goes with it. */
-function expectClear(result: Finished, code: number, ...words: readonly string[]): void {
+function expectClear(result: CliResult, code: number, ...words: readonly string[]): void {
   expect(result.stderr).toMatch(/^holdfast: [^\n]+\n$/);
   expect(result.stderr).not.toMatch(INSIDES);
   for (const word of words) expect(result.stderr).toContain(word);
@@ -43,15 +43,15 @@ function expectClear(result: Finished, code: number, ...words: readonly string[]
 }
 
 /** Nothing is left in a state that a later reader would take for alive. */
-async function expectNothingRuns(stage: Stage): Promise<void> {
-  await stage.nothingLeft();
-  if (!(await readdir(stage.home)).includes("store.sqlite")) return;
-  const { code, stdout } = await stage.holdfast("runs", "list", "--json");
+async function expectNothingRuns(cliFixture: CliFixture): Promise<void> {
+  await cliFixture.expectNoProcesses();
+  if (!(await readdir(cliFixture.home)).includes("store.sqlite")) return;
+  const { code, stdout } = await cliFixture.holdfast("runs", "list", "--json");
   expect({ code, stdout }).toEqual({ code: 0, stdout: "[]\n" });
 }
 
-async function records(stage: Stage): Promise<RunRecord[]> {
-  const { stdout } = await stage.holdfast("runs", "list", "--all", "--json");
+async function records(cliFixture: CliFixture): Promise<RunRecord[]> {
+  const { stdout } = await cliFixture.holdfast("runs", "list", "--all", "--json");
   return JSON.parse(stdout) as RunRecord[];
 }
 
@@ -94,86 +94,90 @@ const lines: readonly Line[] = [
 
 describe("a command line", () => {
   test.each(lines)("%s", async (_, args, code, words) => {
-    await using stage = await Stage.open();
-    expectClear(await stage.holdfast(...args), code, ...words);
-    await expectNothingRuns(stage);
+    await using cliFixture = await CliFixture.open();
+    expectClear(await cliFixture.holdfast(...args), code, ...words);
+    await expectNothingRuns(cliFixture);
   });
 
   test("given in a directory that is gone", async () => {
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const gone = 'mkdir "$HOLDFAST_HOME/d"; cd "$HOLDFAST_HOME/d"; rmdir "$HOLDFAST_HOME/d"';
     const main = resolve("dist/cli/main.js");
     const holdfast = `"${process.execPath}" "${main}"`;
     // There is a way out.
-    expect(await stage.shell(`${gone}; ${holdfast} run --cwd / -- pwd`)).toMatchObject({
+    expect(await cliFixture.shell(`${gone}; ${holdfast} run --cwd / -- pwd`)).toMatchObject({
       code: 0,
       stdout: "/\n",
     });
-    const result = await stage.shell(`${gone}; ${holdfast} run -- true`);
+    const result = await cliFixture.shell(`${gone}; ${holdfast} run -- true`);
     expectClear(result, result.code ?? 0, "current directory");
     expect([2, 125]).toContain(result.code);
   });
 
   test("that asks for a run by a beginning that several have", async () => {
-    await using stage = await Stage.open();
-    for (let count = 0; count < 2; count += 1) await stage.holdfast("run", "--", "true");
-    const ids = (await records(stage)).map(({ runId }) => runId);
+    await using cliFixture = await CliFixture.open();
+    for (let count = 0; count < 2; count += 1) await cliFixture.holdfast("run", "--", "true");
+    const ids = (await records(cliFixture)).map(({ runId }) => runId);
     expect(ids).toHaveLength(2);
-    expectClear(await stage.holdfast("runs", "show", "run_"), 2, ...ids);
-    expect((await stage.holdfast("runs", "show", ids[0] ?? "")).code).toBe(0);
+    expectClear(await cliFixture.holdfast("runs", "show", "run_"), 2, ...ids);
+    expect((await cliFixture.holdfast("runs", "show", ids[0] ?? "")).code).toBe(0);
   });
 });
 
 describe("a state directory", () => {
-  async function refused(stage: Stage, home: string, ...words: readonly string[]): Promise<void> {
-    expectClear(await stage.shell(`HOLDFAST_HOME='${home}' holdfast run -- true`), 125, home, ...words);
-    await stage.nothingLeft();
+  async function refused(cliFixture: CliFixture, home: string, ...words: readonly string[]): Promise<void> {
+    expectClear(await cliFixture.shell(`HOLDFAST_HOME='${home}' holdfast run -- true`), 125, home, ...words);
+    await cliFixture.expectNoProcesses();
   }
 
   test("that is relative, a link, open to others or somebody else's is refused", async () => {
-    await using stage = await Stage.open();
-    await refused(stage, "relative/path", "relative");
-    const real = join(stage.home, "real");
+    await using cliFixture = await CliFixture.open();
+    await refused(cliFixture, "relative/path", "relative");
+    const real = join(cliFixture.home, "real");
     await mkdir(real, { mode: 0o700 });
-    await symlink(real, join(stage.home, "link"));
-    await refused(stage, join(stage.home, "link"), "symbolic link");
+    await symlink(real, join(cliFixture.home, "link"));
+    await refused(cliFixture, join(cliFixture.home, "link"), "symbolic link");
     await chmod(real, 0o777);
-    await refused(stage, real, "can be written by others", "chmod 700");
+    await refused(cliFixture, real, "can be written by others", "chmod 700");
     if (whyNoOtherUser === null) {
       await chmod(real, 0o700);
       await chown(real, NOBODY, NOBODY);
-      await refused(stage, real, `belongs to uid ${NOBODY}`);
+      await refused(cliFixture, real, `belongs to uid ${NOBODY}`);
     }
     expect(await readdir(real)).toEqual([]);
   });
 
   test("may have as long a path as it says, and not a byte longer", async () => {
-    await using stage = await Stage.open();
-    const room = socketPathLimit("linux") - longestSocketPath(stage.home);
-    const longest = join(stage.home, "x".repeat(room - 1));
-    const fits = await stage.shell(`HOLDFAST_HOME='${longest}' holdfast run -- sh -c 'sleep 0.01; exit 7'`);
+    await using cliFixture = await CliFixture.open();
+    const room = socketPathLimit("linux") - longestSocketPath(cliFixture.home);
+    const longest = join(cliFixture.home, "x".repeat(room - 1));
+    const fits = await cliFixture.shell(
+      `HOLDFAST_HOME='${longest}' holdfast run -- sh -c 'sleep 0.01; exit 7'`,
+    );
     expect(fits).toMatchObject({ code: 7, stderr: "" });
-    await refused(stage, `${longest}x`, "too long", `at most ${longest.length} bytes`);
+    await refused(cliFixture, `${longest}x`, "too long", `at most ${longest.length} bytes`);
   });
 
   test("that is read-only is refused for running, and good for reading", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
-    await using stage = new Stage(disk.path);
-    await stage.holdfast("run", "--", "true");
-    await refused(stage, disk.readOnlyPath, "read-only");
-    const listed = await stage.shell(`HOLDFAST_HOME='${disk.readOnlyPath}' holdfast runs list --all --json`);
+    await using cliFixture = new CliFixture(disk.path);
+    await cliFixture.holdfast("run", "--", "true");
+    await refused(cliFixture, disk.readOnlyPath, "read-only");
+    const listed = await cliFixture.shell(
+      `HOLDFAST_HOME='${disk.readOnlyPath}' holdfast runs list --all --json`,
+    );
     expect(listed).toMatchObject({ code: 0, stderr: "" });
     expect(JSON.parse(listed.stdout)).toHaveLength(1);
   });
 
   test("that its user may not write is refused", async (context) => {
     if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
-    await using stage = await Stage.open();
-    await chown(stage.home, NOBODY, NOBODY);
-    await chmod(stage.home, 0o500);
-    const result = await stage.shell(`${asNobody} "${process.execPath}" dist/cli/main.js run -- true`);
-    expectClear(result, 125, stage.home, "not writable");
+    await using cliFixture = await CliFixture.open();
+    await chown(cliFixture.home, NOBODY, NOBODY);
+    await chmod(cliFixture.home, 0o500);
+    const result = await cliFixture.shell(`${asNobody} "${process.execPath}" dist/cli/main.js run -- true`);
+    expectClear(result, 125, cliFixture.home, "not writable");
   });
 
   const inStore = (sql: string) => async (store: string) => {
@@ -191,18 +195,18 @@ describe("a state directory", () => {
       ["newer Holdfast", "Upgrade"],
     ],
   ])("whose store is %s: all commands say so, and leave it as it is", async (_, spoil, words) => {
-    await using stage = await Stage.open();
-    const store = join(stage.home, "store.sqlite");
-    await stage.holdfast("run", "--", "true");
+    await using cliFixture = await CliFixture.open();
+    const store = join(cliFixture.home, "store.sqlite");
+    await cliFixture.holdfast("run", "--", "true");
     await inStore("pragma wal_checkpoint(truncate)")(store);
     await spoil(store);
     const before = await readFile(store);
-    expectClear(await stage.holdfast("run", "--", "true"), 125, store, ...words);
-    expectClear(await stage.holdfast("runs", "list"), 5, store, ...words);
-    expectClear(await stage.holdfast("runs", "show", "x"), 5, store, ...words);
+    expectClear(await cliFixture.holdfast("run", "--", "true"), 125, store, ...words);
+    expectClear(await cliFixture.holdfast("runs", "list"), 5, store, ...words);
+    expectClear(await cliFixture.holdfast("runs", "show", "x"), 5, store, ...words);
     expect((await readFile(store)).equals(before)).toBe(true);
-    await stage.nothingLeft();
-    expect(await readdir(join(stage.home, "instances"))).toEqual([]);
+    await cliFixture.expectNoProcesses();
+    expect(await readdir(join(cliFixture.home, "instances"))).toEqual([]);
   });
 });
 
@@ -225,35 +229,35 @@ describe("an anchor binary", () => {
     ["another program, which says nothing", (path) => copyFile("/bin/true", path), /./],
     ["another program, which says something else", (path) => copyFile("/bin/echo", path), /./],
   ])("that is %s: told by its name, and nothing is left", async (_, make, sentence) => {
-    await using stage = await Stage.open();
-    const path = join(stage.home, "my-anchor");
+    await using cliFixture = await CliFixture.open();
+    const path = join(cliFixture.home, "my-anchor");
     await make(path);
-    const result = await stage.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- true`);
+    const result = await cliFixture.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- true`);
     expectClear(result, 125);
     expect(result.stderr).toMatch(sentence);
-    await expectNothingRuns(stage);
+    await expectNothingRuns(cliFixture);
     // Whoever reads it must know what to mend.
     expect(result.stderr).toMatch(/my-anchor|HOLDFAST_ANCHOR|\/bin\/anchor-/);
   });
 
   test("that is not executable is either used all the same or told by its name", async () => {
-    await using stage = await Stage.open();
-    const path = join(stage.home, "my-anchor");
+    await using cliFixture = await CliFixture.open();
+    const path = join(cliFixture.home, "my-anchor");
     await copyFile(built, path);
     await chmod(path, 0o600);
-    const result = await stage.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- sh -c 'exit 7'`);
+    const result = await cliFixture.shell(`HOLDFAST_ANCHOR='${path}' holdfast run -- sh -c 'exit 7'`);
     if (result.code === 7) expect(result.stderr).toBe("");
     else expectClear(result, 125, "my-anchor");
-    await expectNothingRuns(stage);
+    await expectNothingRuns(cliFixture);
   });
 
   test("that may not be executed where the state lies: told, with the way out", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
-    await using stage = new Stage(disk.path);
+    await using cliFixture = new CliFixture(disk.path);
     expect(spawnSync("mount", ["-o", "remount,noexec", join(disk.path, "..")]).status).toBe(0);
-    expectClear(await stage.holdfast("run", "--", "true"), 125, "noexec", "HOLDFAST_HOME");
-    await expectNothingRuns(stage);
+    expectClear(await cliFixture.holdfast("run", "--", "true"), 125, "noexec", "HOLDFAST_HOME");
+    await expectNothingRuns(cliFixture);
   });
 });
 
@@ -263,41 +267,41 @@ describe("an ordinary user", () => {
 
   test("without a cgroup runs commands all the same, and is told what is weaker", async (context) => {
     if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
-    await using stage = await Stage.open();
-    await chown(stage.home, NOBODY, NOBODY);
+    await using cliFixture = await CliFixture.open();
+    await chown(cliFixture.home, NOBODY, NOBODY);
     const script = "id -u; sleep 60 & setsid sleep 61 & sleep 0.2; exit 7";
-    const result = await stage.shell(`${holdfast} run -- sh -c '${script}'`);
+    const result = await cliFixture.shell(`${holdfast} run -- sh -c '${script}'`);
     expect(result).toMatchObject({ code: 7, stdout: `${NOBODY}\n` });
     expect(result.stderr).toContain("cleaned up 2 leftover processes");
-    const listed = await stage.shell(`${holdfast} runs list --all --json`);
+    const listed = await cliFixture.shell(`${holdfast} runs list --all --json`);
     const [record] = JSON.parse(listed.stdout) as RunRecord[];
     expect(record).toMatchObject({ residueCount: 2, emptiness: "proven", boundary: { cgroup: null } });
     expect(record?.tier).toMatch(/^subreaper\+launcher\+/);
     expect(record?.boundary?.note).toMatch(/cgroup/);
-    const shown = await stage.shell(`${holdfast} runs show '${record?.runId}'`);
+    const shown = await cliFixture.shell(`${holdfast} runs show '${record?.runId}'`);
     expect(shown.stdout).toContain(record?.boundary?.note ?? "no note");
   });
 
   test("is told which directory or program is forbidden", async (context) => {
     if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
-    await using stage = await Stage.open();
-    await chown(stage.home, NOBODY, NOBODY);
-    const closed = join(stage.home, "closed");
-    const program = join(stage.home, "program");
+    await using cliFixture = await CliFixture.open();
+    await chown(cliFixture.home, NOBODY, NOBODY);
+    const closed = join(cliFixture.home, "closed");
+    const program = join(cliFixture.home, "program");
     await mkdir(join(closed, "inside"), { recursive: true });
     await chmod(closed, 0o700);
     await copyFile("/bin/true", program);
     await chmod(program, 0o700);
     for (const directory of [closed, join(closed, "inside")])
       expectClear(
-        await stage.shell(`${holdfast} run --cwd '${directory}' -- true`),
+        await cliFixture.shell(`${holdfast} run --cwd '${directory}' -- true`),
         125,
         `cannot enter directory ${directory}`,
         "permission denied",
       );
-    const denied = await stage.shell(`${holdfast} run -- '${program}'`);
+    const denied = await cliFixture.shell(`${holdfast} run -- '${program}'`);
     expectClear(denied, 126, `cannot run ${program}`, "permission denied");
-    const listed = await stage.shell(`${holdfast} runs list --json`);
+    const listed = await cliFixture.shell(`${holdfast} runs list --json`);
     expect(listed).toMatchObject({ code: 0, stdout: "[]\n" });
   });
 });
@@ -320,36 +324,36 @@ describe("a disk", () => {
   test("that is full when a run is to begin: refused at once, and well when there is space again", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("8m");
-    await using stage = new Stage(disk.path);
-    await stage.holdfast("run", "--", "true");
+    await using cliFixture = new CliFixture(disk.path);
+    await cliFixture.holdfast("run", "--", "true");
     await fill(disk.path);
-    expectClear(await stage.holdfast("run", "--", "true"), 125, disk.path, "no space");
+    expectClear(await cliFixture.holdfast("run", "--", "true"), 125, disk.path, "no space");
     // Reading needs none.
-    expect(await records(stage)).toHaveLength(1);
-    await expectNothingRuns(stage);
+    expect(await records(cliFixture)).toHaveLength(1);
+    await expectNothingRuns(cliFixture);
     await free(disk.path);
-    expect(await stage.holdfast("run", "--", "true")).toMatchObject({ code: 0, stderr: "" });
-    await expectNothingRuns(stage);
+    expect(await cliFixture.holdfast("run", "--", "true")).toMatchObject({ code: 0, stderr: "" });
+    await expectNothingRuns(cliFixture);
   });
 
   test("that is full when the first run of all is to begin: refused at once", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("2m");
-    await using stage = new Stage(disk.path);
+    await using cliFixture = new CliFixture(disk.path);
     await fill(disk.path);
-    const result = await stage.holdfast("run", "--", "true");
+    const result = await cliFixture.holdfast("run", "--", "true");
     expectClear(result, 125, disk.path);
     expect(result.stderr).toMatch(/no space|ENOSPC|full/);
-    await stage.nothingLeft();
+    await cliFixture.expectNoProcesses();
   });
 
   test("that fills up under a run: the command ends, it is told, and recorded once there is space", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using elsewhere = await temporaryDirectory();
     await using disk = mountSmallDisk("8m");
-    await using stage = new Stage(disk.path);
+    await using cliFixture = new CliFixture(disk.path);
     const mark = join(elsewhere.path, "filled");
-    const { child, finished } = stage.start("run", "--", ...filling(disk.path, mark, "exit 3"));
+    const { child, finished } = cliFixture.start("run", "--", ...filling(disk.path, mark, "exit 3"));
     child.stdin.end();
     let told = "";
     await new Promise<void>((done) => {
@@ -365,8 +369,8 @@ describe("a disk", () => {
     const result = await finished;
     expect(await isThere(mark)).toBe(true);
     expect(result).toMatchObject({ code: 3, stdout: "" });
-    expect(await records(stage)).toMatchObject([{ state: "exited", exit: { reason: "exit", code: 3 } }]);
-    await expectNothingRuns(stage);
+    expect(await records(cliFixture)).toMatchObject([{ state: "exited", exit: { reason: "exit", code: 3 } }]);
+    await expectNothingRuns(cliFixture);
     expect(told).toMatch(/^holdfast: .*(?:no space|full)/);
     expect(result.stderr).not.toMatch(INSIDES);
   });
@@ -375,11 +379,11 @@ describe("a disk", () => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using elsewhere = await temporaryDirectory();
     await using disk = mountSmallDisk("8m");
-    await using stage = new Stage(disk.path);
+    await using cliFixture = new CliFixture(disk.path);
     const mark = join(elsewhere.path, "filled");
-    const { child, finished } = stage.start("run", "--", ...filling(disk.path, mark, "echo important"));
+    const { child, finished } = cliFixture.start("run", "--", ...filling(disk.path, mark, "echo important"));
     child.stdin.end();
-    await until("the disk is full", () => isThere(mark));
+    await waitFor("the disk is full", () => isThere(mark));
     // Longer than the last output is waited for.
     await setTimeout(defaults.drainMs + 500);
     await free(disk.path);
@@ -392,13 +396,13 @@ describe("a disk", () => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using elsewhere = await temporaryDirectory();
     await using disk = mountSmallDisk("8m");
-    await using stage = new Stage(disk.path);
+    await using cliFixture = new CliFixture(disk.path);
     const mark = join(elsewhere.path, "filled");
-    const { child, finished } = stage.start(
+    const { child, finished } = cliFixture.start(
       ...["run", "--grace", "500ms", "--", ...filling(disk.path, mark, "sleep 60")],
     );
     child.stdin.end();
-    await until("the disk is full", () => isThere(mark));
+    await waitFor("the disk is full", () => isThere(mark));
     child.kill("SIGTERM");
     const stop = new AbortController();
     const late = setTimeout(10_000, true, { signal: stop.signal }).then(
@@ -410,7 +414,7 @@ describe("a disk", () => {
     await late;
     await free(disk.path);
     // The command's processes are gone whatever became of holdfast itself.
-    await stage.nothingLeft(8_000);
+    await cliFixture.expectNoProcesses(8_000);
     expect(signal, `still there after ten seconds: ${stderr}`).toBeNull();
     expect([125, 143]).toContain(code);
     expect(stderr).not.toMatch(INSIDES);
@@ -421,14 +425,14 @@ describe("a disk", () => {
     async (buffer, context) => {
       if (whyNoMounts !== null) context.skip(whyNoMounts);
       await using disk = mountSmallDisk("8m");
-      await using stage = new Stage(disk.path);
+      await using cliFixture = new CliFixture(disk.path);
       const holdfast = `timeout -k 1 12 "${process.execPath}" dist/cli/main.js`;
-      const result = await stage.shell(
+      const result = await cliFixture.shell(
         `${holdfast} run --buffer ${buffer} -- seq 1 2000000 | (sleep 1; sha256sum); echo "\${PIPESTATUS[0]}"`,
       );
       const wanted = spawnSync("sh", ["-c", "seq 1 2000000 | sha256sum"], { encoding: "utf8" }).stdout;
       expect(result.stdout).toBe(`${wanted}0\n`);
-      await expectNothingRuns(stage);
+      await expectNothingRuns(cliFixture);
     },
   );
 });

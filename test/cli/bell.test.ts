@@ -3,32 +3,32 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { deferred } from "../../src/supervisor/deferred.js";
 import { whyNoTerminal } from "./field.js";
-import { House } from "./foreground/called.js";
-import { sees } from "./stage.js";
+import { ForegroundFixture } from "./foreground/called.js";
+import { waitForText } from "./stage.js";
 
 test.skipIf(whyNoTerminal !== null)(
   "a bell rings on every terminal that is attached, and is not delivered where none is",
   async () => {
-    await using house = await House.open();
-    const config = join(house.home, "config.toml");
+    await using fixture = await ForegroundFixture.open();
+    const config = join(fixture.home, "config.toml");
     await writeFile(config, '[channels.bell]\nkind = "bell"\n');
-    await house.startWith({ HOLDFAST_CONFIG: config }, "gateway", "start").finished;
-    const client = await house.client();
+    await fixture.startWith({ HOLDFAST_CONFIG: config }, "gateway", "start").finished;
+    const client = await fixture.client();
     const ring = () => client.testChannel({ params: { name: "bell" } });
-    const runId = await house.bash();
+    const runId = await fixture.startBash();
     // One without a terminal reads along, and has no bell.
-    const reading = house.start("attach", "--read-only", runId);
-    await sees(reading.child.stdout, "ready>");
+    const reading = fixture.start("attach", "--read-only", runId);
+    await waitForText(reading.child.stdout, "ready>");
     expect(await ring()).toMatchObject({ delivered: false });
 
     const there = [deferred<void>(), deferred<void>()] as const;
     const ended = [
-      house.atTerminal(
+      fixture.atTerminal(
         ["attach", runId],
         ["attached; C-] detaches", async () => there[0].resolve()],
         ["\u0007", "\u001d"],
       ),
-      house.atTerminal(
+      fixture.atTerminal(
         ["run", "--", "sh", "-c", "echo up; read word"],
         ["up", async () => there[1].resolve()],
         ["\u0007", "\n"],

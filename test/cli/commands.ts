@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { buildProgram } from "../../src/cli/program.js";
 
 /** Every command that does something, by the words that call it. */
-export function everyCommand(): ReadonlyMap<string, Command> {
+export function allCommands(): ReadonlyMap<string, Command> {
   const found = new Map<string, Command>();
   const visit = (command: Command, path: readonly string[]): void => {
     if (command.commands.length === 0) found.set(path.join(" "), command);
@@ -16,7 +16,7 @@ export function everyCommand(): ReadonlyMap<string, Command> {
 }
 
 /** What there is to look at, and to name. */
-export interface Sights {
+export interface SampleNames {
   /** The key of a session in which something was said. */
   readonly session: string;
   /** Of a run that has ended, on a terminal. */
@@ -34,8 +34,8 @@ export interface Sights {
  * Whether a command only looks; then with what words it does, each also with `--json` where it has that. A command that
  * is not here fails the tests: somebody has to say what it is.
  */
-export const conduct: Readonly<
-  Record<string, "acts" | ((sights: Sights) => readonly (readonly string[])[])>
+export const COMMAND_USES: Readonly<
+  Record<string, "acts" | ((sights: SampleNames) => readonly (readonly string[])[])>
 > = {
   run: "acts",
   ps: () => [[], ["--all"]],

@@ -2,18 +2,18 @@ import { spawnSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Stage } from "./stage.js";
+import { CliFixture } from "./stage.js";
 
-let stage: Stage;
+let cliFixture: CliFixture;
 beforeEach(async () => {
-  stage = await Stage.open();
+  cliFixture = await CliFixture.open();
 });
-afterEach(() => stage[Symbol.asyncDispose]());
+afterEach(() => cliFixture[Symbol.asyncDispose]());
 
 /** What bash would offer after these words. */
 async function offered(words: readonly string[]): Promise<string[]> {
-  const { stdout } = await stage.holdfast("completion", "bash");
-  const script = join(stage.home, "completion.bash");
+  const { stdout } = await cliFixture.holdfast("completion", "bash");
+  const script = join(cliFixture.home, "completion.bash");
   await writeFile(script, stdout);
   const line = words.map((word) => `'${word}'`).join(" ");
   const asked = `source '${script}'; COMP_WORDS=(holdfast ${line}); COMP_CWORD=${words.length}; _holdfast; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -35,11 +35,11 @@ test("bash completes commands, commands of commands, and options", async () => {
 
 test("every shell gets a script that it can read", async () => {
   for (const shell of ["zsh", "fish"]) {
-    const { code, stdout } = await stage.holdfast("completion", shell);
+    const { code, stdout } = await cliFixture.holdfast("completion", shell);
     expect(code).toBe(0);
     expect(stdout).toContain("cleanup");
     if (spawnSync(shell, ["-n", "-c", stdout]).error === undefined)
       expect(spawnSync(shell, ["-n", "-c", stdout]).status).toBe(0);
   }
-  expect(await stage.holdfast("completion", "tcsh")).toMatchObject({ code: 2, stdout: "" });
+  expect(await cliFixture.holdfast("completion", "tcsh")).toMatchObject({ code: 2, stdout: "" });
 });

@@ -2,18 +2,18 @@ import { chmod, chown, mkdir, readFile, symlink, writeFile } from "node:fs/promi
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { temporaryDirectory, type TemporaryDirectory } from "../store/temporary-directory.js";
-import { until } from "../io/until.js";
-import { type Finished, Stage } from "./stage.js";
+import { waitFor } from "../io/until.js";
+import { type CliResult, CliFixture } from "./stage.js";
 
 const OTHER = 65_533;
 const whyNoOtherUser = process.getuid?.() === 0 ? null : "becoming another user needs root";
 
-let stage: Stage;
+let cliFixture: CliFixture;
 let place: TemporaryDirectory;
 let config: string;
 
 beforeEach(async () => {
-  stage = await Stage.open();
+  cliFixture = await CliFixture.open();
   place = await temporaryDirectory();
   await mkdir(join(place.path, "config"));
   config = join(place.path, "config", "config.toml");
@@ -21,11 +21,11 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await place[Symbol.asyncDispose]();
-  await stage[Symbol.asyncDispose]();
+  await cliFixture[Symbol.asyncDispose]();
 });
 
-async function holdfast(...words: readonly string[]): Promise<Finished> {
-  const { child, finished } = stage.startWith({ HOLDFAST_CONFIG: config }, ...words);
+async function holdfast(...words: readonly string[]): Promise<CliResult> {
+  const { child, finished } = cliFixture.startWith({ HOLDFAST_CONFIG: config }, ...words);
   child.stdin.end();
   return finished;
 }
@@ -84,7 +84,7 @@ test("a config file without secrets may be read by all, also through a link", as
 
 test("without a config file, the directories that could hold one do not matter", async () => {
   await chmod(join(config, ".."), 0o777);
-  const { child, finished } = stage.startWith(
+  const { child, finished } = cliFixture.startWith(
     { HOLDFAST_CONFIG: undefined, XDG_CONFIG_HOME: join(config, "..") },
     "config",
     "check",
@@ -134,14 +134,14 @@ test("a config file with a password in it is reported when others can read it", 
 
 test("a gateway says in its log that others can read a secret of its config", async () => {
   await writeFile(config, '[agents.mine]\nenv = { MINE_API_KEY = "k" }\ncli = { argv = ["true"] }\n');
-  const { child, finished } = stage.startWith({ HOLDFAST_CONFIG: config }, "gateway", "run");
+  const { child, finished } = cliFixture.startWith({ HOLDFAST_CONFIG: config }, "gateway", "run");
   let said = "";
   child.stderr.on("data", (part: Buffer) => (said += part.toString()));
-  await until("the gateway is ready", async () => said.includes("ready"));
+  await waitFor("the gateway is ready", async () => said.includes("ready"));
   child.kill("SIGTERM");
   await finished;
   expect(said.split(`other users can read the secret in ${config}`)).toHaveLength(2);
-  expect(await readFile(join(stage.home, "gateway.log"), "utf8")).toContain(
+  expect(await readFile(join(cliFixture.home, "gateway.log"), "utf8")).toContain(
     `other users can read the secret in ${config}`,
   );
 });

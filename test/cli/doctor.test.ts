@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
-import { Field, PAIR, whyNoTerminal } from "./field.js";
+import { RecoveryFixture, TWO_PROCESSES, whyNoTerminal } from "./field.js";
 
 interface Diagnosis {
   readonly ok: boolean;
@@ -16,11 +16,11 @@ interface Diagnosis {
 }
 
 async function check(
-  field: Field,
+  fixture: RecoveryFixture,
   name: string,
   env = "",
 ): Promise<Diagnosis["checks"][number] & { code: number | null }> {
-  const { code, stdout, stderr } = await field.shell(`${env} holdfast doctor --json`);
+  const { code, stdout, stderr } = await fixture.shell(`${env} holdfast doctor --json`);
   expect(stderr).toBe("");
   const { ok, checks } = JSON.parse(stdout) as Diagnosis;
   expect(ok).toBe(checks.every(({ state }) => state !== "bad"));
@@ -32,9 +32,9 @@ async function check(
 
 describe.concurrent("doctor", () => {
   test("where nothing was ever run finds nothing wrong, and makes nothing", async () => {
-    await using field = await Field.open();
-    const none = join(field.home, "none");
-    const { code, stdout, stderr } = await field.shell(`HOLDFAST_HOME='${none}' holdfast doctor`);
+    await using fixture = await RecoveryFixture.open();
+    const none = join(fixture.home, "none");
+    const { code, stdout, stderr } = await fixture.shell(`HOLDFAST_HOME='${none}' holdfast doctor`);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toContain(`ok    state directory  ${none} does not exist yet`);
     expect(stdout).toMatch(/^ok {4}anchor /m);
@@ -43,106 +43,111 @@ describe.concurrent("doctor", () => {
   });
 
   test("names the gateway and its runs, then says that they have lost it; only reads", async () => {
-    await using field = await Field.open();
-    const [runId = ""] = await field.orphan([PAIR]);
-    const gateway = await field.gateway();
-    expect(await check(field, "runs")).toMatchObject({
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    expect(await check(fixture, "runs")).toMatchObject({
       state: "ok",
       detail: "1 open, 1 with an owner; 3 live processes",
     });
-    expect((await check(field, "gateway")).detail).toMatch(/^in_\w+ is running$/);
+    expect((await check(fixture, "gateway")).detail).toMatch(/^in_\w+ is running$/);
     await gateway.kill();
-    const copies = ["store.sqlite", "store.sqlite-wal", "gateway-id"].map((name) => join(field.home, name));
+    const copies = ["store.sqlite", "store.sqlite-wal", "gateway-id"].map((name) => join(fixture.home, name));
     const before = await Promise.all(copies.map((path) => readFile(path)));
     // Its lease is healthy, but there is nobody who holds it.
-    expect(await check(field, "runs")).toMatchObject({
+    expect(await check(fixture, "runs")).toMatchObject({
       state: "warn",
       detail: "1 open, 0 with an owner, 1 without one; 3 live processes",
       remedy: expect.stringContaining("holdfast gateway run"),
     });
-    expect((await check(field, "gateway")).detail).toMatch(/^in_\w+ is not running$/);
+    expect((await check(fixture, "gateway")).detail).toMatch(/^in_\w+ is not running$/);
     expect(await Promise.all(copies.map((path) => readFile(path)))).toEqual(before);
-    expect(await field.membersOf(runId)).toHaveLength(3);
-    await field.holdfast("runs", "cancel", runId, "--kill");
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
-  test.each<[string, (field: Field) => Promise<void>, string, RegExp | null]>([
+  test.each<[string, (fixture: RecoveryFixture) => Promise<void>, string, RegExp | null]>([
     [
       "cut off",
-      (field) => truncate(field.store, 5_000),
+      (fixture) => truncate(fixture.store, 5_000),
       "damaged",
       /move store\.sqlite, .*-wal and .*-shm away together/,
     ],
-    ["garbage", (field) => writeFile(field.store, "x".repeat(9_000)), "damaged", /docs\/leases\.md, Repair/],
+    [
+      "garbage",
+      (fixture) => writeFile(fixture.store, "x".repeat(9_000)),
+      "damaged",
+      /docs\/leases\.md, Repair/,
+    ],
     [
       "of a newer version",
-      async (field) =>
-        field.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
+      async (fixture) =>
+        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
       "newer Holdfast",
       null,
     ],
     [
       "another program's",
-      async (field) => field.sql("drop table holdfast_migrations"),
+      async (fixture) => fixture.sql("drop table holdfast_migrations"),
       "some other program",
       null,
     ],
   ])("says of a store that is %s what is wrong, and what to do", async (_, spoil, word, remedy) => {
-    await using field = await Field.open();
-    await field.holdfast("run", "--", "true");
-    field.sql("pragma wal_checkpoint(truncate)");
-    await spoil(field);
-    const found = await check(field, "store");
+    await using fixture = await RecoveryFixture.open();
+    await fixture.holdfast("run", "--", "true");
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    await spoil(fixture);
+    const found = await check(fixture, "store");
     expect(found).toMatchObject({ state: "bad", code: 1, detail: expect.stringContaining(word) });
     if (remedy === null) expect(found.remedy).toBeNull();
     else expect(found.remedy).toMatch(remedy);
   });
 
   test("finds damage inside a store that still opens", async () => {
-    await using field = await Field.open();
-    await field.holdfast("run", "--", "true");
-    field.sql("pragma wal_checkpoint(truncate)");
-    const bytes = await readFile(field.store);
+    await using fixture = await RecoveryFixture.open();
+    await fixture.holdfast("run", "--", "true");
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    const bytes = await readFile(fixture.store);
     // All of the last page, whosever it is: its head says what it holds.
     bytes.fill(0xff, bytes.length - 4_096);
-    await writeFile(field.store, bytes);
-    expect(await check(field, "store")).toMatchObject({
+    await writeFile(fixture.store, bytes);
+    expect(await check(fixture, "store")).toMatchObject({
       state: "bad",
       detail: expect.stringContaining("damaged"),
     });
   });
 
   test("warns of a directory that others can look into, of a set-back clock, and of a run without a record", async () => {
-    await using field = await Field.open();
-    await field.holdfast("run", "--", "true");
-    await chmod(field.home, 0o755);
-    expect(await check(field, "state directory")).toMatchObject({
+    await using fixture = await RecoveryFixture.open();
+    await fixture.holdfast("run", "--", "true");
+    await chmod(fixture.home, 0o755);
+    expect(await check(fixture, "state directory")).toMatchObject({
       state: "warn",
-      remedy: `chmod 700 '${field.home}'`,
+      remedy: `chmod 700 '${fixture.home}'`,
     });
-    const [runId = ""] = await field.orphan([PAIR]);
-    field.sql(`update runs set created_at = created_at + 3600000 where run_id = '${runId}'`);
-    expect(await check(field, "clock")).toMatchObject({
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    fixture.sql(`update runs set created_at = created_at + 3600000 where run_id = '${runId}'`);
+    expect(await check(fixture, "clock")).toMatchObject({
       state: "warn",
       detail: expect.stringContaining("set back"),
     });
-    await field.holdfast("runs", "cancel", runId);
-    expect(await check(field, "instances")).toMatchObject({ state: "ok" });
-    field.sql(`delete from runs where run_id = '${runId}'`);
-    expect(await check(field, "instances")).toMatchObject({
+    await fixture.holdfast("runs", "cancel", runId);
+    expect(await check(fixture, "instances")).toMatchObject({ state: "ok" });
+    fixture.sql(`delete from runs where run_id = '${runId}'`);
+    expect(await check(fixture, "instances")).toMatchObject({
       state: "warn",
       detail: expect.stringContaining(`1 run directories without a record: ${runId}`),
     });
   });
 
   test("says what a wrong config file, a missing anchor and low limits are", async () => {
-    await using field = await Field.open();
-    const config = join(field.home, "config.toml");
+    await using fixture = await RecoveryFixture.open();
+    const config = join(fixture.home, "config.toml");
     await writeFile(config, "x = [");
     const [wrong, anchor, limits] = await Promise.all([
-      check(field, "config", `HOLDFAST_CONFIG='${config}'`),
-      check(field, "anchor", "HOLDFAST_ANCHOR=/nowhere/anchor"),
-      check(field, "limits", "ulimit -n 900;"),
+      check(fixture, "config", `HOLDFAST_CONFIG='${config}'`),
+      check(fixture, "anchor", "HOLDFAST_ANCHOR=/nowhere/anchor"),
+      check(fixture, "limits", "ulimit -n 900;"),
     ]);
     expect(wrong).toMatchObject({ state: "bad", remedy: `correct ${config}` });
     expect(anchor).toMatchObject({ state: "bad", detail: expect.stringContaining("/nowhere/anchor") });
@@ -150,10 +155,10 @@ describe.concurrent("doctor", () => {
   });
 
   test("says which limits a run can have here, and why not", async () => {
-    await using field = await Field.open();
+    await using fixture = await RecoveryFixture.open();
     const [here, without] = await Promise.all([
-      check(field, "run limits"),
-      check(field, "run limits", "HOLDFAST_ANCHOR_WEAKEN=controllers"),
+      check(fixture, "run limits"),
+      check(fixture, "run limits", "HOLDFAST_ANCHOR_WEAKEN=controllers"),
     ]);
     if (here.state === "ok") {
       for (const controller of ["memory", "pids", "cpu"])
@@ -169,25 +174,25 @@ describe.concurrent("doctor", () => {
   test("warns of a disk that is nearly full, and reads a read-only one", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
-    await using field = await Field.open(disk.path);
-    await field.holdfast("run", "--", "true");
-    expect(await check(field, "state directory")).toMatchObject({
+    await using fixture = await RecoveryFixture.open(disk.path);
+    await fixture.holdfast("run", "--", "true");
+    expect(await check(fixture, "state directory")).toMatchObject({
       state: "warn",
       remedy: expect.stringContaining("space"),
     });
-    expect(await check(field, "store", `HOLDFAST_HOME='${disk.readOnlyPath}'`)).toMatchObject({
+    expect(await check(fixture, "store", `HOLDFAST_HOME='${disk.readOnlyPath}'`)).toMatchObject({
       state: "ok",
     });
   });
 
   test("has colours on a terminal, and none with NO_COLOR or in a pipe", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using field = await Field.open();
-    const coloured = await field.atTerminal(["doctor"]);
+    await using fixture = await RecoveryFixture.open();
+    const coloured = await fixture.atTerminal(["doctor"]);
     expect(coloured.stdout).toContain("\u001b[32mok  \u001b[39m");
-    const piped = await field.holdfast("doctor");
+    const piped = await fixture.holdfast("doctor");
     expect(piped.stdout).not.toContain("\u001b");
-    const plain = await field.shell(
+    const plain = await fixture.shell(
       `export NO_COLOR=1 TERM=xterm; script -qefc "'${process.execPath}' dist/cli/main.js doctor" /dev/null </dev/null`,
     );
     expect(plain.stdout).toContain("state directory");
@@ -195,17 +200,17 @@ describe.concurrent("doctor", () => {
   });
 
   test("does not take a copy of a state directory for the one that lives", async () => {
-    await using field = await Field.open();
-    const [runId = ""] = await field.orphan([PAIR]);
-    const gateway = await field.gateway();
-    await using copy = await Field.open();
-    await cp(field.home, copy.home, {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    await using copy = await RecoveryFixture.open();
+    await cp(fixture.home, copy.home, {
       recursive: true,
       force: true,
       filter: (path) => !path.endsWith("sock"),
     });
-    expect((await check(copy, "state directory")).detail).toContain(`is a copy of ${field.home}`);
-    await field.holdfast("runs", "cancel", runId, "--kill");
+    expect((await check(copy, "state directory")).detail).toContain(`is a copy of ${fixture.home}`);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
     await gateway.kill("SIGTERM");
   });
 });

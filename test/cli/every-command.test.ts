@@ -1,12 +1,12 @@
 import type { Option } from "commander";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { buildProgram, runProgram } from "../../src/cli/program.js";
-import { everyCommand } from "./commands.js";
-import { Many } from "./many.js";
-import { Resident } from "./resident.js";
-import type { Finished } from "./stage.js";
+import { allCommands } from "./commands.js";
+import { BatchCli } from "./many.js";
+import { BackgroundGateway } from "./resident.js";
+import type { CliResult } from "./stage.js";
 
-const commands = [...everyCommand()];
+const commands = [...allCommands()];
 
 /** The parser alone: whatever is wrong is found before anything is done. */
 async function parsed(...args: readonly string[]): Promise<{ readonly code: number; readonly said: string }> {
@@ -136,24 +136,24 @@ const named = commands.filter(
 );
 
 describe("a name that names nothing", () => {
-  let resident: Resident;
-  let many: Many;
+  let gatewayFixture: BackgroundGateway;
+  let batchCli: BatchCli;
   beforeAll(async () => {
-    resident = await Resident.started();
-    many = new Many(resident.env);
+    gatewayFixture = await BackgroundGateway.started();
+    batchCli = new BatchCli(gatewayFixture.env);
     // Somebody is there, and must not be taken for who was meant.
-    await resident.script("sleep 7011");
+    await gatewayFixture.startScript("sleep 7011");
   }, 60_000);
   afterAll(async () => {
-    await many[Symbol.asyncDispose]();
-    await resident[Symbol.asyncDispose]();
+    await batchCli[Symbol.asyncDispose]();
+    await gatewayFixture[Symbol.asyncDispose]();
   });
 
   test.each(named.map(([path]) => path))("%s", async (path) => {
-    const client = await resident.client();
+    const client = await gatewayFixture.client();
     const before = await client.listRuns({ query: { all: "1", hidden: "1" } });
     for (const name of NAMES)
-      expectRefused(await many.holdfast(...path.split(" "), name, ...(MORE[path] ?? [])));
+      expectRefused(await batchCli.holdfast(...path.split(" "), name, ...(MORE[path] ?? [])));
     const after = await client.listRuns({ query: { all: "1", hidden: "1" } });
     const states = ({ runs }: typeof after) =>
       runs.map(({ runId, state, hiddenAt }) => [runId, state, hiddenAt]);
@@ -161,7 +161,7 @@ describe("a name that names nothing", () => {
   });
 });
 
-function expectRefused({ code, stdout, stderr }: Finished): void {
+function expectRefused({ code, stdout, stderr }: CliResult): void {
   expect(stderr).toMatch(ONE_LINE);
   expect(stderr).not.toMatch(/\bat .*:\d+:\d+|undefined|\[object/);
   expect({ stdout, refused: code === 1 || code === 2, stderr }).toEqual({

@@ -1,26 +1,26 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Many } from "./many.js";
-import { Resident } from "./resident.js";
-import { main } from "./stage.js";
+import { BatchCli } from "./many.js";
+import { BackgroundGateway } from "./resident.js";
+import { cliPath } from "./stage.js";
 
 /** In the environment of the gateway's own process, and of no session. */
 const OWN = { GATEWAYS_OWN: "hush-own", GATEWAYS_API_KEY: "hush-key" };
 
-let resident: Resident;
+let gatewayFixture: BackgroundGateway;
 let token: string;
 beforeAll(async () => {
   Object.assign(process.env, OWN);
-  resident = await Resident.started();
+  gatewayFixture = await BackgroundGateway.started();
   for (const name of Object.keys(OWN)) delete process.env[name];
   const programs = ["env", "sh", process.execPath];
   const rules = programs.map((executable) => ({ effect: "allow" as const, executable }));
   const body = { key: "judged", execRules: [...rules, { effect: "deny" as const }] };
-  token = (await (await resident.client()).openSession({ body })).token;
+  token = (await (await gatewayFixture.client()).openSession({ body })).token;
 }, 60_000);
-afterAll(() => resident[Symbol.asyncDispose]());
+afterAll(() => gatewayFixture[Symbol.asyncDispose]());
 
-function session(more: Record<string, string> = {}): Many {
-  return new Many({ ...resident.env, HOLDFAST_TOKEN: token, ...more });
+function session(more: Record<string, string> = {}): BatchCli {
+  return new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: token, ...more });
 }
 
 test("a session's command gets the operator's PATH and no secrets of the gateway", async () => {
@@ -49,7 +49,7 @@ test("variables that are not listed are refused by name; --clear-env leaves them
 
 test("a command inside a session's run can run commands without further options", async () => {
   await using own = session();
-  const nested = `cd / && exec ${process.execPath} ${main} run -- env`;
+  const nested = `cd / && exec ${process.execPath} ${cliPath} run -- env`;
   const { code, stdout, stderr } = await own.holdfast("run", "--", "sh", "-c", nested);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).toContain("HOLDFAST_SESSION_KEY=judged");

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { expect, test } from "vitest";
-import { exitCode, spawnErrorCode } from "../../src/cli/exit-code.js";
+import { runExitCode, spawnErrorCode } from "../../src/cli/exit-code.js";
 import type { EndReason, RunExit } from "../../src/store/run-record.js";
 
 const { ENOENT, EACCES, ENOEXEC, EISDIR, E2BIG } = constants.errno;
@@ -46,11 +46,11 @@ test.each<[EndReason, Partial<RunExit>, number]>([
     errno: null,
     ...status,
   };
-  expect(exitCode({ exit: exit as RunExit })).toBe(code);
+  expect(runExitCode({ exit: exit as RunExit })).toBe(code);
 });
 
 test("a run that has not ended is Holdfast's failure", () => {
-  expect(exitCode({ exit: null })).toBe(125);
+  expect(runExitCode({ exit: null })).toBe(125);
 });
 
 test("what failed before the command could even be tried is Holdfast's failure", () => {

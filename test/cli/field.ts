@@ -6,32 +6,32 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
-import type { GatewayNews } from "../../src/gateway/gateway.js";
+import type { GatewayEvent } from "../../src/gateway/gateway.js";
 import { openSqliteStoreForReading } from "../../src/store/sqlite/open-for-reading.js";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { SpawnOptions } from "../../src/supervisor/api.js";
-import { until, within } from "../io/until.js";
-import { Stage, type Finished } from "./stage.js";
+import { waitFor, withTimeout } from "../io/until.js";
+import { CliFixture, type CliResult } from "./stage.js";
 
-const library = resolve("dist/index.js");
+const libraryPath = resolve("dist/index.js");
 const leaveRuns = fileURLToPath(new URL("children/leave-runs.mjs", import.meta.url));
 
 /** What a run does: it must say something once everything it starts is there. */
-export type Order = readonly [script: string, options?: SpawnOptions];
+export type RunScript = readonly [script: string, options?: SpawnOptions];
 
-type Exchange = readonly [seen: string, answer: string | (() => Promise<unknown>)];
+type TerminalStep = readonly [seen: string, answer: string | (() => Promise<unknown>)];
 
 /** Two processes, one of them in a session of its own, and neither of them loud. */
-export const PAIR = "setsid sleep 7001 & sleep 7002 & echo up; wait";
+export const TWO_PROCESSES = "setsid sleep 7001 & sleep 7002 & echo up; wait";
 
 /** A state directory in which supervisors die and others take over, with a hand in its store. */
-export class Field extends Stage {
-  readonly #left: string[] = [];
-  readonly #gateways: Gateway[] = [];
+export class RecoveryFixture extends CliFixture {
+  readonly #leftRuns: string[] = [];
+  readonly #gateways: GatewayRun[] = [];
 
-  static override async open(home?: string): Promise<Field> {
-    return new Field(home ?? (await mkdtemp(join(tmpdir(), "hf-"))));
+  static override async open(home?: string): Promise<RecoveryFixture> {
+    return new RecoveryFixture(home ?? (await mkdtemp(join(tmpdir(), "hf-"))));
   }
 
   get store(): string {
@@ -39,8 +39,8 @@ export class Field extends Stage {
   }
 
   /** Runs whose supervisor, an embedding program, has been killed outright. Their leases are healthy for a while. */
-  async leave(...orders: readonly Order[]): Promise<string[]> {
-    const child = spawn(process.execPath, [leaveRuns, library, this.home, JSON.stringify(orders)], {
+  async leaveRuns(...orders: readonly RunScript[]): Promise<string[]> {
+    const child = spawn(process.execPath, [leaveRuns, libraryPath, this.home, JSON.stringify(orders)], {
       stdio: ["ignore", "pipe", "inherit"],
       env: this.env,
     });
@@ -49,15 +49,15 @@ export class Field extends Stage {
     const said = await Promise.race([lines.next(), ended.then(() => null)]);
     if (said === null || said.done === true) throw new Error("the runs could not be started");
     const runIds = JSON.parse(said.value) as string[];
-    this.#left.push(...runIds);
+    this.#leftRuns.push(...runIds);
     child.kill("SIGKILL");
     await ended;
     return runIds;
   }
 
   /** The same, long ago. */
-  async orphan(...orders: readonly Order[]): Promise<string[]> {
-    const runIds = await this.leave(...orders);
+  async leaveOrphans(...orders: readonly RunScript[]): Promise<string[]> {
+    const runIds = await this.leaveRuns(...orders);
     this.expireLeases();
     return runIds;
   }
@@ -77,10 +77,10 @@ export class Field extends Stage {
   }
 
   /** A resident supervisor that is up and has looked once at everything. */
-  async gateway(env: NodeJS.ProcessEnv = {}): Promise<Gateway> {
-    const gateway = new Gateway(this, env);
+  async gateway(env: NodeJS.ProcessEnv = {}): Promise<GatewayRun> {
+    const gateway = new GatewayRun(this, env);
     this.#gateways.push(gateway);
-    await gateway.settled;
+    await gateway.ready;
     return gateway;
   }
 
@@ -97,8 +97,8 @@ export class Field extends Stage {
   }
 
   /** Its record, once it has an end. */
-  async ended(runId: string, withinMs = 15_000): Promise<RunRecord> {
-    await until(
+  async waitForEnd(runId: string, withinMs = 15_000): Promise<RunRecord> {
+    await waitFor(
       `${runId} has ended on record`,
       async () => (await this.record(runId)).state === "exited",
       withinMs,
@@ -125,15 +125,15 @@ export class Field extends Stage {
   }
 
   /** On a terminal, typing each answer when its question is seen, or doing something then. */
-  atTerminal(args: readonly string[], ...talk: readonly Exchange[]): Promise<Finished> {
+  atTerminal(args: readonly string[], ...talk: readonly TerminalStep[]): Promise<CliResult> {
     return this.atSizedTerminal(null, args, ...talk);
   }
 
   async atSizedTerminal(
     size: { readonly rows: number; readonly cols: number } | null,
     args: readonly string[],
-    ...talk: readonly Exchange[]
-  ): Promise<Finished> {
+    ...talk: readonly TerminalStep[]
+  ): Promise<CliResult> {
     const sized = size === null ? "" : `stty rows ${size.rows} cols ${size.cols}; `;
     const words = [process.execPath, resolve("dist/cli/main.js"), ...args].map((word) => `'${word}'`);
     const child = spawn("script", ["-qefc", `${sized}exec ${words.join(" ")}`, "/dev/null"], {
@@ -144,18 +144,18 @@ export class Field extends Stage {
     child.stdout.on("data", (text: Buffer) => (screen += text.toString()));
     const ended = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
     for (const [question, answer] of talk) {
-      await until(`${question} is asked: ${screen}`, () => screen.includes(question));
+      await waitFor(`${question} is asked: ${screen}`, () => screen.includes(question));
       if (typeof answer === "string") child.stdin.write(answer);
       else await answer();
     }
-    const [code, signal] = await within(15_000, `${args.join(" ")} ends: ${screen}`, ended);
+    const [code, signal] = await withTimeout(15_000, `${args.join(" ")} ends: ${screen}`, ended);
     return { code, signal, stdout: screen.replaceAll("\r", ""), stderr: "" };
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {
     for (const gateway of this.#gateways) await gateway.kill();
     // What a failed test has left; a passed one leaves nothing, and then nothing is done.
-    for (const runId of this.#left)
+    for (const runId of this.#leftRuns)
       if ((await this.membersOf(runId)).length > 0) await this.holdfast("runs", "cancel", runId, "--kill");
     await super[Symbol.asyncDispose]();
   }
@@ -165,48 +165,48 @@ export const whyNoTerminal =
   spawnSync("script", ["--version"]).status === 0 ? null : "script(1) is not installed";
 
 /** A `holdfast gateway run --json`, and all it has said. */
-export class Gateway {
+export class GatewayRun {
   readonly pid: number;
-  readonly news: GatewayNews[] = [];
-  readonly finished: Promise<Finished>;
+  readonly events: GatewayEvent[] = [];
+  readonly finished: Promise<CliResult>;
   /** Up, and through its first look. */
-  readonly settled: Promise<void>;
+  readonly ready: Promise<void>;
   readonly #kill: (signal: NodeJS.Signals) => void;
   #over = false;
-  #heard: () => void = () => {};
+  #onEvent: () => void = () => {};
 
-  constructor(field: Pick<Stage, "startWith">, env: NodeJS.ProcessEnv) {
-    const { child, finished } = field.startWith(env, "gateway", "run", "--json");
+  constructor(fixture: Pick<CliFixture, "startWith">, env: NodeJS.ProcessEnv) {
+    const { child, finished } = fixture.startWith(env, "gateway", "run", "--json");
     this.pid = child.pid ?? 0;
     this.#kill = (signal) => child.kill(signal);
     this.finished = finished;
     void finished.then(() => {
       this.#over = true;
-      this.#heard();
+      this.#onEvent();
     });
     createInterface({ input: child.stdout }).on("line", (line) => {
-      this.news.push(JSON.parse(line) as GatewayNews);
-      this.#heard();
+      this.events.push(JSON.parse(line) as GatewayEvent);
+      this.#onEvent();
     });
     // One of many that start at once has to wait for the others.
-    this.settled = this.hears("ready", () => true, 60_000).then(() => undefined);
+    this.ready = this.waitForEvent("ready", () => true, 60_000).then(() => undefined);
   }
 
   /** The first that is such, whether it has been said or will be. */
-  async hears<Type extends GatewayNews["type"]>(
+  async waitForEvent<Type extends GatewayEvent["type"]>(
     type: Type,
-    such: (news: Extract<GatewayNews, { type: Type }>) => boolean = () => true,
+    such: (news: Extract<GatewayEvent, { type: Type }>) => boolean = () => true,
     withinMs = 15_000,
-  ): Promise<Extract<GatewayNews, { type: Type }>> {
-    const find = (): Extract<GatewayNews, { type: Type }> | undefined =>
-      this.news
-        .filter((each): each is Extract<GatewayNews, { type: Type }> => each.type === type)
+  ): Promise<Extract<GatewayEvent, { type: Type }>> {
+    const find = (): Extract<GatewayEvent, { type: Type }> | undefined =>
+      this.events
+        .filter((each): each is Extract<GatewayEvent, { type: Type }> => each.type === type)
         .find((each) => such(each));
-    await within(
+    await withTimeout(
       withinMs,
       `the gateway says ${type}`,
       (async () => {
-        while (find() === undefined && !this.#over) await new Promise<void>((done) => (this.#heard = done));
+        while (find() === undefined && !this.#over) await new Promise<void>((done) => (this.#onEvent = done));
       })(),
     );
     const found = find();
@@ -214,14 +214,14 @@ export class Gateway {
     return found;
   }
 
-  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<Finished> {
+  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<CliResult> {
     if (!this.#over) this.#kill(signal);
     return this.finished;
   }
 }
 
 /** A place where a run waits until the test lets it go on. */
-export class Gate implements AsyncDisposable {
+export class RunGate implements AsyncDisposable {
   readonly path: string;
   readonly #directory: string;
 
@@ -231,17 +231,17 @@ export class Gate implements AsyncDisposable {
     spawnSync("mkfifo", [this.path]);
   }
 
-  static async make(): Promise<Gate> {
-    return new Gate(await mkdtemp(join(tmpdir(), "gate-")));
+  static async create(): Promise<RunGate> {
+    return new RunGate(await mkdtemp(join(tmpdir(), "gate-")));
   }
 
   /** Say `up`, wait, and exit with this code. */
-  wait(code: number): string {
+  waitScript(code: number): string {
     return `echo up; read line <'${this.path}'; exit ${code}`;
   }
 
   /** One who waits goes on. */
-  async open(): Promise<void> {
+  async release(): Promise<void> {
     await writeFile(this.path, "go\n");
   }
 

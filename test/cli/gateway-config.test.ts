@@ -2,19 +2,19 @@ import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Resident } from "./resident.js";
-import type { Finished } from "./stage.js";
+import { BackgroundGateway } from "./resident.js";
+import type { CliResult } from "./stage.js";
 
-let resident: Resident;
+let gatewayFixture: BackgroundGateway;
 let path: string;
 beforeEach(async () => {
-  resident = await Resident.open();
-  path = join(resident.home, "config.toml");
+  gatewayFixture = await BackgroundGateway.open();
+  path = join(gatewayFixture.home, "config.toml");
 });
-afterEach(() => resident[Symbol.asyncDispose]());
+afterEach(() => gatewayFixture[Symbol.asyncDispose]());
 
-async function configured(...words: readonly string[]): Promise<Finished> {
-  const { child, finished } = resident.startWith({ HOLDFAST_CONFIG: path }, ...words);
+async function configured(...words: readonly string[]): Promise<CliResult> {
+  const { child, finished } = gatewayFixture.startWith({ HOLDFAST_CONFIG: path }, ...words);
   child.stdin.end();
   return finished;
 }
@@ -28,7 +28,7 @@ test("a gateway started by a command is configured by the file, and status says 
     const socket = connect({ host: "127.0.0.1", port: Number(port) }, () => resolve(void socket.destroy()));
     socket.once("error", reject);
   });
-  const client = await resident.client();
+  const client = await gatewayFixture.client();
   const { run } = await client.exec({ body: { argv: ["true"] } });
   expect(run.policy.graceMs).toBe(123);
 });
@@ -40,7 +40,7 @@ test("no gateway starts on a config that cannot be used, and whoever wanted one 
   expect(start).toMatchObject({ code: 125, stdout: "" });
   expect(start.stderr).toContain(`the gateway did not start: ${why}`);
   expect(start.stderr).toMatch(/^[^\n]+\n$/);
-  const run = await resident.holdfast("gateway", "run", "--listen", "192.168.0.1:1");
+  const run = await gatewayFixture.holdfast("gateway", "run", "--listen", "192.168.0.1:1");
   expect(run).toMatchObject({ code: 2, stdout: "" });
   expect(run.stderr).toContain("--listen: gateway.listen must be a loopback address");
   expect(await configured("config", "check")).toMatchObject({ code: 2, stdout: "" });

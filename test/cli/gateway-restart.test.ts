@@ -3,14 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { Resident } from "./resident.js";
-import type { Finished } from "./stage.js";
+import { waitFor } from "../io/until.js";
+import { BackgroundGateway } from "./resident.js";
+import type { CliResult } from "./stage.js";
 
 const refuse = pathToFileURL(fileURLToPath(new URL("children/refuse-gateway.mjs", import.meta.url))).href;
 
 /** A gateway that was started with a config file, and a run that it holds. */
-class Configured extends Resident {
+class Configured extends BackgroundGateway {
   runId = "";
 
   static async begin(config: string): Promise<Configured> {
@@ -18,7 +18,7 @@ class Configured extends Resident {
     await writeFile(made.config, config, { mode: 0o600 });
     const { code, stderr } = await made.with({}, "gateway", "start");
     expect(code, stderr).toBe(0);
-    made.runId = await made.script("sleep 7011");
+    made.runId = await made.startScript("sleep 7011");
     return made;
   }
 
@@ -26,7 +26,7 @@ class Configured extends Resident {
     return join(this.home, "config.toml");
   }
 
-  async with(env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<Finished> {
+  async with(env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<CliResult> {
     const options = { NODE_OPTIONS: `--import ${refuse}` };
     const { child, finished } = this.startWith(
       { HOLDFAST_CONFIG: this.config, ...options, ...env },
@@ -93,7 +93,7 @@ describe.concurrent("gateway restart, when the new gateway does not start", { ti
 
   test("and the former configuration fails too, says that no gateway runs and when the runs end", async () => {
     await using place = await Configured.begin("");
-    const service = await place.background({ argv: ["sleep", "7012"], kind: "service" });
+    const service = await place.startRun({ argv: ["sleep", "7012"], kind: "service" });
     const { code, stderr } = await place.with({ REFUSE_CONFIG: "*" }, "gateway", "restart");
     expect(code).toBe(125);
     expect(stderr).toContain("the gateway did not start with the new configuration: refused by the test");
@@ -103,7 +103,7 @@ describe.concurrent("gateway restart, when the new gateway does not start", { ti
     expect(stderr).not.toContain(service);
     expect(stderr).not.toMatch(/nothing was changed/i);
     expect(await place.record(place.runId)).toMatchObject({ state: "running" });
-    await until("none runs", async () => (await place.holdfast("gateway", "status")).code === 1);
+    await waitFor("none runs", async () => (await place.holdfast("gateway", "status")).code === 1);
   });
 
   test("restores the environment and flags of the former gateway, too", async () => {

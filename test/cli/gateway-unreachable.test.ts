@@ -6,26 +6,26 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
-import { until } from "../io/until.js";
-import { look, signal, type Living } from "../tree/living.js";
-import { House, PATIENT } from "./foreground/called.js";
-import { Resident } from "./resident.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
+import { waitFor } from "../io/until.js";
+import { readProcess, signalProcess, type LiveProcess } from "../tree/living.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "./foreground/called.js";
+import { BackgroundGateway } from "./resident.js";
 
 /** Asked by a process of its own: this one may have a connection from before. */
-async function answersAgain(place: Resident): Promise<void> {
+async function answersAgain(place: BackgroundGateway): Promise<void> {
   const asked = async (): Promise<number | null> => (await place.holdfast("gateway", "status")).code;
-  await until("the gateway answers again", async () => (await asked()) === 0, 30_000);
+  await waitFor("the gateway answers again", async () => (await asked()) === 0, 30_000);
 }
 
 /** The gateway's process, stopped; it goes on at the end, if it is still there. */
-async function stopped(place: Resident): Promise<{ readonly one: Living } & AsyncDisposable> {
+async function stopped(place: BackgroundGateway): Promise<{ readonly one: LiveProcess } & AsyncDisposable> {
   const { pid } = await place.status();
-  const one = look(pid);
+  const one = readProcess(pid);
   if (one === null) throw new Error("the gateway is gone");
-  signal(one, "SIGSTOP");
-  await until("it is stopped", () => look(pid)?.state === "T");
-  return { one, [Symbol.asyncDispose]: async () => signal(one, "SIGCONT") };
+  signalProcess(one, "SIGSTOP");
+  await waitFor("it is stopped", () => readProcess(pid)?.state === "T");
+  return { one, [Symbol.asyncDispose]: async () => signalProcess(one, "SIGCONT") };
 }
 
 type Damage = (path: string) => Promise<unknown>;
@@ -37,29 +37,34 @@ const deadSocket: Damage = async (path) => {
   await once(child, "exit");
 };
 
-describe.concurrent("a gateway whose socket is lost", PATIENT, () => {
+describe.concurrent("a gateway whose socket is lost", LONG_TIMEOUT, () => {
   test.each<[string, Damage]>([
     ["deleted", (path) => rm(path)],
     ["replaced by a file", async (path) => rm(path).then(() => writeFile(path, "not a socket"))],
     ["replaced by a socket that nobody listens on", deadSocket],
   ])("%s, makes it again, and keeps the connections that it has", async (_, damage) => {
-    await using house = await House.started();
-    const { child, finished } = await house.call("--", "sh", "-c", "echo up; read line; echo $line; exit 5");
-    const { pid } = await house.status();
-    await damage(gatewaySocket(house.home));
-    await answersAgain(house);
-    expect((await house.status()).pid).toBe(pid);
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished } = await fixture.startForeground(
+      "--",
+      "sh",
+      "-c",
+      "echo up; read line; echo $line; exit 5",
+    );
+    const { pid } = await fixture.status();
+    await damage(gatewaySocketPath(fixture.home));
+    await answersAgain(fixture);
+    expect((await fixture.status()).pid).toBe(pid);
     child.stdin.write("hello\n");
     expect(await finished).toMatchObject({ code: 5, stdout: "up\nhello\n", stderr: "" });
-    expect(await readFile(join(house.home, "gateway.log"), "utf8")).toContain("gateway.sock");
+    expect(await readFile(join(fixture.home, "gateway.log"), "utf8")).toContain("gateway.sock");
   });
 
   test("together with its directory for a while, makes it again when that is back", async () => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     const { pid } = await place.status();
     const away = `${place.home}-away`;
     await rename(place.home, away);
-    await rm(gatewaySocket(away));
+    await rm(gatewaySocketPath(away));
     await setTimeout(defaults.socketCheckMs + 500);
     await rename(away, place.home);
     await answersAgain(place);
@@ -67,9 +72,9 @@ describe.concurrent("a gateway whose socket is lost", PATIENT, () => {
   });
 
   test("does not take the path from another process that listens there", async () => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     const { pid } = await place.status();
-    const path = gatewaySocket(place.home);
+    const path = gatewaySocketPath(place.home);
     await rm(path);
     const other = createServer((socket) => socket.destroy());
     await new Promise<void>((resolve) => other.listen(path, resolve));
@@ -84,24 +89,24 @@ describe.concurrent("a gateway whose socket is lost", PATIENT, () => {
     ["stop", /^gateway in_\w{8} is down; runs: 1 left to their anchors\n$/],
     ["restart", / is down; runs: 1 left to their anchors\nstarted: .* 1 open run, /],
   ])("is waited for by gateway %s", async (verb, said) => {
-    await using place = await Resident.started();
-    await place.script("sleep 7021");
-    await rm(gatewaySocket(place.home));
+    await using place = await BackgroundGateway.started();
+    await place.startScript("sleep 7021");
+    await rm(gatewaySocketPath(place.home));
     const { code, stdout, stderr } = await place.holdfast("gateway", verb);
     expect(code, stderr).toBe(0);
     expect(stdout).toMatch(said);
   });
 });
 
-describe.concurrent("a gateway that does not answer", PATIENT, () => {
+describe.concurrent("a gateway that does not answer", LONG_TIMEOUT, () => {
   test.each([
     ["it is stopped", false, "does not answer"],
     ["it is stopped and its socket is gone", true, "runs, but cannot be reached"],
   ])("because %s, is told from one that does not run", async (_, withoutSocket, words) => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     const { instanceId } = await place.status();
     await using held = await stopped(place);
-    if (withoutSocket) await rm(gatewaySocket(place.home));
+    if (withoutSocket) await rm(gatewaySocketPath(place.home));
     const { pid } = held.one;
     const began = performance.now();
     const status = await place.holdfast("gateway", "status");
@@ -120,7 +125,7 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
   });
 
   test("gateway start waits for it for a limited time, and starts no second gateway", async () => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     await using held = await stopped(place);
     const { code, stdout, stderr } = await place.holdfast("gateway", "start");
     expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
@@ -129,20 +134,20 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
   });
 
   test("is ended by gateway stop, and its runs are left", async () => {
-    await using place = await Resident.started();
-    const runId = await place.script("sleep 7022");
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startScript("sleep 7022");
     await using held = await stopped(place);
     const { code, stdout, stderr } = await place.holdfast("gateway", "stop");
     expect(code, stderr).toBe(0);
     expect(stdout).toContain(`did not answer and was ended by a signal (pid ${held.one.pid})`);
-    await until("it is gone", () => look(held.one.pid)?.startTime !== held.one.startTime);
+    await waitFor("it is gone", () => readProcess(held.one.pid)?.startTime !== held.one.startTime);
     expect(await place.record(runId)).toMatchObject({ state: "running" });
     expect(await place.membersOf(runId)).not.toEqual([]);
   });
 
   test("is replaced by gateway restart", async () => {
-    await using place = await Resident.started();
-    const runId = await place.script("sleep 7023");
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startScript("sleep 7023");
     await using held = await stopped(place);
     const { code, stderr } = await place.holdfast("gateway", "restart");
     expect(code, stderr).toBe(0);
@@ -153,8 +158,8 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
   });
 
   test("because it cannot prove that it knows the token, is sent nothing and is replaced by gateway restart", async () => {
-    await using place = await Resident.started();
-    const runId = await place.script("sleep 7024");
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startScript("sleep 7024");
     const { pid } = await place.status();
     // As seen from here it is one of before the proof: it knows no token of that id.
     await writeFile(join(place.home, "operator-token"), `hfo_${"x".repeat(43)}\n`);
@@ -164,7 +169,7 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     const status = await place.holdfast("gateway", "status");
     expect(status.code).toBe(3);
     expect(status.stderr).toContain(
-      `(pid ${pid}) runs, but the process that listens on ${gatewaySocket(place.home)} did not prove`,
+      `(pid ${pid}) runs, but the process that listens on ${gatewaySocketPath(place.home)} did not prove`,
     );
     const { code, stdout, stderr } = await place.holdfast("gateway", "restart");
     expect(code, stderr).toBe(0);
@@ -173,16 +178,16 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
   });
 
   test("is not ended by gateway stop --runs drain", async () => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     await using held = await stopped(place);
     const { code, stderr } = await place.holdfast("gateway", "stop", "--runs", "drain");
     expect(code).toBe(3);
     expect(stderr).toContain("nothing was done");
-    expect(look(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
+    expect(readProcess(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
   });
 
   test("is not signalled when its process cannot be verified", async () => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     const { instanceId } = await place.status();
     await using held = await stopped(place);
     const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
@@ -193,7 +198,7 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
     expect(code).toBe(3);
     expect(stderr).toContain("the gateway was not signalled");
     expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
-    expect(look(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
+    expect(readProcess(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
     await writeFile(path, JSON.stringify(noted));
     bystander.kill("SIGKILL");
     await once(bystander, "exit");
@@ -201,16 +206,16 @@ describe.concurrent("a gateway that does not answer", PATIENT, () => {
 });
 
 /** What happens to the gateway before the command. */
-type Fault = (place: Resident) => Promise<AsyncDisposable>;
+type Fault = (place: BackgroundGateway) => Promise<AsyncDisposable>;
 
 const none: AsyncDisposable = { [Symbol.asyncDispose]: async () => {} };
 
 const killed: Fault = async (place) => {
   const { pid } = await place.status();
-  const one = look(pid);
+  const one = readProcess(pid);
   if (one === null) throw new Error("the gateway is gone");
-  signal(one, "SIGKILL");
-  await until("it is gone", () => look(pid)?.startTime !== one.startTime);
+  signalProcess(one, "SIGKILL");
+  await waitFor("it is gone", () => readProcess(pid)?.startTime !== one.startTime);
   return none;
 };
 
@@ -225,18 +230,18 @@ const killedWithoutStore: Fault = async (place) => {
 /** The bound of the command, and what a loaded machine needs to start it. */
 const BOUND_MS = defaults.stopBoundMs + 5_000;
 
-describe.concurrent("gateway stop --runs terminate", PATIENT, () => {
+describe.concurrent("gateway stop --runs terminate", LONG_TIMEOUT, () => {
   test.each<[string, Fault, string]>([
     ["is stopped", stopped, "did not answer and was ended by a signal"],
     ["was killed", killed, "no gateway is running"],
   ])("ends its task and its service, and nothing else, when the gateway %s", async (_, fault, words) => {
-    await using place = await Resident.started();
+    await using place = await BackgroundGateway.started();
     const { pid } = await place.status();
-    const task = await place.script("setsid sleep 7024 & sleep 7025 & echo up; wait");
-    const service = await place.background({ argv: ["sleep", "7026"], kind: "service" });
-    await place.wrote(task, "up");
+    const task = await place.startScript("setsid sleep 7024 & sleep 7025 & echo up; wait");
+    const service = await place.startRun({ argv: ["sleep", "7026"], kind: "service" });
+    await place.waitForOutput(task, "up");
     await using _fault = await fault(place);
-    const [other = ""] = await place.leave(["echo up; sleep 7027"]);
+    const [other = ""] = await place.leaveRuns(["echo up; sleep 7027"]);
     const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
     const began = performance.now();
     const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
@@ -248,7 +253,7 @@ describe.concurrent("gateway stop --runs terminate", PATIENT, () => {
     }
     expect(stdout + stderr).toContain(words);
     expect(stdout + stderr).not.toMatch(/left to their anchors|go on under their anchors/);
-    expect(look(pid)?.argv ?? []).not.toContain("gateway");
+    expect(readProcess(pid)?.argv ?? []).not.toContain("gateway");
     expect(stdout).not.toContain(other);
     expect(await place.membersOf(other)).not.toEqual([]);
     expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
@@ -258,8 +263,8 @@ describe.concurrent("gateway stop --runs terminate", PATIENT, () => {
   });
 
   test("finds the runs by their directories when the store cannot be read either", async () => {
-    await using place = await Resident.started();
-    const service = await place.background({ argv: ["sleep", "7030"], kind: "service" });
+    await using place = await BackgroundGateway.started();
+    const service = await place.startRun({ argv: ["sleep", "7030"], kind: "service" });
     await using _fault = await killedWithoutStore(place);
     const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate", "--json");
     expect(code, stderr).toBe(0);
@@ -273,13 +278,13 @@ describe.concurrent("gateway stop --runs terminate", PATIENT, () => {
     ["is stopped", stopped],
     ["was killed", killed],
   ])("names what is left within its bound when the gateway %s", async (_, fault) => {
-    await using place = await Resident.started();
-    const runId = await place.background({
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startRun({
       argv: ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 7028; done"],
       graceMs: 90_000,
     });
-    await place.wrote(runId, "up");
-    const other = await place.script("sleep 7029");
+    await place.waitForOutput(runId, "up");
+    const other = await place.startScript("sleep 7029");
     await using _fault = await fault(place);
     const began = performance.now();
     const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");

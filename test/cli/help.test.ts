@@ -1,30 +1,30 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Many } from "./many.js";
-import { Stage } from "./stage.js";
+import { BatchCli } from "./many.js";
+import { CliFixture } from "./stage.js";
 
-let stage: Stage;
-let many: Many;
+let cliFixture: CliFixture;
+let batchCli: BatchCli;
 beforeAll(async () => {
-  stage = await Stage.open();
-  many = new Many(stage.env);
+  cliFixture = await CliFixture.open();
+  batchCli = new BatchCli(cliFixture.env);
 });
 afterAll(async () => {
-  await many[Symbol.asyncDispose]();
-  await stage[Symbol.asyncDispose]();
+  await batchCli[Symbol.asyncDispose]();
+  await cliFixture[Symbol.asyncDispose]();
 });
 
 test("help finds commands of commands, and says when there is none", async () => {
-  const asked = await many.holdfast("service", "adopt", "--help");
+  const asked = await batchCli.holdfast("service", "adopt", "--help");
   expect(asked).toMatchObject({ code: 0, stdout: expect.stringContaining("--keep-timeouts") });
-  expect(await many.holdfast("help", "service", "adopt")).toEqual(asked);
-  expect(await many.holdfast("help")).toEqual(await many.holdfast("--help"));
+  expect(await batchCli.holdfast("help", "service", "adopt")).toEqual(asked);
+  expect(await batchCli.holdfast("help")).toEqual(await batchCli.holdfast("--help"));
   for (const words of [
     ["help", "bogus"],
     ["help", "service", "bogus"],
     ["bogus", "--help"],
     ["runs", "bogus", "-h"],
   ])
-    expect(await many.holdfast(...words)).toMatchObject({
+    expect(await batchCli.holdfast(...words)).toMatchObject({
       code: 2,
       stdout: "",
       stderr: expect.stringMatching(/^holdfast: [^\n]*bogus[^\n]*\n$/),
@@ -32,14 +32,14 @@ test("help finds commands of commands, and says when there is none", async () =>
 });
 
 test("help shows only what is there, and values as they are written", async () => {
-  expect((await many.holdfast("runs", "--help")).stdout).not.toContain("help [command]");
-  expect((await many.holdfast("ps", "--help")).stdout).not.toContain("{}");
-  expect((await many.holdfast("run", "--help")).stdout).not.toContain("undefined");
-  expect((await many.holdfast("gateway", "stop", "--help")).stdout).toContain("(default: 1m)");
+  expect((await batchCli.holdfast("runs", "--help")).stdout).not.toContain("help [command]");
+  expect((await batchCli.holdfast("ps", "--help")).stdout).not.toContain("{}");
+  expect((await batchCli.holdfast("run", "--help")).stdout).not.toContain("undefined");
+  expect((await batchCli.holdfast("gateway", "stop", "--help")).stdout).toContain("(default: 1m)");
 });
 
 test("help and version that cannot be written are a failure", async () => {
-  const { stdout, stderr } = await stage.shell(
+  const { stdout, stderr } = await cliFixture.shell(
     "holdfast --help >/dev/full; echo $?; holdfast --version >/dev/full; echo $?",
   );
   expect(stdout).toBe("125\n125\n");

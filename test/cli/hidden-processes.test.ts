@@ -4,11 +4,11 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { isAlive, living, look, signal, type Living } from "../tree/living.js";
-import { become, copySetuid, nobody, Seat, tiers } from "../tree/seat.js";
-import { Field } from "./field.js";
-import { going, main, type Finished, type Going } from "./stage.js";
+import { waitFor } from "../io/until.js";
+import { isAlive, findByCommandLine, readProcess, signalProcess, type LiveProcess } from "../tree/living.js";
+import { asUserCommand, copySetuid, nobodyUser, Sandbox, tiers } from "../tree/seat.js";
+import { RecoveryFixture } from "./field.js";
+import { collectOutput, cliPath, type CliResult, type CliProcess } from "./stage.js";
 
 /** A mount namespace whose /proc shows other users' processes to nobody but root. */
 const hidden = (...words: readonly string[]): string[] => [
@@ -22,10 +22,11 @@ const hidden = (...words: readonly string[]): string[] => [
 ];
 
 const whyNot =
-  nobody.whyNot ??
-  (nobody.uid === null
+  nobodyUser.whyNot ??
+  (nobodyUser.uid === null
     ? "only root can make a program that becomes root"
-    : spawnSync("unshare", hidden(...become(nobody.uid), "test", "!", "-e", "/proc/1")).status === 0
+    : spawnSync("unshare", hidden(...asUserCommand(nobodyUser.uid), "test", "!", "-e", "/proc/1")).status ===
+        0
       ? null
       : "/proc cannot be mounted with hidepid here");
 
@@ -36,7 +37,7 @@ const GRACE_MS = 200;
 const ANSWER_MS = 20_000;
 
 /** A state directory of an ordinary user for whom /proc hides the processes of others. */
-class Veiled extends Field {
+class Veiled extends RecoveryFixture {
   readonly #weaken: string;
   readonly #cgroup: string | null;
 
@@ -49,7 +50,7 @@ class Veiled extends Field {
   /** `cgroup`: delegated to the user. */
   static async of(weaken: string, cgroup: string | null = null): Promise<Veiled> {
     const home = await mkdtemp(join(tmpdir(), "hf-"));
-    if (nobody.uid !== null) chownSync(home, nobody.uid, nobody.uid);
+    if (nobodyUser.uid !== null) chownSync(home, nobodyUser.uid, nobodyUser.uid);
     return new Veiled(home, weaken, cgroup);
   }
 
@@ -57,11 +58,11 @@ class Veiled extends Field {
     return { ...super.env, HOME: this.home, HOLDFAST_ANCHOR_WEAKEN: this.#weaken };
   }
 
-  override startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Going {
-    const words = hidden(...become(nobody.uid ?? 0), process.execPath, main, ...args);
+  override startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
+    const words = hidden(...asUserCommand(nobodyUser.uid ?? 0), process.execPath, cliPath, ...args);
     const enter = ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', this.#cgroup ?? ""];
     const [command = "", ...rest] = [...(this.#cgroup === null ? [] : enter), "unshare", ...words];
-    return going(
+    return collectOutput(
       spawn(command, rest, {
         env: { ...this.env, ...env },
         cwd: this.home,
@@ -71,15 +72,16 @@ class Veiled extends Field {
   }
 }
 
-async function sleeper(seconds: string): Promise<Living> {
-  const found = (): Living | undefined => living(seconds).find(({ argv: [command] }) => command === "sleep");
-  await until(`sleep ${seconds} runs`, () => found() !== undefined);
+async function sleeper(seconds: string): Promise<LiveProcess> {
+  const found = (): LiveProcess | undefined =>
+    findByCommandLine(seconds).find(({ argv: [command] }) => command === "sleep");
+  await waitFor(`sleep ${seconds} runs`, () => found() !== undefined);
   const one = found();
   if (one === undefined) throw new Error("it has ended");
   return one;
 }
 
-async function timed(finished: Promise<Finished>): Promise<Finished & { readonly tookMs: number }> {
+async function timed(finished: Promise<CliResult>): Promise<CliResult & { readonly tookMs: number }> {
   const began = performance.now();
   return { ...(await finished), tookMs: performance.now() - began };
 }
@@ -129,13 +131,13 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
           stdout: `${runId} was abandoned; left: ${pid} (hidden: cannot be looked at)\n`,
         });
         expect(abandoned.tookMs).toBeLessThan(ANSWER_MS);
-        const ended = await veiled.ended(runId);
+        const ended = await veiled.waitForEnd(runId);
         expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
         expect(ended.residue).toEqual([expect.objectContaining({ pid, kind: "hidden", command: "" })]);
         expect(isAlive(foreign)).toBe(true);
       } finally {
-        signal(foreign, "SIGKILL");
-        await until("it is gone", () => look(foreign.pid) === null);
+        signalProcess(foreign, "SIGKILL");
+        await waitFor("it is gone", () => readProcess(foreign.pid) === null);
         await gateway.kill("SIGTERM");
       }
     });
@@ -158,9 +160,9 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
       expect(cancelled.tookMs).toBeLessThan(ANSWER_MS);
       expect(isAlive(foreign)).toBe(true);
     } finally {
-      signal(foreign, "SIGKILL");
+      signalProcess(foreign, "SIGKILL");
     }
-    expect(await veiled.ended(runId)).toMatchObject({
+    expect(await veiled.waitForEnd(runId)).toMatchObject({
       exit: { reason: "manual-cancel" },
       emptiness: "proven",
     });
@@ -186,9 +188,9 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
       expect(killed.stdout).toContain(`  ${foreign.pid} (hidden: cannot be looked at)\n`);
       expect(isAlive(foreign)).toBe(true);
     } finally {
-      signal(foreign, "SIGKILL");
+      signalProcess(foreign, "SIGKILL");
     }
-    expect(await veiled.ended(runId)).toMatchObject({
+    expect(await veiled.waitForEnd(runId)).toMatchObject({
       exit: { reason: "manual-cancel", signal: "SIGKILL" },
       emptiness: "proven",
     });
@@ -207,14 +209,14 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
     const foreign = await sleeper(secret);
     try {
       const { anchor } = await veiled.record(runId);
-      if (anchor !== null) signal(anchor, "SIGKILL");
-      expect(await veiled.ended(runId, 30_000)).toMatchObject({
+      if (anchor !== null) signalProcess(anchor, "SIGKILL");
+      expect(await veiled.waitForEnd(runId, 30_000)).toMatchObject({
         exit: { reason: "lost" },
         emptiness: "unproven",
       });
       expect(isAlive(foreign)).toBe(true);
     } finally {
-      signal(foreign, "SIGKILL");
+      signalProcess(foreign, "SIGKILL");
     }
     await gateway.kill("SIGTERM");
   });
@@ -222,8 +224,8 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
   test("in a cgroup of the run: it is shown, and the cgroup ends it", async ({ skip }) => {
     const why = whyNot ?? tiers.cgroup.whyNot;
     if (why !== null) skip(why);
-    await using seat = Seat.take(nobody, tiers.cgroup);
-    await using veiled = await Veiled.of("", seat.cgroup);
+    await using sandbox = Sandbox.create(nobodyUser, tiers.cgroup);
+    await using veiled = await Veiled.of("", sandbox.cgroup);
     const becomeRoot = copySetuid(veiled.home);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
     const secret = `7046.${process.pid}`;
@@ -235,8 +237,8 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
     expect((await veiled.holdfast("ps")).stdout).toMatch(new RegExp(` ${foreign.pid} +[├└]─ \\(hidden\\)`));
     const cancelled = await veiled.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`);
     expect(cancelled, cancelled.stderr).toMatchObject({ code: 0 });
-    expect(look(foreign.pid)).toBeNull();
-    expect(await veiled.ended(runId)).toMatchObject({ emptiness: "proven" });
+    expect(readProcess(foreign.pid)).toBeNull();
+    expect(await veiled.waitForEnd(runId)).toMatchObject({ emptiness: "proven" });
     await gateway.kill("SIGTERM");
   });
 });

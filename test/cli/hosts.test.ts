@@ -2,21 +2,21 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { hostname } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { findAnchor } from "../../src/anchor/find.js";
-import { inspect } from "../../src/anchor/inspect.js";
-import type { Shown } from "../../src/cli/ps/ps.js";
+import { findAnchorBinary } from "../../src/anchor/find.js";
+import { inspectProcesses } from "../../src/anchor/inspect.js";
+import type { PsRow } from "../../src/cli/ps/ps.js";
 import { observeMachineIdentity } from "../../src/store/machine.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Store } from "../../src/store/store.js";
 import { newGateway } from "../store/gateway-contract.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
-import { event, gated, LEASE_MS, newRun, running } from "../store/samples.js";
-import { Stage, type Finished } from "./stage.js";
+import { newRunEvent, GATED, LEASE_MS, newRun, RUNNING } from "../store/samples.js";
+import { CliFixture, type CliResult } from "./stage.js";
 
 const FAR = "fa4000000000000000000000000000aa";
 const HEALTHY = "run_far0healthy0";
@@ -24,15 +24,15 @@ const SILENT = "run_far0silent00";
 
 /** A gateway here with one run, and the records of another host in the same database. */
 describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store", { timeout: 60_000 }, () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
-  let stage: Stage;
+  let cliFixture: CliFixture;
   /** A stranger with a child. Its identity is what the other host's records say, as on a cloned machine. */
   let stranger: ChildProcess;
   let local: string;
-  const holdfast = (...args: string[]): Promise<Finished> =>
-    stage.startWith({ HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined }, ...args)
+  const holdfast = (...args: string[]): Promise<CliResult> =>
+    cliFixture.startWith({ HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined }, ...args)
       .finished;
   const told = async (...args: string[]): Promise<unknown> => {
     const { code, stdout, stderr } = await holdfast(...args, "--json");
@@ -41,20 +41,20 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
   };
 
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
     database = await server.createDatabase();
     store = await database.open();
-    stage = await Stage.open();
+    cliFixture = await CliFixture.open();
     stranger = spawn("sh", ["-c", "trap 'kill $!' TERM; sleep 3600 & echo up; wait"], {
       stdio: ["ignore", "pipe", "ignore"],
     });
     await once(stranger.stdout ?? stranger, "data");
     expect(await holdfast("gateway", "start")).toMatchObject({ code: 0 });
     local = (await holdfast("run", "-d", "--", "sleep", "7001")).stdout.trim();
-    const [evidence] = await inspect(findAnchor(), [stranger.pid ?? 0], { brief: true });
+    const [evidence] = await inspectProcesses(findAnchorBinary(), [stranger.pid ?? 0], { brief: true });
     const identity = evidence?.identity ?? expect.fail("the stranger is not there");
     const far = {
-      ...(await observeMachineIdentity(stage.home)),
+      ...(await observeMachineIdentity(cliFixture.home)),
       hostId: FAR,
       stateId: "st_far",
       imported: null,
@@ -62,7 +62,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
       originInstanceId: "gw_far",
       createdAt: Date.now(),
     };
-    await store.announceGateway(
+    await store.registerGateway(
       newGateway({ ...far, instanceId: "gw_far", hostName: "far\x1b[31m", address: null }),
     );
     for (const [runId, leaseMs] of [
@@ -70,8 +70,8 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
       [SILENT, -90_000],
     ] as const) {
       const lease = await store.insertRun(newRun({ ...far, runId }), leaseMs);
-      await store.saveRun(lease, { ...gated, anchor: identity, root: identity });
-      await store.saveRun(lease, running, [event(runId)]);
+      await store.saveRun(lease, { ...GATED, anchor: identity, root: identity });
+      await store.saveRun(lease, RUNNING, [newRunEvent(runId)]);
     }
   }, 60_000);
   afterAll(async () => {
@@ -80,14 +80,14 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill();
     await once(stranger, "close");
-    await stage[Symbol.asyncDispose]();
+    await cliFixture[Symbol.asyncDispose]();
     await server[Symbol.asyncDispose]();
     expect(survived, "the stranger").toBe(true);
   });
 
   test("ps shows processes of this host, and of the other what is on record", async () => {
-    const shown = (await told("ps")) as Shown[];
-    const of = (runId: string): Shown =>
+    const shown = (await told("ps")) as PsRow[];
+    const of = (runId: string): PsRow =>
       shown.find(({ record }) => record.runId === runId) ?? expect.fail(runId);
     expect(of(local)).toMatchObject({ hostName: hostname(), care: null });
     expect(of(local).processes).toHaveLength(1);
@@ -109,7 +109,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     const ids = (records: unknown): string[] => (records as RunRecord[]).map(({ runId }) => runId).toSorted();
     expect(ids(await told("runs", "list", "--host", FAR.slice(0, 5)))).toEqual([HEALTHY, SILENT]);
     expect(ids(await told("runs", "list", "--host", hostname()))).toEqual([local]);
-    const shown = (await told("ps", "--host", hostname())) as Shown[];
+    const shown = (await told("ps", "--host", hostname())) as PsRow[];
     expect(shown.map(({ record }) => record.runId)).toEqual([local]);
     const { code, stdout, stderr } = await holdfast("ps", "--host", "nowhere");
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
@@ -159,7 +159,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
 
   test("two hosts of one name are told apart for people; programs have the name, and the id beside it", async () => {
     const rename = (name: string): Promise<unknown> =>
-      store.introduceHost({ hostId: FAR, name, platform: "linux" });
+      store.registerHost({ hostId: FAR, name, platform: "linux" });
     await rename(hostname());
     try {
       const twin = `${hostname()} (${FAR.slice(0, 8)})`;

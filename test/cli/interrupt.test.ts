@@ -3,20 +3,20 @@ import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { main, sees, Stage } from "./stage.js";
-import { stagesFor, ways } from "./ways.js";
+import { cliPath, waitForText, CliFixture } from "./stage.js";
+import { fixtureFactory, SUPERVISION_MODES } from "./ways.js";
 
 /** Ready when its trap is set; then it waits in a child, which TERM reaches as well. */
 const polite = `trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done`;
 const stubborn = `trap '' TERM INT HUP; echo ready; while :; do sleep 0.05; done`;
 
-async function lastRecord(stage: Stage): Promise<RunRecord | undefined> {
-  const { stdout } = await stage.holdfast("runs", "list", "--all", "--json");
+async function lastRecord(cliFixture: CliFixture): Promise<RunRecord | undefined> {
+  const { stdout } = await cliFixture.holdfast("runs", "list", "--all", "--json");
   return (JSON.parse(stdout) as RunRecord[])[0];
 }
 
-describe.each(ways)("%s", (way) => {
-  const open = stagesFor(way);
+describe.each(SUPERVISION_MODES)("%s", (mode) => {
+  const open = fixtureFactory(mode);
 
   describe("a signal to holdfast", () => {
     test.each([
@@ -24,14 +24,14 @@ describe.each(ways)("%s", (way) => {
       ["SIGTERM", 143, "cancelling…"],
       ["SIGHUP", 129, "cancelling…"],
     ] as const)("%s asks the whole tree to terminate and exits with %i", async (signal, code, message) => {
-      await using stage = await open();
-      const { child, finished } = stage.start("run", "--", "sh", "-c", polite);
-      await sees(child.stdout, "ready");
+      await using cliFixture = await open();
+      const { child, finished } = cliFixture.start("run", "--", "sh", "-c", polite);
+      await waitForText(child.stdout, "ready");
       child.kill(signal);
       const result = await finished;
       expect(result).toMatchObject({ code, stdout: "ready\ntold\n" });
       expect(result.stderr.split("\n")[0]).toBe(`holdfast: ${message}`);
-      expect(await lastRecord(stage)).toMatchObject({
+      expect(await lastRecord(cliFixture)).toMatchObject({
         state: "exited",
         exit: { reason: "manual-cancel", actor: expect.stringMatching(/^cli:/), code: 0 },
         emptiness: "proven",
@@ -39,33 +39,35 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("the second one kills, without waiting for the grace", async () => {
-      await using stage = await open();
-      const { child, finished } = stage.start("run", "--grace", "25s", "--", "sh", "-c", stubborn);
-      await sees(child.stdout, "ready");
+      await using cliFixture = await open();
+      const { child, finished } = cliFixture.start("run", "--grace", "25s", "--", "sh", "-c", stubborn);
+      await waitForText(child.stdout, "ready");
       const began = performance.now();
       child.kill("SIGINT");
-      await sees(child.stderr, "cancelling");
+      await waitForText(child.stderr, "cancelling");
       child.kill("SIGINT");
       const result = await finished;
       expect(performance.now() - began).toBeLessThan(5_000);
       expect(result.code).toBe(130);
       expect(result.stderr).toContain("holdfast: killing…");
-      expect(await lastRecord(stage)).toMatchObject({ exit: { reason: "manual-cancel", signal: "SIGKILL" } });
+      expect(await lastRecord(cliFixture)).toMatchObject({
+        exit: { reason: "manual-cancel", signal: "SIGKILL" },
+      });
     });
 
     test("after the grace it kills by itself", async () => {
-      await using stage = await open();
-      const { child, finished } = stage.start("run", "--grace", "300ms", "--", "sh", "-c", stubborn);
-      await sees(child.stdout, "ready");
+      await using cliFixture = await open();
+      const { child, finished } = cliFixture.start("run", "--grace", "300ms", "--", "sh", "-c", stubborn);
+      await waitForText(child.stdout, "ready");
       child.kill("SIGTERM");
       expect((await finished).code).toBe(143);
-      expect(await lastRecord(stage)).toMatchObject({ exit: { signal: "SIGKILL" } });
+      expect(await lastRecord(cliFixture)).toMatchObject({ exit: { signal: "SIGKILL" } });
     });
 
     test("at any moment of the start leaves nothing behind", async () => {
-      await using stage = await open();
+      await using cliFixture = await open();
       for (const delay of [50, 120, 160, 200, 240, 280, 320, 400]) {
-        const { child, finished } = stage.start("run", "--", "sleep", "60");
+        const { child, finished } = cliFixture.start("run", "--", "sleep", "60");
         child.stdin.end();
         await setTimeout(delay);
         child.kill("SIGTERM");
@@ -73,13 +75,13 @@ describe.each(ways)("%s", (way) => {
         // Before its first line of JavaScript runs, Node itself dies of it.
         expect(signal === "SIGTERM" || code === 143, `after ${delay} ms: ${code} ${signal}`).toBe(true);
       }
-      await stage.nothingLeft();
+      await cliFixture.expectNoProcesses();
     });
 
     test("ends it even when nobody reads the output any more", async () => {
-      await using stage = await open();
-      const child = spawn(process.execPath, [main, "run", "--", "yes"], {
-        env: stage.env,
+      await using cliFixture = await open();
+      const child = spawn(process.execPath, [cliPath, "run", "--", "yes"], {
+        env: cliFixture.env,
         stdio: ["ignore", "pipe", "ignore"],
       });
       // The pipe fills and stays full.
@@ -91,13 +93,16 @@ describe.each(ways)("%s", (way) => {
       expect(performance.now() - began).toBeLessThan(6_000);
       expect(code === 143 || signal === "SIGTERM").toBe(true);
       child.stdout.destroy();
-      expect(await lastRecord(stage)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+      expect(await lastRecord(cliFixture)).toMatchObject({
+        state: "exited",
+        exit: { reason: "manual-cancel" },
+      });
     });
   });
 
   test("deadlines hold although nobody reads the output", async () => {
-    await using stage = await open();
-    const { code, stdout } = await stage.shell(
+    await using cliFixture = await open();
+    const { code, stdout } = await cliFixture.shell(
       "holdfast run --timeout 1s -- yes | (sleep 2; wc -c >/dev/null); echo ${PIPESTATUS[0]}",
     );
     expect({ code, stdout }).toEqual({ code: 0, stdout: "124\n" });
@@ -105,17 +110,17 @@ describe.each(ways)("%s", (way) => {
 });
 
 test("SIGKILL, which it cannot see: its anchor ends the tree", async () => {
-  await using stage = await Stage.open();
-  const { child, finished } = stage.start(
+  await using cliFixture = await CliFixture.open();
+  const { child, finished } = cliFixture.start(
     "run",
     "--",
     "sh",
     "-c",
     `(setsid sh -c "${stubborn}" &); ${stubborn}`,
   );
-  await sees(child.stdout, "ready");
+  await waitForText(child.stdout, "ready");
   child.kill("SIGKILL");
   await finished;
   // Two seconds for an owner to come back, five of grace.
-  await stage.nothingLeft(12_000);
+  await cliFixture.expectNoProcesses(12_000);
 });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { oneHouse } from "./many.js";
+import { gatewayAndCliForFile } from "./many.js";
 
-const house = oneHouse();
-const holdfast = (...args: readonly string[]) => house.many.holdfast(...args);
+const shared = gatewayAndCliForFile();
+const holdfast = (...args: readonly string[]) => shared.batchCli.holdfast(...args);
 
 /** What recolours, reorders and breaks a line on a terminal, and JSON may leave as it is. */
 const HOSTILE = "a\u009b31m\u202eb\u2028c\u007f";

@@ -2,8 +2,8 @@ import { readFile, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
-import { Resident } from "./resident.js";
-import { Stage } from "./stage.js";
+import { BackgroundGateway } from "./resident.js";
+import { CliFixture } from "./stage.js";
 
 const noteModules = fileURLToPath(new URL("children/note-modules.mjs", import.meta.url));
 
@@ -21,11 +21,11 @@ const heavy = [
 ];
 
 /** The heavy packages a command has loaded, bundled ones included: the bundler names where each part comes from. */
-async function packagesOf(stage: Stage, line: string, home = stage.home): Promise<string[]> {
-  const notes = join(stage.home, "modules");
+async function packagesOf(cliFixture: CliFixture, line: string, home = cliFixture.home): Promise<string[]> {
+  const notes = join(cliFixture.home, "modules");
   await rm(notes, { force: true });
   const env = { HOLDFAST_HOME: home, NOTE_MODULES: notes, NODE_OPTIONS: `--import ${noteModules}` };
-  const { child, finished } = stage.startWith(env, ...line.split(" "));
+  const { child, finished } = cliFixture.startWith(env, ...line.split(" "));
   child.stdin.end();
   await finished;
   const urls = (await readFile(notes, "utf8")).trim().split("\n");
@@ -45,14 +45,14 @@ test.each([
   ["events"],
   ["completion bash"],
 ])("where nothing was ever run, %s loads none of them", async (line) => {
-  await using stage = await Stage.open();
-  expect(await packagesOf(stage, line, join(stage.home, "none"))).toEqual([]);
+  await using cliFixture = await CliFixture.open();
+  expect(await packagesOf(cliFixture, line, join(cliFixture.home, "none"))).toEqual([]);
 });
 
 test("a client of a gateway loads neither schemas nor a database; what reads the store loads no schemas", async () => {
-  await using resident = await Resident.started();
-  const runId = await resident.script("sleep 1000");
-  expect(await packagesOf(resident, "ps")).toEqual(["@photostructure/sqlite", "kysely"]);
+  await using gatewayFixture = await BackgroundGateway.started();
+  const runId = await gatewayFixture.startScript("sleep 1000");
+  expect(await packagesOf(gatewayFixture, "ps")).toEqual(["@photostructure/sqlite", "kysely"]);
   const asked = [
     "gateway status",
     "tasks",
@@ -60,7 +60,7 @@ test("a client of a gateway loads neither schemas nor a database; what reads the
     `process poll ${runId}`,
     `process kill ${runId}`,
   ];
-  for (const line of asked) expect(await packagesOf(resident, line), line).toEqual([]);
+  for (const line of asked) expect(await packagesOf(gatewayFixture, line), line).toEqual([]);
   // That they would be seen.
-  expect(await packagesOf(resident, "config check")).toEqual(["smol-toml", "zod"]);
+  expect(await packagesOf(gatewayFixture, "config check")).toEqual(["smol-toml", "zod"]);
 });

@@ -3,14 +3,14 @@ import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll } from "vitest";
-import { Resident } from "./resident.js";
-import type { Finished } from "./stage.js";
+import { BackgroundGateway } from "./resident.js";
+import type { CliResult } from "./stage.js";
 
 const child = fileURLToPath(new URL("children/many.mjs", import.meta.url));
-const MARK = "\n<<< that was it >>>\n";
+const END_MARK = "\n<<< that was it >>>\n";
 
 /** A `holdfast` that is told one command line after another. None of them may read its stdin. */
-export class Many implements AsyncDisposable {
+export class BatchCli implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #ended: Promise<null>;
 
@@ -19,11 +19,11 @@ export class Many implements AsyncDisposable {
     this.#ended = once(this.#child, "exit").then(() => null);
   }
 
-  async holdfast(...args: readonly string[]): Promise<Finished> {
+  async holdfast(...args: readonly string[]): Promise<CliResult> {
     const { stdout: out, stderr: err } = this.#child;
     if (out === null || err === null) throw new Error("it has no output");
-    const said = Promise.all([upToMark(out), upToMark(err), once(this.#child, "message")]);
-    this.#child.send({ args, mark: MARK });
+    const said = Promise.all([readToMark(out), readToMark(err), once(this.#child, "message")]);
+    this.#child.send({ args, mark: END_MARK });
     const first = await Promise.race([said, this.#ended]);
     if (first === null) throw new Error(`${args.join(" ")} ended the program`);
     const [stdout, stderr, [code]] = first;
@@ -37,27 +37,30 @@ export class Many implements AsyncDisposable {
 }
 
 /** One gateway, and a `holdfast` beside it, for all tests of a file. */
-export function oneHouse(): { readonly resident: Resident; readonly many: Many } {
-  const house = {} as { resident: Resident; many: Many };
+export function gatewayAndCliForFile(): {
+  readonly gatewayFixture: BackgroundGateway;
+  readonly batchCli: BatchCli;
+} {
+  const fixture = {} as { gatewayFixture: BackgroundGateway; batchCli: BatchCli };
   beforeAll(async () => {
-    house.resident = await Resident.started();
-    house.many = new Many(house.resident.env);
+    fixture.gatewayFixture = await BackgroundGateway.started();
+    fixture.batchCli = new BatchCli(fixture.gatewayFixture.env);
   }, 60_000);
   afterAll(async () => {
-    await house.many[Symbol.asyncDispose]();
-    await house.resident[Symbol.asyncDispose]();
+    await fixture.batchCli[Symbol.asyncDispose]();
+    await fixture.gatewayFixture[Symbol.asyncDispose]();
   });
-  return house;
+  return fixture;
 }
 
-function upToMark(stream: Readable): Promise<string> {
+function readToMark(stream: Readable): Promise<string> {
   let text = "";
   return new Promise((resolve) => {
     const hear = (data: Buffer): void => {
       text += data.toString();
-      if (!text.endsWith(MARK)) return;
+      if (!text.endsWith(END_MARK)) return;
       stream.off("data", hear);
-      resolve(text.slice(0, -MARK.length));
+      resolve(text.slice(0, -END_MARK.length));
     };
     stream.on("data", hear);
   });

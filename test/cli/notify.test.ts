@@ -1,20 +1,22 @@
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { receiver } from "../channels/receiver.js";
-import { Resident } from "./resident.js";
-import type { Finished } from "./stage.js";
+import { startHttpReceiver } from "../channels/receiver.js";
+import { BackgroundGateway } from "./resident.js";
+import type { CliResult } from "./stage.js";
 
 const KEY = Buffer.alloc(32, "hush!");
 const SECRET = `whsec_${KEY.toString("base64")}`;
 const TOKEN = `123456:${"hush".repeat(9)}`;
 
 test("channels are listed, checked and tried as they are configured, and no secret is shown anywhere", async () => {
-  await using resident = await Resident.open();
-  const there = await receiver();
-  const busy = await receiver((_, response) => response.writeHead(429, { "retry-after": "9" }).end("later"));
-  const path = join(resident.home, "config.toml");
-  const secret = join(resident.home, "secret");
+  await using gatewayFixture = await BackgroundGateway.open();
+  const there = await startHttpReceiver();
+  const busy = await startHttpReceiver((_, response) =>
+    response.writeHead(429, { "retry-after": "9" }).end("later"),
+  );
+  const path = join(gatewayFixture.home, "config.toml");
+  const secret = join(gatewayFixture.home, "secret");
   await writeFile(secret, SECRET, { mode: 0o600 });
   const near = 'allow-http = true\nallow-networks = ["127.0.0.1"]\n';
   const hook = (url: string): string =>
@@ -32,8 +34,11 @@ test("channels are listed, checked and tried as they are configured, and no secr
     ].join("\n"),
   );
   const said: string[] = [];
-  const holdfast = async (...words: readonly string[]): Promise<Finished> => {
-    const { child, finished } = resident.startWith({ HOLDFAST_CONFIG: path, BOT_TOKEN: TOKEN }, ...words);
+  const holdfast = async (...words: readonly string[]): Promise<CliResult> => {
+    const { child, finished } = gatewayFixture.startWith(
+      { HOLDFAST_CONFIG: path, BOT_TOKEN: TOKEN },
+      ...words,
+    );
     child.stdin.end();
     const done = await finished;
     said.push(done.stdout, done.stderr);
@@ -52,7 +57,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   );
   expect(checks).toMatch(/^bad {3}channel none +command: there is no program no-such-pager$/m);
   expect([...there.received, ...busy.received]).toEqual([]);
-  expect(await readdir(resident.home)).not.toContain("gateway-id");
+  expect(await readdir(gatewayFixture.home)).not.toContain("gateway-id");
 
   const delivered = await holdfast("notify", "test", "ops");
   expect(delivered).toMatchObject({ code: 0 });
@@ -71,7 +76,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
       ["bell"],
       ["opps"],
     ].map((words) => holdfast("notify", "test", ...words)),
-  )) as [Finished, Finished, Finished, Finished, Finished, Finished, Finished, Finished];
+  )) as [CliResult, CliResult, CliResult, CliResult, CliResult, CliResult, CliResult, CliResult];
   expect(refused).toMatchObject({ code: 3, stdout: "" });
   expect(refused.stderr).toMatch(
     /^holdfast: not delivered by busy: 127\.0\.0\.1:\d+ answered 429: later; a notification would be tried again, not before 9 s as the receiver asks\n$/,
@@ -101,7 +106,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   const { token } = JSON.parse((await holdfast("sessions", "create", "--key", "k", "--json")).stdout) as {
     token: string;
   };
-  const session = resident.startWith({ HOLDFAST_TOKEN: token }, "notify", "test", "ops");
+  const session = gatewayFixture.startWith({ HOLDFAST_TOKEN: token }, "notify", "test", "ops");
   session.child.stdin.end();
   expect(await session.finished).toMatchObject({
     code: 1,
@@ -111,7 +116,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(there.received).toHaveLength(1);
 
   await Promise.all([holdfast("config", "show", "--json"), holdfast("notify", "channels", "--json")]);
-  said.push(await readFile(join(resident.home, "gateway.log"), "utf8"));
+  said.push(await readFile(join(gatewayFixture.home, "gateway.log"), "utf8"));
   for (const hidden of ["hush", KEY.toString("base64").slice(0, 20)])
     expect(said.filter((text) => text.includes(hidden))).toEqual([]);
 });

@@ -16,24 +16,24 @@ import {
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { Stage } from "./stage.js";
+import { CliFixture } from "./stage.js";
 
 const OTHER = 65_533;
 /** Needs root: files of a second user have to be made. */
 const whyNoOtherUser = process.getuid?.() === 0 ? null : "becoming another user needs root";
 
-let stage: Stage;
+let cliFixture: CliFixture;
 /** Holds what the other user owns. Outside the state directory, whose mode no test opens up. */
 let place: string;
 
 beforeEach(async () => {
-  stage = await Stage.open();
+  cliFixture = await CliFixture.open();
   place = await mkdtemp(join(tmpdir(), "hf-other-"));
   await chmod(place, 0o711);
 });
 afterEach(async () => {
   await rm(place, { recursive: true, force: true });
-  await stage[Symbol.asyncDispose]();
+  await cliFixture[Symbol.asyncDispose]();
 });
 
 /** Starts a listener as another user and returns the file with all it was sent. */
@@ -88,7 +88,7 @@ describe.skipIf(whyNoOtherUser !== null)("a state directory that another user ma
     async (_, words) => {
       const home = await plantedState();
       const received = await plantedListener(join(home, "gateway.sock"));
-      const { child, finished } = stage.startWith(
+      const { child, finished } = cliFixture.startWith(
         { HOLDFAST_HOME: home, HOLDFAST_IN_PROCESS: "", PLANTED_SECRET: "environment-secret" },
         ...words,
       );
@@ -106,13 +106,13 @@ describe.skipIf(whyNoOtherUser !== null)("a state directory that another user ma
     await mkdir(theirs);
     await chown(theirs, OTHER, OTHER);
     const received = await plantedListener(join(theirs, "sock"));
-    await writeFile(join(stage.home, "operator-token"), `hfo_${"x".repeat(43)}\n`, { mode: 0o600 });
-    await rename(join(theirs, "sock"), join(stage.home, "gateway.sock"));
-    const { code, stderr } = await stage.holdfast("process", "list");
+    await writeFile(join(cliFixture.home, "operator-token"), `hfo_${"x".repeat(43)}\n`, { mode: 0o600 });
+    await rename(join(theirs, "sock"), join(cliFixture.home, "gateway.sock"));
+    const { code, stderr } = await cliFixture.holdfast("process", "list");
     expect(await received()).toBe("");
     expect(code).toBe(125);
-    expect(stderr).toContain(`${stage.home}/gateway.sock belongs to uid ${OTHER}`);
-    const checked = await stage.holdfast("doctor");
+    expect(stderr).toContain(`${cliFixture.home}/gateway.sock belongs to uid ${OTHER}`);
+    const checked = await cliFixture.holdfast("doctor");
     expect(await received()).toBe("");
     expect(checked.stdout).toContain(`gateway.sock belongs to uid ${OTHER}`);
   });
@@ -122,12 +122,13 @@ describe.skipIf(whyNoOtherUser !== null)("a state directory that another user ma
     const home = join(theirs, "state");
     await mkdir(home, { recursive: true });
     await chown(theirs, OTHER, OTHER);
-    const { code, stderr } = await stage.startWith({ HOLDFAST_HOME: home }, "run", "--", "true").finished;
+    const { code, stderr } = await cliFixture.startWith({ HOLDFAST_HOME: home }, "run", "--", "true")
+      .finished;
     expect(code).toBe(125);
     expect(stderr).toContain(`${theirs} belongs to uid ${OTHER} (mode 0755), and this is uid 0`);
     expect(stderr).toContain("Run as that user, or use another path");
     expect(await readdir(home)).toEqual([]);
-    const { stdout } = await stage.startWith({ HOLDFAST_HOME: home }, "doctor").finished;
+    const { stdout } = await cliFixture.startWith({ HOLDFAST_HOME: home }, "doctor").finished;
     expect(stdout).toContain(`${theirs} belongs to uid ${OTHER}`);
   });
 });
@@ -148,10 +149,10 @@ test.each(FILES)("%s is not followed through a symbolic link (%j)", async (name,
   const victim = join(place, "victim");
   const text = name === "gateway-id" ? "gw_000000000000" : "precious";
   await writeFile(victim, text);
-  await symlink(victim, join(stage.home, name));
-  const { code, stderr } = await stage.holdfast(...words);
+  await symlink(victim, join(cliFixture.home, name));
+  const { code, stderr } = await cliFixture.holdfast(...words);
   expect(await readFile(victim, "utf8")).toBe(text);
   expect(code).toBe(125);
-  expect(stderr).toContain(join(stage.home, name));
+  expect(stderr).toContain(join(cliFixture.home, name));
   expect(stderr).toContain("is a symbolic link");
 });

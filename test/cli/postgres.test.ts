@@ -4,14 +4,14 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
-import { waitingGateway } from "../../src/gateway/waiting.js";
-import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
-import { Stage } from "./stage.js";
+import { findWaitingGateway } from "../../src/gateway/waiting.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../store/postgres/server.js";
+import { CliFixture } from "./stage.js";
 
 describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
@@ -19,10 +19,10 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
     "a run is recorded in the database, shown from there, and knows nothing of it",
     { timeout: 90_000 },
     async () => {
-      await using stage = await Stage.open();
+      await using cliFixture = await CliFixture.open();
       const database = await server.createDatabase();
       const env = { HOLDFAST_DATABASE_URL: database.url };
-      const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+      const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
       expect(await holdfast("runs", "list", "--json")).toMatchObject({ code: 0, stdout: "[]\n" });
       const ran = await holdfast("run", "--", "sh", "-c", "env; exit 3");
       expect(ran).toMatchObject({ code: 3, stderr: "" });
@@ -30,12 +30,12 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       const [record] = await database.query("select state, exit_code, emptiness from holdfast.runs");
       expect(record).toEqual({ state: "exited", exit_code: "3", emptiness: "proven" });
       // It says where it was, though whoever supervised it was no gateway.
-      const stateId = (await readFile(join(stage.home, "state-id"), "utf8")).trim();
+      const stateId = (await readFile(join(cliFixture.home, "state-id"), "utf8")).trim();
       expect(
         await database.query("select state_id, name from holdfast.runs join holdfast.hosts using (host_id)"),
       ).toEqual([{ state_id: stateId, name: hostname() }]);
       expect(await holdfast("gateways", "list", "--json")).toMatchObject({ code: 0, stdout: "[]\n" });
-      expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
+      expect(existsSync(join(cliFixture.home, "store.sqlite"))).toBe(false);
       const [shown] = JSON.parse((await holdfast("runs", "list", "--all", "--json")).stdout) as {
         exit: object;
       }[];
@@ -46,9 +46,9 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
   );
 
   test("a gateway waits for one that is away and says so; started for a command, with no run to hold, it does not stay", async () => {
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const env = { HOLDFAST_DATABASE_URL: "postgres://u:hunter2@localhost/x?host=/nowhere" };
-    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
     const failed = { code: 125, stderr: expect.stringContaining("cannot be reached") as string };
     for (const args of [
       ["gateway", "start"],
@@ -56,9 +56,9 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       ["run", "--", "true"],
     ])
       expect(await holdfast(...args)).toMatchObject(failed);
-    await expect.poll(() => waitingGateway(stage.home), { timeout: 15_000 }).toBeNull();
-    const gateway = stage.startWith(env, "gateway", "run");
-    await expect.poll(() => waitingGateway(stage.home), { timeout: 15_000 }).not.toBeNull();
+    await expect.poll(() => findWaitingGateway(cliFixture.home), { timeout: 15_000 }).toBeNull();
+    const gateway = cliFixture.startWith(env, "gateway", "run");
+    await expect.poll(() => findWaitingGateway(cliFixture.home), { timeout: 15_000 }).not.toBeNull();
     const status = await holdfast("gateway", "status", "--json");
     expect(JSON.parse(status.stdout)).toMatchObject({ running: false, waiting: { pid: gateway.child.pid } });
     expect((await holdfast("doctor")).stdout).toContain("waits for its store");
@@ -69,16 +69,16 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       stderr: expect.stringContaining("waiting for the store") as string,
     });
     expect(ended.stderr).not.toContain("hunter2");
-    expect(await waitingGateway(stage.home)).toBeNull();
+    expect(await findWaitingGateway(cliFixture.home)).toBeNull();
   }, 90_000);
 
   test("the config file can name it, and nothing that shows settings shows its password", async () => {
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const database = await server.createDatabase();
-    const config = join(stage.home, "config.toml");
-    const file = join(stage.home, "address");
+    const config = join(cliFixture.home, "config.toml");
+    const file = join(cliFixture.home, "address");
     const env = { HOLDFAST_CONFIG: config };
-    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
     const url = database.url.replace("postgres@", "postgres:hunter2@");
     await writeFile(file, `${url}\n`, { mode: 0o600 });
     for (const said of [`url = "${url}"`, `url-file = "${file}"`]) {
@@ -95,13 +95,13 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
       expect(text).not.toContain("hunter2");
     }
     expect(await database.query("select count(*) from holdfast.runs")).toEqual([{ count: "2" }]);
-    expect(existsSync(join(stage.home, "store.sqlite"))).toBe(false);
+    expect(existsSync(join(cliFixture.home, "store.sqlite"))).toBe(false);
   });
 
   test("a database that is away is said to be so, without its password, and nothing is started", async () => {
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const url = "postgres://ada:hunter2@localhost/x?host=/nowhere";
-    const { code, stdout, stderr } = await stage.startWith(
+    const { code, stdout, stderr } = await cliFixture.startWith(
       { HOLDFAST_DATABASE_URL: url },
       ...["run", "--", "echo", "started"],
     ).finished;

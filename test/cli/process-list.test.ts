@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { Gate } from "./field.js";
-import { Many, oneHouse } from "./many.js";
-import { sees } from "./stage.js";
+import { RunGate } from "./field.js";
+import { BatchCli, gatewayAndCliForFile } from "./many.js";
+import { waitForText } from "./stage.js";
 
-const house = oneHouse();
+const shared = gatewayAndCliForFile();
 
 async function json<Value>(...words: readonly string[]): Promise<Value> {
-  const { code, stdout, stderr } = await house.many.holdfast("process", ...words, "--json");
+  const { code, stdout, stderr } = await shared.batchCli.holdfast("process", ...words, "--json");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   return JSON.parse(stdout) as Value;
 }
@@ -17,19 +17,19 @@ async function listed(...words: readonly string[]): Promise<string[]> {
 }
 
 async function wrote(text: string): Promise<string> {
-  const runId = await house.resident.background({ argv: ["printf", text] });
-  await house.resident.ended(runId);
+  const runId = await shared.gatewayFixture.startRun({ argv: ["printf", text] });
+  await shared.gatewayFixture.waitForEnd(runId);
   return runId;
 }
 
 test("list shows what goes on and what has ended; removed and cleared are hidden, and on record", async () => {
-  const open = await house.resident.script("sleep 7020");
+  const open = await shared.gatewayFixture.startScript("sleep 7020");
   const ended = await wrote("x");
-  const removed = await house.resident.script("sleep 7021");
+  const removed = await shared.gatewayFixture.startScript("sleep 7021");
   expect(await json("remove", removed)).toMatchObject({ runId: removed, removed: true, stopping: true });
-  expect(await house.resident.ended(removed)).toMatchObject({ emptiness: "proven" });
+  expect(await shared.gatewayFixture.waitForEnd(removed)).toMatchObject({ emptiness: "proven" });
   expect(await listed()).toEqual([ended, open]);
-  expect((await house.many.holdfast("process", "list")).stdout).toMatch(
+  expect((await shared.batchCli.holdfast("process", "list")).stdout).toMatch(
     new RegExp(`${ended} +exit 0 .*printf x`),
   );
   expect(await json("clear")).toEqual({ cleared: 1 });
@@ -37,22 +37,22 @@ test("list shows what goes on and what has ended; removed and cleared are hidden
   expect(await listed("--all")).toEqual([removed, ended, open]);
   expect(await listed("--all", "--limit", "1")).toEqual([removed]);
   const runs = async (...words: readonly string[]) =>
-    (JSON.parse((await house.many.holdfast("runs", "list", "--json", ...words)).stdout) as RunRecord[]).map(
-      ({ runId }) => runId,
-    );
+    (
+      JSON.parse((await shared.batchCli.holdfast("runs", "list", "--json", ...words)).stdout) as RunRecord[]
+    ).map(({ runId }) => runId);
   expect(await runs("--state", "exited")).toEqual([]);
   expect(await runs("--all")).toEqual([removed, ended, open]);
-  expect(await house.many.holdfast("process", "clear")).toMatchObject({
+  expect(await shared.batchCli.holdfast("process", "clear")).toMatchObject({
     code: 0,
     stdout: "0 ended runs are hidden; --all shows them\n",
   });
 });
 
 test("with a session's token, list and clear are that session's own", async () => {
-  const client = await house.resident.client();
+  const client = await shared.gatewayFixture.client();
   const { token } = await client.openSession({ body: { key: "s", execRules: [{ effect: "allow" }] } });
-  await using own = new Many({
-    ...house.resident.env,
+  await using own = new BatchCli({
+    ...shared.gatewayFixture.env,
     HOLDFAST_TOKEN: token,
     HOLDFAST_RUN_ID: "run_000000000000",
   });
@@ -70,10 +70,12 @@ test("with a session's token, list and clear are that session's own", async () =
 });
 
 test("log gives the last lines, lines from one on, or bytes from one on, of one stream", async () => {
-  const runId = await house.resident.script("printf 'one\\ntwo\\nthr\\033[31mee\\nfour\\n'; echo no >&2");
-  await house.resident.ended(runId);
+  const runId = await shared.gatewayFixture.startScript(
+    "printf 'one\\ntwo\\nthr\\033[31mee\\nfour\\n'; echo no >&2",
+  );
+  await shared.gatewayFixture.waitForEnd(runId);
   const log = async (...words: readonly string[]) =>
-    (await house.many.holdfast("process", "log", runId, ...words)).stdout;
+    (await shared.batchCli.holdfast("process", "log", runId, ...words)).stdout;
   expect(await log()).toBe("one\ntwo\nthree\nfour\n");
   expect(await log("-n", "1")).toBe("four\n");
   expect(await log("--skip", "1", "--lines", "1")).toBe("two\n");
@@ -89,22 +91,24 @@ test("log gives the last lines, lines from one on, or bytes from one on, of one 
     skipped: 0,
     ended: false,
   });
-  expect(await house.many.holdfast("process", "log", runId, "--offset", "1", "--skip", "1")).toMatchObject({
+  expect(
+    await shared.batchCli.holdfast("process", "log", runId, "--offset", "1", "--skip", "1"),
+  ).toMatchObject({
     code: 2,
   });
 });
 
 test("log follows until the run has ended", async () => {
-  await using gate = await Gate.make();
-  const runId = await house.resident.script(`echo one; read line <'${gate.path}'; echo two`);
-  const { child, finished } = house.resident.start("process", "log", runId, "--follow");
-  await sees(child.stdout, "one");
-  await gate.open();
+  await using gate = await RunGate.create();
+  const runId = await shared.gatewayFixture.startScript(`echo one; read line <'${gate.path}'; echo two`);
+  const { child, finished } = shared.gatewayFixture.start("process", "log", runId, "--follow");
+  await waitForText(child.stdout, "one");
+  await gate.release();
   expect(await finished).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
 });
 
 test("what steers says what was done, when asked for JSON", async () => {
-  const runId = await house.resident.bash();
+  const runId = await shared.gatewayFixture.startBash();
   expect(await json("write", runId, "ech")).toEqual({ runId, bytes: 3, closed: false });
   expect(await json("send-keys", runId, "o", "Space")).toEqual({ runId, keys: ["o", "Space"] });
   expect(await json("paste", runId, "1")).toEqual({
@@ -120,6 +124,6 @@ test("what steers says what was done, when asked for JSON", async () => {
     submitted: true,
   });
   expect(await json("resize", runId, "30", "100")).toEqual({ runId, rows: 30, cols: 100 });
-  await house.resident.shows(runId, "12\nready>");
+  await shared.gatewayFixture.waitForScreen(runId, "12\nready>");
   expect(await json("kill", runId, "--grace", "0")).toMatchObject({ outcome: "gone" });
 });

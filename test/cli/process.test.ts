@@ -1,20 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { until } from "../io/until.js";
-import { Gate } from "./field.js";
-import { Resident } from "./resident.js";
-import { sees } from "./stage.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
+import { waitFor } from "../io/until.js";
+import { RunGate } from "./field.js";
+import { BackgroundGateway } from "./resident.js";
+import { waitForText } from "./stage.js";
 
 /** For all who do not mind each other's runs. */
-let shared: Resident;
+let shared: BackgroundGateway;
 beforeAll(async () => {
-  shared = await Resident.started();
+  shared = await BackgroundGateway.started();
 });
 afterAll(() => shared[Symbol.asyncDispose]());
 
 describe.concurrent("process, on a shell's terminal", () => {
   test("send-keys presses keys, and says nothing", async () => {
-    const runId = await shared.bash();
+    const runId = await shared.startBash();
     const typed = await shared.holdfast(
       "process",
       "send-keys",
@@ -24,15 +24,15 @@ describe.concurrent("process, on a shell's terminal", () => {
       "Enter",
     );
     expect(typed).toEqual({ code: 0, signal: null, stdout: "", stderr: "" });
-    await shared.shows(runId, "\na2\n");
+    await shared.waitForScreen(runId, "\na2\n");
     await shared.holdfast("process", "send-keys", runId, "--literal", "Enter C-c");
-    await shared.shows(runId, "ready> Enter C-c");
+    await shared.waitForScreen(runId, "ready> Enter C-c");
     await shared.holdfast("process", "send-keys", runId, "C-u", "literal:exit 6", "Enter");
-    expect(await shared.ended(runId)).toMatchObject({ exit: { code: 6 } });
+    expect(await shared.waitForEnd(runId)).toMatchObject({ exit: { code: 6 } });
   });
 
   test("send-keys refuses keys it does not know, with a suggestion, and presses none", async () => {
-    const runId = await shared.bash();
+    const runId = await shared.startBash();
     expect(await shared.holdfast("process", "send-keys", runId, "literal:unseen", "Entr")).toEqual({
       code: 2,
       signal: null,
@@ -40,24 +40,24 @@ describe.concurrent("process, on a shell's terminal", () => {
       stderr: 'holdfast: no key "Entr": did you mean Enter? To type it as text, write literal:…\n',
     });
     await shared.holdfast("process", "submit", runId, "echo next$((1+1))");
-    await shared.shows(runId, "next2");
+    await shared.waitForScreen(runId, "next2");
     const { stdout } = await shared.holdfast("screen", runId);
     expect(stdout).toBe("ready> echo next$((1+1))\nnext2\nready>\n");
   });
 
   test("paste brackets several lines, submit enters one, screen shows what came of them", async () => {
-    const runId = await shared.bash();
+    const runId = await shared.startBash();
     const text = "echo one$((0+1))\necho two$((1+1))";
     expect(await shared.holdfast("process", "paste", runId, text)).toMatchObject({ code: 0, stderr: "" });
-    await shared.shows(runId, "echo two");
+    await shared.waitForScreen(runId, "echo two");
     // A bracketed paste is not entered before somebody does.
     expect((await shared.holdfast("screen", runId)).stdout).not.toContain("one1");
     await shared.holdfast("process", "send-keys", runId, "Enter");
-    await shared.shows(runId, "one1\ntwo2\nready>");
+    await shared.waitForScreen(runId, "one1\ntwo2\nready>");
     expect(await shared.holdfast("process", "submit", runId, "echo three$((1+2))")).toMatchObject({
       code: 0,
     });
-    await shared.shows(runId, "three3\nready>");
+    await shared.waitForScreen(runId, "three3\nready>");
     expect(await shared.json("screen", runId)).toMatchObject({
       cols: 80,
       cursor: { x: 7, visible: true },
@@ -69,32 +69,32 @@ describe.concurrent("process, on a shell's terminal", () => {
   test("paste says when lines were entered as if typed, and takes them from stdin", async () => {
     // The terminal's echo may come in between, so each line is said in one word.
     const reader = 'while read line; do echo "[$line]"; done';
-    const runId = await shared.background({ argv: ["sh", "-c", reader], pty: true });
+    const runId = await shared.startRun({ argv: ["sh", "-c", reader], pty: true });
     const { child, finished } = shared.start("process", "paste", runId, "--submit");
     child.stdin.end("first\nsecond");
     expect(await finished).toMatchObject({
       code: 0,
       stderr: "holdfast: the program has not asked for bracketed paste: each line was entered as if typed\n",
     });
-    await shared.wrote(runId, "[first]");
-    await shared.wrote(runId, "[second]");
+    await shared.waitForOutput(runId, "[first]");
+    await shared.waitForOutput(runId, "[second]");
   });
 
   test("resize tells the program", async () => {
-    const runId = await shared.bash();
+    const runId = await shared.startBash();
     expect(await shared.holdfast("process", "resize", runId, "31", "99")).toMatchObject({
       code: 0,
       stdout: "",
       stderr: "",
     });
     await shared.holdfast("process", "submit", runId, "stty size");
-    await shared.shows(runId, "31 99");
+    await shared.waitForScreen(runId, "31 99");
     expect(await shared.holdfast("process", "resize", runId, "0", "99")).toMatchObject({ code: 2 });
     expect(await shared.holdfast("process", "resize", runId, "9999", "99")).toMatchObject({ code: 2 });
   });
 
   test("is refused where there is none", async () => {
-    const runId = await shared.background({ argv: ["cat"], stdin: "pipe" });
+    const runId = await shared.startRun({ argv: ["cat"], stdin: "pipe" });
     const refused = {
       code: 2,
       stdout: "",
@@ -109,10 +109,10 @@ describe.concurrent("process, on a shell's terminal", () => {
 
 describe.concurrent("process, on a run", () => {
   test("write gives it input, poll tells what it said and how it ended, from an offset on", async () => {
-    const runId = await shared.background({ argv: ["cat"], stdin: "pipe" });
+    const runId = await shared.startRun({ argv: ["cat"], stdin: "pipe" });
     expect(await shared.holdfast("process", "write", runId, "some\n")).toMatchObject({ code: 0 });
-    await shared.wrote(runId, "some");
-    const polled = await shared.json<AnswerOf<"poll">>("process", "poll", runId, "--stdout", "2");
+    await shared.waitForOutput(runId, "some");
+    const polled = await shared.json<ResponseOf<"poll">>("process", "poll", runId, "--stdout", "2");
     expect(polled).toMatchObject({
       run: { runId, state: "running" },
       output: [{ stream: "stdout", offset: 2, nextOffset: 5, text: "me\n" }, { stream: "stderr" }],
@@ -122,7 +122,7 @@ describe.concurrent("process, on a run", () => {
     const { child, finished } = shared.start("process", "write", runId, "--close");
     child.stdin.end();
     expect(await finished).toMatchObject({ code: 0, stderr: "" });
-    await shared.ended(runId);
+    await shared.waitForEnd(runId);
     const { stdout } = await shared.holdfast("process", "poll", runId, "--wait", "5s", "--stdout", "5");
     expect(stdout).toMatch(new RegExp(`^${runId}: exit 0, `));
     expect(await shared.holdfast("process", "write", runId, "late")).toMatchObject({
@@ -132,8 +132,10 @@ describe.concurrent("process, on a run", () => {
   });
 
   test("kill answers gone, with the record as JSON", async () => {
-    const runId = await shared.script("trap '' TERM; setsid sleep 7008 & sleep 7009 & echo up; wait; wait");
-    await shared.wrote(runId, "up");
+    const runId = await shared.startScript(
+      "trap '' TERM; setsid sleep 7008 & sleep 7009 & echo up; wait; wait",
+    );
+    await shared.waitForOutput(runId, "up");
     expect(await shared.json("process", "kill", runId, "--grace", "50ms")).toMatchObject({
       outcome: "gone",
       survivors: [],
@@ -143,20 +145,20 @@ describe.concurrent("process, on a run", () => {
   });
 
   test("remove hides it at once, and stops it", async () => {
-    await using resident = await Resident.started();
-    const runId = await resident.script("sleep 7010");
-    expect(await resident.holdfast("process", "remove", runId)).toMatchObject({
+    await using gatewayFixture = await BackgroundGateway.started();
+    const runId = await gatewayFixture.startScript("sleep 7010");
+    expect(await gatewayFixture.holdfast("process", "remove", runId)).toMatchObject({
       code: 0,
       stdout: `${runId} is removed\n${runId} is gone (manual-cancel)\n`,
     });
-    const client = await resident.client();
+    const client = await gatewayFixture.client();
     expect(await client.listRuns({ query: { all: "1" } })).toMatchObject({ runs: [], next: null });
-    expect(await resident.ended(runId)).toMatchObject({ emptiness: "proven" });
+    expect(await gatewayFixture.waitForEnd(runId)).toMatchObject({ emptiness: "proven" });
   });
 
   test("is told which: whole, begun, ambiguous, unknown, empty", async () => {
-    await using resident = await Resident.started();
-    const client = await resident.client();
+    await using gatewayFixture = await BackgroundGateway.started();
+    const client = await gatewayFixture.client();
     const ids: string[] = [];
     const twin = (): string | undefined =>
       ids.map((id) => id.slice(0, 5)).find((begin, at, all) => all.indexOf(begin) !== at);
@@ -164,7 +166,7 @@ describe.concurrent("process, on a run", () => {
       ids.push((await client.exec({ body: { argv: ["sh", "-c", "exit 4"] } })).run.runId);
     const [runId = ""] = ids;
     const alone = runId.slice(4);
-    const poll = (wanted: string) => resident.holdfast("process", "poll", wanted);
+    const poll = (wanted: string) => gatewayFixture.holdfast("process", "poll", wanted);
     expect(await poll(alone)).toMatchObject({ code: 0, stdout: `${runId}: exit 4, idle 0.0 s\n` });
     expect(await poll(runId.slice(0, 12))).toMatchObject({ code: 0 });
     const several = await poll(twin() ?? "");
@@ -179,7 +181,7 @@ describe.concurrent("process, on a run", () => {
         stderr: `holdfast: no run ${wanted.replace("\u001b[31m", "")}\n`,
       });
     for (const wanted of ["", "run_"])
-      expect(await resident.holdfast("process", "kill", wanted)).toMatchObject({
+      expect(await gatewayFixture.holdfast("process", "kill", wanted)).toMatchObject({
         code: 2,
         stderr: "holdfast: say which run: its id, or the beginning of it\n",
       });
@@ -190,11 +192,11 @@ describe.concurrent("logs", () => {
   const coloured = String.raw`printf '\033[31mred\033[0m\007\n'`;
 
   test("-f follows to the end, with nothing in it that a terminal obeys", async () => {
-    await using gate = await Gate.make();
-    const runId = await shared.script(`${coloured}; read line <'${gate.path}'; ${coloured}; exit 3`);
+    await using gate = await RunGate.create();
+    const runId = await shared.startScript(`${coloured}; read line <'${gate.path}'; ${coloured}; exit 3`);
     const { child, finished } = shared.start("logs", "-f", runId);
-    await sees(child.stdout, "red");
-    await gate.open();
+    await waitForText(child.stdout, "red");
+    await gate.release();
     expect(await finished).toEqual({ code: 0, signal: null, stdout: "red␇\nred␇\n", stderr: "" });
     expect(await shared.holdfast("logs", runId, "--raw", "-n", "1")).toMatchObject({
       code: 0,
@@ -205,11 +207,11 @@ describe.concurrent("logs", () => {
   const counted = (most: number): string => Array.from({ length: most }, (_, at) => `é${at + 1}\n`).join("");
 
   test("-f leaves nothing out that is kept, however much is written at once", async () => {
-    await using gate = await Gate.make();
-    const runId = await shared.script(`echo up; read line <'${gate.path}'; seq -f é%.0f 1 200000`);
+    await using gate = await RunGate.create();
+    const runId = await shared.startScript(`echo up; read line <'${gate.path}'; seq -f é%.0f 1 200000`);
     const { child, finished } = shared.start("logs", "-f", runId);
-    await sees(child.stdout, "up");
-    await gate.open();
+    await waitForText(child.stdout, "up");
+    await gate.release();
     const whole = `up\n${counted(200_000)}`;
     const followed = await finished;
     expect(followed.stdout === whole, `${followed.stdout.length} of ${whole.length}`).toBe(true);
@@ -219,8 +221,8 @@ describe.concurrent("logs", () => {
   });
 
   test("say how much was dropped, once, and show all that was kept", async () => {
-    const runId = await shared.script("seq -f é%.0f 1 1100000");
-    await shared.ended(runId);
+    const runId = await shared.startScript("seq -f é%.0f 1 1100000");
+    await shared.waitForEnd(runId);
     const whole = Buffer.from(counted(1_100_000));
     const { stdout, stderr } = await shared.holdfast("process", "log", "-f", runId, "--offset", "0");
     const [, dropped = "0"] = /^holdfast: (\d+) bytes of stdout were dropped\n$/.exec(stderr) ?? [];
@@ -233,36 +235,42 @@ describe.concurrent("logs", () => {
   });
 
   test("-f goes on over a restart of the gateway", async () => {
-    await using resident = await Resident.started();
-    await using gate = await Gate.make();
-    const runId = await resident.script(`echo up; read line <'${gate.path}'; echo after`);
-    const { child, finished } = resident.start("logs", "-f", runId);
-    await sees(child.stdout, "up");
-    await resident.holdfast("gateway", "restart");
-    await gate.open();
+    await using gatewayFixture = await BackgroundGateway.started();
+    await using gate = await RunGate.create();
+    const runId = await gatewayFixture.startScript(`echo up; read line <'${gate.path}'; echo after`);
+    const { child, finished } = gatewayFixture.start("logs", "-f", runId);
+    await waitForText(child.stdout, "up");
+    await gatewayFixture.holdfast("gateway", "restart");
+    await gate.release();
     expect(await finished).toEqual({ code: 0, signal: null, stdout: "up\nafter\n", stderr: "" });
   });
 
   test("-f follows what another supervisor holds, and waits for its news", async () => {
-    await using resident = await Resident.started();
-    await using gate = await Gate.make();
-    const run = resident.start("run", "--", "sh", "-c", `echo up; read line <'${gate.path}'; echo after`);
-    await sees(run.child.stdout, "up");
-    const client = await resident.client();
+    await using gatewayFixture = await BackgroundGateway.started();
+    await using gate = await RunGate.create();
+    const run = gatewayFixture.start(
+      "run",
+      "--",
+      "sh",
+      "-c",
+      `echo up; read line <'${gate.path}'; echo after`,
+    );
+    await waitForText(run.child.stdout, "up");
+    const client = await gatewayFixture.client();
     const [{ runId } = { runId: "" }] = (await client.listRuns()).runs;
     const before = performance.now();
     await client.poll({ params: { runId }, query: { stdout: 3, waitMs: 300 } });
     expect(performance.now() - before).toBeGreaterThan(250);
-    const { child, finished } = resident.start("logs", "-f", runId);
-    await sees(child.stdout, "up");
-    await gate.open();
+    const { child, finished } = gatewayFixture.start("logs", "-f", runId);
+    await waitForText(child.stdout, "up");
+    await gate.release();
     expect(await finished).toMatchObject({ code: 0, stdout: "up\nafter\n", stderr: "" });
     expect(await run.finished).toMatchObject({ code: 0 });
   });
 
   test("--json gives pieces with their offsets, of one stream if asked", async () => {
-    const runId = await shared.script("echo out; echo err >&2");
-    await shared.ended(runId);
+    const runId = await shared.startScript("echo out; echo err >&2");
+    await shared.waitForEnd(runId);
     const { stdout } = await shared.holdfast("logs", "-f", runId, "--json");
     const pieces = stdout
       .trim()
@@ -277,8 +285,8 @@ describe.concurrent("logs", () => {
 });
 
 test("poll and logs as JSON have text without escapes, and unchanged text only with --raw", async () => {
-  const runId = await shared.script(String.raw`printf 'a\033[31mb\000\n'`);
-  await shared.ended(runId);
+  const runId = await shared.startScript(String.raw`printf 'a\033[31mb\000\n'`);
+  await shared.waitForEnd(runId);
   const json = async (...words: readonly string[]): Promise<string> =>
     (await shared.holdfast(...words, "--json")).stdout;
   for (const text of [await json("process", "poll", runId), await json("logs", runId)]) {
@@ -295,16 +303,16 @@ test("poll and logs as JSON have text without escapes, and unchanged text only w
 
 describe.concurrent("events", () => {
   test("-f goes on with what happens, one JSON object per line", async () => {
-    await using resident = await Resident.started();
-    const first = await resident.script("exit 0");
-    await resident.ended(first);
-    const { child, finished } = resident.start("events", "-f", "--json");
+    await using gatewayFixture = await BackgroundGateway.started();
+    const first = await gatewayFixture.startScript("exit 0");
+    await gatewayFixture.waitForEnd(first);
+    const { child, finished } = gatewayFixture.start("events", "-f", "--json");
     let seen = "";
     child.stdout.on("data", (data: Buffer) => (seen += data.toString()));
     const ends = (): number => seen.split('"type":"exit"').length - 1;
-    await until("what was is shown", () => ends() === 1);
-    const second = await resident.script("exit 5");
-    await until("what comes is shown", () => ends() === 2);
+    await waitFor("what was is shown", () => ends() === 1);
+    const second = await gatewayFixture.startScript("exit 5");
+    await waitFor("what comes is shown", () => ends() === 2);
     child.kill("SIGTERM");
     await finished;
     const events = seen

@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Hosts } from "../../src/cli/hosts/hosts.js";
-import { psLines } from "../../src/cli/ps/ps.js";
-import { sampleRecord } from "./sample-record.js";
-import { sees, Stage } from "./stage.js";
+import { KnownHosts } from "../../src/cli/hosts/hosts.js";
+import { psTable } from "../../src/cli/ps/ps.js";
+import { sampleRunRecord } from "./sample-record.js";
+import { waitForText, CliFixture } from "./stage.js";
 
-let stage: Stage;
+let cliFixture: CliFixture;
 beforeEach(async () => {
-  stage = await Stage.open();
+  cliFixture = await CliFixture.open();
 });
-afterEach(() => stage[Symbol.asyncDispose]());
+afterEach(() => cliFixture[Symbol.asyncDispose]());
 
 test("shows a run with the processes that live in it, detached ones included, and changes nothing", async () => {
-  const { child, finished } = stage.start(
+  const { child, finished } = cliFixture.start(
     "run",
     "--label",
     "a=b",
@@ -22,31 +22,31 @@ test("shows a run with the processes that live in it, detached ones included, an
     "-c",
     "setsid sleep 7051 & echo up; sleep 7052",
   );
-  await sees(child.stdout, "up");
-  const { code, stdout } = await stage.holdfast("ps");
+  await waitForText(child.stdout, "up");
+  const { code, stdout } = await cliFixture.holdfast("ps");
   expect(code).toBe(0);
   const [head, run, ...processes] = stdout.trimEnd().split("\n");
   expect(head).toMatch(/^RUN +STATUS +TIME +CPU +MEMORY +PROCS +PID +COMMAND$/);
   expect(run).toMatch(/^run_\w+ +running +\S+ +\S+ +[\d.]+ [KM]iB +3 +sh -c /);
   expect(processes).toHaveLength(3);
   expect(processes.join("\n")).toContain("sleep");
-  const shown = JSON.parse((await stage.holdfast("ps", "--label", "a=b", "--json")).stdout) as {
+  const shown = JSON.parse((await cliFixture.holdfast("ps", "--label", "a=b", "--json")).stdout) as {
     processes: { rssKb: number }[];
   }[];
   expect(shown).toHaveLength(1);
   expect(shown[0]?.processes.every(({ rssKb }) => rssKb > 0)).toBe(true);
-  expect((await stage.holdfast("ps", "--label", "a=c", "--json")).stdout).toBe("[]\n");
+  expect((await cliFixture.holdfast("ps", "--label", "a=c", "--json")).stdout).toBe("[]\n");
   child.kill("SIGINT");
   await finished;
 });
 
 test("without anything running says so, and creates nothing", async () => {
-  const { code, stdout, stderr } = await stage.holdfast("ps");
+  const { code, stdout, stderr } = await cliFixture.holdfast("ps");
   expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "", stderr: "holdfast: nothing is running\n" });
 });
 
 test("a process cannot forge a line", () => {
-  const record = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
+  const record = sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
   const evil = { pid: 9, startTime: 1, uniqueId: null };
   const processes = [
     {
@@ -72,7 +72,7 @@ test("a process cannot forge a line", () => {
     unknown: null,
     elsewhere: false,
   };
-  const hosts = new Hosts(
+  const hosts = new KnownHosts(
     [record.hostId, "another"].map((hostId) => ({
       hostId,
       name: "\x1b[31mhost\nrun_fake",
@@ -81,17 +81,17 @@ test("a process cannot forge a line", () => {
       lastSeenAt: 0,
     })),
   );
-  const lines = psLines([shown], 62_000, null, hosts);
+  const lines = psTable([shown], 62_000, null, hosts);
   expect(lines[1]).toContain(`(${record.hostId.slice(0, 8)})`);
   expect(lines).toHaveLength(3);
   expect(lines.join("")).not.toMatch(/[\x00-\x1f]/);
 });
 
 test("what cannot be seen from here is not said to be nothing", () => {
-  const record = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
+  const record = sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
   const nobody = { processes: [], claims: [], unknown: null };
   const nothing = { care: null, silentMs: null, health: null, ports: [], ...nobody };
-  const [, here, there] = psLines(
+  const [, here, there] = psTable(
     [
       { record, hostName: "here", elsewhere: false, ...nothing },
       { record, hostName: "there", elsewhere: true, ...nothing },

@@ -2,8 +2,8 @@ import { setTimeout } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { openSupervisor } from "../../src/supervisor/open.js";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
-import { main, type Stage } from "./stage.js";
-import { stagesFor, ways } from "./ways.js";
+import { cliPath, type CliFixture } from "./stage.js";
+import { fixtureFactory, SUPERVISION_MODES } from "./ways.js";
 
 /** `holdfast` on a real terminal, which is a PTY of ours: what a person at a keyboard would see and type. */
 class Terminal {
@@ -41,22 +41,22 @@ class Terminal {
   }
 }
 
-describe.each(ways)("%s", (way) => {
-  const open = stagesFor(way);
+describe.each(SUPERVISION_MODES)("%s", (mode) => {
+  const open = fixtureFactory(mode);
 
-  let stage: Stage;
+  let cliFixture: CliFixture;
   let supervisor: Supervisor;
 
   beforeEach(async () => {
-    stage = await open();
-    supervisor = await openSupervisor({ home: stage.home });
+    cliFixture = await open();
+    supervisor = await openSupervisor({ home: cliFixture.home });
   });
   afterEach(async () => {
     await supervisor.close();
-    await stage[Symbol.asyncDispose]();
+    await cliFixture[Symbol.asyncDispose]();
   });
 
-  const holdfast = `"${process.execPath}" "${main}"`;
+  const holdfast = `"${process.execPath}" "${cliPath}"`;
 
   async function terminal(script: string): Promise<Terminal> {
     const run = await supervisor.spawn(
@@ -64,9 +64,9 @@ describe.each(ways)("%s", (way) => {
       {
         size: { rows: 30, cols: 100 },
         env: {
-          HOLDFAST_HOME: stage.home,
+          HOLDFAST_HOME: cliFixture.home,
           TERM: "xterm",
-          ...(way === "through the gateway" ? {} : { HOLDFAST_IN_PROCESS: "1" }),
+          ...(mode === "through the gateway" ? {} : { HOLDFAST_IN_PROCESS: "1" }),
         },
       },
     );
@@ -134,7 +134,7 @@ describe.each(ways)("%s", (way) => {
         `before=$(stty -g); ${holdfast} run --pty -- sh -c 'echo ready; sleep 60'; echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same`,
       );
       await screen.sees("ready");
-      const [inner] = (await stage.processes()).filter((line) => line.includes(`${main} run --pty`));
+      const [inner] = (await cliFixture.processes()).filter((line) => line.includes(`${cliPath} run --pty`));
       process.kill(Number(inner?.split(" ")[0]), "SIGTERM");
       await screen.sees("code 143");
       await screen.sees("same");
@@ -152,7 +152,7 @@ describe.each(ways)("%s", (way) => {
 
   describe("with --pty but without a terminal", () => {
     test("the command still has one, and the end of our input is its end of input", async () => {
-      const result = await stage.shell(
+      const result = await cliFixture.shell(
         `printf 'a\nb\n' | holdfast run --pty -- sh -c 'stty size; test -t 0 && cat'; echo "code $?"`,
       );
       const shown = result.stdout.replaceAll("\r", "");
@@ -206,7 +206,7 @@ describe.each(ways)("%s", (way) => {
       const shown = (await screen.end()).screen.split("\r\n");
       expect(shown[0]).toContain("\x1b[33mholdfast: cleaned up");
       expect(shown[1]).toMatch(/^holdfast: cleaned up/);
-      expect((await stage.shell(`holdfast ${script}`)).stderr).toMatch(/^holdfast: cleaned up/);
+      expect((await cliFixture.shell(`holdfast ${script}`)).stderr).toMatch(/^holdfast: cleaned up/);
     });
   });
 });

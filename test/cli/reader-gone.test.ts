@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Resident } from "./resident.js";
+import { BackgroundGateway } from "./resident.js";
 
-let resident: Resident;
+let gatewayFixture: BackgroundGateway;
 let runId: string;
 beforeAll(async () => {
-  resident = await Resident.started();
-  runId = await resident.script("while :; do echo tick; sleep 0.2; done");
+  gatewayFixture = await BackgroundGateway.started();
+  runId = await gatewayFixture.startScript("while :; do echo tick; sleep 0.2; done");
 }, 60_000);
-afterAll(() => resident[Symbol.asyncDispose]());
+afterAll(() => gatewayFixture[Symbol.asyncDispose]());
 
 describe.concurrent("a command that goes on ends with its reader, and says when it cannot be written:", () => {
   test.for([
@@ -21,7 +21,7 @@ describe.concurrent("a command that goes on ends with its reader, and says when 
     ["attach --read-only RUN"],
   ])("%s", { timeout: 60_000 }, async ([line = ""]) => {
     const command = `holdfast ${line.replace("RUN", runId)}`;
-    const { stdout, stderr } = await resident.shell(`
+    const { stdout, stderr } = await gatewayFixture.shell(`
       ${command} | head -1 >&2
       echo \${PIPESTATUS[0]}
       ${command} >/dev/full
@@ -34,7 +34,7 @@ describe.concurrent("a command that goes on ends with its reader, and says when 
 });
 
 test("an id or a token that cannot be written is not lost without a word", async () => {
-  const { stdout, stderr } = await resident.shell(`
+  const { stdout, stderr } = await gatewayFixture.shell(`
     holdfast run -d -- sleep 7031 >/dev/full; echo $?
     holdfast run --service --json -- sleep 7032 >/dev/full; echo $?
     holdfast sessions create --key lost >/dev/full; echo $?`);

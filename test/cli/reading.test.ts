@@ -2,34 +2,34 @@ import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { openRecital } from "./acp/recital.js";
-import { conduct, everyCommand, type Sights } from "./commands.js";
-import { Many } from "./many.js";
-import { Resident } from "./resident.js";
+import { waitFor } from "../io/until.js";
+import { openScriptedSession } from "./acp/recital.js";
+import { COMMAND_USES, allCommands, type SampleNames } from "./commands.js";
+import { BatchCli } from "./many.js";
+import { BackgroundGateway } from "./resident.js";
 
-const readers = Object.entries(conduct).flatMap(([path, looks]) =>
+const readers = Object.entries(COMMAND_USES).flatMap(([path, looks]) =>
   looks === "acts" ? [] : [{ path, looks }],
 );
 
 test("every command says whether it only looks", () => {
-  expect(Object.keys(conduct).toSorted()).toEqual([...everyCommand().keys()].toSorted());
+  expect(Object.keys(COMMAND_USES).toSorted()).toEqual([...allCommands().keys()].toSorted());
 });
 
 test("every command but those that stream, or print a script or help, answers in JSON when asked", () => {
-  const without = [...everyCommand()].filter(
+  const without = [...allCommands()].filter(
     ([, command]) => !command.options.some(({ long }) => long === "--json"),
   );
   expect(without.map(([path]) => path).toSorted()).toEqual(["attach", "completion", "help"]);
 });
 
-let resident: Resident;
-let sights: Sights;
-let many: Many;
+let gatewayFixture: BackgroundGateway;
+let sights: SampleNames;
+let batchCli: BatchCli;
 
 /** Every row of every table, as text. A gateway renews its leases, whoever looks. */
 function rows(renewed: readonly string[]): string {
-  const db = new DatabaseSync(resident.store, { readOnly: true });
+  const db = new DatabaseSync(gatewayFixture.store, { readOnly: true });
   try {
     const tables = db.prepare("select name from sqlite_schema where type = 'table' order by name").all() as {
       readonly name: string;
@@ -42,17 +42,17 @@ function rows(renewed: readonly string[]): string {
 }
 
 async function files(): Promise<string[]> {
-  return (await readdir(resident.home, { recursive: true })).toSorted();
+  return (await readdir(gatewayFixture.home, { recursive: true })).toSorted();
 }
 
 /** The words, and again with `--json`. */
 async function look(path: string, words: readonly string[]): Promise<void> {
   const json =
-    everyCommand()
+    allCommands()
       .get(path)
       ?.options.some(({ long }) => long === "--json") === true;
   for (const each of [words, ...(json ? [[...words, "--json"]] : [])]) {
-    const { code, stderr } = await many.holdfast(...path.split(" "), ...each);
+    const { code, stderr } = await batchCli.holdfast(...path.split(" "), ...each);
     const may = ["gateway status", "doctor", "tasks audit"].includes(path) ? [0, 1] : [0];
     expect({ path, each, stderr, well: may.includes(code ?? -1) }).toEqual({
       path,
@@ -65,35 +65,41 @@ async function look(path: string, words: readonly string[]): Promise<void> {
 }
 
 beforeAll(async () => {
-  resident = await Resident.started();
-  const records = join(resident.home, "records.json");
+  gatewayFixture = await BackgroundGateway.started();
+  const records = join(gatewayFixture.home, "records.json");
   await writeFile(records, JSON.stringify([{ pid: 4_000_000, command: "true", wrapperRoot: "/opt/x" }]));
   await writeFile(
-    join(resident.home, "config.toml"),
+    join(gatewayFixture.home, "config.toml"),
     '[[foreign]]\nname = "tool"\nmarker = "SOME_TOOL_ID"\n',
   );
-  many = new Many({ ...resident.env, HOLDFAST_CONFIG: join(resident.home, "config.toml") });
-  const client = await resident.client();
+  batchCli = new BatchCli({
+    ...gatewayFixture.env,
+    HOLDFAST_CONFIG: join(gatewayFixture.home, "config.toml"),
+  });
+  const client = await gatewayFixture.client();
   await client.openSession({ body: { key: "k" } });
   for (const text of ["one", "two"]) await client.sendMessage({ params: { id: "k" }, body: { text } });
-  const ended = await resident.background({ argv: ["printf", "one\ntwo\n"], pty: true });
-  await resident.ended(ended);
-  const open = await resident.bash();
+  const ended = await gatewayFixture.startRun({ argv: ["printf", "one\ntwo\n"], pty: true });
+  await gatewayFixture.waitForEnd(ended);
+  const open = await gatewayFixture.startBash();
   // That it has written something is noted after it was seen.
-  await until("its output is on record", async () => (await resident.record(open)).lastOutputAt !== null);
-  await until("its task says so, too", async () => {
+  await waitFor(
+    "its output is on record",
+    async () => (await gatewayFixture.record(open)).lastOutputAt !== null,
+  );
+  await waitFor("its task says so, too", async () => {
     const { task } = await client.getTask({ params: { id: open } });
     return task.progress !== null;
   });
-  const { root } = await resident.record(open);
-  const closed = await openRecital(resident, "spoken");
+  const { root } = await gatewayFixture.record(open);
+  const closed = await openScriptedSession(gatewayFixture, "spoken");
   await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
   await client.acpClose({ params: { id: closed } });
   sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
 }, 60_000);
 afterAll(async () => {
-  await many[Symbol.asyncDispose]();
-  await resident[Symbol.asyncDispose]();
+  await batchCli[Symbol.asyncDispose]();
+  await gatewayFixture[Symbol.asyncDispose]();
 });
 
 // The first half with its gateway, the second without: the run goes on under its anchor.
@@ -101,34 +107,34 @@ describe.each(["answers", "is gone"])("where a gateway %s", (where) => {
   const renewed = where === "answers" ? ["lease_expires_at", "updated_at", "heartbeat_at"] : [];
   beforeAll(async () => {
     if (where === "answers") return;
-    await resident.stop();
-    await until("its process has left", async () =>
-      (await resident.processes()).every((line) => !line.includes("gateway run")),
+    await gatewayFixture.stop();
+    await waitFor("its process has left", async () =>
+      (await gatewayFixture.processes()).every((line) => !line.includes("gateway run")),
     );
   });
 
   test.each(readers.map(({ path, looks }) => [path, looks] as const))(
     "%s changes nothing",
     async (path, looks) => {
-      const [before, there, processes] = [rows(renewed), await files(), await resident.processes()];
+      const [before, there, processes] = [rows(renewed), await files(), await gatewayFixture.processes()];
       for (const words of looks(sights)) await look(path, words);
       expect(rows(renewed)).toEqual(before);
       expect(await files()).toEqual(there);
-      expect(await resident.processes()).toEqual(processes);
+      expect(await gatewayFixture.processes()).toEqual(processes);
     },
   );
 });
 
 test("what was written is read without a gateway, and said to be", async () => {
-  const logs = await resident.holdfast("logs", sights.ended);
+  const logs = await gatewayFixture.holdfast("logs", sights.ended);
   expect(logs).toMatchObject({ code: 0, stdout: "one\ntwo\n" });
   expect(logs.stderr).toBe("holdfast: no gateway is running; this is what the store says\n");
-  const screen = await resident.holdfast("screen", sights.open);
+  const screen = await gatewayFixture.holdfast("screen", sights.open);
   expect(screen).toMatchObject({ code: 0, stdout: expect.stringContaining("ready>") as string });
 });
 
 test("a session's token without a gateway sees nothing: nobody can say what it may", async () => {
-  const { child, finished } = resident.startWith({ HOLDFAST_TOKEN: "hfs_x" }, "logs", sights.ended);
+  const { child, finished } = gatewayFixture.startWith({ HOLDFAST_TOKEN: "hfs_x" }, "logs", sights.ended);
   child.stdin.end();
   expect(await finished).toMatchObject({ code: 125, stdout: "" });
 });

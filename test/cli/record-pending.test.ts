@@ -3,15 +3,15 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
 import { createClient } from "../../src/gateway/client.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { newRunId } from "../../src/supervisor/ids.js";
-import { within } from "../io/until.js";
+import { withTimeout } from "../io/until.js";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
-import { Field, Gate } from "./field.js";
-import type { Going } from "./stage.js";
+import { RecoveryFixture, RunGate } from "./field.js";
+import type { CliProcess } from "./stage.js";
 
 /** Far above the bound that is promised, far below the time for which the store stays as it is. */
 const SOON_MS = 9_000;
@@ -22,8 +22,8 @@ const PENDING =
 const THROUGH_GATEWAY = { HOLDFAST_IN_PROCESS: undefined };
 
 /** Another process holds the write lock. */
-function lock(field: Field): () => void {
-  const holder = new DatabaseSync(field.store, { timeout: 5_000 });
+function lock(fixture: RecoveryFixture): () => void {
+  const holder = new DatabaseSync(fixture.store, { timeout: 5_000 });
   holder.exec("begin immediate");
   return () => {
     holder.exec("rollback");
@@ -31,7 +31,7 @@ function lock(field: Field): () => void {
   };
 }
 
-function said(going: Going, text: string): Promise<void> {
+function said(going: CliProcess, text: string): Promise<void> {
   let seen = "";
   return new Promise((resolve) => {
     going.child.stdout.on("data", (bytes: Buffer) => {
@@ -45,12 +45,12 @@ function said(going: Going, text: string): Promise<void> {
   });
 }
 
-async function oneEnd(field: Field, runId: string): Promise<void> {
-  expect(await field.ended(runId, 30_000)).toMatchObject({
+async function oneEnd(fixture: RecoveryFixture, runId: string): Promise<void> {
+  expect(await fixture.waitForEnd(runId, 30_000)).toMatchObject({
     exit: { reason: "exit", code: 3 },
     emptiness: "proven",
   });
-  expect((await field.events(runId)).filter(({ type }) => type === "exit")).toHaveLength(1);
+  expect((await fixture.events(runId)).filter(({ type }) => type === "exit")).toHaveLength(1);
 }
 
 function runIdOf(stderr: string): string {
@@ -59,30 +59,30 @@ function runIdOf(stderr: string): string {
 
 describe.concurrent("a command that ends while the store cannot be written", () => {
   test("through a gateway, store locked: its caller gets the exit code at once, the record follows", async () => {
-    await using field = await Field.open();
-    await using gate = await Gate.make();
-    const gateway = await field.gateway();
-    const run = field.startWith(THROUGH_GATEWAY, "run", "--", "sh", "-c", gate.wait(3));
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    const gateway = await fixture.gateway();
+    const run = fixture.startWith(THROUGH_GATEWAY, "run", "--", "sh", "-c", gate.waitScript(3));
     await said(run, "up");
-    const unlock = lock(field);
-    await gate.open();
-    const { code, stdout, stderr } = await within(SOON_MS, "the caller is answered", run.finished);
+    const unlock = lock(fixture);
+    await gate.release();
+    const { code, stdout, stderr } = await withTimeout(SOON_MS, "the caller is answered", run.finished);
     expect({ code, stdout }).toEqual({ code: 3, stdout: "up\n" });
     const runId = runIdOf(stderr);
-    expect(await field.record(runId)).toMatchObject({ state: "running" });
+    expect(await fixture.record(runId)).toMatchObject({ state: "running" });
     unlock();
-    await oneEnd(field, runId);
+    await oneEnd(fixture, runId);
     await gateway.kill("SIGTERM");
   });
 
   test("in process, store locked: the exit code at once, and the record when a gateway starts", async () => {
-    await using field = await Field.open();
-    await using gate = await Gate.make();
-    const run = field.start("run", "--in-process", "--json", "--", "sh", "-c", gate.wait(3));
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    const run = fixture.start("run", "--in-process", "--json", "--", "sh", "-c", gate.waitScript(3));
     await said(run, "up");
-    const unlock = lock(field);
-    await gate.open();
-    const { code, stdout, stderr } = await within(SOON_MS, "the caller is answered", run.finished);
+    const unlock = lock(fixture);
+    await gate.release();
+    const { code, stdout, stderr } = await withTimeout(SOON_MS, "the caller is answered", run.finished);
     expect(code).toBe(3);
     const runId = runIdOf(stderr);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -92,64 +92,64 @@ describe.concurrent("a command that ends while the store cannot be written", () 
       recordPending: expect.stringMatching(/./) as string,
     });
     unlock();
-    field.expireLeases();
-    const gateway = await field.gateway();
-    await oneEnd(field, runId);
+    fixture.expireLeases();
+    const gateway = await fixture.gateway();
+    await oneEnd(fixture, runId);
     await gateway.kill("SIGTERM");
   });
 
   test("through a gateway, disk full: its caller gets the exit code at once, the record follows", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
-    await using field = await Field.open(disk.path);
-    await using gate = await Gate.make();
-    const gateway = await field.gateway();
-    const run = field.startWith(THROUGH_GATEWAY, "run", "--", "sh", "-c", gate.wait(3));
+    await using fixture = await RecoveryFixture.open(disk.path);
+    await using gate = await RunGate.create();
+    const gateway = await fixture.gateway();
+    const run = fixture.startWith(THROUGH_GATEWAY, "run", "--", "sh", "-c", gate.waitScript(3));
     await said(run, "up");
-    field.sql("pragma wal_checkpoint(truncate)");
+    fixture.sql("pragma wal_checkpoint(truncate)");
     const filler = join(disk.path, "..", "filler");
     await writeFile(filler, Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
-    await gate.open();
-    const { code, stderr } = await within(SOON_MS, "the caller is answered", run.finished);
+    await gate.release();
+    const { code, stderr } = await withTimeout(SOON_MS, "the caller is answered", run.finished);
     expect(code).toBe(3);
     expect(stderr).toContain("no space is left");
     const runId = runIdOf(stderr);
     await rm(filler);
-    await oneEnd(field, runId);
+    await oneEnd(fixture, runId);
     await gateway.kill("SIGTERM");
   });
 
   test("through a gateway that may write no larger files (ulimit -f): the same", async () => {
-    await using field = await Field.open();
-    await using gate = await Gate.make();
-    const gateway = await field.gateway();
-    const run = field.startWith(THROUGH_GATEWAY, "run", "--", "sh", "-c", gate.wait(3));
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    const gateway = await fixture.gateway();
+    const run = fixture.startWith(THROUGH_GATEWAY, "run", "--", "sh", "-c", gate.waitScript(3));
     await said(run, "up");
     const limit = (bytes: string): void => {
       expect(spawnSync("prlimit", [`--pid=${gateway.pid}`, `--fsize=${bytes}:`]).status).toBe(0);
     };
     limit("0");
-    await gate.open();
-    const { code, stderr } = await within(SOON_MS, "the caller is answered", run.finished);
+    await gate.release();
+    const { code, stderr } = await withTimeout(SOON_MS, "the caller is answered", run.finished);
     expect(code).toBe(3);
     const runId = runIdOf(stderr);
     limit("unlimited");
-    await oneEnd(field, runId);
+    await oneEnd(fixture, runId);
     await gateway.kill("SIGTERM");
   });
 
   test("exec, poll and tasks wait answer with the end and why its record is pending", async () => {
-    await using field = await Field.open();
-    await using gate = await Gate.make();
-    await using other = await Gate.make();
-    const gateway = await field.gateway();
-    const token = (await readOperatorToken(field.home)) ?? "";
-    const client = createClient({ socketPath: gatewaySocket(field.home), token });
-    const body = { argv: ["sh", "-c", gate.wait(3)], runId: newRunId() };
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    await using other = await RunGate.create();
+    const gateway = await fixture.gateway();
+    const token = (await readOperatorToken(fixture.home)) ?? "";
+    const client = createClient({ socketPath: gatewaySocketPath(fixture.home), token });
+    const body = { argv: ["sh", "-c", gate.waitScript(3)], runId: newRunId() };
     const answering = client.exec({ body: { ...body, yieldMs: 60_000 } });
-    const detached = await field.holdfast("run", "-d", "--", "sh", "-c", other.wait(3));
+    const detached = await fixture.holdfast("run", "-d", "--", "sh", "-c", other.waitScript(3));
     const taskRun = detached.stdout.trim();
-    const waiting = field.start("tasks", "wait", taskRun, "--json");
+    const waiting = fixture.start("tasks", "wait", taskRun, "--json");
     for (const runId of [body.runId, taskRun]) {
       const query = { waitMs: 30_000 };
       for (;;) {
@@ -157,29 +157,29 @@ describe.concurrent("a command that ends while the store cannot be written", () 
         if (news?.output.some(({ text }) => text.includes("up")) === true) break;
       }
     }
-    const unlock = lock(field);
-    await gate.open();
-    await other.open();
-    const answer = await within(SOON_MS, "exec answers", answering);
+    const unlock = lock(fixture);
+    await gate.release();
+    await other.release();
+    const answer = await withTimeout(SOON_MS, "exec answers", answering);
     expect(answer).toMatchObject({
       running: false,
       failure: "exit-code",
       run: { state: "exited", exit: { code: 3 } },
       recordPending: expect.stringMatching(/./) as string,
     });
-    const polled = await within(
+    const polled = await withTimeout(
       SOON_MS,
       "poll answers",
-      field.json<AnswerOf<"poll">>("process", "poll", taskRun),
+      fixture.json<ResponseOf<"poll">>("process", "poll", taskRun),
     );
     expect(polled).toMatchObject({ run: { state: "exited", exit: { code: 3 } } });
     expect(polled.recordPending).not.toBeNull();
-    const waited = await within(SOON_MS, "tasks wait ends", waiting.finished);
+    const waited = await withTimeout(SOON_MS, "tasks wait ends", waiting.finished);
     expect(waited).toMatchObject({ code: 1, stderr: expect.stringMatching(PENDING) as string });
     expect(JSON.parse(waited.stdout)).toMatchObject({ status: "failed", runId: taskRun });
     unlock();
-    for (const runId of [body.runId, taskRun]) await oneEnd(field, runId);
-    expect(await field.holdfast("tasks", "wait", taskRun)).toMatchObject({ code: 1 });
+    for (const runId of [body.runId, taskRun]) await oneEnd(fixture, runId);
+    expect(await fixture.holdfast("tasks", "wait", taskRun)).toMatchObject({ code: 1 });
     await gateway.kill("SIGTERM");
   });
 });

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { Stage } from "./stage.js";
-import { stagesFor, ways } from "./ways.js";
+import { CliFixture } from "./stage.js";
+import { fixtureFactory, SUPERVISION_MODES } from "./ways.js";
 
 const quiet = { stdout: "", stderr: "" };
 
-describe.each(ways)("%s", (way) => {
-  const open = stagesFor(way);
+describe.each(SUPERVISION_MODES)("%s", (mode) => {
+  const open = fixtureFactory(mode);
 
   describe("the exit code", () => {
     test.each<[string, readonly string[], number]>([
@@ -18,8 +18,8 @@ describe.each(ways)("%s", (way) => {
       ["is 128 and the signal's number", ["sh", "-c", "kill -SEGV $$"], 139],
       ["of success is 0", ["true"], 0],
     ])("%s", async (_, argv, code) => {
-      await using stage = await open();
-      expect(await stage.holdfast("run", "--", ...argv)).toMatchObject({ code, ...quiet });
+      await using cliFixture = await open();
+      expect(await cliFixture.holdfast("run", "--", ...argv)).toMatchObject({ code, ...quiet });
     });
 
     test.each<[string, readonly string[], number, string]>([
@@ -54,8 +54,8 @@ describe.each(ways)("%s", (way) => {
       ["2 for a detached run without a gateway", ["-d", "--in-process", "--", "true"], 2, "--in-process"],
       ["2 for a service without a gateway", ["--service", "--in-process", "--", "true"], 2, "--in-process"],
     ])("is %s, with one line that says so", async (_, args, code, sentence) => {
-      await using stage = await open();
-      const result = await stage.holdfast("run", ...args);
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast("run", ...args);
       expect(result).toMatchObject({ code, stdout: "" });
       const lines = result.stderr.split("\n").filter((line) => line.startsWith("holdfast: "));
       expect(lines).toHaveLength(1);
@@ -64,8 +64,8 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("of an escape is the command's own under --on-escape sweep, but the cleaning up is told", async () => {
-      await using stage = await open();
-      const result = await stage.holdfast(
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast(
         "run",
         "--on-escape",
         "sweep",
@@ -81,8 +81,8 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("of a failed command with background jobs is its own, and the jobs are gone", async () => {
-      await using stage = await open();
-      const result = await stage.holdfast("run", "--", "sh", "-c", "sleep 60 & sleep 61 & exit 3");
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast("run", "--", "sh", "-c", "sleep 60 & sleep 61 & exit 3");
       expect(result.code).toBe(3);
       expect(result.stderr).toContain("cleaned up 2 leftover processes");
     });
@@ -90,9 +90,9 @@ describe.each(ways)("%s", (way) => {
 
   describe("input and output pass through", () => {
     test("byte for byte, in both directions, more than any buffer holds", async () => {
-      await using stage = await open();
+      await using cliFixture = await open();
       const sent = randomBytes(20 * 1024 * 1024);
-      const { child, raw, finished } = stage.start(
+      const { child, raw, finished } = cliFixture.start(
         "run",
         "--buffer",
         "1M",
@@ -108,39 +108,39 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("to a reader that dawdles: the command waits, nothing is lost", async () => {
-      await using stage = await open();
-      const { code, stdout } = await stage.shell(
+      await using cliFixture = await open();
+      const { code, stdout } = await cliFixture.shell(
         "holdfast run --buffer 256K -- head -c 3000000 /dev/zero | (sleep 1; wc -c); exit ${PIPESTATUS[0]}",
       );
       expect({ code, stdout: stdout.trim() }).toEqual({ code: 0, stdout: "3000000" });
     });
 
     test("each on its own stream, or both on stdout with --merge", async () => {
-      await using stage = await open();
+      await using cliFixture = await open();
       const script = "echo out; echo err >&2; echo out again";
-      expect(await stage.holdfast("run", "--", "sh", "-c", script)).toMatchObject({
+      expect(await cliFixture.holdfast("run", "--", "sh", "-c", script)).toMatchObject({
         stdout: "out\nout again\n",
         stderr: "err\n",
       });
-      expect(await stage.holdfast("run", "--merge", "--", "sh", "-c", script)).toMatchObject({
+      expect(await cliFixture.holdfast("run", "--merge", "--", "sh", "-c", script)).toMatchObject({
         stdout: "out\nerr\nout again\n",
         stderr: "",
       });
     });
 
     test("with the command's own options and dashes untouched", async () => {
-      await using stage = await open();
+      await using cliFixture = await open();
       const words = ["--timeout", "-x", "--", "", "a b", "--json"];
-      const { stdout } = await stage.holdfast("run", "--", "printf", "%s|", ...words);
+      const { stdout } = await cliFixture.holdfast("run", "--", "printf", "%s|", ...words);
       expect(stdout).toBe("--timeout|-x|--||a b|--json|");
-      expect((await stage.holdfast("run", "printf", "%s|", ...words)).stdout).toBe(stdout);
+      expect((await cliFixture.holdfast("run", "printf", "%s|", ...words)).stdout).toBe(stdout);
     });
 
     test("from a closed stdin, from /dev/null, from a file, from nothing to a command that does not read", async () => {
-      await using stage = await open();
-      const file = join(stage.home, "input");
+      await using cliFixture = await open();
+      const file = join(cliFixture.home, "input");
       await writeFile(file, "from a file");
-      const { stdout } = await stage.shell(`
+      const { stdout } = await cliFixture.shell(`
       holdfast run -- cat <&-; echo "closed $?"
       holdfast run -- cat </dev/null; echo "null $?"
       holdfast run -- cat <"${file}"; echo " $?"
@@ -150,43 +150,43 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("a command that closes its stdin early lets the writer know", async () => {
-      await using stage = await open();
-      const { stdout } = await stage.shell(`
-      { yes; echo "$?" >"${stage.home}/yes"; } | holdfast run -- sh -c 'exec <&-; sleep 2'
-      cat "${stage.home}/yes"`);
+      await using cliFixture = await open();
+      const { stdout } = await cliFixture.shell(`
+      { yes; echo "$?" >"${cliFixture.home}/yes"; } | holdfast run -- sh -c 'exec <&-; sleep 2'
+      cat "${cliFixture.home}/yes"`);
       expect(stdout).toBe("141\n");
     });
 
     test("until the reader has had enough: the end comes at once, quietly, as in any pipeline", async () => {
-      await using stage = await open();
+      await using cliFixture = await open();
       const began = performance.now();
-      const result = await stage.shell("holdfast run -- yes | head -1; exit ${PIPESTATUS[0]}");
+      const result = await cliFixture.shell("holdfast run -- yes | head -1; exit ${PIPESTATUS[0]}");
       expect(result).toEqual({ code: 141, signal: null, stdout: "y\n", stderr: "" });
       expect(performance.now() - began).toBeLessThan(5_000);
     });
 
     test("where it cannot be written, that is said, and is a failure, although the command had none", async () => {
-      await using stage = await open();
-      const result = await stage.shell("holdfast run -- echo hi >/dev/full");
+      await using cliFixture = await open();
+      const result = await cliFixture.shell("holdfast run -- echo hi >/dev/full");
       expect(result).toMatchObject({
         code: 125,
         stderr: expect.stringContaining("cannot write stdout: ENOSPC") as string,
       });
-      const json = await stage.shell("holdfast run --json -- true >/dev/full");
+      const json = await cliFixture.shell("holdfast run --json -- true >/dev/full");
       expect(json).toMatchObject({
         code: 125,
         stderr: expect.stringMatching(/ENOSPC.*; the record of run_\w+ is not there/) as string,
       });
       expect(
-        await stage.shell("holdfast run -- sh -c 'sleep 0.3; echo hi' | true; exit ${PIPESTATUS[0]}"),
+        await cliFixture.shell("holdfast run -- sh -c 'sleep 0.3; echo hi' | true; exit ${PIPESTATUS[0]}"),
       ).toMatchObject({ code: 141, stderr: "" });
     });
 
     test("a terminal full of tricks in a leftover's name cannot reach ours", async () => {
-      await using stage = await open();
-      const name = join(stage.home, "\x1b[2Jevil");
+      await using cliFixture = await open();
+      const name = join(cliFixture.home, "\x1b[2Jevil");
       await writeFile(name, "#!/bin/sh\nsleep 60\n", { mode: 0o755 });
-      const { stderr } = await stage.holdfast("run", "--", "sh", "-c", `"${name}" & sleep 0.2`);
+      const { stderr } = await cliFixture.holdfast("run", "--", "sh", "-c", `"${name}" & sleep 0.2`);
       expect(stderr).toContain("cleaned up");
       expect(stderr.replaceAll("\n", "")).not.toMatch(/[\x00-\x1f]/);
     });
@@ -194,18 +194,18 @@ describe.each(ways)("%s", (way) => {
 
   describe("the command's surroundings", () => {
     test("are the caller's: environment, directory, umask", async () => {
-      await using stage = await open();
-      const directory = join(stage.home, "d");
+      await using cliFixture = await open();
+      const directory = join(cliFixture.home, "d");
       await mkdir(directory);
-      const { stdout } = await stage.shell(
+      const { stdout } = await cliFixture.shell(
         `cd "${directory}"; umask 027; export MINE=1; holdfast run -- sh -c 'pwd; umask; echo $MINE'`,
       );
       expect(stdout).toBe(`${directory}\n0027\n1\n`);
     });
 
     test("and what the options say", async () => {
-      await using stage = await open();
-      const { stdout } = await stage.holdfast(
+      await using cliFixture = await open();
+      const { stdout } = await cliFixture.holdfast(
         "run",
         "--cwd",
         "/",
@@ -222,8 +222,8 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("an injection variable goes through when it is allowed by name", async () => {
-      await using stage = await open();
-      const { stdout } = await stage.holdfast(
+      await using cliFixture = await open();
+      const { stdout } = await cliFixture.holdfast(
         ...[
           "run",
           "--env",
@@ -240,8 +240,8 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("a run inside a run carries its own marks", async () => {
-      await using stage = await open();
-      const { stdout, code } = await stage.shell(`holdfast run -- bash -c '
+      await using cliFixture = await open();
+      const { stdout, code } = await cliFixture.shell(`holdfast run -- bash -c '
       echo "$HOLDFAST_RUN_ID"; "${process.execPath}" dist/cli/main.js run -- sh -c "echo \\$HOLDFAST_RUN_ID"'`);
       const [outer, inner] = stdout.split("\n");
       expect(code).toBe(0);
@@ -253,8 +253,8 @@ describe.each(ways)("%s", (way) => {
 
   describe("--json", () => {
     test("gives the terminal record alone on stdout; all output goes to stderr", async () => {
-      await using stage = await open();
-      const result = await stage.holdfast(
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast(
         "run",
         "--json",
         "--label",
@@ -276,8 +276,8 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("gives the record of a command that could not be started, too", async () => {
-      await using stage = await open();
-      const result = await stage.holdfast("run", "--json", "--", "no-such-command");
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast("run", "--json", "--", "no-such-command");
       expect(JSON.parse(result.stdout)).toMatchObject({
         state: "exited",
         exit: { reason: "spawn-error", errno: 2 },
@@ -286,14 +286,14 @@ describe.each(ways)("%s", (way) => {
     });
 
     test("holds no secret of the command line", async () => {
-      await using stage = await open();
+      await using cliFixture = await open();
       const secret = "hunter2hunter2";
-      const { stdout } = await stage.holdfast(
+      const { stdout } = await cliFixture.holdfast(
         ...["run", "--json", "--env", `MY_TOKEN=${secret}`, "--", "true", "--password", secret],
       );
       expect(stdout).toContain("--password '***'");
       expect(stdout).not.toContain(secret);
-      expect(await stage.shell(`grep -rl ${secret} "${stage.home}"`)).toMatchObject({ stdout: "" });
+      expect(await cliFixture.shell(`grep -rl ${secret} "${cliFixture.home}"`)).toMatchObject({ stdout: "" });
     });
   });
 });
@@ -317,25 +317,27 @@ describe("mistakes on the command line", () => {
     ["a label without a value", ["run", "--label", "x", "--", "true"], "key=value"],
     ["a policy that is none", ["run", "--on-escape", "ignore", "--", "true"], "fail, sweep"],
   ])("%s: one line, exit code 2, nothing created", async (_, args, sentence) => {
-    await using stage = await Stage.open();
-    const result = await stage.holdfast(...args);
+    await using cliFixture = await CliFixture.open();
+    const result = await cliFixture.holdfast(...args);
     expect(result).toMatchObject({ code: 2, stdout: "" });
     expect(result.stderr).toMatch(/^holdfast: [^\n]+\n$/);
     expect(result.stderr).toContain(sentence);
-    expect((await stage.shell(`ls -A "${stage.home}"`)).stdout).toBe("");
+    expect((await cliFixture.shell(`ls -A "${cliFixture.home}"`)).stdout).toBe("");
   });
 
   test("a state directory that cannot be used is told in one line", async () => {
-    await using stage = await Stage.open();
-    await writeFile(join(stage.home, "file"), "");
-    const { stderr, code } = await stage.shell(`HOLDFAST_HOME="${stage.home}/file" holdfast run -- true`);
+    await using cliFixture = await CliFixture.open();
+    await writeFile(join(cliFixture.home, "file"), "");
+    const { stderr, code } = await cliFixture.shell(
+      `HOLDFAST_HOME="${cliFixture.home}/file" holdfast run -- true`,
+    );
     expect(code).toBe(125);
     expect(stderr).toMatch(/^holdfast: [^\n]*not a directory[^\n]*\n$/);
   });
 
   test("help shows the options and examples, on stdout", async () => {
-    await using stage = await Stage.open();
-    const { code, stdout, stderr } = await stage.holdfast("run", "--help");
+    await using cliFixture = await CliFixture.open();
+    const { code, stdout, stderr } = await cliFixture.holdfast("run", "--help");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     for (const text of ["--no-output-timeout <duration>", "(default: 8 MiB)", "Examples:", "124"])
       expect(stdout).toContain(text);
@@ -343,9 +345,9 @@ describe("mistakes on the command line", () => {
 });
 
 test("a command that succeeds leaves no trace but its record", async () => {
-  await using stage = await Stage.open();
-  await stage.holdfast("run", "--", "true");
+  await using cliFixture = await CliFixture.open();
+  await cliFixture.holdfast("run", "--", "true");
   await setTimeout(50);
-  await stage.nothingLeft();
-  expect((await stage.shell(`ls -A "${stage.home}/instances"`)).stdout).toBe("");
+  await cliFixture.expectNoProcesses();
+  expect((await cliFixture.shell(`ls -A "${cliFixture.home}/instances"`)).stdout).toBe("");
 });

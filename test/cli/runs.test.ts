@@ -1,26 +1,26 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { sees, Stage, type Going } from "./stage.js";
+import { waitForText, CliFixture, type CliProcess } from "./stage.js";
 
 /** One state directory with a run that has ended well, one that left something, and one that lives. */
-let stage: Stage;
-let live: Going;
+let cliFixture: CliFixture;
+let live: CliProcess;
 
 beforeAll(async () => {
-  stage = await Stage.open();
-  await stage.holdfast("run", "--label", "who=first", "--", "sh", "-c", "exit 3");
-  await stage.holdfast("run", "--label", "who=second", "--", "sh", "-c", "setsid sleep 60 & sleep 0.2");
-  live = stage.start("run", "--", "sh", "-c", "(setsid sleep 61 &); sleep 62 & echo ready; wait");
-  await sees(live.child.stdout, "ready");
+  cliFixture = await CliFixture.open();
+  await cliFixture.holdfast("run", "--label", "who=first", "--", "sh", "-c", "exit 3");
+  await cliFixture.holdfast("run", "--label", "who=second", "--", "sh", "-c", "setsid sleep 60 & sleep 0.2");
+  live = cliFixture.start("run", "--", "sh", "-c", "(setsid sleep 61 &); sleep 62 & echo ready; wait");
+  await waitForText(live.child.stdout, "ready");
 });
 afterAll(async () => {
   live.child.kill("SIGTERM");
   await live.finished;
-  await stage[Symbol.asyncDispose]();
+  await cliFixture[Symbol.asyncDispose]();
 });
 
 async function records(...args: readonly string[]): Promise<RunRecord[]> {
-  const { stdout, code } = await stage.holdfast("runs", "list", "--json", ...args);
+  const { stdout, code } = await cliFixture.holdfast("runs", "list", "--json", ...args);
   expect(code).toBe(0);
   return JSON.parse(stdout) as RunRecord[];
 }
@@ -47,7 +47,7 @@ describe("runs list", () => {
   });
 
   test("is a table for people", async () => {
-    const { stdout, stderr } = await stage.holdfast("runs", "list", "--all", "--limit", "2");
+    const { stdout, stderr } = await cliFixture.holdfast("runs", "list", "--all", "--limit", "2");
     const lines = stdout.trimEnd().split("\n");
     expect(lines[0]).toMatch(/^RUN +STATUS +CREATED +TIME +PID +COMMAND$/);
     expect(lines[1]).toMatch(/^run_\w{12} +running .* \d+ +sh -c/);
@@ -58,12 +58,14 @@ describe("runs list", () => {
   test.each([["--limit", "0"], ["--limit", "x"], ["--state", "dead"], ["--nonsense"]])(
     "refuses %s %s",
     async (...args) => {
-      expect(await stage.holdfast("runs", "list", ...args)).toMatchObject({ code: 2, stdout: "" });
+      expect(await cliFixture.holdfast("runs", "list", ...args)).toMatchObject({ code: 2, stdout: "" });
     },
   );
 
   test("does not mind a reader that leaves", async () => {
-    const { stdout, stderr } = await stage.shell("holdfast runs list --all | head -1; echo ${PIPESTATUS[0]}");
+    const { stdout, stderr } = await cliFixture.shell(
+      "holdfast runs list --all | head -1; echo ${PIPESTATUS[0]}",
+    );
     expect(stdout).toMatch(/^RUN .*\n0\n$/);
     expect(stderr).toBe("");
   });
@@ -72,7 +74,7 @@ describe("runs list", () => {
 describe("runs show", () => {
   test("shows a live run with its tree, detached processes included, and verified evidence", async () => {
     const [record] = await records();
-    const { stdout, code } = await stage.holdfast("runs", "show", record?.runId ?? "");
+    const { stdout, code } = await cliFixture.holdfast("runs", "show", record?.runId ?? "");
     expect(code).toBe(0);
     expect(stdout).toContain("alive, verified");
     expect(stdout).toMatch(/─ \d+ sh {2}\(the command\)/);
@@ -85,13 +87,13 @@ describe("runs show", () => {
     const [record] = await records();
     const id = record?.runId ?? "";
     for (const beginning of [id.slice(0, 10), id.slice(4, 10)]) {
-      const { stdout } = await stage.holdfast("runs", "show", beginning, "--json");
+      const { stdout } = await cliFixture.holdfast("runs", "show", beginning, "--json");
       expect(JSON.parse(stdout)).toMatchObject({ runId: id, state: "running", processes: { unknown: null } });
     }
   });
 
   test("names the candidates when a beginning fits several", async () => {
-    const result = await stage.holdfast("runs", "show", "run_");
+    const result = await cliFixture.holdfast("runs", "show", "run_");
     expect(result.code).toBe(2);
     expect(result.stderr).toMatch(
       /^holdfast: "run_" is the beginning of several runs: run_\w+, run_\w+, run_\w+\n$/,
@@ -99,7 +101,7 @@ describe("runs show", () => {
   });
 
   test("says so when there is none", async () => {
-    expect(await stage.holdfast("runs", "show", "zzzz")).toMatchObject({
+    expect(await cliFixture.holdfast("runs", "show", "zzzz")).toMatchObject({
       code: 1,
       stderr: "holdfast: no run zzzz\n",
     });
@@ -107,11 +109,11 @@ describe("runs show", () => {
 
   test("shows an ended run with its leftovers and events", async () => {
     const [record] = await records("--all", "--label", "who=second");
-    const { stdout } = await stage.holdfast("runs", "show", record?.runId ?? "");
+    const { stdout } = await cliFixture.holdfast("runs", "show", record?.runId ?? "");
     expect(stdout).toMatch(/reason +ownership-escape/);
     expect(stdout).toMatch(/leftovers \(1\)\n {2}\d+ sleep \(detached\)/);
     expect(stdout).toMatch(/escape +\d+ sleep \(detached\)/);
-    const { stdout: json } = await stage.holdfast("runs", "show", record?.runId ?? "", "--json");
+    const { stdout: json } = await cliFixture.holdfast("runs", "show", record?.runId ?? "", "--json");
     const shown = JSON.parse(json) as RunRecord & { events: { type: string }[] };
     expect(shown).toMatchObject(record ?? {});
     expect(shown.events.map(({ type }) => type)).toEqual(["spawn", "escape", "cleanup", "exit"]);
@@ -120,7 +122,7 @@ describe("runs show", () => {
 
 describe("looking", () => {
   test("creates nothing where nothing has been recorded", async () => {
-    await using empty = await Stage.open();
+    await using empty = await CliFixture.open();
     const list = await empty.shell(
       `export HOLDFAST_HOME="${empty.home}/none"; holdfast runs list --json; holdfast runs list; holdfast runs show x; ls -A "${empty.home}"`,
     );
@@ -131,9 +133,9 @@ describe("looking", () => {
   });
 
   test("changes nothing where something has", async () => {
-    const state = `cd "${stage.home}" && find . -name '*.sqlite*' -prune -o -print | sort && sha256sum store.sqlite`;
-    const before = await stage.shell(state);
-    await stage.shell("holdfast runs list --all; holdfast runs show run_");
-    expect(await stage.shell(state)).toEqual(before);
+    const state = `cd "${cliFixture.home}" && find . -name '*.sqlite*' -prune -o -print | sort && sha256sum store.sqlite`;
+    const before = await cliFixture.shell(state);
+    await cliFixture.shell("holdfast runs list --all; holdfast runs show run_");
+    expect(await cliFixture.shell(state)).toEqual(before);
   });
 });

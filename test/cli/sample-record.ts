@@ -1,6 +1,6 @@
 import { NO_LIMITS, type RunExit, type RunRecord } from "../../src/store/run-record.js";
 
-export const sampleExit: RunExit = {
+export const sampleRunExit: RunExit = {
   reason: "exit",
   actor: "",
   code: 0,
@@ -12,7 +12,7 @@ export const sampleExit: RunExit = {
 };
 
 /** A run that has ended well, but for what the test says of it. */
-export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
+export function sampleRunRecord(facts: Partial<RunRecord> = {}): RunRecord {
   return {
     runId: "run_0123456789ab",
     leaseId: "lease_0123456789abcdef",
@@ -59,7 +59,7 @@ export function sampleRecord(facts: Partial<RunRecord> = {}): RunRecord {
     lastOutputAt: null,
     updatedAt: 4_000,
     endedAt: 4_000,
-    exit: sampleExit,
+    exit: sampleRunExit,
     residue: [],
     residueCount: 0,
     usage: null,

@@ -4,9 +4,9 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { isInstanceLockFree } from "../../src/store/instance-lock.js";
-import { until, within } from "../io/until.js";
-import { startServer, whyNoPostgres } from "../store/postgres/server.js";
-import { Field } from "./field.js";
+import { waitFor, withTimeout } from "../io/until.js";
+import { startPostgresServer, whyNoPostgres } from "../store/postgres/server.js";
+import { RecoveryFixture } from "./field.js";
 
 /** Each database in use, as the environment of every process of a test. */
 const stores: readonly (readonly [
@@ -19,7 +19,7 @@ const stores: readonly (readonly [
     "PostgreSQL",
     whyNoPostgres,
     async () => {
-      const server = await startServer();
+      const server = await startPostgresServer();
       onTestFinished(() => server[Symbol.asyncDispose]());
       return { HOLDFAST_DATABASE_URL: (await server.createDatabase()).url };
     },
@@ -36,75 +36,78 @@ for (const [name, whyNot, open] of stores)
   describe.skipIf(whyNot !== null)(`two gateways of one instance, on ${name}`, () => {
     test("with instance.lock deleted, the second gateway is refused and the first keeps its runs", async () => {
       const env = await open();
-      await using field = await Field.open();
-      const first = await field.gateway(env);
-      const { instanceId } = await first.hears("up");
-      const runId = await service(field, env);
+      await using fixture = await RecoveryFixture.open();
+      const first = await fixture.gateway(env);
+      const { instanceId } = await first.waitForEvent("up");
+      const runId = await service(fixture, env);
       const copier = copiedMarker(runId, instanceId);
-      const before = await show(field, env, runId);
-      const directory = join(field.home, "instances", instanceId);
+      const before = await show(fixture, env, runId);
+      const directory = join(fixture.home, "instances", instanceId);
       await rm(join(directory, "instance.lock"));
 
-      const second = field.startWith(env, "gateway", "run", "--json");
-      const refused = await within(10_000, "the second gateway ends", second.finished);
+      const second = fixture.startWith(env, "gateway", "run", "--json");
+      const refused = await withTimeout(10_000, "the second gateway ends", second.finished);
       expect(refused).toMatchObject({ code: 125, stdout: "" });
       expect(refused.stderr).toContain("already running");
-      await until("the lock file is there and held again", async () => {
+      await waitFor("the lock file is there and held again", async () => {
         const there = existsSync(join(directory, "instance.lock"));
         return there && !(await isInstanceLockFree(directory));
       });
-      await first.hears("problem", ({ message }) => /instance\.lock/.test(message));
-      expect(await show(field, env, runId)).toMatchObject({
+      await first.waitForEvent("problem", ({ message }) => /instance\.lock/.test(message));
+      expect(await show(fixture, env, runId)).toMatchObject({
         state: "running",
         leaseEpoch: before.leaseEpoch,
       });
 
       expect(copier.exitCode).toBeNull();
-      await stop(field, env, runId);
+      await stop(fixture, env, runId);
     }, 60_000);
 
     test("with the instance directory replaced, the gateway without the lock stops and leaves its runs alone", async () => {
       const env = await open();
-      await using field = await Field.open();
-      const first = await field.gateway(env);
-      const { instanceId } = await first.hears("up");
-      const runId = await service(field, env);
+      await using fixture = await RecoveryFixture.open();
+      const first = await fixture.gateway(env);
+      const { instanceId } = await first.waitForEvent("up");
+      const runId = await service(fixture, env);
       const copier = copiedMarker(runId, instanceId);
-      const members = await field.membersOf(runId);
-      const directory = join(field.home, "instances", instanceId);
+      const members = await fixture.membersOf(runId);
+      const directory = join(fixture.home, "instances", instanceId);
       // The first process is stopped meanwhile, so that the second is certain to get the new directory's lock.
       process.kill(first.pid, "SIGSTOP");
       await rename(directory, `${directory}-away`);
-      const second = await field.gateway(env);
+      const second = await fixture.gateway(env);
       process.kill(first.pid, "SIGCONT");
 
-      const loser = await within(20_000, "the first gateway ends", first.finished);
+      const loser = await withTimeout(20_000, "the first gateway ends", first.finished);
       expect(loser.code).toBe(125);
       expect(loser.stderr).toMatch(/another process of instance in_\w+ .*has stopped/);
-      expect(first.news.at(-1)).toMatchObject({ type: "problem" });
-      await until(
+      expect(first.events.at(-1)).toMatchObject({ type: "problem" });
+      await waitFor(
         "the second holds the run",
         async () => {
-          const { running, runs } = await field.json<{ running: boolean; runs: number }>("gateway", "status");
+          const { running, runs } = await fixture.json<{ running: boolean; runs: number }>(
+            "gateway",
+            "status",
+          );
           return running && runs === 1;
         },
         20_000,
       );
-      expect(await field.membersOf(runId)).toEqual(members);
+      expect(await fixture.membersOf(runId)).toEqual(members);
       // Each process of the instance took the run at most once from the other.
-      const { leaseEpoch, events } = await show(field, env, runId);
+      const { leaseEpoch, events } = await show(fixture, env, runId);
       expect(leaseEpoch).toBeLessThanOrEqual(4);
       expect(events.filter(({ type }) => type === "attach").length).toBeLessThanOrEqual(3);
-      expect(second.news.filter(({ type }) => type === "down")).toEqual([]);
+      expect(second.events.filter(({ type }) => type === "down")).toEqual([]);
 
       expect(copier.exitCode).toBeNull();
-      await stop(field, env, runId);
+      await stop(fixture, env, runId);
       await rm(`${directory}-away`, { recursive: true });
     }, 90_000);
   });
 
-async function service(field: Field, env: NodeJS.ProcessEnv): Promise<string> {
-  const { child, finished } = field.startWith(
+async function service(fixture: RecoveryFixture, env: NodeJS.ProcessEnv): Promise<string> {
+  const { child, finished } = fixture.startWith(
     env,
     "run",
     "--service",
@@ -133,14 +136,14 @@ function copiedMarker(runId: string, instanceId: string): ChildProcess {
   return child;
 }
 
-async function show(field: Field, env: NodeJS.ProcessEnv, runId: string): Promise<Shown> {
-  const { child, finished } = field.startWith(env, "runs", "show", runId, "--json");
+async function show(fixture: RecoveryFixture, env: NodeJS.ProcessEnv, runId: string): Promise<Shown> {
+  const { child, finished } = fixture.startWith(env, "runs", "show", runId, "--json");
   child.stdin.end();
   return JSON.parse((await finished).stdout) as Shown;
 }
 
-async function stop(field: Field, env: NodeJS.ProcessEnv, runId: string): Promise<void> {
-  const { child, finished } = field.startWith(env, "runs", "cancel", runId);
+async function stop(fixture: RecoveryFixture, env: NodeJS.ProcessEnv, runId: string): Promise<void> {
+  const { child, finished } = fixture.startWith(env, "runs", "cancel", runId);
   child.stdin.end();
   expect(await finished).toMatchObject({ code: 0 });
 }

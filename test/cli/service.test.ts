@@ -3,16 +3,18 @@ import { mkdir, readFile, realpath, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { systemdUnit } from "../../src/cli/service/unit.js";
-import { Stage } from "./stage.js";
+import { CliFixture } from "./stage.js";
 
-let stage: Stage;
+let cliFixture: CliFixture;
 beforeEach(async () => {
-  stage = await Stage.open();
+  cliFixture = await CliFixture.open();
 });
-afterEach(() => stage[Symbol.asyncDispose]());
+afterEach(() => cliFixture[Symbol.asyncDispose]());
 
 test("the unit delegates cgroups and leaves the runs alone when the gateway goes", async () => {
-  const { code, stdout } = await stage.shell(`XDG_CONFIG_HOME=/nowhere holdfast service install --print`);
+  const { code, stdout } = await cliFixture.shell(
+    `XDG_CONFIG_HOME=/nowhere holdfast service install --print`,
+  );
   expect(code).toBe(0);
   for (const line of [
     "Delegate=yes",
@@ -22,12 +24,14 @@ test("the unit delegates cgroups and leaves the runs alone when the gateway goes
     "WantedBy=default.target",
   ])
     expect(stdout.split("\n")).toContain(line);
-  expect(stdout).toContain(`"HOLDFAST_HOME=${stage.home}"`);
+  expect(stdout).toContain(`"HOLDFAST_HOME=${cliFixture.home}"`);
 });
 
 test("it is written where systemd looks, and says what to do next", async () => {
-  const config = join(stage.home, "config");
-  const { code, stdout, stderr } = await stage.shell(`XDG_CONFIG_HOME='${config}' holdfast service install`);
+  const config = join(cliFixture.home, "config");
+  const { code, stdout, stderr } = await cliFixture.shell(
+    `XDG_CONFIG_HOME='${config}' holdfast service install`,
+  );
   const path = join(config, "systemd/user/holdfast.service");
   expect({ code, stdout }).toEqual({ code: 0, stdout: `wrote ${path}\n` });
   expect(stderr).toContain("systemctl --user");
@@ -38,13 +42,15 @@ test("it is written where systemd looks, and says what to do next", async () => 
 });
 
 test("the database's address gets into a file of the user's own, and never into the unit", async () => {
-  const config = join(stage.home, "config");
+  const config = join(cliFixture.home, "config");
   const url = "postgres://ada:hunter2@db/x";
   const env = `XDG_CONFIG_HOME='${config}' HOLDFAST_CONFIG=own.toml`;
-  const file = join(stage.home, "database-url");
-  const shown = await stage.shell(`${env} HOLDFAST_DATABASE_URL='${url}' holdfast service install --print`);
+  const file = join(cliFixture.home, "database-url");
+  const shown = await cliFixture.shell(
+    `${env} HOLDFAST_DATABASE_URL='${url}' holdfast service install --print`,
+  );
   expect(existsSync(file)).toBe(false);
-  const { code, stdout, stderr } = await stage.shell(
+  const { code, stdout, stderr } = await cliFixture.shell(
     `umask 0; ${env} HOLDFAST_DATABASE_URL='${url}' holdfast service install`,
   );
   expect(code).toBe(0);
@@ -56,10 +62,10 @@ test("the database's address gets into a file of the user's own, and never into 
   expect(await readFile(file, "utf8")).toBe(`${url}\n`);
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   expect(stderr).toContain(`database.url-file = "${file}"`);
-  const wrong = await stage.shell(`${env} HOLDFAST_DATABASE_URL=hunter2 holdfast service install`);
+  const wrong = await cliFixture.shell(`${env} HOLDFAST_DATABASE_URL=hunter2 holdfast service install`);
   expect(wrong.code).toBe(2);
   expect(wrong.stderr).not.toContain("hunter2");
-  const named = await stage.shell(
+  const named = await cliFixture.shell(
     `${env} HOLDFAST_DATABASE_URL_FILE=address holdfast service install --print`,
   );
   expect(named.stdout).toContain(`Environment="HOLDFAST_DATABASE_URL_FILE=${resolve("address")}"`);
@@ -73,20 +79,20 @@ test("odd paths reach systemd as they are", () => {
 });
 
 test("config check says what is wrong and where; show fills in what is not said", async () => {
-  await mkdir(stage.home, { recursive: true });
-  const path = join(stage.home, "config.toml");
+  await mkdir(cliFixture.home, { recursive: true });
+  const path = join(cliFixture.home, "config.toml");
   await writeFile(path, '[[foreign]]\nname = "x"\nmarker = "X_ID"\n');
-  const good = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
+  const good = await cliFixture.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(good).toMatchObject({
     code: 0,
     stdout: `${path} can be used; it sets foreign; foreign profiles: x\n`,
   });
-  const shown = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config show --json`);
+  const shown = await cliFixture.shell(`HOLDFAST_CONFIG='${path}' holdfast config show --json`);
   expect(JSON.parse(shown.stdout)).toMatchObject({ path, foreign: [{ name: "x", owner: "orphaned" }] });
   await writeFile(path, '[[foreign]]\nname = "x"\nmark = "X_ID"\n');
-  const bad = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
+  const bad = await cliFixture.shell(`HOLDFAST_CONFIG='${path}' holdfast config check`);
   expect(bad.code).toBe(2);
-  const listed = await stage.shell(`HOLDFAST_CONFIG='${path}' holdfast config check --json`);
+  const listed = await cliFixture.shell(`HOLDFAST_CONFIG='${path}' holdfast config check --json`);
   expect({ ...listed, stdout: JSON.parse(listed.stdout) as unknown }).toMatchObject({
     code: 2,
     stderr: bad.stderr,

@@ -1,24 +1,28 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Many } from "./many.js";
-import { Resident } from "./resident.js";
+import { BatchCli } from "./many.js";
+import { BackgroundGateway } from "./resident.js";
 
-let resident: Resident;
-let session: Many;
+let gatewayFixture: BackgroundGateway;
+let session: BatchCli;
 beforeAll(async () => {
-  resident = await Resident.started();
+  gatewayFixture = await BackgroundGateway.started();
   const { token } = await (
-    await resident.client()
+    await gatewayFixture.client()
   ).openSession({
     body: { key: "s", execRules: [{ effect: "deny", executable: "env" }, { effect: "allow" }] },
   });
   // A unit that is written all the same is not written to the home of whoever runs the tests.
-  session = new Many({ ...resident.env, HOLDFAST_TOKEN: token, XDG_CONFIG_HOME: resident.home });
+  session = new BatchCli({
+    ...gatewayFixture.env,
+    HOLDFAST_TOKEN: token,
+    XDG_CONFIG_HOME: gatewayFixture.home,
+  });
 }, 60_000);
 afterAll(async () => {
   await session[Symbol.asyncDispose]();
-  await resident[Symbol.asyncDispose]();
+  await gatewayFixture[Symbol.asyncDispose]();
 });
 
 test.for([
@@ -42,24 +46,24 @@ test.for([
   ["audit tasks", "tasks audit"],
   ["maintain tasks", "tasks maintenance --apply"],
 ] as const)("with a session's token nobody can %s: %s", async ([what, line]) => {
-  const { pid } = await resident.status();
-  const runId = await resident.background({ argv: ["sleep", "7021"] });
+  const { pid } = await gatewayFixture.status();
+  const runId = await gatewayFixture.startRun({ argv: ["sleep", "7021"] });
   expect(await session.holdfast(...line.replace("RUN", runId).split(" "))).toEqual({
     code: 1,
     signal: null,
     stdout: "",
     stderr: `holdfast: only the operator may ${what}, and HOLDFAST_TOKEN acts for a session; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator\n`,
   });
-  expect(await resident.status()).toMatchObject({ pid });
-  expect(await resident.record(runId)).toMatchObject({ state: "running" });
+  expect(await gatewayFixture.status()).toMatchObject({ pid });
+  expect(await gatewayFixture.record(runId)).toMatchObject({ state: "running" });
 });
 
 test("a refused service installation leaves no unit", () => {
-  expect(existsSync(join(resident.home, "systemd"))).toBe(false);
+  expect(existsSync(join(gatewayFixture.home, "systemd"))).toBe(false);
 });
 
 test("it stops the session's own runs, and others' look as if they were not there", async () => {
-  const others = await resident.background({ argv: ["sleep", "7022"] });
+  const others = await gatewayFixture.startRun({ argv: ["sleep", "7022"] });
   for (const words of [
     ["runs", "cancel"],
     ["service", "stop"],
@@ -74,17 +78,17 @@ test("it stops the session's own runs, and others' look as if they were not ther
       outcome: "gone",
     });
   }
-  expect(await resident.record(others)).toMatchObject({ state: "running" });
+  expect(await gatewayFixture.record(others)).toMatchObject({ state: "running" });
   expect(await session.holdfast("gateway", "status")).toMatchObject({ code: 0 });
 });
 
 test("every command that looks shows the session's own, and nothing of others'", async () => {
-  const others = await resident.background({ argv: ["sleep", "7024"], labels: { whose: "others" } });
+  const others = await gatewayFixture.startRun({ argv: ["sleep", "7024"], labels: { whose: "others" } });
   const own = (
     await session.holdfast("run", "-d", "--label", "whose=own", "--", "sleep", "7025")
   ).stdout.trim();
-  const { root } = await resident.record(others);
-  const { root: ownRoot } = await resident.record(own);
+  const { root } = await gatewayFixture.record(others);
+  const { root: ownRoot } = await gatewayFixture.record(own);
   const looks = [
     "ps",
     "ps --json",
@@ -120,8 +124,12 @@ test("every command that looks shows the session's own, and nothing of others'",
 });
 
 test("without a gateway a session is shown nothing, and told why", async () => {
-  const nowhere = { ...resident.env, HOLDFAST_HOME: `${resident.home}/none`, HOLDFAST_TOKEN: "hft_x" };
-  await using lost = new Many(nowhere);
+  const nowhere = {
+    ...gatewayFixture.env,
+    HOLDFAST_HOME: `${gatewayFixture.home}/none`,
+    HOLDFAST_TOKEN: "hft_x",
+  };
+  await using lost = new BatchCli(nowhere);
   for (const line of ["ps", "runs list", "events", "sessions list", "logs run_000000000000"])
     expect(await lost.holdfast(...line.split(" "))).toMatchObject({
       code: 125,

@@ -1,35 +1,35 @@
 import { expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import type { Approval } from "../../src/store/approval-record.js";
-import type { SessionRow } from "../../src/store/session-record.js";
-import { until } from "../io/until.js";
+import type { SessionRecord } from "../../src/store/session-record.js";
+import { waitFor } from "../io/until.js";
 import { whyNoTerminal } from "./field.js";
-import { Many, oneHouse } from "./many.js";
-import { sees } from "./stage.js";
+import { BatchCli, gatewayAndCliForFile } from "./many.js";
+import { waitForText } from "./stage.js";
 
-const house = oneHouse();
+const shared = gatewayAndCliForFile();
 
 interface Created {
-  readonly session: SessionRow;
+  readonly session: SessionRecord;
   readonly created: boolean;
   readonly token: string;
 }
 
 async function create(...words: readonly string[]): Promise<Created & { readonly client: GatewayClient }> {
-  const { code, stdout, stderr } = await house.many.holdfast("sessions", "create", ...words, "--json");
+  const { code, stdout, stderr } = await shared.batchCli.holdfast("sessions", "create", ...words, "--json");
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   const answer = JSON.parse(stdout) as Created;
   return {
     ...answer,
-    client: createClient({ socketPath: gatewaySocket(house.resident.home), token: answer.token }),
+    client: createClient({ socketPath: gatewaySocketPath(shared.gatewayFixture.home), token: answer.token }),
   };
 }
 
 async function asked(sessionId: string): Promise<Approval> {
-  const client = await house.resident.client();
+  const client = await shared.gatewayFixture.client();
   let found: Approval | undefined;
-  await until("it is asked", async () => {
+  await waitFor("it is asked", async () => {
     found = (await client.listApprovals()).approvals.find((each) => each.sessionId === sessionId);
     return found !== undefined;
   });
@@ -38,11 +38,11 @@ async function asked(sessionId: string): Promise<Approval> {
 
 test("create prints an id and a token that acts for it; its rules are in the order they were written", async () => {
   const words = ["--key", "k", "--agent", "a", "--deny", "env", "--allow", "echo 'a b' ...", "--ask", "*"];
-  const { code, stdout, stderr } = await house.many.holdfast("sessions", "create", ...words);
+  const { code, stdout, stderr } = await shared.batchCli.holdfast("sessions", "create", ...words);
   expect(code).toBe(0);
   expect(stderr).toContain("shown this once");
   const [id = "", token = ""] = stdout.trimEnd().split("\n");
-  const client = createClient({ socketPath: gatewaySocket(house.resident.home), token });
+  const client = createClient({ socketPath: gatewaySocketPath(shared.gatewayFixture.home), token });
   const { sessions } = await client.listSessions();
   expect(sessions).toMatchObject([
     {
@@ -63,22 +63,22 @@ test("create prints an id and a token that acts for it; its rules are in the ord
 test("list shows who is there, end kills the tokens, and a key or an id will do", async () => {
   const first = await create("--key", "by-key");
   const second = await create("--key", "by-id", "--parent", "by-key");
-  const { stdout } = await house.many.holdfast("sessions", "list");
+  const { stdout } = await shared.batchCli.holdfast("sessions", "list");
   expect(stdout).toMatch(new RegExp(`${second.session.id} +open .* by-id`));
-  expect(await house.many.holdfast("sessions", "end", "by-key")).toMatchObject({
+  expect(await shared.batchCli.holdfast("sessions", "end", "by-key")).toMatchObject({
     code: 0,
     stdout: `${first.session.id} has ended; its tokens are dead, its runs go on\n`,
   });
-  expect(await house.many.holdfast("sessions", "end", second.session.id, "--json")).toMatchObject({
+  expect(await shared.batchCli.holdfast("sessions", "end", second.session.id, "--json")).toMatchObject({
     code: 0,
     stdout: `${JSON.stringify({ sessionId: second.session.id, ended: true })}\n`,
   });
   for (const { client } of [first, second])
     await expect(client.status()).rejects.toMatchObject({ code: "UNAUTHORIZED" });
-  expect(await house.many.holdfast("sessions", "end", "by-key")).toMatchObject({ code: 1, stdout: "" });
+  expect(await shared.batchCli.holdfast("sessions", "end", "by-key")).toMatchObject({ code: 1, stdout: "" });
   const all = JSON.parse(
-    (await house.many.holdfast("sessions", "list", "--all", "--json")).stdout,
-  ) as SessionRow[];
+    (await shared.batchCli.holdfast("sessions", "list", "--all", "--json")).stdout,
+  ) as SessionRecord[];
   expect(
     all
       .filter(({ closedAt }) => closedAt !== null)
@@ -89,10 +89,10 @@ test("list shows who is there, end kills the tokens, and a key or an id will do"
 
 test("inbox shows what waits and changes nothing; --take and --acknowledge end that, once it was shown", async () => {
   const { session, token } = await create("--key", "mailbox");
-  const { many } = house;
+  const { batchCli } = shared;
   for (const text of ["one \u001b[31m", "two", "three"])
-    await many.holdfast("sessions", "send", "mailbox", text);
-  const inbox = async (...words: readonly string[]) => many.holdfast("sessions", "inbox", ...words);
+    await batchCli.holdfast("sessions", "send", "mailbox", text);
+  const inbox = async (...words: readonly string[]) => batchCli.holdfast("sessions", "inbox", ...words);
   const look = await inbox("mailbox");
   expect(look).toMatchObject({ code: 0, stderr: "" });
   expect(look.stdout).toMatch(
@@ -104,7 +104,7 @@ test("inbox shows what waits and changes nothing; --take and --acknowledge end t
     code: 2,
     stderr: expect.stringContaining("HOLDFAST_TOKEN") as string,
   });
-  await using mine = new Many({ ...house.resident.env, HOLDFAST_TOKEN: token });
+  await using mine = new BatchCli({ ...shared.gatewayFixture.env, HOLDFAST_TOKEN: token });
   const own = async (...words: readonly string[]) => mine.holdfast("sessions", "inbox", ...words);
   const { messages } = JSON.parse((await own("--json")).stdout) as { messages: { id: string }[] };
   const [first, second, third] = messages.map(({ id }) => id);
@@ -116,7 +116,7 @@ test("inbox shows what waits and changes nothing; --take and --acknowledge end t
     code: 1,
     stderr: "holdfast: there is no message x; nothing was acknowledged\n",
   });
-  const full = await house.resident.shell(
+  const full = await shared.gatewayFixture.shell(
     `HOLDFAST_TOKEN=${token} holdfast sessions inbox --take >/dev/full; echo $?`,
   );
   expect(full).toMatchObject({
@@ -149,22 +149,22 @@ test("a question is listed with when it expires, allowed or denied once, and too
   const { client, session } = await create("--key", "asking", "--ask", "*");
   const allowed = client.exec({ body: { argv: ["echo", "\u001b[31mred"] } });
   const { id } = await asked(session.id);
-  const { stdout } = await house.many.holdfast("approvals", "list");
+  const { stdout } = await shared.batchCli.holdfast("approvals", "list");
   expect(stdout).toMatch(new RegExp(`${id} +in [45]m.* ${session.id} .*echo`));
   expect(stdout).not.toContain("\u001b[31m");
-  expect(await house.many.holdfast("approvals", "allow", id)).toMatchObject({
+  expect(await shared.batchCli.holdfast("approvals", "allow", id)).toMatchObject({
     code: 0,
     stdout: `${id}: allow\n`,
   });
   expect(await allowed).toMatchObject({ failure: null });
-  expect(await house.many.holdfast("approvals", "deny", id)).toMatchObject({
+  expect(await shared.batchCli.holdfast("approvals", "deny", id)).toMatchObject({
     code: 3,
     stdout: `${id}: too late, operator said allow\n`,
   });
   const denied = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
   const second = await asked(session.id);
   const answer = JSON.parse(
-    (await house.many.holdfast("approvals", "deny", second.id, "--json")).stdout,
+    (await shared.batchCli.holdfast("approvals", "deny", second.id, "--json")).stdout,
   ) as object;
   expect(answer).toMatchObject({ decided: true, approval: { decision: { verdict: "deny" } } });
   expect(await denied).toMatchObject({ code: "EXEC_DENIED" });
@@ -175,19 +175,19 @@ test("`approvals show` shows what a row of the list does not, and its digest all
   const argv = ["sh", "-c", `${"true; ".repeat(200)}echo \u001b[2Kthe end`];
   const answer = client.exec({ body: { argv, env: { LESSOPEN: "|id" } } });
   const { id } = await asked(session.id);
-  const list = await house.many.holdfast("approvals", "list");
+  const list = await shared.batchCli.holdfast("approvals", "list");
   expect(list.stdout).toMatch(
     new RegExp(`${id} .* part .*… \\(not shown whole\\)\n.*holdfast approvals show`),
   );
-  expect(await house.many.holdfast("approvals", "allow", id)).toMatchObject({
+  expect(await shared.batchCli.holdfast("approvals", "allow", id)).toMatchObject({
     code: 2,
     stderr: expect.stringContaining(`holdfast approvals show ${id}`) as string,
   });
-  const { stdout } = await house.many.holdfast("approvals", "show", id);
+  const { stdout } = await shared.batchCli.holdfast("approvals", "show", id);
   expect(stdout).toContain(String.raw`echo \e[2Kthe end'`);
   expect(stdout).toContain("env LESSOPEN: '|id' (not in the session's list of allowed variables)\n");
   const [, digest = ""] = /--digest (\w+)\n$/.exec(stdout) ?? [];
-  expect(await house.many.holdfast("approvals", "allow", id, "--digest", digest)).toMatchObject({
+  expect(await shared.batchCli.holdfast("approvals", "allow", id, "--digest", digest)).toMatchObject({
     code: 0,
     stdout: `${id}: allow\n`,
   });
@@ -198,23 +198,23 @@ test("followed, each question and each end of one comes as it happens, once", as
   const { client, session } = await create("--key", "followed", "--ask", "*");
   const before = client.exec({ body: { argv: ["true", "before"] } });
   const early = await asked(session.id);
-  const { child, finished } = house.resident.start("approvals", "list", "--follow", "--json");
+  const { child, finished } = shared.gatewayFixture.start("approvals", "list", "--follow", "--json");
   let heard = "";
   child.stdout.on("data", (part: Buffer) => (heard += part.toString()));
-  await sees(child.stdout, early.id);
-  const operator = await house.resident.client();
+  await waitForText(child.stdout, early.id);
+  const operator = await shared.gatewayFixture.client();
   await operator.decideApproval({ params: { id: early.id }, body: { verdict: "allow" } });
   await before;
   const after = client.exec({ body: { argv: ["true", "after"] } }).catch((error: unknown) => error);
   const late = await asked(session.id);
-  await house.many.holdfast("sessions", "end", "followed");
+  await shared.batchCli.holdfast("sessions", "end", "followed");
   await after;
   const lines = (): Approval[] =>
     heard
       .trimEnd()
       .split("\n")
       .map((line) => JSON.parse(line) as Approval);
-  await until("all has been said", () => lines().length >= 4);
+  await waitFor("all has been said", () => lines().length >= 4);
   expect(lines().map(({ id, decision }) => [id, decision?.verdict ?? null])).toEqual([
     [early.id, null],
     [early.id, "allow"],
@@ -229,14 +229,14 @@ test.skipIf(whyNoTerminal !== null)("Ctrl-C at the question leaves it open, with
   const { client, session } = await create("--key", "left-open", "--ask", "*");
   const answer = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
   const { id } = await asked(session.id);
-  const { code, stdout } = await house.resident.atTerminal(
+  const { code, stdout } = await shared.gatewayFixture.atTerminal(
     ["approvals", "list", "--follow"],
     ["allow it? [y/N/later]", "\u0003"],
   );
   expect(code).toBe(130);
   expect(stdout).not.toContain("holdfast:");
   expect((await asked(session.id)).id).toBe(id);
-  await house.many.holdfast("sessions", "end", "left-open");
+  await shared.batchCli.holdfast("sessions", "end", "left-open");
   expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
 });
 
@@ -247,7 +247,7 @@ test.skipIf(whyNoTerminal !== null)(
     const argv = ["sh", "-c", "true\n".repeat(40), "last word"];
     const answer = client.exec({ body: { argv } }).catch((error: unknown) => error);
     await asked(session.id);
-    const { stdout } = await house.resident.atSizedTerminal(
+    const { stdout } = await shared.gatewayFixture.atSizedTerminal(
       { rows: 20, cols: 80 },
       ["approvals", "list", "--follow"],
       ["more lines; press Enter", "\r"],
@@ -256,7 +256,7 @@ test.skipIf(whyNoTerminal !== null)(
       ["allow it? [y/N/later]", "\u0003"],
     );
     expect(stdout.indexOf("allow it?")).toBeGreaterThan(stdout.indexOf("last word"));
-    await house.many.holdfast("sessions", "end", "screens");
+    await shared.batchCli.holdfast("sessions", "end", "screens");
     expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
   },
 );
@@ -269,14 +269,14 @@ test.skipIf(whyNoTerminal !== null)(
     const script = `${"true;".padEnd(80 - "argv[2]: '".length)}argv[3]: forged`;
     const answer = client.exec({ body: { argv: ["sh", "-c", script] } }).catch((error: unknown) => error);
     const { id } = await asked(session.id);
-    const { stdout } = await house.resident.atSizedTerminal({ rows: 40, cols: 80 }, [
+    const { stdout } = await shared.gatewayFixture.atSizedTerminal({ rows: 40, cols: 80 }, [
       "approvals",
       "show",
       id,
     ]);
     expect(stdout).toContain("argv[3]: forged");
     expect(stdout).not.toMatch(/^argv\[3\]/m);
-    await house.many.holdfast("sessions", "end", "wrapped");
+    await shared.batchCli.holdfast("sessions", "end", "wrapped");
     expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
   },
 );
@@ -285,14 +285,14 @@ test.skipIf(whyNoTerminal !== null)("an answer typed before the question is none
   const { client, session } = await create("--key", "ahead", "--ask", "*");
   const answer = client.exec({ body: { argv: ["true"] } }).catch((error: unknown) => error);
   const { id } = await asked(session.id);
-  const { code } = await house.resident.atTerminal(
+  const { code } = await shared.gatewayFixture.atTerminal(
     ["approvals", "list", "--follow"],
     ["", "y\r"],
     ["allow it? [y/N/later]", "\u0003"],
   );
   expect(code).toBe(130);
   expect((await asked(session.id)).id).toBe(id);
-  await house.many.holdfast("sessions", "end", "ahead");
+  await shared.batchCli.holdfast("sessions", "end", "ahead");
   expect(await answer).toMatchObject({ code: "EXEC_DENIED" });
 });
 
@@ -300,7 +300,7 @@ test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked 
   const { client, session } = await create("--key", "at-terminal", "--ask", "*");
   const answer = client.exec({ body: { argv: ["true"] } });
   const { id } = await asked(session.id);
-  const talk = house.resident.atTerminal(
+  const talk = shared.gatewayFixture.atTerminal(
     ["approvals", "list", "--follow"],
     [`${id}: session ${session.id} asks to run this`, ""],
     ["argv[0]: /usr/bin/true", ""],
@@ -308,6 +308,6 @@ test.skipIf(whyNoTerminal !== null)("on a terminal, followed, a person is asked 
   );
   expect(await answer).toMatchObject({ failure: null });
   // It ends with its gateway: there is nothing more to be asked.
-  await house.resident.stop();
+  await shared.gatewayFixture.stop();
   expect((await talk).stdout).toContain(`${id}: allow`);
 });

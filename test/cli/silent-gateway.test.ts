@@ -1,11 +1,11 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { stateOf } from "../supervisor/silent-anchor.js";
-import { openRecital } from "./acp/recital.js";
-import { conduct, type Sights } from "./commands.js";
-import { Resident } from "./resident.js";
+import { waitFor } from "../io/until.js";
+import { processState } from "../supervisor/silent-anchor.js";
+import { openScriptedSession } from "./acp/recital.js";
+import { COMMAND_USES, type SampleNames } from "./commands.js";
+import { BackgroundGateway } from "./resident.js";
 
 /** What a reading command may take: twice the wait for an answer, and its start on a loaded machine. */
 const BOUND_MS = 10_000 + 30_000;
@@ -14,53 +14,53 @@ const AT_ONCE = 4;
 /** They ask about what only a gateway has: that it does not answer is their answer. */
 const NEED_A_GATEWAY = ["approvals list", "gateway status"];
 
-let resident: Resident;
-let sights: Sights;
+let gatewayFixture: BackgroundGateway;
+let sights: SampleNames;
 let token: string;
 let pid: number;
 
 beforeAll(async () => {
-  resident = await Resident.started();
-  const records = join(resident.home, "records.json");
+  gatewayFixture = await BackgroundGateway.started();
+  const records = join(gatewayFixture.home, "records.json");
   await writeFile(records, JSON.stringify([{ pid: 4_000_000, command: "true", wrapperRoot: "/opt/x" }]));
   await writeFile(
-    join(resident.home, "config.toml"),
+    join(gatewayFixture.home, "config.toml"),
     '[[foreign]]\nname = "tool"\nmarker = "SOME_TOOL_ID"\n',
   );
-  const client = await resident.client();
+  const client = await gatewayFixture.client();
   ({ token } = await client.openSession({ body: { key: "k" } }));
   await client.sendMessage({ params: { id: "k" }, body: { text: "one" } });
-  const ended = await resident.background({ argv: ["printf", "one\ntwo\n"], pty: true });
-  await resident.ended(ended);
-  const open = await resident.bash();
-  const { root } = await resident.record(open);
-  const closed = await openRecital(resident, "spoken");
+  const ended = await gatewayFixture.startRun({ argv: ["printf", "one\ntwo\n"], pty: true });
+  await gatewayFixture.waitForEnd(ended);
+  const open = await gatewayFixture.startBash();
+  const { root } = await gatewayFixture.record(open);
+  const closed = await openScriptedSession(gatewayFixture, "spoken");
   await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
   await client.acpClose({ params: { id: closed } });
   sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
-  ({ pid } = await resident.status());
+  ({ pid } = await gatewayFixture.status());
   process.kill(pid, "SIGSTOP");
-  await until("it is stopped", () => stateOf(pid) === "T");
+  await waitFor("it is stopped", () => processState(pid) === "T");
 }, 60_000);
 afterAll(async () => {
   process.kill(pid, "SIGCONT");
-  await resident[Symbol.asyncDispose]();
+  await gatewayFixture[Symbol.asyncDispose]();
 });
 
-const readers = Object.entries(conduct).flatMap(([path, looks]) =>
+const readers = Object.entries(COMMAND_USES).flatMap(([path, looks]) =>
   looks === "acts" ? [] : [{ path, looks }],
 );
 
 describe("a gateway that is stopped", () => {
   test("keeps no reading command waiting: each reads without it, or says that it does not answer", async () => {
-    const env = { HOLDFAST_CONFIG: join(resident.home, "config.toml") };
+    const env = { HOLDFAST_CONFIG: join(gatewayFixture.home, "config.toml") };
     const failed: object[] = [];
     const waiting = readers.map(({ path, looks }) => ({ path, words: looks(sights)[0] ?? [] }));
     const work = async (): Promise<void> => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
         const { path, words } = next;
         const began = performance.now();
-        const { child, finished } = resident.startWith(env, ...path.split(" "), ...words);
+        const { child, finished } = gatewayFixture.startWith(env, ...path.split(" "), ...words);
         child.stdin.end();
         const { code, stdout, stderr } = await finished;
         const tookMs = performance.now() - began;
@@ -77,7 +77,7 @@ describe("a gateway that is stopped", () => {
 
   test("makes every command of a session fail: nothing is stopped or shown", async () => {
     const asSession = async (...words: readonly string[]) => {
-      const { child, finished } = resident.startWith({ HOLDFAST_TOKEN: token }, ...words);
+      const { child, finished } = gatewayFixture.startWith({ HOLDFAST_TOKEN: token }, ...words);
       child.stdin.end();
       return finished;
     };
@@ -90,11 +90,11 @@ describe("a gateway that is stopped", () => {
       /did not answer within 5 s, and only a gateway can say what this session may see/,
     );
     expect([kill.code, list.code]).toEqual([125, 125]);
-    expect(await resident.membersOf(sights.open)).not.toEqual([]);
+    expect(await gatewayFixture.membersOf(sights.open)).not.toEqual([]);
   });
 
   test("starts no second gateway for a command that acts: it says that this one does not answer", async () => {
-    const { code, stderr } = await resident.holdfast("run", "-d", "--", "true");
+    const { code, stderr } = await gatewayFixture.holdfast("run", "-d", "--", "true");
     expect(stderr).toContain(`(pid ${pid}) does not answer`);
     expect(code).toBe(125);
   }, 90_000);

@@ -7,18 +7,18 @@ import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { expect } from "vitest";
-import { removeHome } from "../remove-home.js";
+import { removeStateDirectory } from "../remove-home.js";
 
-export const main = resolve("dist/cli/main.js");
+export const cliPath = resolve("dist/cli/main.js");
 
-export interface Finished {
+export interface CliResult {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-export interface Going {
+export interface CliProcess {
   readonly child: ChildProcess & {
     readonly stdin: Writable;
     readonly stdout: Readable;
@@ -26,14 +26,14 @@ export interface Going {
   };
   /** All of stdout and stderr, for where they are no text. */
   readonly raw: Promise<readonly [Buffer, Buffer]>;
-  readonly finished: Promise<Finished>;
+  readonly finished: Promise<CliResult>;
 }
 
 /**
  * A state directory of its own, and a bystander that has nothing to do with it. At the end the bystander must live,
  * and nothing else that belongs to the directory.
  */
-export class Stage implements AsyncDisposable {
+export class CliFixture implements AsyncDisposable {
   readonly home: string;
   readonly #bystander: ChildProcess;
 
@@ -42,8 +42,8 @@ export class Stage implements AsyncDisposable {
     this.#bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
   }
 
-  static async open(): Promise<Stage> {
-    return new Stage(await mkdtemp(join(tmpdir(), "hf-")));
+  static async open(): Promise<CliFixture> {
+    return new CliFixture(await mkdtemp(join(tmpdir(), "hf-")));
   }
 
   /** Foreground commands supervise themselves, which is quick, unless a test is about the gateway. */
@@ -58,14 +58,14 @@ export class Stage implements AsyncDisposable {
   }
 
   /** Start `holdfast` and leave its streams to the test. */
-  start(...args: readonly string[]): Going {
+  start(...args: readonly string[]): CliProcess {
     return this.startWith({}, ...args);
   }
 
   /** The same with more in its environment. */
-  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Going {
-    return going(
-      spawn(process.execPath, [main, ...args], {
+  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
+    return collectOutput(
+      spawn(process.execPath, [cliPath, ...args], {
         env: { ...this.env, ...env },
         stdio: ["pipe", "pipe", "pipe"],
       }),
@@ -73,18 +73,22 @@ export class Stage implements AsyncDisposable {
   }
 
   /** Run `holdfast` with nothing on its stdin. */
-  async holdfast(...args: readonly string[]): Promise<Finished> {
+  async holdfast(...args: readonly string[]): Promise<CliResult> {
     const { child, finished } = this.start(...args);
     child.stdin.end();
     return finished;
   }
 
   /** Run a shell script in which `holdfast` is the command. */
-  async shell(script: string): Promise<Finished> {
-    const child = spawn("bash", ["-c", `holdfast() { "${process.execPath}" "${main}" "$@"; }\n${script}`], {
-      env: this.env,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+  async shell(script: string): Promise<CliResult> {
+    const child = spawn(
+      "bash",
+      ["-c", `holdfast() { "${process.execPath}" "${cliPath}" "$@"; }\n${script}`],
+      {
+        env: this.env,
+        stdio: ["ignore", "pipe", "pipe"],
+      },
+    );
     const [stdout, stderr, [code, signal]] = await Promise.all([
       buffer(child.stdout),
       buffer(child.stderr),
@@ -114,7 +118,7 @@ export class Stage implements AsyncDisposable {
     return found.filter((line) => line !== null);
   }
 
-  async nothingLeft(withinMs = 3_000): Promise<void> {
+  async expectNoProcesses(withinMs = 3_000): Promise<void> {
     const until = performance.now() + withinMs;
     let left = await this.processes();
     while (left.length > 0 && performance.now() < until) {
@@ -124,24 +128,24 @@ export class Stage implements AsyncDisposable {
     expect(left).toEqual([]);
   }
 
-  protected async clearUp(): Promise<void> {
-    await removeHome(this.home);
+  protected async cleanUp(): Promise<void> {
+    await removeStateDirectory(this.home);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     try {
-      await this.nothingLeft();
+      await this.expectNoProcesses();
       expect(this.#bystander.exitCode ?? this.#bystander.signalCode, "the bystander").toBeNull();
     } finally {
       this.#bystander.kill("SIGKILL");
       await once(this.#bystander, "exit").catch(() => {});
-      await this.clearUp();
+      await this.cleanUp();
     }
   }
 }
 
 /** What becomes of a command that was started with pipes. */
-export function going(child: Going["child"]): Going {
+export function collectOutput(child: CliProcess["child"]): CliProcess {
   child.stdin.on("error", () => {});
   const raw = Promise.all([buffer(child.stdout), buffer(child.stderr)]);
   const finished = Promise.all([raw, once(child, "close")]).then(([[stdout, stderr], [code, signal]]) => ({
@@ -154,7 +158,7 @@ export function going(child: Going["child"]): Going {
 }
 
 /** Until the command's output holds this text. */
-export async function sees(stream: Readable, text: string): Promise<void> {
+export async function waitForText(stream: Readable, text: string): Promise<void> {
   let seen = "";
   await new Promise<void>((done, fail) => {
     const onData = (data: Buffer): void => {

@@ -5,12 +5,12 @@ import { fileURLToPath } from "node:url";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { until } from "../io/until.js";
+import { waitFor } from "../io/until.js";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
-import { Field, type Gateway } from "./field.js";
-import { stateOf } from "../supervisor/silent-anchor.js";
+import { RecoveryFixture, type GatewayRun } from "./field.js";
+import { processState } from "../supervisor/silent-anchor.js";
 
 const agent = fileURLToPath(new URL("../acp/agents/recite.mjs", import.meta.url));
 
@@ -22,20 +22,20 @@ const TREE = ["sh", "-c", "setsid sleep 7101 & sleep 7102 & echo up; wait"];
 
 /** A gateway and one piece of work for each command that stops something. */
 class Work {
-  readonly field: Field;
-  readonly gateway: Gateway;
+  readonly field: RecoveryFixture;
+  readonly gateway: GatewayRun;
   /** By the command that stops it. */
   readonly runs = new Map<string, { readonly argv: readonly string[]; readonly runId: string }>();
 
-  constructor(field: Field, gateway: Gateway) {
-    this.field = field;
+  constructor(fixture: RecoveryFixture, gateway: GatewayRun) {
+    this.field = fixture;
     this.gateway = gateway;
   }
 
-  static async begin(field: Field): Promise<Work> {
-    const work = new Work(field, await field.gateway());
-    const token = (await readOperatorToken(field.home)) ?? "";
-    await work.#begin(createClient({ socketPath: gatewaySocket(field.home), token }));
+  static async begin(fixture: RecoveryFixture): Promise<Work> {
+    const work = new Work(fixture, await fixture.gateway());
+    const token = (await readOperatorToken(fixture.home)) ?? "";
+    await work.#begin(createClient({ socketPath: gatewaySocketPath(fixture.home), token }));
     return work;
   }
 
@@ -75,7 +75,7 @@ class Work {
     const { task: turnTask } = await client.getTask({ params: { id: turn?.turnId ?? "" } });
     add(["tasks", "cancel", turnTask.taskId], once.runId ?? "");
     for (const { runId } of this.runs.values())
-      await until(`${runId} has begun`, async () => (await this.field.membersOf(runId)).length > 0);
+      await waitFor(`${runId} has begun`, async () => (await this.field.membersOf(runId)).length > 0);
   }
 
   get anchors(): Promise<readonly number[]> {
@@ -108,7 +108,7 @@ const faults: readonly Fault[] = [
     "the gateway SIGSTOPped",
     async ({ gateway }, stops) => {
       process.kill(gateway.pid, "SIGSTOP");
-      await until("it is stopped", () => stateOf(gateway.pid) === "T");
+      await waitFor("it is stopped", () => processState(gateway.pid) === "T");
       await stops();
       await gateway.kill();
     },
@@ -122,8 +122,8 @@ const faults: readonly Fault[] = [
   ],
   [
     "the store locked",
-    async ({ field, gateway }, stops) => {
-      const holder = new DatabaseSync(field.store);
+    async ({ field: fixture, gateway }, stops) => {
+      const holder = new DatabaseSync(fixture.store);
       holder.exec("begin exclusive");
       await stops();
       holder.exec("rollback");
@@ -133,9 +133,9 @@ const faults: readonly Fault[] = [
   ],
   [
     "the gateway killed and the store locked against reading",
-    async ({ field, gateway }, stops) => {
+    async ({ field: fixture, gateway }, stops) => {
       await gateway.kill();
-      const holder = new DatabaseSync(field.store);
+      const holder = new DatabaseSync(fixture.store);
       holder.exec(
         "pragma locking_mode = exclusive; begin exclusive; update runs set updated_at = updated_at",
       );
@@ -146,28 +146,28 @@ const faults: readonly Fault[] = [
   ],
   [
     "the store corrupt",
-    async ({ field, gateway }, stops) => {
-      field.sql("pragma wal_checkpoint(truncate)");
-      await truncate(field.store, 5_000);
+    async ({ field: fixture, gateway }, stops) => {
+      fixture.sql("pragma wal_checkpoint(truncate)");
+      await truncate(fixture.store, 5_000);
       await stops();
       await gateway.kill();
     },
   ],
   [
     "the gateway killed and the store corrupt",
-    async ({ field, gateway }, stops) => {
+    async ({ field: fixture, gateway }, stops) => {
       await gateway.kill();
-      for (const rest of ["-wal", "-shm"]) await rm(`${field.store}${rest}`, { force: true });
-      await writeFile(field.store, "garbage".repeat(3_000));
+      for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
+      await writeFile(fixture.store, "garbage".repeat(3_000));
       await stops();
     },
   ],
   [
     "the gateway killed and the store missing",
-    async ({ field, gateway }, stops) => {
+    async ({ field: fixture, gateway }, stops) => {
       await gateway.kill();
-      for (const name of readdirSync(field.home))
-        if (name.startsWith("store.sqlite")) await rm(join(field.home, name));
+      for (const name of readdirSync(fixture.home))
+        if (name.startsWith("store.sqlite")) await rm(join(fixture.home, name));
       await stops();
     },
   ],
@@ -194,8 +194,8 @@ describe("every stopping command ends its tree within its bound", () => {
   test.each(faults)(
     "with %s",
     async (_, during) => {
-      await using field = await Field.open();
-      const work = await Work.begin(field);
+      await using fixture = await RecoveryFixture.open();
+      const work = await Work.begin(fixture);
       await during(work, () => work.stopsAll());
     },
     120_000,
@@ -204,8 +204,8 @@ describe("every stopping command ends its tree within its bound", () => {
   test("with the disk full", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("16m");
-    await using field = await Field.open(disk.path);
-    const work = await Work.begin(field);
+    await using fixture = await RecoveryFixture.open(disk.path);
+    const work = await Work.begin(fixture);
     const filler = join(disk.path, "..", "filler");
     await writeFile(filler, Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
     await work.stopsAll();

@@ -2,9 +2,9 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { Fleet, type Outside } from "../gateway/peers/fleet.js";
+import { GatewayCluster, type ClusterProcess } from "../gateway/peers/fleet.js";
 import { whyNoPostgres } from "../store/postgres/server.js";
-import { main } from "./stage.js";
+import { cliPath } from "./stage.js";
 
 interface Ran {
   readonly code: number;
@@ -14,14 +14,14 @@ interface Ran {
 }
 
 describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", () => {
-  let fleet: Fleet;
-  let here: Outside;
+  let cluster: GatewayCluster;
+  let here: ClusterProcess;
   beforeEach(async () => {
-    fleet = await Fleet.open();
-    here = await fleet.spawn();
+    cluster = await GatewayCluster.open();
+    here = await cluster.spawnGateway();
   }, 60_000);
   afterEach(async () => {
-    await fleet[Symbol.asyncDispose]();
+    await cluster[Symbol.asyncDispose]();
     vi.unstubAllEnvs();
   }, 60_000);
 
@@ -29,16 +29,16 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
     new Promise((resolve) => {
       const began = performance.now();
       const env = { ...process.env, HOLDFAST_HOME: home, HOLDFAST_IN_PROCESS: undefined };
-      execFile(process.execPath, [main, ...args], { env }, (error, stdout, stderr) => {
+      execFile(process.execPath, [cliPath, ...args], { env }, (error, stdout, stderr) => {
         const code = error === null ? 0 : Number(error.code ?? -1);
         resolve({ code, stdout, stderr, ms: performance.now() - began });
       });
     });
-  const exec = async ({ client }: Outside, command: string): Promise<string> => {
+  const exec = async ({ client }: ClusterProcess, command: string): Promise<string> => {
     const { run } = await client.exec({ body: { command, background: true } });
     return run.runId;
   };
-  const pidOf = async ({ client }: Outside, runId: string): Promise<number> =>
+  const pidOf = async ({ client }: ClusterProcess, runId: string): Promise<number> =>
     (await client.getRun({ params: { runId } })).root?.pid ?? expect.fail("no process");
   const isAlive = (pid: number): boolean => existsSync(`/proc/${pid}`);
 
@@ -64,8 +64,8 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
         await here.client.poll({ params: { runId }, query: { waitMs: 10_000 } });
         const pid = await pidOf(here, runId);
         const away = async (): Promise<void> => {
-          if (kind === "hangs") fleet.server.pause();
-          else await fleet.server.kill();
+          if (kind === "hangs") cluster.server.pause();
+          else await cluster.server.kill();
         };
         await away();
         try {
@@ -96,8 +96,8 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
           expect(isAlive(pid)).toBe(false);
           expect(await cli(here.home, "runs", "show", "run_000000000000")).toMatchObject({ code: 5 });
         } finally {
-          if (kind === "hangs") fleet.server.resume();
-          else await fleet.server.start();
+          if (kind === "hangs") cluster.server.resume();
+          else await cluster.server.start();
         }
         await vi.waitFor(
           async () => expect((await here.client.getRun({ params: { runId } })).state).toBe("exited"),
@@ -107,7 +107,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
     );
 
   test("a run of another host is stopped through the gateway there", { timeout: 120_000 }, async () => {
-    const there = await fleet.spawn();
+    const there = await cluster.spawnGateway();
     const [first, second, third] = [
       await exec(there, "exec sleep 300"),
       await exec(there, "exec sleep 300"),
@@ -117,7 +117,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
     // Each has heard of the other.
     await vi.waitFor(() => expect(existsSync(`${here.home}/peers.json`)).toBe(true), { timeout: 20_000 });
     await vi.waitFor(() => expect(existsSync(`${there.home}/peers.json`)).toBe(true), { timeout: 20_000 });
-    fleet.server.pause();
+    cluster.server.pause();
     try {
       const stopped = await cli(here.home, "runs", "cancel", first);
       expect(stopped).toMatchObject({
@@ -126,9 +126,9 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
       });
       expect(isAlive(pids[0] ?? 0)).toBe(false);
     } finally {
-      fleet.server.resume();
+      cluster.server.resume();
     }
-    await fleet.server.kill();
+    await cluster.server.kill();
     try {
       expect(await cli(here.home, "process", "kill", second)).toMatchObject({ code: 0 });
       expect(isAlive(pids[1] ?? 0)).toBe(false);
@@ -141,7 +141,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
       expect(unreachable.stderr).toContain("cannot be read");
       expect(isAlive(pids[2] ?? 0)).toBe(true);
     } finally {
-      await fleet.server.start();
+      await cluster.server.start();
     }
     await cli(there.home, "runs", "cancel", third);
   });
@@ -165,7 +165,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
       ];
       for (const args of lookups)
         expect((await cli(here.home, ...args)).code, `${args.join(" ")}, with the store`).toBe(1);
-      await fleet.server.kill();
+      await cluster.server.kill();
       try {
         for (const gateway of [true, false]) {
           if (!gateway) await here.kill();
@@ -184,7 +184,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
           }
         }
       } finally {
-        await fleet.server.start();
+        await cluster.server.start();
       }
     },
   );
@@ -193,7 +193,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
     "a locked table or a full connection limit is not reported as an absent record",
     { timeout: 120_000 },
     async () => {
-      const lock = new Client(fleet.database.url);
+      const lock = new Client(cluster.database.url);
       lock.on("error", () => {});
       await lock.connect();
       await lock.query("begin; lock table holdfast.runs in access exclusive mode");
@@ -206,7 +206,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database that cannot be read", (
       const clients: Client[] = [];
       try {
         for (let full = false; !full;) {
-          const client = new Client(fleet.database.url);
+          const client = new Client(cluster.database.url);
           client.on("error", () => {});
           full = await client.connect().then(
             () => false,

@@ -3,10 +3,10 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir, uptime } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { look } from "../tree/living.js";
-import { Field, Gateway, PAIR } from "./field.js";
-import { going, main, type Finished, type Going } from "./stage.js";
+import { waitFor } from "../io/until.js";
+import { readProcess } from "../tree/living.js";
+import { RecoveryFixture, GatewayRun, TWO_PROCESSES } from "./field.js";
+import { collectOutput, cliPath, type CliResult, type CliProcess } from "./stage.js";
 
 const unshare = (seconds: number): string[] => [
   "--time",
@@ -22,22 +22,22 @@ const whyNot =
 
 /** `holdfast` on the same state directory, in a time namespace whose clocks differ by so many seconds. */
 class Elsewhen {
-  readonly #field: Field;
+  readonly #field: RecoveryFixture;
   readonly #seconds: number;
 
-  constructor(field: Field, seconds: number) {
-    this.#field = field;
+  constructor(fixture: RecoveryFixture, seconds: number) {
+    this.#field = fixture;
     this.#seconds = seconds;
   }
 
-  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): Going {
-    const words = [...unshare(this.#seconds), process.execPath, main, ...args];
-    return going(
+  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
+    const words = [...unshare(this.#seconds), process.execPath, cliPath, ...args];
+    return collectOutput(
       spawn("unshare", words, { env: { ...this.#field.env, ...env }, stdio: ["pipe", "pipe", "pipe"] }),
     );
   }
 
-  async holdfast(...args: readonly string[]): Promise<Finished> {
+  async holdfast(...args: readonly string[]): Promise<CliResult> {
     const { child, finished } = this.startWith({}, ...args);
     child.stdin.end();
     return finished;
@@ -49,14 +49,14 @@ class Elsewhen {
     return JSON.parse(stdout) as Value;
   }
 
-  async gateway(): Promise<Gateway & AsyncDisposable> {
-    const gateway = new Gateway(this, {});
-    await gateway.settled;
+  async gateway(): Promise<GatewayRun & AsyncDisposable> {
+    const gateway = new GatewayRun(this, {});
+    await gateway.ready;
     return Object.assign(gateway, { [Symbol.asyncDispose]: async () => void (await gateway.kill()) });
   }
 }
 
-class WeakField extends Field {
+class WeakField extends RecoveryFixture {
   static override async open(): Promise<WeakField> {
     return new WeakField(await mkdtemp(join(tmpdir(), "hf-")));
   }
@@ -68,17 +68,20 @@ class WeakField extends Field {
 }
 
 /** A task and a service of the gateway that runs. */
-async function startTwo(field: Field): Promise<[task: string, service: string]> {
-  const task = await field.holdfast("run", "-d", "--", "sh", "-c", PAIR);
-  const service = await field.holdfast("run", "--service", "--", "sh", "-c", PAIR);
+async function startTwo(fixture: RecoveryFixture): Promise<[task: string, service: string]> {
+  const task = await fixture.holdfast("run", "-d", "--", "sh", "-c", TWO_PROCESSES);
+  const service = await fixture.holdfast("run", "--service", "--", "sh", "-c", TWO_PROCESSES);
   expect([task.code, service.code], task.stderr + service.stderr).toEqual([0, 0]);
   return [task.stdout.trim(), service.stdout.trim()];
 }
 
-async function areAlive(field: Field, ...runIds: readonly string[]): Promise<void> {
+async function areAlive(fixture: RecoveryFixture, ...runIds: readonly string[]): Promise<void> {
   for (const runId of runIds) {
-    await until(`${runId} has its three processes`, async () => (await field.membersOf(runId)).length === 3);
-    expect(await field.record(runId)).toMatchObject({ state: "running", exit: null });
+    await waitFor(
+      `${runId} has its three processes`,
+      async () => (await fixture.membersOf(runId)).length === 3,
+    );
+    expect(await fixture.record(runId)).toMatchObject({ state: "running", exit: null });
   }
 }
 
@@ -93,19 +96,19 @@ const TIMEOUT_MS = 180_000;
 describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
   for (const [where, offset] of OFFSETS) {
     for (const [name, open, told] of [
-      ["unique ids", () => Field.open(), true],
+      ["unique ids", () => RecoveryFixture.open(), true],
       ["start times only", () => WeakField.open(), false],
     ] as const)
       test(`whose clocks are ${where}, with ${name}: no other process takes runs of a live gateway, and every command works`, async ({
         skip,
       }) => {
         if (whyNot !== null) skip(whyNot);
-        await using field = await open();
-        const elsewhen = new Elsewhen(field, offset());
-        const gateway = await field.gateway();
-        const [task, service] = await startTwo(field);
-        await areAlive(field, task, service);
-        const before = await Promise.all([field.record(task), field.record(service)]);
+        await using fixture = await open();
+        const elsewhen = new Elsewhen(fixture, offset());
+        const gateway = await fixture.gateway();
+        const [task, service] = await startTwo(fixture);
+        await areAlive(fixture, task, service);
+        const before = await Promise.all([fixture.record(task), fixture.record(service)]);
 
         expect(await elsewhen.holdfast("runs", "cleanup", "--all-orphans", "--yes")).toMatchObject({
           code: 0,
@@ -115,9 +118,9 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
           code: 7,
           stderr: "",
         });
-        await areAlive(field, task, service);
+        await areAlive(fixture, task, service);
         for (const { runId, ownerInstanceId, leaseEpoch } of before)
-          expect(await field.record(runId)).toMatchObject({ ownerInstanceId, leaseEpoch });
+          expect(await fixture.record(runId)).toMatchObject({ ownerInstanceId, leaseEpoch });
 
         const shown = await elsewhen.holdfast("runs", "show", task);
         expect(shown).toMatchObject({ code: 0, stderr: "" });
@@ -126,15 +129,15 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
         const { stdout: ps } = await elsewhen.holdfast("ps");
         expect(ps).not.toContain("unowned");
         expect(ps).toMatch(told ? /─ sleep/ : new RegExp(`${task} +running +\\S+ +- +- +-`));
-        const [pid = 0] = await field.membersOf(service);
+        const [pid = 0] = await fixture.membersOf(service);
         expect(await elsewhen.json("who", String(pid))).toMatchObject({ verified: told, runId: service });
         expect(await elsewhen.holdfast("process", "kill", task)).toMatchObject({ code: 0 });
-        expect(await field.ended(task)).toMatchObject({
+        expect(await fixture.waitForEnd(task)).toMatchObject({
           exit: { reason: "manual-cancel" },
           emptiness: "proven",
         });
         expect(await elsewhen.holdfast("runs", "cancel", service)).toMatchObject({ code: 0 });
-        expect(await field.ended(service)).toMatchObject({ exit: { reason: "manual-cancel" } });
+        expect(await fixture.waitForEnd(service)).toMatchObject({ exit: { reason: "manual-cancel" } });
         await gateway.kill("SIGTERM");
       });
 
@@ -142,13 +145,13 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
       skip,
     }) => {
       if (whyNot !== null) skip(whyNot);
-      await using field = await Field.open();
-      const elsewhen = new Elsewhen(field, offset());
-      const first = await field.gateway();
-      const [task, service] = await startTwo(field);
-      await areAlive(field, task, service);
+      await using fixture = await RecoveryFixture.open();
+      const elsewhen = new Elsewhen(fixture, offset());
+      const first = await fixture.gateway();
+      const [task, service] = await startTwo(fixture);
+      await areAlive(fixture, task, service);
       await first.kill();
-      const at = async (from: { json: Field["json"] }): Promise<unknown> =>
+      const at = async (from: { json: RecoveryFixture["json"] }): Promise<unknown> =>
         (
           await from.json<{ runs: { runId: string; decision: object }[] }>(
             "runs",
@@ -157,17 +160,17 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
             "--dry-run",
           )
         ).runs.map(({ runId, decision }) => ({ runId, decision }));
-      expect(await at(elsewhen)).toEqual(await at(field));
+      expect(await at(elsewhen)).toEqual(await at(fixture));
       await using second = await elsewhen.gateway();
-      expect(await second.hears("ready")).toMatchObject({ held: 2 });
-      await areAlive(field, task, service);
+      expect(await second.waitForEvent("ready")).toMatchObject({ held: 2 });
+      await areAlive(fixture, task, service);
       await second.kill();
-      const third = await field.gateway();
-      expect(await third.hears("ready")).toMatchObject({ held: 2 });
-      await areAlive(field, task, service);
+      const third = await fixture.gateway();
+      expect(await third.waitForEvent("ready")).toMatchObject({ held: 2 });
+      await areAlive(fixture, task, service);
       for (const runId of [task, service])
-        expect(await field.holdfast("process", "kill", runId)).toMatchObject({ code: 0 });
-      expect(third.news.filter(({ type }) => type === "problem")).toEqual([]);
+        expect(await fixture.holdfast("process", "kill", runId)).toMatchObject({ code: 0 });
+      expect(third.events.filter(({ type }) => type === "problem")).toEqual([]);
       await third.kill("SIGTERM");
     });
 
@@ -175,24 +178,24 @@ describe("in another time namespace", { timeout: TIMEOUT_MS }, () => {
       skip,
     }) => {
       if (whyNot !== null) skip(whyNot);
-      await using field = await WeakField.open();
-      const elsewhen = new Elsewhen(field, offset());
-      const [runId = ""] = await field.orphan([PAIR]);
-      const { anchor, root } = await field.record(runId);
-      process.kill(look(anchor?.pid ?? 0)?.parentPid ?? 0, "SIGKILL");
+      await using fixture = await WeakField.open();
+      const elsewhen = new Elsewhen(fixture, offset());
+      const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+      const { anchor, root } = await fixture.record(runId);
+      process.kill(readProcess(anchor?.pid ?? 0)?.parentPid ?? 0, "SIGKILL");
       process.kill(anchor?.pid ?? 0, "SIGKILL");
-      await until("the anchor is gone", async () => look(anchor?.pid ?? 0) === null);
+      await waitFor("the anchor is gone", async () => readProcess(anchor?.pid ?? 0) === null);
       const left = await elsewhen.holdfast("runs", "cleanup", "--all-orphans", "--yes");
       expect(left.code).toBe(3);
       expect(left.stdout).toContain("another time namespace");
-      expect(look(root?.pid ?? 0)?.startTime).toBe(root?.startTime);
-      expect(await field.record(runId)).toMatchObject({ state: "running", exit: null });
-      const ended = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+      expect(readProcess(root?.pid ?? 0)?.startTime).toBe(root?.startTime);
+      expect(await fixture.record(runId)).toMatchObject({ state: "running", exit: null });
+      const ended = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
       expect(ended.stdout).toContain("emptiness unproven");
-      expect(look(root?.pid ?? 0)).toBeNull();
-      expect(await field.record(runId)).toMatchObject({ state: "exited", exit: { reason: "lost" } });
+      expect(readProcess(root?.pid ?? 0)).toBeNull();
+      expect(await fixture.record(runId)).toMatchObject({ state: "exited", exit: { reason: "lost" } });
       // Without a cgroup the one in a session of its own is not found; it is the test's to end.
-      for (const pid of await field.membersOf(runId)) process.kill(pid, "SIGKILL");
+      for (const pid of await fixture.membersOf(runId)) process.kill(pid, "SIGKILL");
     });
   }
 });

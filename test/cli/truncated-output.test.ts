@@ -2,9 +2,9 @@ import { existsSync } from "node:fs";
 import { readdir, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { House, PATIENT } from "./foreground/called.js";
-import { type Going, sees, Stage } from "./stage.js";
+import { waitFor } from "../io/until.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "./foreground/called.js";
+import { type CliProcess, waitForText, CliFixture } from "./stage.js";
 
 const LINES = 60_000;
 const LINE = 9;
@@ -51,22 +51,22 @@ function missing(stderr: string): number {
 }
 
 /** While its readers are stopped, the command's output waits in the spool, where it is truncated. */
-async function truncatedUnread(stage: Stage, going: Going, reader: number): Promise<void> {
-  await sees(going.child.stdout, "up\n");
+async function truncatedUnread(cliFixture: CliFixture, going: CliProcess, reader: number): Promise<void> {
+  await waitForText(going.child.stdout, "up\n");
   process.kill(reader, "SIGSTOP");
-  await writeFile(join(stage.home, "go"), "");
-  await until("the buffer is full", async () => (await spooled(stage.home)) > 200 * 1024, 20_000);
-  const paths = (await segments(stage.home)).map(({ path }) => path);
+  await writeFile(join(cliFixture.home, "go"), "");
+  await waitFor("the buffer is full", async () => (await spooled(cliFixture.home)) > 200 * 1024, 20_000);
+  const paths = (await segments(cliFixture.home)).map(({ path }) => path);
   await truncate(paths.at(-1) ?? "", 0);
   await truncate(paths.at(-3) ?? "", 77);
   process.kill(reader, "SIGCONT");
 }
 
-describe("truncated output is reported, never replaced by other bytes:", PATIENT, () => {
+describe("truncated output is reported, never replaced by other bytes:", LONG_TIMEOUT, () => {
   test("to a foreground caller through the gateway", async () => {
-    await using house = await House.started();
-    const going = house.start("run", "--buffer", "256K", ...printer(house.home));
-    await truncatedUnread(house, going, (await house.status()).pid);
+    await using fixture = await ForegroundFixture.started();
+    const going = fixture.start("run", "--buffer", "256K", ...printer(fixture.home));
+    await truncatedUnread(fixture, going, (await fixture.status()).pid);
     going.child.stdin.end();
     const { code, stdout, stderr } = await going.finished;
     expect(code).toBe(0);
@@ -76,9 +76,9 @@ describe("truncated output is reported, never replaced by other bytes:", PATIENT
   });
 
   test("to a foreground caller in its own process", async () => {
-    await using stage = await Stage.open();
-    const going = stage.start("run", "--buffer", "256K", ...printer(stage.home));
-    await truncatedUnread(stage, going, going.child.pid ?? 0);
+    await using cliFixture = await CliFixture.open();
+    const going = cliFixture.start("run", "--buffer", "256K", ...printer(cliFixture.home));
+    await truncatedUnread(cliFixture, going, going.child.pid ?? 0);
     going.child.stdin.end();
     const { code, stdout, stderr } = await going.finished;
     expect(code).toBe(0);
@@ -88,28 +88,28 @@ describe("truncated output is reported, never replaced by other bytes:", PATIENT
   });
 
   test("by `logs`, to a follower and to a late reader, and by `runs show`", async () => {
-    await using house = await House.started();
-    const { stdout: id } = await house.holdfast("run", "-d", ...printer(house.home));
+    await using fixture = await ForegroundFixture.started();
+    const { stdout: id } = await fixture.holdfast("run", "-d", ...printer(fixture.home));
     const runId = /run_\w+/.exec(id)?.[0] ?? "";
-    await until("it is up", async () => (await spooled(house.home)) === 3);
-    const follower = house.start("logs", "-f", runId);
-    await sees(follower.child.stdout, "up\n");
-    await truncate((await segments(house.home))[0]?.path ?? "", 0);
-    await writeFile(join(house.home, "go"), "");
+    await waitFor("it is up", async () => (await spooled(fixture.home)) === 3);
+    const follower = fixture.start("logs", "-f", runId);
+    await waitForText(follower.child.stdout, "up\n");
+    await truncate((await segments(fixture.home))[0]?.path ?? "", 0);
+    await writeFile(join(fixture.home, "go"), "");
     const followed = await follower.finished;
     expectSubsequence(followed.stdout);
     expect(Buffer.byteLength(followed.stdout) + missing(followed.stderr)).toBe(TOTAL);
-    const late = await house.holdfast("logs", runId);
+    const late = await fixture.holdfast("logs", runId);
     expect(late.stdout).not.toContain("\0");
     expect(late.stdout.endsWith(`${String(LINES).padStart(8, "0")}\n`)).toBe(true);
-    const client = await house.client();
+    const client = await fixture.client();
     const page = await client.log({
       params: { runId },
       query: { stream: "stdout", offset: 0, maxBytes: 100 },
     });
     expect(page).toMatchObject({ offset: 3, skipped: 3, lost: 3 });
-    expect((await house.holdfast("runs", "show", runId)).stdout).toContain("3 bytes of stdout are missing");
-    const shown = JSON.parse((await house.holdfast("runs", "show", runId, "--json")).stdout) as {
+    expect((await fixture.holdfast("runs", "show", runId)).stdout).toContain("3 bytes of stdout are missing");
+    const shown = JSON.parse((await fixture.holdfast("runs", "show", runId, "--json")).stdout) as {
       readonly events: readonly { readonly type: string; readonly data: unknown }[];
     };
     expect(shown.events.find(({ type }) => type === "output-lost")?.data).toEqual({
@@ -117,8 +117,8 @@ describe("truncated output is reported, never replaced by other bytes:", PATIENT
       lost: 3,
     });
     // After the end, too.
-    await truncate((await segments(house.home)).at(-1)?.path ?? "", 90);
-    const short = await house.holdfast("logs", runId);
+    await truncate((await segments(fixture.home)).at(-1)?.path ?? "", 90);
+    const short = await fixture.holdfast("logs", runId);
     expect(missing(short.stderr)).toBeGreaterThan(0);
     expect(short.stdout).not.toContain("\0");
   });

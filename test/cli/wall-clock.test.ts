@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { Field, PAIR } from "./field.js";
-import { sees } from "./stage.js";
+import { RecoveryFixture, TWO_PROCESSES } from "./field.js";
+import { waitForText } from "./stage.js";
 
 const YEAR = 365 * 24 * 3_600_000;
 const TIMEOUT_MS = 8_000;
@@ -36,39 +36,39 @@ describe.concurrent("a gateway whose wall clock is a year off", () => {
     ] as const)
       test(`${where}, by ${way}: steals nothing, and keeps every deadline`, async (context) => {
         if (way === "libfaketime" && library === undefined) context.skip("libfaketime is not installed");
-        await using field = await Field.open();
-        await field.holdfast("run", "--", "sh", "-c", "exit 3");
-        const owned = field.start("run", "--", "sh", "-c", PAIR);
-        await sees(owned.child.stdout, "up");
-        const [{ runId: theirs = "" } = {}, { runId: over = "" } = {}] = await field.json<
+        await using fixture = await RecoveryFixture.open();
+        await fixture.holdfast("run", "--", "sh", "-c", "exit 3");
+        const owned = fixture.start("run", "--", "sh", "-c", TWO_PROCESSES);
+        await waitForText(owned.child.stdout, "up");
+        const [{ runId: theirs = "" } = {}, { runId: over = "" } = {}] = await fixture.json<
           { readonly runId?: string }[]
         >("runs", "list", "--all");
-        const [short = "", long = ""] = await field.leave(
-          [PAIR, { timeoutMs: TIMEOUT_MS, graceMs: 500 }],
-          [PAIR, { timeoutMs: 600_000 }],
+        const [short = "", long = ""] = await fixture.leaveRuns(
+          [TWO_PROCESSES, { timeoutMs: TIMEOUT_MS, graceMs: 500 }],
+          [TWO_PROCESSES, { timeoutMs: 600_000 }],
         );
         for (const runId of [short, long])
-          field.sql(`update runs set lease_expires_at = 0 where run_id = '${runId}'`);
-        const before = await field.record(theirs);
-        const first = await field.gateway();
+          fixture.sql(`update runs set lease_expires_at = 0 where run_id = '${runId}'`);
+        const before = await fixture.record(theirs);
+        const first = await fixture.gateway();
         await first.kill();
-        const second = await field.gateway(env(offMs));
-        const { at } = (await second.hears("ready")) as unknown as { at: number };
+        const second = await fixture.gateway(env(offMs));
+        const { at } = (await second.waitForEvent("ready")) as unknown as { at: number };
         expect(Math.abs(at - Date.now() - offMs), "the clock is off").toBeLessThan(3_600_000);
-        expect(await second.hears("ready")).toMatchObject({ held: 2 });
+        expect(await second.waitForEvent("ready")).toMatchObject({ held: 2 });
 
-        const ended = await field.ended(short);
+        const ended = await fixture.waitForEnd(short);
         expect(ended).toMatchObject({ exit: { reason: "overall-timeout" }, emptiness: "proven" });
         const took = (ended.endedAt ?? 0) - (ended.startedAt ?? 0);
         expect(took).toBeGreaterThan(TIMEOUT_MS - 500);
         expect(took).toBeLessThan(TIMEOUT_MS + LATE_MS);
-        expect(await field.membersOf(long)).toHaveLength(3);
+        expect(await fixture.membersOf(long)).toHaveLength(3);
         const { ownerInstanceId, leaseEpoch } = before;
-        expect(await field.record(theirs)).toMatchObject({ state: "running", ownerInstanceId, leaseEpoch });
-        await field.holdfast("runs", "cancel", long);
-        expect(await field.ended(long)).toMatchObject({ exit: { reason: "manual-cancel" } });
-        expect(await field.record(over)).toMatchObject({ exit: { code: 3 } });
-        expect(second.news.filter(({ type }) => type === "problem")).toEqual([]);
+        expect(await fixture.record(theirs)).toMatchObject({ state: "running", ownerInstanceId, leaseEpoch });
+        await fixture.holdfast("runs", "cancel", long);
+        expect(await fixture.waitForEnd(long)).toMatchObject({ exit: { reason: "manual-cancel" } });
+        expect(await fixture.record(over)).toMatchObject({ exit: { code: 3 } });
+        expect(second.events.filter(({ type }) => type === "problem")).toEqual([]);
         await second.kill("SIGTERM");
         owned.child.kill("SIGTERM");
         expect(await owned.finished).toMatchObject({ code: 143 });

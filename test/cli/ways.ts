@@ -3,30 +3,30 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll } from "vitest";
 import { startGateway } from "../../src/gateway/start.js";
-import { Resident } from "./resident.js";
-import { main, Stage } from "./stage.js";
+import { BackgroundGateway } from "./resident.js";
+import { cliPath, CliFixture } from "./stage.js";
 
 /** Where a foreground command is supervised. At the terminal both must look the same. */
-export const ways = ["in its own process", "through the gateway"] as const;
-export type Way = (typeof ways)[number];
+export const SUPERVISION_MODES = ["in its own process", "through the gateway"] as const;
+export type SupervisionMode = (typeof SUPERVISION_MODES)[number];
 
 /** Stages for one of the ways; the gateway, where there is one, serves all tests of the block. */
-export function stagesFor(way: Way): () => Promise<Stage> {
-  if (way === "in its own process") return () => Stage.open();
-  let house: Resident | null = null;
+export function fixtureFactory(way: SupervisionMode): () => Promise<CliFixture> {
+  if (way === "in its own process") return () => CliFixture.open();
+  let fixture: BackgroundGateway | null = null;
   let residents: readonly string[] = [];
   beforeAll(async () => {
-    house = new Resident(await mkdtemp(join(tmpdir(), "hf-")));
-    await startGateway(house.home, main);
+    fixture = new BackgroundGateway(await mkdtemp(join(tmpdir(), "hf-")));
+    await startGateway(fixture.home, cliPath);
     // The launcher comes with the first run.
-    await (await house.client()).exec({ body: { argv: ["true"] } });
-    residents = (await house.processes()).map(pidOf);
+    await (await fixture.client()).exec({ body: { argv: ["true"] } });
+    residents = (await fixture.processes()).map(pidOf);
   });
   afterAll(async () => {
-    await house?.stop("terminate");
-    await house?.[Symbol.asyncDispose]();
+    await fixture?.stop("terminate");
+    await fixture?.[Symbol.asyncDispose]();
   });
-  return async () => new Guest(house?.home ?? "", residents);
+  return async () => new SharedGatewayFixture(fixture?.home ?? "", residents);
 }
 
 function pidOf(line: string): string {
@@ -34,7 +34,7 @@ function pidOf(line: string): string {
 }
 
 /** In a house that has a gateway, which stays when the guest leaves. */
-class Guest extends Stage {
+class SharedGatewayFixture extends CliFixture {
   readonly #residents: readonly string[];
 
   constructor(home: string, residents: readonly string[]) {
@@ -50,5 +50,5 @@ class Guest extends Stage {
     return (await super.processes()).filter((line) => !this.#residents.includes(pidOf(line)));
   }
 
-  protected override async clearUp(): Promise<void> {}
+  protected override async cleanUp(): Promise<void> {}
 }

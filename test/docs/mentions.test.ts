@@ -1,15 +1,15 @@
 import type { Command } from "commander";
 import { expect, test } from "vitest";
 import { buildProgram } from "../../src/cli/program.js";
-import { blocksOf, codeIn, pages } from "./pages.js";
+import { codeBlocks, inlineCode, pages } from "./pages.js";
 
 const program = buildProgram(() => {});
 
 /** Every way of writing `holdfast …` on a page or in a help text. */
 const mentions = [
   ...pages.flatMap((page) => [
-    ...codeIn(page),
-    ...blocksOf(page)
+    ...inlineCode(page),
+    ...codeBlocks(page)
       .filter(({ language }) => language === "console" || language === "sh")
       .flatMap(({ text }) => text.split("\n").map((line) => line.replace(/^\$ /, ""))),
   ]),

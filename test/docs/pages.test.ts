@@ -18,7 +18,7 @@ test("docs/config.md lists every setting with its default, and its example can b
     key,
     value?.trim(),
   ]);
-  const { each } = resolveSettings("", "config.toml", {}, {});
+  const { entries: each } = resolveSettings("", "config.toml", {}, {});
   const real = each.map(({ key, value }) => [
     key,
     value === null ? "off" : Array.isArray(value) ? "none" : JSON.stringify(value).replaceAll('"', ""),

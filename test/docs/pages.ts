@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-export interface Block {
+export interface CodeBlock {
   readonly page: string;
   /** Where its text begins, from 1. */
   readonly line: number;
@@ -20,7 +20,7 @@ function isPage(name: string): boolean {
   return name.endsWith(".md");
 }
 
-export function blocksOf(page: string): Block[] {
+export function codeBlocks(page: string): CodeBlock[] {
   const text = readFileSync(page, "utf8");
   return [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(
     ({ index, 1: language = "", 2: inside = "" }) => ({
@@ -33,7 +33,7 @@ export function blocksOf(page: string): Block[] {
 }
 
 /** What stands in backquotes in running text. */
-export function codeIn(page: string): string[] {
+export function inlineCode(page: string): string[] {
   const prose = readFileSync(page, "utf8").replaceAll(/^```[\s\S]*?^```$/gm, "");
   return [...prose.matchAll(/`([^`\n]+)`/g)].map(([, code = ""]) => code);
 }

@@ -3,14 +3,14 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Resident } from "../cli/resident.js";
-import { blocksOf, pages } from "./pages.js";
+import { BackgroundGateway } from "../cli/resident.js";
+import { codeBlocks, pages } from "./pages.js";
 
-const blocks = pages.flatMap(blocksOf).map((block) => ({ ...block, where: `${block.page}:${block.line}` }));
+const blocks = pages.flatMap(codeBlocks).map((block) => ({ ...block, where: `${block.page}:${block.line}` }));
 
 describe.each(blocks.filter(({ language }) => language === "ts"))("$where", ({ text }) => {
   test("compiles with the library's types, and runs", { timeout: 60_000 }, async () => {
-    await using resident = await Resident.started();
+    await using gatewayFixture = await BackgroundGateway.started();
     const project = await mkdtemp(join(tmpdir(), "hf-"));
     try {
       await mkdir(join(project, "node_modules", "@types"), { recursive: true });
@@ -23,7 +23,7 @@ describe.each(blocks.filter(({ language }) => language === "ts"))("$where", ({ t
       expect(compiled.stdout + compiled.stderr).toBe("");
       const ran = spawnSync(process.execPath, ["snippet.js"], {
         cwd: project,
-        env: resident.env,
+        env: gatewayFixture.env,
         encoding: "utf8",
       });
       expect(ran.status, ran.stderr).toBe(0);
@@ -49,10 +49,11 @@ const OPTIONS = [
 
 describe.each(blocks.filter(({ language }) => language === "toml"))("$where", ({ text }) => {
   test("is a config file that passes its check", async () => {
-    await using resident = await Resident.open();
-    const file = join(resident.home, "config.toml");
+    await using gatewayFixture = await BackgroundGateway.open();
+    const file = join(gatewayFixture.home, "config.toml");
     await writeFile(file, text);
-    const { code, stderr } = await resident.startWith({ HOLDFAST_CONFIG: file }, "config", "check").finished;
+    const { code, stderr } = await gatewayFixture.startWith({ HOLDFAST_CONFIG: file }, "config", "check")
+      .finished;
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   });
 });

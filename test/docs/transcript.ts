@@ -1,13 +1,13 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 
 /** One command of a transcript, and what it prints. */
-export interface Entry {
+export interface TranscriptEntry {
   readonly command: string;
   readonly output: string;
 }
 
 /** `$ ` begins a command, `> ` goes on with it; all else is output. */
-export function entriesOf(text: string): Entry[] {
+export function parseTranscript(text: string): TranscriptEntry[] {
   const entries: { command: string; output: string }[] = [];
   for (const line of text.split("\n").slice(0, -1)) {
     const last = entries.at(-1);
@@ -19,7 +19,7 @@ export function entriesOf(text: string): Entry[] {
   return entries;
 }
 
-export function textOf(entries: readonly Entry[]): string {
+export function formatTranscript(entries: readonly TranscriptEntry[]): string {
   return entries.map(({ command, output }) => `$ ${command.replaceAll("\n", "\n> ")}\n${output}`).join("");
 }
 
@@ -39,25 +39,25 @@ const VOLATILE: readonly (readonly [RegExp, string])[] = [
   [/ +$/gm, ""],
 ];
 
-export function steady(text: string): string {
+export function maskVolatile(text: string): string {
   return VOLATILE.reduce((soFar, [what, word]) => soFar.replaceAll(what, word), text);
 }
 
-export function idsIn(text: string): string[] {
+export function findIds(text: string): string[] {
   return text.match(ID) ?? [];
 }
 
 /** Whether a command printed what the page says. A line `…` on the page stands for any lines. */
-export function agrees(page: string, printed: string): boolean {
-  const parts = steady(page).split(/^…\n/m);
+export function matchesPage(page: string, printed: string): boolean {
+  const parts = maskVolatile(page).split(/^…\n/m);
   const source = parts
     .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`))
     .join("(?:.*\n)*?");
-  return new RegExp(`^${source}$`).test(steady(printed));
+  return new RegExp(`^${source}$`).test(maskVolatile(printed));
 }
 
 /** A shell that is told one command after the other, and keeps what the one before has left. */
-export class Shell {
+export class TranscriptShell {
   readonly #bash: ChildProcessWithoutNullStreams;
   #printed = "";
   #heard: () => void = () => {};

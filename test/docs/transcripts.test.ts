@@ -3,46 +3,57 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { Resident } from "../cli/resident.js";
-import { main } from "../cli/stage.js";
-import { blocksOf, pages, type Block } from "./pages.js";
-import { agrees, entriesOf, idsIn, Shell, textOf, type Entry } from "./transcript.js";
+import { BackgroundGateway } from "../cli/resident.js";
+import { cliPath } from "../cli/stage.js";
+import { codeBlocks, pages, type CodeBlock } from "./pages.js";
+import {
+  matchesPage,
+  parseTranscript,
+  findIds,
+  TranscriptShell,
+  formatTranscript,
+  type TranscriptEntry,
+} from "./transcript.js";
 
 /** Set to have the pages rewritten with what is printed today; then read the difference. */
 const rewriting = process.env["HOLDFAST_WRITE_TRANSCRIPTS"] === "1";
 
 const transcripts = pages
-  .map((page) => ({ page, blocks: blocksOf(page).filter(({ language }) => language === "console") }))
+  .map((page) => ({ page, blocks: codeBlocks(page).filter(({ language }) => language === "console") }))
   .filter(({ blocks }) => blocks.length > 0);
 
 test("there are transcripts", () => expect(transcripts.map(({ page }) => page)).toContain("README.md"));
 
 describe.each(transcripts)("$page", ({ page, blocks }) => {
   test("shows what the program prints", { timeout: 180_000 }, async () => {
-    await using resident = await Resident.open();
+    await using gatewayFixture = await BackgroundGateway.open();
     await using project = await Project.open();
-    const shell = project.shell(resident);
-    const today: [Block, Entry[]][] = [];
+    const shell = project.shell(gatewayFixture);
+    const today: [CodeBlock, TranscriptEntry[]][] = [];
     const named = new Map<string, string>();
     for (const block of blocks) {
-      const entries: Entry[] = [];
-      for (const { command, output } of entriesOf(block.text)) {
-        const printed = tidy(await shell.run(withNames(command, named)), resident.home, project.directory);
+      const entries: TranscriptEntry[] = [];
+      for (const { command, output } of parseTranscript(block.text)) {
+        const printed = tidy(
+          await shell.run(withNames(command, named)),
+          gatewayFixture.home,
+          project.directory,
+        );
         if (!rewriting)
           expect(
-            agrees(output, printed),
+            matchesPage(output, printed),
             `${page}:${block.line}: ${command}\nis said to print\n${output}but prints\n${printed}`,
           ).toBe(true);
-        const ids = idsIn(printed);
+        const ids = findIds(printed);
         const whole = !/^…$/m.test(output);
-        for (const [index, id] of idsIn(output).entries()) {
+        for (const [index, id] of findIds(output).entries()) {
           const meant = named.get(id) ?? ids[index] ?? id;
           const other = [...named].find(([name, of]) => of === meant && name !== id);
           if (!rewriting && whole)
             expect([ids[index], other], `${page}: ${id} after ${command}`).toEqual([meant, undefined]);
           named.set(id, meant);
         }
-        entries.push({ command, output: agrees(output, printed) ? output : printed });
+        entries.push({ command, output: matchesPage(output, printed) ? output : printed });
       }
       today.push([block, entries]);
     }
@@ -63,16 +74,16 @@ class Project implements AsyncDisposable {
     const directory = await mkdtemp(join(tmpdir(), "hf-"));
     const holdfast = join(directory, "bin", "holdfast");
     await mkdir(dirname(holdfast));
-    await writeFile(holdfast, `#!/bin/sh\nexec "${process.execPath}" "${main}" "$@"\n`, { mode: 0o755 });
+    await writeFile(holdfast, `#!/bin/sh\nexec "${process.execPath}" "${cliPath}" "$@"\n`, { mode: 0o755 });
     await writeFile(join(directory, "package.json"), JSON.stringify(PROJECT));
     await writeFile(join(directory, "server.js"), SERVER);
     await copyFile(AGENT, join(directory, "agent.mjs"));
     return new Project(directory);
   }
 
-  shell({ env }: Resident): Shell {
+  shell({ env }: BackgroundGateway): TranscriptShell {
     const PATH = `${join(this.directory, "bin")}:${env["PATH"]}`;
-    return new Shell(
+    return new TranscriptShell(
       { ...env, PATH, HOLDFAST_IN_PROCESS: undefined, npm_config_loglevel: "error" },
       this.directory,
     );
@@ -101,12 +112,15 @@ function tidy(printed: string, home: string, project: string): string {
 
 /** The pages' ids are those of another day. */
 function withNames(command: string, named: ReadonlyMap<string, string>): string {
-  return idsIn(command).reduce((soFar, id) => soFar.replaceAll(id, named.get(id) ?? id), command);
+  return findIds(command).reduce((soFar, id) => soFar.replaceAll(id, named.get(id) ?? id), command);
 }
 
-async function rewrite(page: string, today: readonly (readonly [Block, readonly Entry[]])[]): Promise<void> {
+async function rewrite(
+  page: string,
+  today: readonly (readonly [CodeBlock, readonly TranscriptEntry[]])[],
+): Promise<void> {
   let text = await readFile(page, "utf8");
-  for (const [block, entries] of today) text = text.replace(block.text, () => textOf(entries));
+  for (const [block, entries] of today) text = text.replace(block.text, () => formatTranscript(entries));
   await writeFile(page, text);
 }
 
@@ -117,5 +131,5 @@ test.each([
   ["RUN  STATUS\n", "RUN  STATUS\nrun_aaaa1111  running\n", false],
   ["exit 120\n", "exit 0\n", false],
 ])("%j agrees with %j: %j", (page, printed, whether) => {
-  expect(agrees(page, printed)).toBe(whether);
+  expect(matchesPage(page, printed)).toBe(whether);
 });

@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { matrix, RELATIONS, type Case } from "../sessions/matrix.js";
+import { visibilityMatrix, RELATIONS, type VisibilityCase } from "../sessions/matrix.js";
 
 /** Which cases a column of the page's table is about. */
-const COLUMNS: readonly ((each: Case) => boolean)[] = [
+const COLUMNS: readonly ((each: VisibilityCase) => boolean)[] = [
   ({ visibility, sandboxed }) => visibility === "self" && !sandboxed,
   ({ visibility, sandboxed }) => visibility === "tree" && !sandboxed,
   ({ visibility, sandboxed }) => visibility === "agent" && !sandboxed,
@@ -21,7 +21,7 @@ test.each(RELATIONS)("docs/visibility.md says of %s what is so", async (relation
     .map((word) => word.trim());
   expect(words).toHaveLength(COLUMNS.length);
   for (const [at, isAbout] of COLUMNS.entries()) {
-    const cases = matrix.filter((each) => each.relation === relation && isAbout(each));
+    const cases = visibilityMatrix.filter((each) => each.relation === relation && isAbout(each));
     expect(new Set(cases.map(({ visible }) => (visible ? "yes" : "no")))).toEqual(new Set([words[at]]));
   }
 });

@@ -1,27 +1,27 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
-import { acknowledgeRead } from "../../src/gateway/work/acknowledge.js";
-import { History } from "../../src/sessions/history.js";
-import type { Target } from "../../src/store/task-record.js";
+import { acknowledgeReadMessages } from "../../src/gateway/work/acknowledge.js";
+import { SessionHistory } from "../../src/sessions/history.js";
+import type { NotificationTarget } from "../../src/store/task-record.js";
 import { newSession } from "../store/session-samples.js";
-import { taskHouse } from "../tasks/house.js";
+import { openTaskRegistry } from "../tasks/house.js";
 
 test("what waits for long, however much, is not in the way of what has nobody to read it any more", async () => {
-  await using house = await taskHouse();
-  const { store } = house;
+  await using registry = await openTaskRegistry();
+  const { store } = registry;
   const { session } = await store.createSession(newSession());
-  const waiting: Target = { kind: "session", sessionId: session.id };
-  await new History(store).send(session.id, "system", {
+  const waiting: NotificationTarget = { kind: "session", sessionId: session.id };
+  await new SessionHistory(store).send(session.id, "system", {
     text: "done",
     actor: "tasks",
     cause: "waits",
     deliver: "next-turn",
   });
-  await house.ended({ targets: [waiting] });
-  const lost = await house.ended();
+  await registry.finishTask({ targets: [waiting] });
+  const lost = await registry.finishTask();
   for (const entry of await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9_000 }))
     await store.settleOutbox(entry, { status: "session_queued", at: 1 });
-  const db = new DatabaseSync(house.path);
+  const db = new DatabaseSync(registry.path);
   db.exec(`update task_outbox set created_at = 1, notification = json_set(notification, '$.id', 'waits')
     where target_key like '%${session.id}'`);
   db.exec(`with recursive n (i) as (select 1 union all select i + 1 from n where i < 1200)
@@ -29,7 +29,7 @@ test("what waits for long, however much, is not in the way of what has nobody to
     unheard, spent_ms, created_at, due_at, lease_owner, lease_until, error, receipt, settled_at
     from task_outbox, n where created_at = 1`);
   db.close();
-  await acknowledgeRead(store);
+  await acknowledgeReadMessages(store);
   expect(await store.getTask(lost.taskId)).toMatchObject({ delivery: "parent_missing" });
   expect(await store.listOutbox({ statuses: ["session_queued"] })).toHaveLength(1201);
 });

@@ -1,15 +1,15 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { newTurnId } from "../../src/acp/ids.js";
-import { oneGateway, refusal } from "./real-gateway.js";
+import { gatewayForFile, errorOf } from "./real-gateway.js";
 
-const stage = oneGateway();
+const gatewayFixture = gatewayForFile();
 const agent = fileURLToPath(new URL("../acp/agents/recite.mjs", import.meta.url));
 const argv = [process.execPath, agent];
 const cwd = process.cwd();
 
 test("what is asked again with the same turn is done once, also when its session is closed by then", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const turnId = newTurnId();
   const body = { argv, cwd, key: "once", mode: "run", prompt: "hello", turnId, wait: true } as const;
   const first = await client.acpSpawn({ body });
@@ -23,7 +23,7 @@ test("what is asked again with the same turn is done once, also when its session
 });
 
 test("a prompt, too; but no other session's", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const [one, other] = await Promise.all(
     ["one", "other"].map(
       async (key) => (await client.acpSpawn({ body: { argv, cwd, key } })).session.sessionId,
@@ -33,7 +33,7 @@ test("a prompt, too; but no other session's", async () => {
   const ask = (id = "") => client.acpPrompt({ params: { id }, body: { text: "hello", turnId } });
   const answers = [await ask(one), await ask(one)];
   expect(answers.map(({ turn }) => turn.ordinal)).toEqual([1, 1]);
-  expect(await refusal(ask(other))).toMatchObject({ code: "BAD_INPUT" });
+  expect(await errorOf(ask(other))).toMatchObject({ code: "BAD_INPUT" });
   const { turns } = await client.acpHistory({ params: { id: one ?? "" }, query: { turn: turnId } });
   expect(turns).toMatchObject([{ turnId, text: "hello" }]);
   for (const id of [one, other]) await client.acpClose({ params: { id: id ?? "" } });

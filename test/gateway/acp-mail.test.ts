@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import { shellAgent } from "../acp/controlled.js";
-import { gateway, kill, place } from "./killed-gateway.js";
-import { until } from "./real-gateway.js";
+import { startGatewayProcess, killGateway, temporaryHomeWithBystander } from "./killed-gateway.js";
+import { waitFor } from "./real-gateway.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 60 : 3;
 
@@ -23,18 +23,18 @@ test(
   "messages over a gateway that is killed again and again: each is heard once, in its order, and acknowledged",
   { timeout: 120_000 },
   async () => {
-    const home = await place();
-    let { client, pid } = await gateway(home);
+    const home = await temporaryHomeWithBystander();
+    let { client, pid } = await startGatewayProcess(home);
     await spawnEcho(client, home);
     const params = { id: "one" };
     for (let round = 0; round < ROUNDS; round++) {
       await client.sendMessage({ params, body: { text: `notice ${round}`, deliver: "next-turn" } });
       for (const part of ["a", "b"]) await client.sendMessage({ params, body: { text: `${round}${part}` } });
       await sleep(Math.random() * 60);
-      kill(pid);
-      ({ client, pid } = await gateway(home));
+      killGateway(pid);
+      ({ client, pid } = await startGatewayProcess(home));
     }
-    await until("all are delivered", async () => {
+    await waitFor("all are delivered", async () => {
       const { messages } = await client.sessionStatus({ params });
       return messages.pending === 0;
     });

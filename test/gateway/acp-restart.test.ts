@@ -3,13 +3,18 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { answersOf, clientAgent } from "../acp/client/using.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
+import { parseAnswers, clientAgent } from "../acp/client/using.js";
 import { shellAgent } from "../acp/controlled.js";
-import { misbehaving } from "../acp/driven.js";
-import { processesOf } from "../supervisor/real-supervisor.js";
-import { gateway, kill, left, place } from "./killed-gateway.js";
-import { gone, until } from "./real-gateway.js";
+import { misbehavingAgent } from "../acp/driven.js";
+import { findProcessesOfRun } from "../supervisor/real-supervisor.js";
+import {
+  startGatewayProcess,
+  killGateway,
+  waitUntilStopped,
+  temporaryHomeWithBystander,
+} from "./killed-gateway.js";
+import { waitForRunEnd, waitFor } from "./real-gateway.js";
 
 const SOAK = process.env["HOLDFAST_SOAK"] === "1";
 const TURNS = SOAK ? 40 : 3;
@@ -17,7 +22,7 @@ const UPDATES = 3_000;
 /** Of what an agent has done for it, and how often the gateway is killed meanwhile. */
 const ROUNDS = SOAK ? 12 : 3;
 
-async function allUpdates(client: GatewayClient, id: string): Promise<AnswerOf<"acpWatch">["updates"]> {
+async function allUpdates(client: GatewayClient, id: string): Promise<ResponseOf<"acpWatch">["updates"]> {
   const all = [];
   for (let after = 0; ;) {
     const page = await client.acpWatch({ params: { id }, query: { after, limit: 1_000 } });
@@ -31,18 +36,18 @@ test(
   "a gateway killed at any moment of a turn, again and again: it completes once, no update lost or doubled",
   { timeout: 600_000 },
   async () => {
-    const home = await place();
-    let { client, pid } = await gateway(home);
+    const home = await temporaryHomeWithBystander();
+    let { client, pid } = await startGatewayProcess(home);
     const { session } = await client.acpSpawn({
-      body: { argv: misbehaving("long-turn"), cwd: home, key: "one" },
+      body: { argv: misbehavingAgent("long-turn"), cwd: home, key: "one" },
     });
     const params = { id: "one" };
     for (let turn = 0; turn < TURNS; turn++) {
       await client.acpPrompt({ params, body: { text: `turn ${turn}`, wait: false } });
       for (let kills = 0; kills < 2; kills++) {
         await sleep(Math.random() * (kills === 0 ? 400 : 60));
-        kill(pid);
-        ({ client, pid } = await gateway(home));
+        killGateway(pid);
+        ({ client, pid } = await startGatewayProcess(home));
       }
       let [last] = (await client.acpHistory({ params })).turns;
       while (last?.state !== "ended") {
@@ -66,8 +71,8 @@ test(
     // The same process all the time.
     expect(shown.session.runId).toBe(session.runId);
     await client.acpClose({ params });
-    expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
-    expect(await processesOf(session.runId ?? "")).toEqual([]);
+    expect(await waitForRunEnd(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+    expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
   },
 );
 
@@ -75,10 +80,10 @@ test(
   "a gateway killed while it reads, writes and runs for an agent, and while a command is waited for: each is done and answered once",
   { timeout: 120_000 },
   async () => {
-    const home = await place();
+    const home = await temporaryHomeWithBystander();
     const log = join(home, "agent.log");
     const [go, file] = [join(home, "go"), join(home, "file")];
-    let { client, pid } = await gateway(home);
+    let { client, pid } = await startGatewayProcess(home);
     const last = { terminalId: "last" };
     const rounds = Array.from({ length: ROUNDS }, (_, at) => [
       ["terminal/create", { command: "sh", args: ["-c", `echo ${at}; sleep 0.05`] }],
@@ -104,16 +109,16 @@ test(
     const answers = (): string[] => readFileSync(log, "utf8").match(/^answered .*$/gm) ?? [];
     for (let kills = 0; kills < ROUNDS - 1; kills++) {
       await sleep(Math.random() * 300);
-      kill(pid);
-      ({ client, pid } = await gateway(home));
+      killGateway(pid);
+      ({ client, pid } = await startGatewayProcess(home));
     }
-    await until("the last command is waited for", async () => {
+    await waitFor("the last command is waited for", async () => {
       const { updates } = await client.acpWatch({ params: { id: "one" }, query: { limit: 1_000 } });
       const created = answers().length === steps.length - 1;
       return created && JSON.stringify(updates.at(-1)?.data).includes("terminal/wait_for_exit");
     });
-    kill(pid);
-    ({ client, pid } = await gateway(home));
+    killGateway(pid);
+    ({ client, pid } = await startGatewayProcess(home));
     writeFileSync(go, "");
     let [turn] = (await client.acpHistory({ params: { id: "one" } })).turns;
     while (turn?.state !== "ended") {
@@ -122,7 +127,7 @@ test(
     }
     expect(turn).toMatchObject({ outcome: "completed" });
     expect(answers()).toEqual(steps.map((_, at) => `answered ask-${at + 1}`));
-    const said = answersOf(turn);
+    const said = parseAnswers(turn);
     const ended = { exitCode: 0, signal: null };
     for (let at = 0; at < ROUNDS; at++)
       expect(said.slice(at * 6 + 1, at * 6 + 6)).toEqual([
@@ -139,7 +144,8 @@ test(
     expect(ran.filter(({ backendId }) => backendId === "acp-terminal")).toHaveLength(ROUNDS + 1);
     expect((await client.acpShow({ params: { id: "one" } })).session.runId).toBe(session.runId);
     await client.acpClose({ params: { id: "one" } });
-    for (const { runId } of runs) expect(await gone(client, runId)).toMatchObject({ emptiness: "proven" });
+    for (const { runId } of runs)
+      expect(await waitForRunEnd(client, runId)).toMatchObject({ emptiness: "proven" });
   },
 );
 
@@ -147,8 +153,8 @@ test(
   "an agent that ends while no gateway is there: interrupted; the queue goes on; a closing is finished",
   { timeout: 60_000 },
   async () => {
-    const home = await place();
-    const first = await gateway(home);
+    const home = await temporaryHomeWithBystander();
+    const first = await startGatewayProcess(home);
     const spawned = await first.client.acpSpawn({
       body: { argv: shellAgent("resume"), cwd: home, key: "one", prompt: "echo on my way; sleep 3106" },
     });
@@ -157,17 +163,17 @@ test(
       params: { id: "one" },
       body: { text: "echo next", wait: false },
     });
-    await until("it has begun", async () => {
+    await waitFor("it has begun", async () => {
       const { updates } = await first.client.acpWatch({ params: { id: "one" } });
       return updates.some(({ data }) => (data as { sessionUpdate?: string }).sessionUpdate === "tool_call");
     });
     const { tree } = await first.client.acpShow({ params: { id: "one" } });
     const run = await first.client.getRun({ params: { runId: spawned.session.runId ?? "" } });
     expect(tree.processes.map(({ pid }) => pid)).toContain(run.root?.pid);
-    kill(first.pid);
+    killGateway(first.pid);
     // oxlint-disable-next-line no-restricted-properties -- the agent of this test, by the number its run has
     process.kill(run.root?.pid ?? 0, "SIGKILL");
-    const second = await gateway(home);
+    const second = await startGatewayProcess(home);
     const ended = async (turnId: string) => {
       for (;;) {
         const { turns } = await second.client.acpHistory({ params: { id: "one" } });
@@ -180,7 +186,7 @@ test(
     expect(await ended(queued.turn.turnId)).toMatchObject({ outcome: "completed", text: "next\n" });
     await second.client.acpClose({ params: { id: "one" } });
     for (const { runId } of (await second.client.listRuns({ query: { all: "1" } })).runs)
-      expect(await gone(second.client, runId)).toMatchObject({ emptiness: "proven" });
+      expect(await waitForRunEnd(second.client, runId)).toMatchObject({ emptiness: "proven" });
   },
 );
 
@@ -188,15 +194,15 @@ test(
   "a gateway that drains waits for turns, not for agents; the next has them",
   { timeout: 60_000 },
   async () => {
-    const home = await place();
-    const first = await gateway(home);
+    const home = await temporaryHomeWithBystander();
+    const first = await startGatewayProcess(home);
     const { session } = await first.client.acpSpawn({
       body: { argv: shellAgent(), cwd: home, key: "one", prompt: "sleep 0.2; echo first" },
     });
     await first.client.acpPrompt({ params: { id: "one" }, body: { text: "echo second", wait: false } });
     expect(await first.client.stop({ body: { runs: "drain", waitMs: 600_000 } })).toMatchObject({ left: 1 });
-    await left(home);
-    const second = await gateway(home);
+    await waitUntilStopped(home);
+    const second = await startGatewayProcess(home);
     const { turns } = await second.client.acpHistory({ params: { id: "one" } });
     expect(turns.map(({ outcome, text }) => [outcome, text])).toEqual([
       ["completed", "second\n"],
@@ -211,21 +217,21 @@ test(
 );
 
 test("a gateway that terminates its runs leaves nothing of its agents", { timeout: 60_000 }, async () => {
-  const home = await place();
-  const first = await gateway(home);
+  const home = await temporaryHomeWithBystander();
+  const first = await startGatewayProcess(home);
   await first.client.acpSpawn({
     body: { argv: shellAgent(), cwd: home, key: "one", prompt: "echo $TMPDIR; sleep 3106" },
   });
   let tmp = "";
-  await until("it has said where", async () => {
+  await waitFor("it has said where", async () => {
     const { updates } = await first.client.acpWatch({ params: { id: "one" } });
     tmp = /\/\S*hf-acp-\w+/.exec(JSON.stringify(updates.filter(({ type }) => type === "update")))?.[0] ?? "";
     return existsSync(tmp);
   });
   expect(await first.client.stop({ body: { runs: "terminate" } })).toMatchObject({ terminated: 1, left: 0 });
-  await left(home);
+  await waitUntilStopped(home);
   expect(existsSync(tmp)).toBe(false);
-  const second = await gateway(home);
+  const second = await startGatewayProcess(home);
   const { turns } = await second.client.acpHistory({ params: { id: "one" } });
   expect(turns).toMatchObject([{ state: "ended", outcome: "interrupted" }]);
   await second.client.acpClose({ params: { id: "one" } });

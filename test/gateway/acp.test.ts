@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { parseConfig } from "../../src/gateway/config.js";
-import { followLines } from "../../src/gateway/follow-lines.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { answersOf, clientAgent } from "../acp/client/using.js";
+import { followNdjson } from "../../src/gateway/follow-lines.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
+import { parseAnswers, clientAgent } from "../acp/client/using.js";
 import { shellAgent } from "../acp/controlled.js";
-import { misbehaving } from "../acp/driven.js";
-import { processesOf } from "../supervisor/real-supervisor.js";
-import { gone, oneGateway, refusal } from "./real-gateway.js";
+import { misbehavingAgent } from "../acp/driven.js";
+import { findProcessesOfRun } from "../supervisor/real-supervisor.js";
+import { waitForRunEnd, gatewayForFile, errorOf } from "./real-gateway.js";
 
 const config = parseConfig(
   `[agents.mine.acp]
@@ -14,13 +14,13 @@ const config = parseConfig(
    client = { files = "read", roots = ["/usr/share"] }`,
   "",
 );
-const stage = oneGateway({ config });
+const gatewayFixture = gatewayForFile({ config });
 const cwd = process.cwd();
-type Update = AnswerOf<"acpWatch">["updates"][number];
+type Update = ResponseOf<"acpWatch">["updates"][number];
 
 test("spawn, prompt, updates, end of the turn, close: through the gateway, and nothing is left", async () => {
-  const { client } = stage;
-  const argv = misbehaving("long-turn");
+  const { client } = gatewayFixture;
+  const argv = misbehavingAgent("long-turn");
   const { session, created } = await client.acpSpawn({ body: { argv, cwd, key: "first" } });
   expect(created).toBe(true);
   expect(session).toMatchObject({ state: "ready", key: "first", agentSessionId: "s", problem: null });
@@ -50,24 +50,24 @@ test("spawn, prompt, updates, end of the turn, close: through the gateway, and n
   const path = `/v1/acp/sessions/first/updates?follow=1&after=${updates.length - 1}`;
   const heard: Update[] = [];
   const following = (async () => {
-    for await (const update of followLines<Update>(stage, path)) heard.push(update);
+    for await (const update of followNdjson<Update>(gatewayFixture, path)) heard.push(update);
   })();
   const closed = await client.acpClose({ params: { id: "first" } });
   await following;
   expect(heard.map(({ type }) => type)).toEqual(["audit", "session"].slice(-heard.length));
   expect(closed.session).toMatchObject({ state: "closed" });
-  const record = await gone(client, session.runId ?? "");
+  const record = await waitForRunEnd(client, session.runId ?? "");
   expect(record).toMatchObject({ emptiness: "proven", backendId: "acp", sessionKey: "first" });
-  expect(await processesOf(record.runId)).toEqual([]);
+  expect(await findProcessesOfRun(record.runId)).toEqual([]);
   expect(
-    await refusal(client.acpPrompt({ params: { id: session.sessionId }, body: { text: "x" } })),
+    await errorOf(client.acpPrompt({ params: { id: session.sessionId }, body: { text: "x" } })),
   ).toMatchObject({
     code: "ACP_SESSION_CLOSED",
   });
 });
 
 test("a session sees and steers what is below it, and nothing else; what it may not execute it may not spawn", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const parent = await client.openSession({
     body: {
       key: "parent",
@@ -78,7 +78,7 @@ test("a session sees and steers what is below it, and nothing else; what it may 
   const { token: strangers } = await client.openSession({
     body: { key: "stranger", execRules: [{ effect: "allow" }] },
   });
-  const self = stage.as(parent.token);
+  const self = gatewayFixture.as(parent.token);
   const argv = shellAgent();
   const { session } = await self.acpSpawn({
     body: { argv, cwd, key: "child", prompt: "echo hello", wait: true },
@@ -93,7 +93,7 @@ test("a session sees and steers what is below it, and nothing else; what it may 
     execRules: parent.session.execRules,
   });
   expect((await self.acpList()).sessions).toHaveLength(1);
-  const other = stage.as(strangers);
+  const other = gatewayFixture.as(strangers);
   expect((await other.acpList()).sessions).toEqual([]);
   const params = { id: "child" };
   for (const answer of [
@@ -105,29 +105,29 @@ test("a session sees and steers what is below it, and nothing else; what it may 
     other.acpWatch({ params }),
     other.acpPermissions({ query: { session: "child" } }),
     self.acpAnswer({ params: { id: "prm_1" }, body: { verdict: "allow" } }),
-  ].map(refusal))
+  ].map(errorOf))
     expect(await answer).toMatchObject({ code: "NOT_FOUND" });
   // Byte for byte as if there were none.
-  const ask = async (id: string) => (await refusal(other.acpShow({ params: { id } }))).message;
+  const ask = async (id: string) => (await errorOf(other.acpShow({ params: { id } }))).message;
   expect(await ask("child")).toBe((await ask("nobody")).replace("nobody", "child"));
   const path = "/v1/acp/sessions/child/updates?follow=1";
-  expect((await stage.raw("GET", path, { token: strangers })).status).toBe(404);
-  expect(await refusal(self.acpSpawn({ body: { argv: ["/bin/sh"], cwd } }))).toMatchObject({
+  expect((await gatewayFixture.raw("GET", path, { token: strangers })).status).toBe(404);
+  expect(await errorOf(self.acpSpawn({ body: { argv: ["/bin/sh"], cwd } }))).toMatchObject({
     code: "EXEC_DENIED",
   });
-  expect(await refusal(other.acpSpawn({ body: { argv, cwd, key: "child" } }))).toMatchObject({
+  expect(await errorOf(other.acpSpawn({ body: { argv, cwd, key: "child" } }))).toMatchObject({
     code: "SESSION_TAKEN",
   });
   // A session that is closed takes its agent with it.
   expect(await client.closeSession({ params: { id: session.sessionId } })).toEqual({ closed: true });
-  expect(await gone(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+  expect(await waitForRunEnd(client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
 });
 
 test("a session that is there is not taken for one with other permissions than were asked for", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const body = { argv: shellAgent(), cwd, key: "careless", permissions: "approve-all" } as const;
   const { session } = await client.acpSpawn({ body });
-  expect(await refusal(client.acpSpawn({ body: { ...body, permissions: "deny-all" } }))).toMatchObject({
+  expect(await errorOf(client.acpSpawn({ body: { ...body, permissions: "deny-all" } }))).toMatchObject({
     code: "SESSION_TAKEN",
     message: expect.stringContaining("with other permissions") as string,
   });
@@ -141,7 +141,7 @@ test("a session that is there is not taken for one with other permissions than w
 });
 
 test("an agent is offered what the catalogue says, or the operator instead; a session cannot say", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const methods = ["fs/read_text_file", "fs/write_text_file", "terminal/create"];
   const prompt = JSON.stringify(methods.map((method) => [method, {}]));
   const offered = async (key: string) => (await client.acpShow({ params: { id: key } })).client;
@@ -150,7 +150,7 @@ test("an agent is offered what the catalogue says, or the operator instead; a se
     client.acpSpawn({ body: { ...asked, key: "plain" } }),
     client.acpSpawn({ body: { ...asked, key: "told", client: { files: "none", terminals: true } } }),
   ]);
-  const codes = ({ turn }: typeof plain) => answersOf(turn ?? { text: "" }).map(({ code }) => code);
+  const codes = ({ turn }: typeof plain) => parseAnswers(turn ?? { text: "" }).map(({ code }) => code);
   expect(codes(plain)).toEqual([-32_602, -32_601, -32_601]);
   expect(codes(told)).toEqual([-32_601, -32_601, -32_602]);
   expect(await offered("plain")).toEqual({ files: "read", roots: ["/usr/share"], terminals: false });
@@ -159,11 +159,11 @@ test("an agent is offered what the catalogue says, or the operator instead; a se
 
   const { token } = await client.openSession({ body: { key: "asker", execRules: [{ effect: "allow" }] } });
   const body = { agent: "mine", cwd, client: { terminals: true } };
-  expect(await refusal(stage.as(token).acpSpawn({ body }))).toMatchObject({ code: "BAD_INPUT" });
+  expect(await errorOf(gatewayFixture.as(token).acpSpawn({ body }))).toMatchObject({ code: "BAD_INPUT" });
 });
 
 test("bad requests are refused before anything is recorded or started", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const before = (await client.acpList({ query: { all: "1" } })).sessions.length;
   for (const body of [
     { cwd },
@@ -172,9 +172,9 @@ test("bad requests are refused before anything is recorded or started", async ()
     { cwd, argv: ["x"], permissions: "approve-all", rules: [] },
     { cwd, argv: ["x"], key: "ses_000000000000" },
   ])
-    expect(await refusal(client.acpSpawn({ body: body as never }))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await errorOf(client.acpSpawn({ body: body as never }))).toMatchObject({ code: "BAD_INPUT" });
   const missing = { argv: ["/nowhere/agent"], cwd, key: "missing" };
-  expect(await refusal(client.acpSpawn({ body: missing }))).toMatchObject({ code: "SPAWN_FAILED" });
+  expect(await errorOf(client.acpSpawn({ body: missing }))).toMatchObject({ code: "SPAWN_FAILED" });
   expect((await client.acpList()).sessions).toEqual([]);
   expect((await client.acpList({ query: { all: "1" } })).sessions.length).toBe(before + 1);
 });

@@ -3,9 +3,9 @@ import type { Server } from "node:http";
 import { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { Admission } from "../../src/gateway/server/admission.js";
-import { Budget } from "../../src/gateway/server/budget.js";
-import { Connections } from "../../src/gateway/server/connections.js";
+import { AdmissionControl } from "../../src/gateway/server/admission.js";
+import { RateLimiter } from "../../src/gateway/server/budget.js";
+import { ConnectionLimiter } from "../../src/gateway/server/connections.js";
 import type { Requester } from "../../src/gateway/server/requester.js";
 import { newSession } from "../store/session-samples.js";
 
@@ -24,7 +24,7 @@ async function turns(count: number): Promise<void> {
 const never = (): Promise<never> => new Promise<never>(() => undefined);
 
 test("the operator's work starts at once, whatever sessions have queued", async () => {
-  const admission = new Admission({ working: 1, slotMs: 60_000 });
+  const admission = new AdmissionControl({ working: 1, slotMs: 60_000 });
   void admission.run(one, never);
   void admission.run(one, never);
   await turns(3);
@@ -34,7 +34,7 @@ test("the operator's work starts at once, whatever sessions have queued", async 
 });
 
 test("while the operator's work goes on sessions' work is started now and then, and at once when it is done", async () => {
-  const admission = new Admission({ paceMs: 60_000 });
+  const admission = new AdmissionControl({ paceMs: 60_000 });
   const started: string[] = [];
   let answer = (): void => undefined;
   const operators = admission.run(operator, () => new Promise<void>((resolve) => (answer = resolve)));
@@ -48,13 +48,13 @@ test("while the operator's work goes on sessions' work is started now and then, 
 });
 
 test("work of the operator that takes long holds up no session", async () => {
-  const admission = new Admission({ paceMs: 60_000 });
+  const admission = new AdmissionControl({ paceMs: 60_000 });
   void admission.run(operator, never);
   expect(await admission.run(one, async () => "done")).toBe("done");
 });
 
 test("sessions take turns, one piece of work in each turn of the event loop", async () => {
-  const admission = new Admission();
+  const admission = new AdmissionControl();
   const started: string[] = [];
   const work = (what: string) => async (): Promise<void> => void started.push(what);
   for (let at = 0; at < 3; at++) void admission.run(one, work(`one ${at}`));
@@ -66,22 +66,22 @@ test("sessions take turns, one piece of work in each turn of the event loop", as
 });
 
 test("work that takes long frees its slot for the next", async () => {
-  const admission = new Admission({ working: 1, slotMs: 5 });
+  const admission = new AdmissionControl({ working: 1, slotMs: 5 });
   void admission.run(one, never);
   expect(await admission.run(one, async () => "done")).toBe("done");
 });
 
 test("requests, streams and bytes of one session are limited; another session and the operator are not affected", () => {
-  const admission = new Admission({ requests: 2, streams: 1, bytes: 100 });
+  const admission = new AdmissionControl({ requests: 2, streams: 1, bytes: 100 });
   const first = admission.request(one);
   const second = admission.request(one);
   expect(() => admission.request(one)).toThrow(/2 unanswered requests/);
-  expect(() => second.take(101)).toThrow(/100 bytes/);
-  second.take(60);
-  expect(() => first.take(60)).toThrow(/100 bytes/);
+  expect(() => second.countBody(101)).toThrow(/100 bytes/);
+  second.countBody(60);
+  expect(() => first.countBody(60)).toThrow(/100 bytes/);
   second[Symbol.dispose]();
   second[Symbol.dispose]();
-  first.take(60);
+  first.countBody(60);
   admission.request(one);
   const stream = admission.stream(one);
   expect(() => admission.stream(one)).toThrow(/1 open/);
@@ -89,15 +89,15 @@ test("requests, streams and bytes of one session are limited; another session an
   admission.stream(one);
   admission.stream(other);
   for (let at = 0; at < 10; at++) {
-    admission.request(operator).take(1_000);
+    admission.request(operator).countBody(1_000);
     admission.stream(operator);
   }
 });
 
 test("a session that does not read its answers gets no more until it does", async () => {
-  const admission = new Admission({ bytes: 100 });
+  const admission = new AdmissionControl({ bytes: 100 });
   const request = admission.request(one);
-  request.give(101);
+  request.countAnswer(101);
   let started = false;
   void admission.run(one, async () => void (started = true));
   await turns(5);
@@ -109,9 +109,9 @@ test("a session that does not read its answers gets no more until it does", asyn
 });
 
 test("each caller has a burst and then a rate of requests per second", () => {
-  const budget = new Budget(10, 20);
+  const budget = new RateLimiter(10, 20);
   const taken = (who: string, now: number, count: number): number =>
-    Array.from({ length: count }, () => budget.take(who, now)).filter(Boolean).length;
+    Array.from({ length: count }, () => budget.tryTake(who, now)).filter(Boolean).length;
   expect(taken("one", 0, 100)).toBe(20);
   expect(taken("other", 0, 1)).toBe(1);
   expect(taken("one", 1_000, 100)).toBe(10);
@@ -122,7 +122,7 @@ class Line extends Duplex {
 }
 
 test("connections: the oldest without a request is closed, a session has a limit, and the operator has none", async () => {
-  const connections = new Connections(3, 2);
+  const connections = new ConnectionLimiter(3, 2);
   const server = new EventEmitter() as Server;
   connections.watch(server);
   const connect = (): Duplex => {
@@ -131,20 +131,20 @@ test("connections: the oldest without a request is closed, a session has a limit
     return line;
   };
   const mine = connect();
-  connections.identify(mine, operator);
+  connections.assign(mine, operator);
   const idle = Array.from({ length: 4 }, connect);
   expect(idle.map(({ destroyed }) => destroyed)).toEqual([true, false, false, false]);
   expect(mine.destroyed).toBe(false);
 
   const [first, second, third] = [connect(), connect(), connect()] as const;
-  connections.identify(first, one);
-  connections.identify(first, one);
-  connections.identify(second, one);
-  expect(() => connections.identify(third, one)).toThrow(/2 connections/);
-  connections.identify(third, other);
-  expect(() => connections.identify(connect(), session("ses_3"))).toThrow(/3 connections of all/);
-  connections.identify(connect(), operator);
+  connections.assign(first, one);
+  connections.assign(first, one);
+  connections.assign(second, one);
+  expect(() => connections.assign(third, one)).toThrow(/2 connections/);
+  connections.assign(third, other);
+  expect(() => connections.assign(connect(), session("ses_3"))).toThrow(/3 connections of all/);
+  connections.assign(connect(), operator);
   first.destroy();
   await nextTurn();
-  connections.identify(connect(), one);
+  connections.assign(connect(), one);
 });

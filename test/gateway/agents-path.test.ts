@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { parseConfig } from "../../src/gateway/config.js";
-import { CallersPath } from "../../src/gateway/handlers/list-agents.js";
-import { oneGateway, refusal } from "./real-gateway.js";
+import { CallerSearchPath } from "../../src/gateway/handlers/list-agents.js";
+import { gatewayForFile, errorOf } from "./real-gateway.js";
 
 const work = await mkdtemp(join(tmpdir(), "hf-agents-path-"));
 await mkdir(join(work, "bin"));
@@ -13,10 +13,12 @@ await writeFile(join(work, "bin", "mine"), "#!/bin/sh\n");
 await chmod(join(work, "bin", "mine"), 0o755);
 afterAll(() => rm(work, { recursive: true }));
 
-const stage = oneGateway({ config: parseConfig('[agents.mine]\ncli = { argv = ["mine"] }\n', "") });
+const gatewayFixture = gatewayForFile({
+  config: parseConfig('[agents.mine]\ncli = { argv = ["mine"] }\n', ""),
+});
 
 async function listed(path: string): Promise<string | null | undefined> {
-  const { agents } = await stage.client.listAgents({ query: { path } });
+  const { agents } = await gatewayFixture.client.listAgents({ query: { path } });
   return agents.find(({ id }) => id === "mine")?.cli?.executable;
 }
 
@@ -34,13 +36,13 @@ test("the operator's path is searched: only absolute directories that exist", as
 });
 
 test("a session learns nothing about the file system from a path: every path is refused", async () => {
-  const { token } = await stage.client.openSession({
+  const { token } = await gatewayFixture.client.openSession({
     body: { key: "curious", execRules: [{ effect: "allow" }] },
   });
-  const client = stage.as(token);
+  const client = gatewayFixture.as(token);
   const answers = await Promise.all(
     [join(work, "bin"), `${work}/none`, "", "."].map((path) =>
-      refusal(client.listAgents({ query: { path } })),
+      errorOf(client.listAgents({ query: { path } })),
     ),
   );
   for (const answer of answers) expect(answer).toEqual({ ...answers[0], code: "BAD_INPUT" });
@@ -54,9 +56,11 @@ test("a session learns nothing about the file system from a path: every path is 
 
 test("a path with too many directories or characters is refused", async () => {
   const path = "/:".repeat(defaults.agentPathDirectories);
-  expect(await refusal(stage.client.listAgents({ query: { path } }))).toMatchObject({ code: "BAD_INPUT" });
+  expect(await errorOf(gatewayFixture.client.listAgents({ query: { path } }))).toMatchObject({
+    code: "BAD_INPUT",
+  });
   const long = `/${"x".repeat(8_192)}`;
-  expect(await refusal(stage.client.listAgents({ query: { path: long } }))).toMatchObject({
+  expect(await errorOf(gatewayFixture.client.listAgents({ query: { path: long } }))).toMatchObject({
     code: "BAD_INPUT",
   });
 });
@@ -65,12 +69,12 @@ test("directories that do not answer block one lookup, and every request is answ
   const looked: string[] = [];
   let answer = (): void => undefined;
   const hangs = new Promise<boolean>((resolve) => (answer = () => resolve(true)));
-  const path = new CallersPath(50, (directory) => {
+  const path = new CallerSearchPath(50, (directory) => {
     looked.push(directory);
     return directory === "/away" ? hangs : Promise.resolve(true);
   });
   const asked = Array.from({ length: defaults.agentPathWaiting + 4 }, (_, at) =>
-    refusal(path.directories(`/here:/away:/never-${at}`)),
+    errorOf(path.directories(`/here:/away:/never-${at}`)),
   );
   const codes = (await Promise.all(asked)).map(({ code }) => code);
   expect(codes.filter((code) => code === "BAD_INPUT")).toHaveLength(defaults.agentPathWaiting);

@@ -4,30 +4,30 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { CLI_OUTPUTS } from "../../src/agents/entry.js";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { toldBy } from "../../src/gateway/handlers/agents.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
+import { toCheckResult } from "../../src/gateway/handlers/agents.js";
 import { openGateway, type Gateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { fakeAgents } from "../agents/fake-agents.js";
-import { processesOf, temporaryHome } from "../supervisor/real-supervisor.js";
-import { gone, oneGateway, refusal, until } from "./real-gateway.js";
+import { fakeAgentsConfig } from "../agents/fake-agents.js";
+import { findProcessesOfRun, temporaryHome } from "../supervisor/real-supervisor.js";
+import { waitForRunEnd, gatewayForFile, errorOf, waitFor } from "./real-gateway.js";
 
-const config = parseConfig(fakeAgents, "");
-const stage = oneGateway({ config });
+const config = parseConfig(fakeAgentsConfig, "");
+const gatewayFixture = gatewayForFile({ config });
 
 /** Waited for to its end. */
 async function run(
   id: string,
   prompt: string,
   more: { readonly resume?: string; readonly background?: boolean } = {},
-  client: GatewayClient = stage.client,
-): Promise<AnswerOf<"runAgent">> {
+  client: GatewayClient = gatewayFixture.client,
+): Promise<ResponseOf<"runAgent">> {
   return client.runAgent({ params: { id }, body: { prompt, yieldMs: 20_000, ...more } });
 }
 
 async function said(id: string): Promise<string[]> {
-  const { messages } = await stage.client.sessionHistory({ params: { id } });
+  const { messages } = await gatewayFixture.client.sessionHistory({ params: { id } });
   return messages.map(({ role, text }) => `${role}: ${text}`);
 }
 
@@ -48,10 +48,10 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
     if (dialect === "text") {
       // It has not told how to go on.
       expect(first.result?.agentSessionId).toBeNull();
-      expect(await refusal(run(dialect, "more", { resume: session.id }))).toMatchObject({
+      expect(await errorOf(run(dialect, "more", { resume: session.id }))).toMatchObject({
         code: "BAD_INPUT",
       });
-      expect(await refusal(run(dialect, "more", { resume: "last" }))).toMatchObject({ code: "NOT_FOUND" });
+      expect(await errorOf(run(dialect, "more", { resume: "last" }))).toMatchObject({ code: "NOT_FOUND" });
       return;
     }
     const agentSessionId = first.result?.agentSessionId ?? "";
@@ -71,7 +71,7 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
       "user: more",
       `agent: again in ${agentSessionId}: more`,
     ]);
-    expect(await stage.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+    expect(await gatewayFixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
       state: "idle",
       session: { agentSessionId },
       messages: { total: history.length, pending: 0 },
@@ -100,16 +100,16 @@ test("what an agent leaves behind is swept, and its answer stands", async () => 
   expect(result).toMatchObject({ text: "you said: leave", error: null });
   expect(record).toMatchObject({ exit: { reason: "exit", code: 0 }, emptiness: "proven" });
   expect(record.residueCount).toBeGreaterThan(0);
-  expect(await processesOf(record.runId)).toEqual([]);
+  expect(await findProcessesOfRun(record.runId)).toEqual([]);
 });
 
 test("a session takes one prompt at a time; in the background its answer is there when it has ended", async () => {
-  const gate = join(stage.home, "gate");
+  const gate = join(gatewayFixture.home, "gate");
   const {
     run: working,
     session,
     result,
-  } = await stage.client.runAgent({
+  } = await gatewayFixture.client.runAgent({
     params: { id: "codex" },
     body: {
       prompt: "wait",
@@ -119,24 +119,24 @@ test("a session takes one prompt at a time; in the background its answer is ther
   });
   expect(result).toBeNull();
   expect(session.interactionMode).toBe("run");
-  expect(await stage.client.agentResult({ params: working })).toMatchObject({ result: null });
-  expect(await stage.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+  expect(await gatewayFixture.client.agentResult({ params: working })).toMatchObject({ result: null });
+  expect(await gatewayFixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
     state: "working",
     runs: [{ runId: working.runId }],
   });
   await writeFile(gate, "");
-  await gone(stage.client, working.runId);
-  await until("it is answered", async () => (await said(session.id)).length === 2);
+  await waitForRunEnd(gatewayFixture.client, working.runId);
+  await waitFor("it is answered", async () => (await said(session.id)).length === 2);
   expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
-  expect(await stage.client.agentResult({ params: working })).toMatchObject({
+  expect(await gatewayFixture.client.agentResult({ params: working })).toMatchObject({
     result: { text: "done", error: null },
   });
 });
 
 test("asked for again, a run that goes on is answered by itself, once", async () => {
-  const gate = join(stage.home, "gate of the same");
+  const gate = join(gatewayFixture.home, "gate of the same");
   const ask = () =>
-    stage.client.runAgent({
+    gatewayFixture.client.runAgent({
       params: { id: "codex" },
       body: {
         prompt: "wait",
@@ -146,20 +146,20 @@ test("asked for again, a run that goes on is answered by itself, once", async ()
       },
     });
   const { session, run: working } = await ask();
-  expect(await refusal(ask())).toMatchObject({ code: "RUN_EXISTS" });
+  expect(await errorOf(ask())).toMatchObject({ code: "RUN_EXISTS" });
   expect(await said(session.id)).toEqual(["user: wait"]);
   await writeFile(gate, "");
-  await gone(stage.client, working.runId);
-  await until("it is answered", async () => (await said(session.id)).length === 2);
+  await waitForRunEnd(gatewayFixture.client, working.runId);
+  await waitFor("it is answered", async () => (await said(session.id)).length === 2);
   expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
 });
 
 test("the id of another's run is taken: nothing is said, and nothing of that run is learned", async () => {
   const { run: others } = await run("result", "hello");
   const body = { prompt: "mine", runId: others.runId };
-  const asked = stage.client.runAgent({ params: { id: "codex" }, body });
-  expect(await refusal(asked)).toMatchObject({ code: "RUN_EXISTS" });
-  const { sessions } = await stage.client.listSessions({ query: { limit: 1 } });
+  const asked = gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
+  expect(await errorOf(asked)).toMatchObject({ code: "RUN_EXISTS" });
+  const { sessions } = await gatewayFixture.client.listSessions({ query: { limit: 1 } });
   expect(sessions[0]).toMatchObject({ agentId: "codex", agentSessionId: null });
   expect(await said(sessions[0]?.id ?? "")).toEqual([]);
 });
@@ -176,13 +176,13 @@ test("two prompts at once in one session: one is refused, and nothing of it is r
 });
 
 test("a prompt whose command cannot be started is answered with that", async () => {
-  const missing = await stage.client
+  const missing = await gatewayFixture.client
     .runAgent({
       params: { id: "codex" },
       body: { prompt: "hello", cwd: "/nonexistent", yieldMs: 20_000 },
     })
     .catch((error: unknown) => error as Error);
-  const { sessions } = await stage.client.listSessions({ query: { limit: 1 } });
+  const { sessions } = await gatewayFixture.client.listSessions({ query: { limit: 1 } });
   const [asked, answer, ...more] = await said(sessions[0]?.id ?? "");
   expect(asked).toBe("user: hello");
   expect(answer).toMatch(/^system: .*nonexistent/);
@@ -191,15 +191,15 @@ test("a prompt whose command cannot be started is answered with that", async () 
 });
 
 test("an agent that there is not, and one without such a command", async () => {
-  expect(await refusal(run("nobody", "x"))).toMatchObject({ code: "NOT_FOUND" });
-  expect(await refusal(stage.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
+  expect(await errorOf(run("nobody", "x"))).toMatchObject({ code: "NOT_FOUND" });
+  expect(await errorOf(gatewayFixture.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
     code: "NOT_FOUND",
   });
 });
 
 test("list shows where the commands lie and executes nothing; check runs them, with a deadline", async () => {
-  const before = (await stage.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
-  const { agents } = await stage.client.listAgents({ query: { path: "/nowhere" } });
+  const before = (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
+  const { agents } = await gatewayFixture.client.listAgents({ query: { path: "/nowhere" } });
   expect(agents.find(({ id }) => id === "codex")).toMatchObject({
     from: "config",
     acp: null,
@@ -212,13 +212,13 @@ test("list shows where the commands lie and executes nothing; check runs them, w
     install: expect.any(String) as string,
   });
   expect(JSON.stringify(agents)).not.toContain("sk-of-the-entry");
-  const all = await stage.client.listRuns({ query: { all: "1", limit: 1_000 } });
+  const all = await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
   expect(all.runs).toHaveLength(before);
-  const { checks } = await stage.client.checkAgent({ params: { id: "codex" } });
+  const { checks } = await gatewayFixture.client.checkAgent({ params: { id: "codex" } });
   expect(checks).toMatchObject([{ forms: ["cli"], version: "1.2.3", failure: null }]);
-  const checked = await stage.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
+  const checked = await gatewayFixture.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
   expect(checked).toMatchObject({ deadlines: { overallMs: 20_000 }, emptiness: "proven" });
-  const claude = await stage.client.checkAgent({
+  const claude = await gatewayFixture.client.checkAgent({
     params: { id: "claude" },
     body: { environment: { PATH: "/nowhere" } },
   });
@@ -239,17 +239,17 @@ test("a program that said its version and does not end does not work", () => {
     ended: false,
   } as const;
   const ended = { running: false, failure: null, output: [piece] };
-  expect(toldBy(ended)).toEqual({ version: "1.2.3", failure: null });
-  expect(toldBy({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
+  expect(toCheckResult(ended)).toEqual({ version: "1.2.3", failure: null });
+  expect(toCheckResult({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
 });
 
 describe("for a session", () => {
   test("an agent's session is its child: in its sandbox, under its rules, seeing no more than it", async () => {
     const execRules = [{ effect: "allow" as const, executable: process.execPath }];
-    const { token, session: parent } = await stage.client.openSession({
+    const { token, session: parent } = await gatewayFixture.client.openSession({
       body: { key: "boss", agentId: "planner", visibility: "self", sandboxed: true, execRules },
     });
-    const { session, run: record, result } = await run("codex", "hello", {}, stage.as(token));
+    const { session, run: record, result } = await run("codex", "hello", {}, gatewayFixture.as(token));
     expect(result?.text).toBe("you said: hello");
     expect(session).toMatchObject({
       ownerSessionKey: "boss",
@@ -261,57 +261,57 @@ describe("for a session", () => {
       execRules,
     });
     expect(record).toMatchObject({ sessionId: session.id, agentId: "codex" });
-    const [asked] = (await stage.client.sessionHistory({ params: { id: session.id } })).messages;
+    const [asked] = (await gatewayFixture.client.sessionHistory({ params: { id: session.id } })).messages;
     expect(asked).toMatchObject({ fromSessionId: parent.id, actor: "session:boss" });
   });
 
   test("what its rules forbid is not started, nor anything said or opened", async () => {
     const execRules = [{ effect: "deny" as const }];
-    const { token } = await stage.client.openSession({ body: { key: "bound", execRules } });
-    const count = async (): Promise<number> => (await stage.client.listSessions()).sessions.length;
+    const { token } = await gatewayFixture.client.openSession({ body: { key: "bound", execRules } });
+    const count = async (): Promise<number> => (await gatewayFixture.client.listSessions()).sessions.length;
     const before = await count();
     for (const ask of [
-      () => run("codex", "hello", {}, stage.as(token)),
-      () => stage.as(token).checkAgent({ params: { id: "codex" } }),
+      () => run("codex", "hello", {}, gatewayFixture.as(token)),
+      () => gatewayFixture.as(token).checkAgent({ params: { id: "codex" } }),
     ])
-      expect(await refusal(ask())).toMatchObject({ code: "EXEC_DENIED" });
+      expect(await errorOf(ask())).toMatchObject({ code: "EXEC_DENIED" });
     expect(await count()).toBe(before);
   });
 
   test("another's session cannot be gone on with: it looks as if it were not there", async () => {
     const { session, result } = await run("codex", "hello");
     const execRules = [{ effect: "allow" as const }];
-    const { token } = await stage.client.openSession({ body: { key: "curious", execRules } });
-    const ask = (resume: string) => refusal(run("codex", "x", { resume }, stage.as(token)));
+    const { token } = await gatewayFixture.client.openSession({ body: { key: "curious", execRules } });
+    const ask = (resume: string) => errorOf(run("codex", "x", { resume }, gatewayFixture.as(token)));
     for (const name of [session.id, session.key, result?.agentSessionId ?? "", "missing"])
       expect(await ask(name)).toEqual({
         code: "NOT_FOUND",
         message: `there is no session ${name} of codex to go on with`,
       });
     expect(await ask("last")).toMatchObject({ code: "NOT_FOUND" });
-    const own = await run("codex", "mine", {}, stage.as(token));
-    const next = await run("codex", "more", { resume: "last" }, stage.as(token));
+    const own = await run("codex", "mine", {}, gatewayFixture.as(token));
+    const next = await run("codex", "more", { resume: "last" }, gatewayFixture.as(token));
     expect(next.session.id).toBe(own.session.id);
     expect(await said(session.id)).toHaveLength(2);
   });
 });
 
 /** A state directory whose gateway comes and goes. */
-async function house() {
+async function openGatewayHome() {
   const home = await temporaryHome();
   let gateway: Gateway | null = null;
   onTestFinished(() => gateway?.stop({ runs: "terminate", waitMs: 0 }));
   const start = async (): Promise<GatewayClient> => {
-    gateway = await openGateway({ home, config, onNews: () => undefined });
+    gateway = await openGateway({ home, config, onEvent: () => undefined });
     await gateway.ready;
     const token = (await readOperatorToken(home)) ?? "";
-    return createClient({ socketPath: gatewaySocket(home), token });
+    return createClient({ socketPath: gatewaySocketPath(home), token });
   };
   return { home, start, stop: async () => gateway?.stop() };
 }
 
 test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
-  const { home, start, stop } = await house();
+  const { home, start, stop } = await openGatewayHome();
   const client = await start();
   const ask = (gate: string) =>
     client.runAgent({
@@ -326,12 +326,15 @@ test("a gateway that goes while the agent works: the next one records its answer
   await stop();
   // One ends when there is no gateway, the other when the next is there.
   await writeFile(join(home, "meanwhile"), "");
-  await until("the first has ended", async () => (await processesOf(meanwhile.run.runId)).length === 0);
+  await waitFor(
+    "the first has ended",
+    async () => (await findProcessesOfRun(meanwhile.run.runId)).length === 0,
+  );
   const next = await start();
   await writeFile(join(home, "afterwards"), "");
   for (const { run: record, session } of [meanwhile, afterwards]) {
-    await gone(next, record.runId);
-    await until("it is answered", async () => {
+    await waitForRunEnd(next, record.runId);
+    await waitFor("it is answered", async () => {
       const { messages } = await next.sessionHistory({ params: { id: session.id } });
       return messages.length > 1;
     });
@@ -342,13 +345,13 @@ test("a gateway that goes while the agent works: the next one records its answer
 });
 
 test("a gateway that goes before the agent has all of its prompt: the next one gives it the rest", async () => {
-  const { start, stop } = await house();
+  const { start, stop } = await openGatewayHome();
   const prompt = `${"long ".repeat(180_000)}end`;
   const body = { prompt, background: true };
   const { run: begun } = await (await start()).runAgent({ params: { id: "result" }, body });
   await stop();
   const next = await start();
-  await gone(next, begun.runId);
+  await waitForRunEnd(next, begun.runId);
   const { result } = await next.agentResult({ params: begun });
   expect(result?.text).toBe(`you said: ${prompt}`);
 });

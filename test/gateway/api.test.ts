@@ -2,19 +2,24 @@ import { readFile } from "node:fs/promises";
 import { request } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
-import { unframe } from "../../src/gateway/attach-frames.js";
+import { decodeFrame } from "../../src/gateway/attach-frames.js";
 import { createClient } from "../../src/gateway/client.js";
 import { contract } from "../../src/gateway/contract/contract.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { bystander, processesOf, realSupervisor, temporaryHome } from "../supervisor/real-supervisor.js";
-import { gone, oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
+import {
+  plantLookalike,
+  findProcessesOfRun,
+  realSupervisor,
+  temporaryHome,
+} from "../supervisor/real-supervisor.js";
+import { waitForRunEnd, gatewayForFile, errorOf, shellCommand, outputText, waitFor } from "./real-gateway.js";
 
-const stage = oneGateway();
+const gatewayFixture = gatewayForFile();
 
 async function bash(): Promise<{ runId: string }> {
-  const { run } = await stage.client.exec({
+  const { run } = await gatewayFixture.client.exec({
     body: {
       argv: ["bash", "--norc", "--noprofile", "-i"],
       pty: true,
@@ -28,48 +33,50 @@ async function bash(): Promise<{ runId: string }> {
 }
 
 async function shows(params: { runId: string }, text: string): Promise<void> {
-  await until(`the screen shows ${text}`, async () =>
-    (await stage.client.screen({ params })).rows.some((row) => row.includes(text)),
+  await waitFor(`the screen shows ${text}`, async () =>
+    (await gatewayFixture.client.screen({ params })).rows.some((row) => row.includes(text)),
   );
 }
 
 async function end(params: { runId: string }): Promise<void> {
-  expect(await stage.client.kill({ params, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
+  expect(await gatewayFixture.client.kill({ params, body: { graceMs: 0 } })).toMatchObject({
+    outcome: "gone",
+  });
 }
 
 test("the gateway says who and where it is", async () => {
-  const status = await stage.client.status();
+  const status = await gatewayFixture.client.status();
   expect(status).toMatchObject({
-    instanceId: stage.gateway.instanceId,
-    home: stage.home,
+    instanceId: gatewayFixture.gateway.instanceId,
+    home: gatewayFixture.home,
     pid: process.pid,
     runs: 0,
   });
 });
 
 test("every answer has the shape that the contract promises", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["true"] } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   const asked = {
-    status: await stage.client.status(),
-    listRuns: await stage.client.listRuns({ query: { all: "1" } }),
-    getRun: await stage.client.getRun({ params: run }),
-    poll: await stage.client.poll({ params: run }),
-    log: await stage.client.log({ params: run }),
-    events: await stage.client.events(),
-    kill: await stage.client.kill({ params: run }),
-    listSessions: await stage.client.listSessions(),
-    listApprovals: await stage.client.listApprovals(),
-    listGateways: await stage.client.listGateways(),
+    status: await gatewayFixture.client.status(),
+    listRuns: await gatewayFixture.client.listRuns({ query: { all: "1" } }),
+    getRun: await gatewayFixture.client.getRun({ params: run }),
+    poll: await gatewayFixture.client.poll({ params: run }),
+    log: await gatewayFixture.client.log({ params: run }),
+    events: await gatewayFixture.client.events(),
+    kill: await gatewayFixture.client.kill({ params: run }),
+    listSessions: await gatewayFixture.client.listSessions(),
+    listApprovals: await gatewayFixture.client.listApprovals(),
+    listGateways: await gatewayFixture.client.listGateways(),
   };
   for (const [verb, answer] of Object.entries(asked)) {
-    const { success, data } = contract[verb as keyof typeof asked].answer.safeParse(answer);
+    const { success, data } = contract[verb as keyof typeof asked].response.safeParse(answer);
     expect({ verb, success }).toEqual({ verb, success: true });
     expect(data).toEqual(answer);
   }
 });
 
 test("OpenAPI names every route, with its parameters", async () => {
-  const { status, text } = await stage.raw("GET", "/openapi.json");
+  const { status, text } = await gatewayFixture.raw("GET", "/openapi.json");
   expect(status).toBe(200);
   const { paths } = JSON.parse(text) as {
     paths: Record<string, Record<string, { operationId: string; parameters: { name: string }[] }>>;
@@ -85,50 +92,50 @@ test("OpenAPI names every route, with its parameters", async () => {
 });
 
 test("a poll waits for news, and consumes nothing", async () => {
-  const { run } = await stage.client.exec({
-    body: { ...sh("sleep 0.3; echo news; sleep 60"), background: true },
+  const { run } = await gatewayFixture.client.exec({
+    body: { ...shellCommand("sleep 0.3; echo news; sleep 60"), background: true },
   });
-  const first = await stage.client.poll({ params: run, query: { waitMs: 10_000 } });
-  expect(textOf(first)).toBe("news\n");
+  const first = await gatewayFixture.client.poll({ params: run, query: { waitMs: 10_000 } });
+  expect(outputText(first)).toBe("news\n");
   expect(first.run.state).toBe("running");
-  expect(textOf(await stage.client.poll({ params: run }))).toBe("news\n");
+  expect(outputText(await gatewayFixture.client.poll({ params: run }))).toBe("news\n");
   const before = performance.now();
-  const later = await stage.client.poll({ params: run, query: { stdout: 5, waitMs: 200 } });
+  const later = await gatewayFixture.client.poll({ params: run, query: { stdout: 5, waitMs: 200 } });
   expect(performance.now() - before).toBeGreaterThan(150);
-  expect(textOf(later)).toBe("");
+  expect(outputText(later)).toBe("");
   expect(later.idleMs).toBeGreaterThan(100);
   await end(run);
-  const last = await stage.client.poll({ params: run, query: { waitMs: 30_000 } });
+  const last = await gatewayFixture.client.poll({ params: run, query: { waitMs: 30_000 } });
   expect(last.run).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
 });
 
 test("a poll that waits hears of the end", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["sleep", "0.3"], background: true } });
-  const answer = await stage.client.poll({ params: run, query: { waitMs: 20_000 } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["sleep", "0.3"], background: true } });
+  const answer = await gatewayFixture.client.poll({ params: run, query: { waitMs: 20_000 } });
   expect(answer.run.state).toBe("exited");
   expect(answer.output.every(({ ended }) => ended)).toBe(true);
 });
 
 test("a program that asks seems to wait for input", async () => {
-  const { run } = await stage.client.exec({
-    body: { ...sh("printf 'Continue? [y/N] '; read answer"), stdin: "pipe", background: true },
+  const { run } = await gatewayFixture.client.exec({
+    body: { ...shellCommand("printf 'Continue? [y/N] '; read answer"), stdin: "pipe", background: true },
   });
-  await until("it seems to wait", async () => {
-    return (await stage.client.poll({ params: run })).waitingForInput.seems;
+  await waitFor("it seems to wait", async () => {
+    return (await gatewayFixture.client.poll({ params: run })).waitingForInput.seems;
   });
-  await stage.client.write({ params: run, body: { text: "y\n" } });
-  expect((await gone(stage.client, run.runId)).exit?.code).toBe(0);
+  await gatewayFixture.client.write({ params: run, body: { text: "y\n" } });
+  expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
 });
 
 test("a log comes by lines from the end, or by bytes from anywhere", async () => {
-  const { run } = await stage.client.exec({ body: sh("seq 1 100; echo no >&2") });
-  const tail = await stage.client.log({ params: run, query: { lines: 2 } });
+  const { run } = await gatewayFixture.client.exec({ body: shellCommand("seq 1 100; echo no >&2") });
+  const tail = await gatewayFixture.client.log({ params: run, query: { lines: 2 } });
   expect(tail).toMatchObject({ text: "99\n100\n", nextOffset: 292, ended: true });
-  const err = await stage.client.log({ params: run, query: { stream: "stderr" } });
+  const err = await gatewayFixture.client.log({ params: run, query: { stream: "stderr" } });
   expect(err.text).toBe("no\n");
   let whole = "";
   for (let offset = 0, ended = false; !ended;) {
-    const page = await stage.client.log({ params: run, query: { offset, maxBytes: 50 } });
+    const page = await gatewayFixture.client.log({ params: run, query: { offset, maxBytes: 50 } });
     expect(page.offset).toBe(offset);
     whole += page.text;
     ({ nextOffset: offset, ended } = page);
@@ -137,148 +144,168 @@ test("a log comes by lines from the end, or by bytes from anywhere", async () =>
 });
 
 test("what is written arrives, as text and as bytes, and ends when it is closed", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["cat"], stdin: "pipe", background: true } });
-  await stage.client.write({ params: run, body: { text: "ä" } });
-  await stage.client.write({ params: run, body: { base64: Buffer.from([0xe2, 0x82]).toString("base64") } });
-  await stage.client.write({
+  const { run } = await gatewayFixture.client.exec({
+    body: { argv: ["cat"], stdin: "pipe", background: true },
+  });
+  await gatewayFixture.client.write({ params: run, body: { text: "ä" } });
+  await gatewayFixture.client.write({
+    params: run,
+    body: { base64: Buffer.from([0xe2, 0x82]).toString("base64") },
+  });
+  await gatewayFixture.client.write({
     params: run,
     body: { base64: Buffer.from([0xac]).toString("base64"), close: true },
   });
-  expect((await gone(stage.client, run.runId)).exit?.code).toBe(0);
-  expect(textOf(await stage.client.poll({ params: run }))).toBe("ä€");
-  const late = await refusal(stage.client.write({ params: run, body: { text: "late" } }));
+  expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
+  expect(outputText(await gatewayFixture.client.poll({ params: run }))).toBe("ä€");
+  const late = await errorOf(gatewayFixture.client.write({ params: run, body: { text: "late" } }));
   expect(late.code).toBe("STDIN_CLOSED");
 });
 
 test("bash on a PTY: keys, paste, submit, interrupt, resize, screen", async () => {
   const params = await bash();
-  await stage.client.sendKeys({ params, body: { keys: ["literal:echo k$((20+1))", "Enter"] } });
+  await gatewayFixture.client.sendKeys({ params, body: { keys: ["literal:echo k$((20+1))", "Enter"] } });
   await shows(params, "k21");
-  await stage.client.sendKeys({ params, body: { keys: ["Up", "Enter"] } });
-  await until("it was done again", async () => {
-    const { rows } = await stage.client.screen({ params });
+  await gatewayFixture.client.sendKeys({ params, body: { keys: ["Up", "Enter"] } });
+  await waitFor("it was done again", async () => {
+    const { rows } = await gatewayFixture.client.screen({ params });
     return rows.filter((row) => row.startsWith("k21")).length === 2;
   });
-  const { bracketed } = await stage.client.paste({
+  const { bracketed } = await gatewayFixture.client.paste({
     params,
     body: { text: "echo p$((30+1))\necho q$((40+1))" },
   });
   await shows(params, "echo q$((40+1))");
   // Pasted, not typed: nothing runs before it is submitted.
   if (bracketed)
-    expect((await stage.client.screen({ params })).rows.some((row) => row.startsWith("p31"))).toBe(false);
-  await stage.client.paste({ params, body: { text: "", submit: true } });
+    expect((await gatewayFixture.client.screen({ params })).rows.some((row) => row.startsWith("p31"))).toBe(
+      false,
+    );
+  await gatewayFixture.client.paste({ params, body: { text: "", submit: true } });
   await shows(params, "q41");
-  await stage.client.sendKeys({ params, body: { keys: ["literal:sleep 60", "Enter"] } });
+  await gatewayFixture.client.sendKeys({ params, body: { keys: ["literal:sleep 60", "Enter"] } });
   await shows(params, "sleep 60");
-  await stage.client.sendKeys({ params, body: { keys: ["C-c"] } });
+  await gatewayFixture.client.sendKeys({ params, body: { keys: ["C-c"] } });
   await shows(params, "^C");
-  await stage.client.resize({ params, body: { rows: 20, cols: 60 } });
-  await stage.client.paste({ params, body: { text: "stty size", submit: true } });
+  await gatewayFixture.client.resize({ params, body: { rows: 20, cols: 60 } });
+  await gatewayFixture.client.paste({ params, body: { text: "stty size", submit: true } });
   await shows(params, "20 60");
-  const screen = await stage.client.screen({ params });
+  const screen = await gatewayFixture.client.screen({ params });
   expect([screen.rows.length, screen.cols]).toEqual([20, 60]);
-  await stage.client.sendKeys({ params, body: { keys: ["C-d"] } });
-  expect((await gone(stage.client, params.runId)).exit?.reason).toBe("exit");
+  await gatewayFixture.client.sendKeys({ params, body: { keys: ["C-d"] } });
+  expect((await waitForRunEnd(gatewayFixture.client, params.runId)).exit?.reason).toBe("exit");
 });
 
 test("a run without a terminal has no screen and takes no keys; its input is unharmed", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["cat"], stdin: "pipe", background: true } });
-  expect((await refusal(stage.client.screen({ params: run }))).code).toBe("BAD_INPUT");
-  expect((await refusal(stage.client.sendKeys({ params: run, body: { keys: ["Up"] } }))).code).toBe(
+  const { run } = await gatewayFixture.client.exec({
+    body: { argv: ["cat"], stdin: "pipe", background: true },
+  });
+  expect((await errorOf(gatewayFixture.client.screen({ params: run }))).code).toBe("BAD_INPUT");
+  expect((await errorOf(gatewayFixture.client.sendKeys({ params: run, body: { keys: ["Up"] } }))).code).toBe(
     "BAD_INPUT",
   );
-  await stage.client.write({ params: run, body: { close: true } });
-  expect((await gone(stage.client, run.runId)).exit?.code).toBe(0);
+  await gatewayFixture.client.write({ params: run, body: { close: true } });
+  expect((await waitForRunEnd(gatewayFixture.client, run.runId)).exit?.code).toBe(0);
 });
 
 test("a key that does not exist is bad input", async () => {
   const params = await bash();
-  const { code } = await refusal(stage.client.sendKeys({ params, body: { keys: ["C-"] } }));
+  const { code } = await errorOf(gatewayFixture.client.sendKeys({ params, body: { keys: ["C-"] } }));
   expect(code).toBe("BAD_INPUT");
   await end(params);
 });
 
 test("kill answers gone when the whole tree is, and ended-before when it was", async () => {
-  bystander("sleep", "61");
-  const { run } = await stage.client.exec({
-    body: { ...sh("sleep 61 & sleep 61 & wait"), background: true },
+  plantLookalike("sleep", "61");
+  const { run } = await gatewayFixture.client.exec({
+    body: { ...shellCommand("sleep 61 & sleep 61 & wait"), background: true },
   });
-  await until("its children run", async () => (await processesOf(run.runId)).length >= 3);
-  const { outcome, survivors, run: record } = await stage.client.kill({ params: run });
+  await waitFor("its children run", async () => (await findProcessesOfRun(run.runId)).length >= 3);
+  const { outcome, survivors, run: record } = await gatewayFixture.client.kill({ params: run });
   expect({ outcome, survivors }).toEqual({ outcome: "gone", survivors: [] });
-  expect(await processesOf(run.runId)).toEqual([]);
+  expect(await findProcessesOfRun(run.runId)).toEqual([]);
   expect(record).toMatchObject({ state: "exited", exit: { reason: "manual-cancel", actor: "operator" } });
-  expect(await stage.client.kill({ params: run })).toMatchObject({ outcome: "ended-before" });
+  expect(await gatewayFixture.client.kill({ params: run })).toMatchObject({ outcome: "ended-before" });
 });
 
 test("a run that another supervisor holds is seen and killed, but not steered", async () => {
-  bystander("sleep", "62");
-  const other = await realSupervisor({ home: stage.home });
+  plantLookalike("sleep", "62");
+  const other = await realSupervisor({ home: gatewayFixture.home });
   const { runId } = await other.spawn({ io: "pipe", argv: ["sh", "-c", "echo here; exec sleep 62"] });
   const params = { runId };
-  await until("its output is seen", async () => textOf(await stage.client.poll({ params })) === "here\n");
-  expect((await refusal(stage.client.write({ params, body: { text: "x" } }))).code).toBe("NOT_STEERING");
-  expect(await stage.client.kill({ params, body: { graceMs: 0 } })).toMatchObject({ outcome: "gone" });
-  expect(await processesOf(runId)).toEqual([]);
+  await waitFor(
+    "its output is seen",
+    async () => outputText(await gatewayFixture.client.poll({ params })) === "here\n",
+  );
+  expect((await errorOf(gatewayFixture.client.write({ params, body: { text: "x" } }))).code).toBe(
+    "NOT_STEERING",
+  );
+  expect(await gatewayFixture.client.kill({ params, body: { graceMs: 0 } })).toMatchObject({
+    outcome: "gone",
+  });
+  expect(await findProcessesOfRun(runId)).toEqual([]);
 });
 
 test("a poll waits for news also of a run that another supervisor holds", async () => {
-  const other = await realSupervisor({ home: stage.home });
+  const other = await realSupervisor({ home: gatewayFixture.home });
   const { runId } = await other.spawn({ io: "pipe", argv: ["sh", "-c", "sleep 0.4; echo here; sleep 63"] });
   const params = { runId };
-  expect(textOf(await stage.client.poll({ params, query: { waitMs: 10_000 } }))).toBe("here\n");
-  await stage.client.kill({ params, body: { graceMs: 0 } });
+  expect(outputText(await gatewayFixture.client.poll({ params, query: { waitMs: 10_000 } }))).toBe("here\n");
+  await gatewayFixture.client.kill({ params, body: { graceMs: 0 } });
 });
 
 test("what it says of itself is what docs/openapi.json says (node scripts/write-openapi.mjs)", async () => {
-  const { text } = await stage.raw("GET", "/openapi.json");
+  const { text } = await gatewayFixture.raw("GET", "/openapi.json");
   expect(JSON.parse(text)).toEqual(JSON.parse(await readFile("docs/openapi.json", "utf8")));
 });
 
 test("remove hides a run at once, and stops it; its record stays", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
-  expect(await stage.client.remove({ params: run })).toEqual({ runId: run.runId, stopping: true });
-  const { runs } = await stage.client.listRuns({ query: { all: "1", limit: 1000 } });
+  const { run } = await gatewayFixture.client.exec({
+    body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
+  });
+  expect(await gatewayFixture.client.remove({ params: run })).toEqual({ runId: run.runId, stopping: true });
+  const { runs } = await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1000 } });
   expect(runs.map(({ runId }) => runId)).not.toContain(run.runId);
-  expect(await gone(stage.client, run.runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+  expect(await waitForRunEnd(gatewayFixture.client, run.runId)).toMatchObject({
+    exit: { reason: "manual-cancel" },
+  });
 });
 
 test("runs are found by label, agent and state", async () => {
   const labels = { team: "a", role: "x" };
-  const { run } = await stage.client.exec({ body: { argv: ["true"], labels, agentId: "finder" } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"], labels, agentId: "finder" } });
   const find = async (query: object) =>
-    (await stage.client.listRuns({ query })).runs.map(({ runId }) => runId);
+    (await gatewayFixture.client.listRuns({ query })).runs.map(({ runId }) => runId);
   expect(await find({ all: "1", label: "team=a,role=x" })).toEqual([run.runId]);
   expect(await find({ all: "1", agent: "finder" })).toEqual([run.runId]);
   expect(await find({ all: "1", label: "team=b" })).toEqual([]);
   expect(await find({ agent: "finder" })).toEqual([]);
-  expect((await refusal(find({ label: "nonsense" }))).code).toBe("BAD_INPUT");
+  expect((await errorOf(find({ label: "nonsense" }))).code).toBe("BAD_INPUT");
 });
 
 test("events can be replayed from any number on, page by page", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["true"] } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   const query = { run: run.runId };
-  const whole = await stage.client.events({ query });
+  const whole = await gatewayFixture.client.events({ query });
   expect(whole.events.map(({ type }) => type)).toEqual(expect.arrayContaining(["spawn", "exit"]));
   const paged = [];
   for (let after = 0; ;) {
-    const page = await stage.client.events({ query: { ...query, after, limit: 1 } });
+    const page = await gatewayFixture.client.events({ query: { ...query, after, limit: 1 } });
     if (page.events.length === 0) break;
     paged.push(...page.events);
     ({ after } = page);
   }
   expect(paged).toEqual(whole.events);
-  expect(await stage.client.events({ query })).toEqual(whole);
+  expect(await gatewayFixture.client.events({ query })).toEqual(whole);
 });
 
 test("events can be followed, from the past into the future, also those of other supervisors", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["true"] } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   let text = "";
   const following = request({
-    socketPath: stage.socketPath,
+    socketPath: gatewayFixture.socketPath,
     path: "/v1/events?follow=1",
-    headers: { authorization: `Bearer ${stage.token}` },
+    headers: { authorization: `Bearer ${gatewayFixture.token}` },
   });
   onTestFinished(() => void following.destroy());
   following.on("error", () => undefined);
@@ -289,27 +316,27 @@ test("events can be followed, from the past into the future, also those of other
       .split("\n")
       .filter((line) => line !== "")
       .some((line) => line.includes(runId) && line.includes('"exit"'));
-  await until("the past is there", has(run.runId));
-  const other = await realSupervisor({ home: stage.home });
+  await waitFor("the past is there", has(run.runId));
+  const other = await realSupervisor({ home: gatewayFixture.home });
   const later = await other.spawn({ io: "pipe", argv: ["true"] });
   await later.wait();
-  await until("the future came", has(later.runId));
+  await waitFor("the future came", has(later.runId));
   const lines = text.trimEnd().split("\n");
   const seqs = lines.map((line) => (JSON.parse(line) as { seq: number }).seq);
   expect(seqs).toEqual([...new Set(seqs)].toSorted((a, b) => a - b));
 });
 
 test("viewers come and go: output from the start, input, garbage refused, the end", async () => {
-  const { run } = await stage.client.exec({
-    body: { ...sh("echo first; cat"), stdin: "pipe", background: true },
+  const { run } = await gatewayFixture.client.exec({
+    body: { ...shellCommand("echo first; cat"), stdin: "pipe", background: true },
   });
   const view = () => {
-    const viewer = new WebSocket(`ws+unix://${stage.socketPath}:/v1/runs/${run.runId}/attach`, {
-      headers: { authorization: `Bearer ${stage.token}` },
+    const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${run.runId}/attach`, {
+      headers: { authorization: `Bearer ${gatewayFixture.token}` },
     });
     const seen = { output: "", said: [] as { type: string; record?: unknown }[], closed: 0 };
     viewer.on("message", (data: Buffer, binary: boolean) => {
-      if (binary) seen.output += unframe(data).bytes.toString();
+      if (binary) seen.output += decodeFrame(data).bytes.toString();
       else seen.said.push(JSON.parse(data.toString()) as { type: string });
     });
     viewer.on("close", (code: number) => (seen.closed = code));
@@ -317,7 +344,7 @@ test("viewers come and go: output from the start, input, garbage refused, the en
   };
   const one = view();
   const two = view();
-  await until("both see it", () => [one, two].every(({ seen }) => seen.output === "first\n"));
+  await waitFor("both see it", () => [one, two].every(({ seen }) => seen.output === "first\n"));
   two.viewer.close();
   for (const garbage of [
     "{",
@@ -327,14 +354,14 @@ test("viewers come and go: output from the start, input, garbage refused, the en
     '{"type":"stop","graceMs":"x"}',
   ])
     one.viewer.send(garbage);
-  await until(
+  await waitFor(
     "all of it was refused",
     () => one.seen.said.filter(({ type }) => type === "refused").length === 5,
   );
   one.viewer.send(Buffer.from("typed\n"));
-  await until("it came back", () => one.seen.output === "first\ntyped\n");
+  await waitFor("it came back", () => one.seen.output === "first\ntyped\n");
   one.viewer.send(JSON.stringify({ type: "eof" }));
-  await until("it was told of the end", () => one.seen.closed === 1000);
+  await waitFor("it was told of the end", () => one.seen.closed === 1000);
   expect(one.seen.said.at(-1)).toMatchObject({ type: "ended", record: { exit: { code: 0 } } });
 });
 
@@ -344,17 +371,17 @@ test.for([
   ["terminate", { left: 0, ended: 0, terminated: 2, callers: 0 }],
 ] as const)("a gateway that is told to stop and %s its runs says what it did", async ([runs, done]) => {
   const home = await temporaryHome();
-  const gateway = await openGateway({ home, onNews: () => undefined });
+  const gateway = await openGateway({ home, onEvent: () => undefined });
   const token = (await readOperatorToken(home)) ?? "";
-  const client = createClient({ socketPath: gatewaySocket(home), token });
+  const client = createClient({ socketPath: gatewaySocketPath(home), token });
   const task = { argv: ["sleep", runs === "drain" ? "0.3" : "60"], background: true, graceMs: 0 };
   await client.exec({ body: task });
   await client.exec({ body: { argv: ["sleep", "60"], kind: "service", background: true, graceMs: 0 } });
   expect(await client.stop({ body: { runs, waitMs: 5_000 } })).toEqual(done);
-  await gateway.asked;
+  await gateway.stopRequested;
   await gateway.stop();
-  expect((await refusal(client.status())).code).toBe("GATEWAY_UNREACHABLE");
-  const next = await openGateway({ home, onNews: () => undefined });
+  expect((await errorOf(client.status())).code).toBe("GATEWAY_UNREACHABLE");
+  const next = await openGateway({ home, onEvent: () => undefined });
   await next.ready;
   expect((await client.listRuns()).runs).toHaveLength(done.left);
   await next.stop({ runs: "terminate", waitMs: 0 });

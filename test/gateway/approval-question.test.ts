@@ -3,48 +3,56 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
 import { questionLines } from "../../src/sessions/question.js";
 import { newRunId } from "../../src/supervisor/ids.js";
-import { oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
+import { gatewayForFile, errorOf, shellCommand, outputText, waitFor } from "./real-gateway.js";
 
-const stage = oneGateway();
+const gatewayFixture = gatewayForFile();
 let directory: string;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "hf-question-"));
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
-type Asked = AnswerOf<"listApprovals">["approvals"][number];
+type Asked = ResponseOf<"listApprovals">["approvals"][number];
 
 async function session(key: string): Promise<{ readonly client: GatewayClient; readonly id: string }> {
-  const { token, session: row } = await stage.client.openSession({ body: { key, execRules: [] } });
-  return { client: stage.as(token), id: row.id };
+  const { token, session: row } = await gatewayFixture.client.openSession({ body: { key, execRules: [] } });
+  return { client: gatewayFixture.as(token), id: row.id };
 }
 
 async function asked(sessionId: string): Promise<Asked> {
   let found: Asked | undefined;
-  await until("it is asked", async () => {
-    found = (await stage.client.listApprovals()).approvals.find((each) => each.sessionId === sessionId);
+  await waitFor("it is asked", async () => {
+    found = (await gatewayFixture.client.listApprovals()).approvals.find(
+      (each) => each.sessionId === sessionId,
+    );
     return found !== undefined;
   });
   return found ?? expect.fail("nothing is asked");
 }
 
 async function allow(id: string): Promise<string> {
-  const { pages } = await stage.client.showApproval({ params: { id } });
-  const { parts, digest } = await stage.client.showApproval({ params: { id }, query: { page: pages } });
-  await stage.client.decideApproval({ params: { id }, body: { verdict: "allow", digest: digest ?? "" } });
+  const { pages } = await gatewayFixture.client.showApproval({ params: { id } });
+  const { parts, digest } = await gatewayFixture.client.showApproval({
+    params: { id },
+    query: { page: pages },
+  });
+  await gatewayFixture.client.decideApproval({
+    params: { id },
+    body: { verdict: "allow", digest: digest ?? "" },
+  });
   return questionLines(parts).join("\n");
 }
 
 test("a question does not hide code behind what looks like a header", async () => {
   const { client, id } = await session("hiding");
-  const answer = client.exec({ body: sh("echo Cookie: a; echo and more") });
+  const answer = client.exec({ body: shellCommand("echo Cookie: a; echo and more") });
   const approval = await asked(id);
   expect(approval.command).toMatch(/^(?:\/usr)?\/bin\/sh -c 'echo Cookie: a; echo and more'$/);
   await allow(approval.id);
-  expect(textOf(await answer)).toBe("Cookie: a\nand more\n");
+  expect(outputText(await answer)).toBe("Cookie: a\nand more\n");
 });
 
 test("a question has the variables and the input that the command gets", async () => {
@@ -55,7 +63,7 @@ test("a question has the variables and the input that the command gets", async (
   const approval = await asked(id);
   expect(approval.question).toEqual({ whole: false, digest: null });
   const params = { id: approval.id };
-  const refused = await refusal(stage.client.decideApproval({ params, body: { verdict: "allow" } }));
+  const refused = await errorOf(gatewayFixture.client.decideApproval({ params, body: { verdict: "allow" } }));
   expect(refused).toMatchObject({ code: "BAD_INPUT", message: expect.stringContaining("approvals show") });
   const text = await allow(approval.id);
   expect(text).toContain("env GIT_PAGER: 'id; x' (not in the session's list of allowed variables)\n");
@@ -63,7 +71,7 @@ test("a question has the variables and the input that the command gets", async (
   expect(text).not.toContain("HOME");
   expect(text).toContain(String.raw`stdin: $'echo run from stdin\n`);
   expect(text).toContain("(20 bytes, then end of input)");
-  expect(textOf(await answer)).toBe("run from stdin\n");
+  expect(outputText(await answer)).toBe("run from stdin\n");
 });
 
 test("a question says that input can follow", async () => {
@@ -72,14 +80,14 @@ test("a question says that input can follow", async () => {
     { stdin: "pipe" as const, argv: ["cat"] },
     { command: "cat" },
     { argv: ["cat"], pty: true },
-  ].map((body) => refusal(client.exec({ body: { ...body, background: true } })));
+  ].map((body) => errorOf(client.exec({ body: { ...body, background: true } })));
   for (const _ of answers) {
     const approval = await asked(id);
-    const { parts } = await stage.client.showApproval({ params: { id: approval.id } });
+    const { parts } = await gatewayFixture.client.showApproval({ params: { id: approval.id } });
     expect(questionLines(parts).join("\n")).toMatch(
       /stdin: \((?:pipe|terminal)\) \(input can be sent to it later/,
     );
-    await stage.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
+    await gatewayFixture.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
   }
   for (const answer of answers) expect((await answer).code).toBe("EXEC_DENIED");
 });
@@ -87,23 +95,26 @@ test("a question says that input can follow", async () => {
 test("a long command is read page by page, and secrets on request", async () => {
   const { client, id } = await session("long");
   const secret = `ghp_${"aB3".repeat(12)}`;
-  const answer = refusal(
+  const answer = errorOf(
     client.exec({
       body: { argv: ["echo", ...Array.from({ length: 3_000 }, (_, at) => `word ${at}`), secret] },
     }),
   );
   const approval = await asked(id);
   const params = { id: approval.id };
-  const first = await stage.client.showApproval({ params });
+  const first = await gatewayFixture.client.showApproval({ params });
   expect(first.pages).toBeGreaterThan(1);
   expect(first.digest).toBeNull();
-  const last = await stage.client.showApproval({ params, query: { page: first.pages } });
+  const last = await gatewayFixture.client.showApproval({ params, query: { page: first.pages } });
   expect(last.digest).toMatch(/^[0-9a-f]{64}$/);
   expect(JSON.stringify(last.parts)).toContain("word 2999");
   expect(JSON.stringify(last.parts)).not.toContain(secret);
-  const open = await stage.client.showApproval({ params, query: { page: first.pages, reveal: "1" } });
+  const open = await gatewayFixture.client.showApproval({
+    params,
+    query: { page: first.pages, reveal: "1" },
+  });
   expect(JSON.stringify(open.parts)).toContain(secret);
-  await stage.client.decideApproval({ params, body: { verdict: "deny" } });
+  await gatewayFixture.client.decideApproval({ params, body: { verdict: "deny" } });
   expect((await answer).code).toBe("EXEC_DENIED");
 });
 
@@ -118,7 +129,7 @@ test("an allowed command is not executed if its path now leads to another progra
   const ownPath = process.env["PATH"];
   onTestFinished(() => void (process.env["PATH"] = ownPath));
   process.env["PATH"] = `${directory}/first:${directory}/second:${ownPath}`;
-  const answer = refusal(client.exec({ body: { argv: ["tool"] } }));
+  const answer = errorOf(client.exec({ body: { argv: ["tool"] } }));
   const approval = await asked(id);
   expect(approval.executable).toBe(`${directory}/second/tool`);
   await program("first/tool", "not shown");
@@ -132,13 +143,13 @@ test("an allowed command is not executed if its path now leads to another progra
 
 test("only the operator reads a question", async () => {
   const { client, id } = await session("curious");
-  const answer = refusal(client.exec({ body: { argv: ["true"] } }));
+  const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
   const approval = await asked(id);
-  expect((await refusal(client.showApproval({ params: { id: approval.id } }))).code).toBe("NOT_FOUND");
-  expect((await refusal(stage.client.showApproval({ params: { id: "apr_000000000000" } }))).code).toBe(
-    "NOT_FOUND",
-  );
-  await stage.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
+  expect((await errorOf(client.showApproval({ params: { id: approval.id } }))).code).toBe("NOT_FOUND");
+  expect(
+    (await errorOf(gatewayFixture.client.showApproval({ params: { id: "apr_000000000000" } }))).code,
+  ).toBe("NOT_FOUND");
+  await gatewayFixture.client.decideApproval({ params: { id: approval.id }, body: { verdict: "deny" } });
   await answer;
 });
 
@@ -149,10 +160,12 @@ test("nothing is added to input that was shown as all of it", async () => {
   const runId = newRunId();
   const answer = client.exec({ body: { argv: ["sh"], input, runId } });
   await allow((await asked(id)).id);
-  await until("it runs", async () => (await stage.client.listRuns()).runs.some((run) => run.runId === runId));
+  await waitFor("it runs", async () =>
+    (await gatewayFixture.client.listRuns()).runs.some((run) => run.runId === runId),
+  );
   const more = { params: { runId }, body: { text: "echo not shown\n" } };
-  expect(await refusal(client.write(more))).toMatchObject({ code: "STDIN_CLOSED" });
-  expect(textOf(await answer)).toBe("");
+  expect(await errorOf(client.write(more))).toMatchObject({ code: "STDIN_CLOSED" });
+  expect(outputText(await answer)).toBe("");
 });
 
 test("nothing is put before input that was shown as all of it", async () => {
@@ -166,7 +179,7 @@ test("nothing is put before input that was shown as all of it", async () => {
     while (!stop.signal.aborted) await client.write(more).catch(() => undefined);
   })();
   try {
-    expect(textOf(await answer)).toBe("shown\n");
+    expect(outputText(await answer)).toBe("shown\n");
   } finally {
     stop.abort();
     await writing;

@@ -1,74 +1,83 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { BadInput, StoreAway, SupervisorClosed } from "../../src/errors.js";
-import { Background, type BackgroundParts } from "../../src/gateway/work/background.js";
-import { TaskTail } from "../../src/gateway/work/task-tail.js";
-import { keyOfRun } from "../../src/tasks/key.js";
+import { Background, type BackgroundDeps } from "../../src/gateway/work/background.js";
+import { TaskEventFollower } from "../../src/gateway/work/task-tail.js";
+import { taskKeyOfRun } from "../../src/tasks/key.js";
 import { Tasks } from "../../src/tasks/tasks.js";
-import { isEnded } from "../../src/store/task-record.js";
+import { isTaskEnded } from "../../src/store/task-record.js";
 import type { Problem } from "../../src/supervisor/api.js";
 import { deferred } from "../../src/supervisor/deferred.js";
 import { newRun } from "../store/samples.js";
 import { PARENT } from "../store/task-samples.js";
-import { succeeded, taskHouse, type TaskHouse } from "../tasks/house.js";
+import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../tasks/house.js";
 
-let house: TaskHouse;
+let registry: TaskRegistry;
 let background: Background;
 let problems: Problem[];
 const nothing = { run: () => null, getRun: async () => null };
 function backgroundOf(parts: object = {}): Background {
-  const { store, tasks } = house;
+  const { store, tasks } = registry;
   const problem = (each: Problem): void => void problems.push(each);
-  const all = { store, tasks, tail: new TaskTail(store), supervisor: nothing, problem, ...parts };
-  return new Background(all as unknown as BackgroundParts);
+  const all = {
+    store,
+    tasks,
+    tail: new TaskEventFollower(store),
+    supervisor: nothing,
+    onProblem: problem,
+    ...parts,
+  };
+  return new Background(all as unknown as BackgroundDeps);
 }
 beforeEach(async () => {
-  house = await taskHouse();
+  registry = await openTaskRegistry();
   problems = [];
   background = backgroundOf();
 });
 afterEach(async () => {
   await background[Symbol.asyncDispose]();
-  await house[Symbol.asyncDispose]();
+  await registry[Symbol.asyncDispose]();
 });
 
 const runId = "run_000000000000";
-const input = { runtime: "exec", key: keyOfRun(runId), text: "build", runId } as const;
+const input = { runtime: "exec", key: taskKeyOfRun(runId), text: "build", runId } as const;
 const statusNow = async (): Promise<string | undefined> =>
-  (await house.store.getTaskByKey(input.key))?.status;
+  (await registry.store.getTaskByKey(input.key))?.status;
 
 test("work that a stopping gateway turns away can be asked for again: its task has not ended", async () => {
   const stops = new SupervisorClosed("in_1", "its gateway stops");
-  await expect(background.give(input, () => Promise.reject(stops))).rejects.toBe(stops);
+  await expect(background.runAsTask(input, () => Promise.reject(stops))).rejects.toBe(stops);
   expect(await statusNow()).toBe("queued");
-  expect(await background.give(input, async () => "begun")).toBe("begun");
+  expect(await background.runAsTask(input, async () => "begun")).toBe("begun");
 });
 
 test("work that cannot be begun has failed, and is not begun under that name", async () => {
   const wrong = new BadInput("env", "that cannot be");
-  await expect(background.give(input, () => Promise.reject(wrong))).rejects.toBe(wrong);
+  await expect(background.runAsTask(input, () => Promise.reject(wrong))).rejects.toBe(wrong);
   expect(await statusNow()).toBe("failed");
-  await expect(background.give(input, async () => "begun")).rejects.toMatchObject({ code: "TASK_REFUSED" });
+  await expect(background.runAsTask(input, async () => "begun")).rejects.toMatchObject({
+    code: "TASK_REFUSED",
+  });
 });
 
 test("work that is asked for twice at once, and turned away once, has not failed", async () => {
   const [turnedAway, begun] = [deferred<void>(), deferred<void>()];
-  const first = background.give({ ...input }, async () => {
+  const first = background.runAsTask({ ...input }, async () => {
     begun.resolve();
     await turnedAway.promise;
     return statusNow();
   });
   await begun.promise;
   const busy = new BadInput("run", "it is being begun");
-  await expect(background.give({ ...input }, () => Promise.reject(busy))).rejects.toBe(busy);
-  expect(background.isBeginning(input)).toBe(true);
+  await expect(background.runAsTask({ ...input }, () => Promise.reject(busy))).rejects.toBe(busy);
+  expect(background.isStarting(input)).toBe(true);
   turnedAway.resolve();
   expect(await first).not.toBe("failed");
-  expect(background.isBeginning(input)).toBe(false);
+  expect(background.isStarting(input)).toBe(false);
 });
 
 test("a gateway that is killed at any write leaves nobody who waits silenced before the end", async () => {
-  const { store } = house;
+  const { store } = registry;
   for (let writes = 0; writes < 3; writes += 1) {
     let left = writes;
     const dying = {
@@ -85,27 +94,27 @@ test("a gateway that is killed at any write leaves nobody who waits silenced bef
     const awaited = new AbortController().signal;
     const start = async (): Promise<void> => {
       const { taskId } = (await store.getTaskByKey(key)) ?? expect.fail("no task");
-      await killed.tell(taskId, { ...succeeded, at: Date.now(), startedAt: Date.now() });
+      await killed.apply(taskId, { ...SUCCEEDED_FINISH, at: Date.now(), startedAt: Date.now() });
     };
     const asked = { runtime: "subagent", key, text: "build", targets: [PARENT] } as const;
-    await killed.give(asked, start, { awaited }).catch(() => undefined);
+    await killed.runAsTask(asked, start, { waiting: awaited }).catch(() => undefined);
     const task = (await store.getTaskByKey(key)) ?? expect.fail("no task");
-    expect([writes, task.policy]).toEqual([writes, isEnded(task.status) ? "silent" : "done_only"]);
+    expect([writes, task.policy]).toEqual([writes, isTaskEnded(task.status) ? "silent" : "done_only"]);
     await killed[Symbol.asyncDispose]();
   }
 });
 
 test("a task whose run cannot be looked at is reported and left alone, and the others are looked after", async () => {
-  const { tasks, store } = house;
+  const { tasks, store } = registry;
   const getRun = async (id: string): Promise<null> => {
     if (id === "run_odd") throw new Error("its record is odd");
     return null;
   };
   const ids = ["run_1", "run_odd", "run_2"];
-  for (const id of ids) await tasks.create({ runtime: "exec", key: keyOfRun(id), text: id, runId: id });
+  for (const id of ids) await tasks.create({ runtime: "exec", key: taskKeyOfRun(id), text: id, runId: id });
   const sweeping = backgroundOf({ supervisor: { ...nothing, getRun } });
   await sweeping.maintain(true, false);
-  const seen = await Promise.all(ids.map((id) => store.getTaskByKey(keyOfRun(id))));
+  const seen = await Promise.all(ids.map((id) => store.getTaskByKey(taskKeyOfRun(id))));
   expect(seen.map((task) => task?.missingSince !== null)).toEqual([true, false, true]);
   expect(problems).toMatchObject([
     { runId: "run_odd", message: `what does task ${seen[1]?.taskId} could not be looked at; trying again` },
@@ -148,14 +157,14 @@ test("of runs that are taken over, plain commands that go on get a task, once, f
   const { supervisor } = holding([plain, ...others]);
   const next = backgroundOf({ supervisor, isHere: () => true });
   for (let times = 0; times < 2; times += 1) {
-    next.takeOver([plain, ...others]);
+    next.registerRecoveredRuns([plain, ...others]);
     await next.maintain(false, false);
-    expect(await house.store.listTasks({ limit: 99 })).toHaveLength(times);
+    expect(await registry.store.listTasks({ limit: 99 })).toHaveLength(times);
     await next.maintain(true, false);
   }
-  expect(await house.store.listTasks({ limit: 99 })).toMatchObject([
+  expect(await registry.store.listTasks({ limit: 99 })).toMatchObject([
     {
-      ...{ runtime: "exec", runId: plain.runId, key: keyOfRun(plain.runId), text: plain.command },
+      ...{ runtime: "exec", runId: plain.runId, key: taskKeyOfRun(plain.runId), text: plain.command },
       ...{ ownerSessionId: "ses_1", agentId: "agent-1", policy: "silent", delivery: "not_applicable" },
     },
   ]);
@@ -170,11 +179,11 @@ test("what cannot be seen to while the store is away is seen to at the next roun
   };
   const { supervisor } = holding([plain]);
   const next = backgroundOf({ supervisor, isHere: () => true });
-  next.takeOver([plain]);
-  vi.spyOn(house.store, "listTasks").mockRejectedValueOnce(new StoreAway("/nowhere", "it is away"));
+  next.registerRecoveredRuns([plain]);
+  vi.spyOn(registry.store, "listTasks").mockRejectedValueOnce(new StoreAway("/nowhere", "it is away"));
   await expect(next.maintain(true, false)).rejects.toMatchObject({ code: "STORE_AWAY" });
   await next.maintain(true, false);
-  expect(await house.store.listTasks({ limit: 99 })).toMatchObject([{ runId, runtime: "exec" }]);
+  expect(await registry.store.listTasks({ limit: 99 })).toMatchObject([{ runId, runtime: "exec" }]);
   await next[Symbol.asyncDispose]();
 });
 
@@ -184,13 +193,13 @@ test("work that was begun although whoever began it met with an error has not fa
   ]);
   const beginning = backgroundOf({ supervisor, isHere: () => true });
   const error = new Error("its output cannot be read");
-  await expect(beginning.give(input, () => Promise.reject(error))).rejects.toBe(error);
+  await expect(beginning.runAsTask(input, () => Promise.reject(error))).rejects.toBe(error);
   expect(await statusNow()).not.toBe("failed");
   await beginning[Symbol.asyncDispose]();
 });
 
 test("a run that is taken over has the task it had; one whose task was cancelled before it began is ended", async () => {
-  const { tasks, store } = house;
+  const { tasks, store } = registry;
   const runs = ["run_1", "run_2", "run_3"].map((id) => ({
     ...{ ...newRun({ runId: id }), backendId: null, imported: null, hiddenAt: null },
     ...{ state: "running", startedAt: null, lastOutputAt: null },
@@ -202,9 +211,14 @@ test("a run that is taken over has the task it had; one whose task was cancelled
   // An agent's turn is not its process.
   made.push(await tasks.create({ runtime: "acp", key: null, text: "ask", runId: "run_3", turnId: "turn_3" }));
   for (const { task } of made.slice(1))
-    await tasks.tell(task.taskId, { ...succeeded, at: Date.now(), status: "cancelled", actor: "ada" });
+    await tasks.apply(task.taskId, {
+      ...SUCCEEDED_FINISH,
+      at: Date.now(),
+      status: "cancelled",
+      actor: "ada",
+    });
   const next = backgroundOf({ supervisor, isHere: () => true });
-  next.takeOver(runs);
+  next.registerRecoveredRuns(runs);
   await next.maintain(true, false);
   await expect.poll(() => stopped, { timeout: 15_000 }).toEqual([["run_2", "ada"]]);
   expect(await store.listTasks({ limit: 99 })).toHaveLength(3);
@@ -213,7 +227,7 @@ test("a run that is taken over has the task it had; one whose task was cancelled
 });
 
 test("work whose task was cancelled while it began is ended, also when the store was away at that moment", async () => {
-  const { tasks, store } = house;
+  const { tasks, store } = registry;
   let away = false;
   const getTask = store.getTask.bind(store);
   vi.spyOn(store, "getTask").mockImplementation((id) =>
@@ -223,9 +237,9 @@ test("work whose task was cancelled while it began is ended, also when the store
     { ...newRun({ runId }), state: "running", startedAt: null, lastOutputAt: null },
   ]);
   const beginning = backgroundOf({ supervisor, isHere: () => true });
-  await beginning.give(input, async () => {
+  await beginning.runAsTask(input, async () => {
     const { taskId } = (await store.getTaskByKey(input.key)) ?? expect.fail("no task");
-    await tasks.tell(taskId, { ...succeeded, at: Date.now(), status: "cancelled", actor: "ada" });
+    await tasks.apply(taskId, { ...SUCCEEDED_FINISH, at: Date.now(), status: "cancelled", actor: "ada" });
     away = true;
   });
   await sleep(0);

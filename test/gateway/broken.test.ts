@@ -4,16 +4,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../src/gateway/client.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { startGateway } from "../../src/gateway/start.js";
-import { proving } from "./proving.js";
-import { refusal } from "./real-gateway.js";
+import { fakeGateway } from "./proving.js";
+import { errorOf } from "./real-gateway.js";
 
 /** What no gateway of ours does unless it is broken off or stuck. */
 async function stuck(token: string, answer: RequestListener): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
-  const server = createServer(proving(token, answer));
-  await new Promise<void>((resolve) => server.listen(gatewaySocket(home), resolve));
+  const server = createServer(fakeGateway(token, answer));
+  await new Promise<void>((resolve) => server.listen(gatewaySocketPath(home), resolve));
   onTestFinished(async () => {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
@@ -27,8 +27,8 @@ test("an answer that is cut off in the middle is a gateway that cannot be reache
     response.writeHead(200, { "content-length": 100 });
     response.write('{"instanceId":', () => response.destroy());
   });
-  const client = createClient({ socketPath: gatewaySocket(home), token: "t" });
-  expect(await refusal(client.status())).toMatchObject({
+  const client = createClient({ socketPath: gatewaySocketPath(home), token: "t" });
+  expect(await errorOf(client.status())).toMatchObject({
     code: "GATEWAY_UNREACHABLE",
     message: expect.stringContaining("broke off") as string,
   });
@@ -37,7 +37,7 @@ test("an answer that is cut off in the middle is a gateway that cannot be reache
 test("one that runs but never gets ready is said to be so, and no other is launched beside it", async () => {
   const home = await stuck("hfo_x", (_, response) => response.end(JSON.stringify({ ready: false, pid: 1 })));
   await writeFile(join(home, "operator-token"), "hfo_x");
-  expect(await refusal(startGateway(home, "/nonexistent", 100))).toEqual({
+  expect(await errorOf(startGateway(home, "/nonexistent", 100))).toEqual({
     code: "GATEWAY_UNREACHABLE",
     message: "the gateway did not start: the one that runs does not get ready",
   });

@@ -3,17 +3,17 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createClient } from "../../src/gateway/client.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { CONNECTIONS_OF_A_GATEWAY } from "../../src/store/postgres/survey.js";
-import { until } from "../io/until.js";
-import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
+import { CONNECTIONS_PER_GATEWAY } from "../../src/store/postgres/survey.js";
+import { waitFor } from "../io/until.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../store/postgres/server.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
 
 describe.skipIf(whyNoPostgres !== null)("a gateway's connections", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
@@ -22,7 +22,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway's connections", () => {
     { timeout: 90_000 },
     async () => {
       const database = await server.createDatabase();
-      const most = CONNECTIONS_OF_A_GATEWAY;
+      const most = CONNECTIONS_PER_GATEWAY;
       expect(most).toBe(5);
       // One more is refused, and would be a problem.
       await database.query(
@@ -39,14 +39,14 @@ describe.skipIf(whyNoPostgres !== null)("a gateway's connections", () => {
       const problems: string[] = [];
       const gateway = await openGateway({
         home,
-        onNews: (news) => {
+        onEvent: (news) => {
           if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
         },
       });
       onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
       await gateway.ready;
       const client = createClient({
-        socketPath: gatewaySocket(home),
+        socketPath: gatewaySocketPath(home),
         token: (await readOperatorToken(home)) ?? "",
       });
 
@@ -72,7 +72,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway's connections", () => {
         await delay(250);
         return (await connections()) === 2;
       };
-      await until("two at rest", atRest, 60_000);
+      await waitFor("two at rest", atRest, 60_000);
     },
   );
 });

@@ -1,35 +1,35 @@
 import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { StoreAway } from "../../src/errors.js";
-import { EventTail } from "../../src/gateway/event-tail.js";
+import { EventFollower } from "../../src/gateway/event-tail.js";
 import { contract } from "../../src/gateway/contract/contract.js";
-import { followLines } from "../../src/gateway/follow-lines.js";
+import { followNdjson } from "../../src/gateway/follow-lines.js";
 import type { RunEvent } from "../../src/store/run-event.js";
-import { event } from "../store/samples.js";
+import { newRunEvent } from "../store/samples.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
-import { oneGateway } from "./real-gateway.js";
+import { gatewayForFile } from "./real-gateway.js";
 
 describe("whoever follows the events", () => {
   const never = new AbortController().signal;
   const eventsReach = async (): Promise<null> => null;
   const listScopedEvents = async (): Promise<never[]> => [];
   /** The next page that is not empty. */
-  const next = async (pages: ReturnType<EventTail["follow"]>): Promise<unknown> => {
+  const next = async (pages: ReturnType<EventFollower["follow"]>): Promise<unknown> => {
     for await (const page of { [Symbol.asyncIterator]: () => ({ next: () => pages.next() }) })
       if (page.length > 0) return page;
     return null;
   };
-  const numbered = (seq: number): RunEvent => ({ ...event("r", seq), seq });
+  const numbered = (seq: number): RunEvent => ({ ...newRunEvent("r", seq), seq });
 
   test("looks once per wake-up, and not in between", async () => {
     const there = [numbered(1)];
     const listEvents = vi.fn(async ({ after = 0 } = {}) => there.filter(({ seq }) => seq > after));
-    const tail = new EventTail({ listEvents, listScopedEvents, eventsReach });
+    const tail = new EventFollower({ listEvents, listScopedEvents, eventsReach });
     const reading = tail.follow(0, {}, never);
     expect(await next(reading)).toMatchObject([{ seq: 1 }]);
     const second = next(reading);
@@ -53,7 +53,7 @@ describe("whoever follows the events", () => {
       }
       return found;
     });
-    const tail = new EventTail({ listEvents, listScopedEvents, eventsReach });
+    const tail = new EventFollower({ listEvents, listScopedEvents, eventsReach });
     expect(await next(tail.follow(0, {}, never))).toMatchObject([{ seq: 1 }]);
   });
 
@@ -63,7 +63,7 @@ describe("whoever follows the events", () => {
       if (away) throw new StoreAway("", "it is away");
       return [numbered(1)];
     };
-    const tail = new EventTail({ listEvents, listScopedEvents, eventsReach });
+    const tail = new EventFollower({ listEvents, listScopedEvents, eventsReach });
     const found = next(tail.follow(0, {}, never));
     for (let turn = 0; turn < 10; turn += 1) await setImmediate();
     away = false;
@@ -74,7 +74,7 @@ describe("whoever follows the events", () => {
   test("share one read if they have the same filter and position", async () => {
     const there = [numbered(1)];
     const scoped = vi.fn(async (_: unknown, { after = 0 } = {}) => there.filter(({ seq }) => seq > after));
-    const tail = new EventTail({ listEvents: async () => [], listScopedEvents: scoped, eventsReach });
+    const tail = new EventFollower({ listEvents: async () => [], listScopedEvents: scoped, eventsReach });
     const scope = { sessionId: "ses_1", descendants: true, agentIds: [] };
     const followers = Array.from({ length: 50 }, () => tail.follow(0, { scope }, never));
     const pages = await Promise.all(followers.map(next));
@@ -87,7 +87,7 @@ describe("whoever follows the events", () => {
 
   test("ends when it is gone, waiting or not", async () => {
     const gone = new AbortController();
-    const tail = new EventTail({ listEvents: async () => [], listScopedEvents, eventsReach });
+    const tail = new EventFollower({ listEvents: async () => [], listScopedEvents, eventsReach });
     const waiting = next(tail.follow(0, {}, gone.signal));
     await setImmediate();
     gone.abort();
@@ -97,10 +97,10 @@ describe("whoever follows the events", () => {
 });
 
 describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
     database = await server.createDatabase();
     vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
   });
@@ -108,15 +108,15 @@ describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
     vi.unstubAllEnvs();
     await server[Symbol.asyncDispose]();
   });
-  const stage = oneGateway();
+  const gatewayFixture = gatewayForFile();
 
   test("tells of another host's events when they come, not when it looks", { timeout: 60_000 }, async () => {
     await using other = await database.open({ name: "other" });
-    const events = followLines<RunEvent>(stage, `${contract.events.path}?follow=1&after=0`);
+    const events = followNdjson<RunEvent>(gatewayFixture, `${contract.events.path}?follow=1&after=0`);
     const begun = performance.now();
     // Each is waited for before the next is written. Looking every 5 s, this would take 20 s at least.
     for (let at = 1; at <= 5; at += 1) {
-      await other.appendEvents([event(`r${at}`, at)]);
+      await other.appendEvents([newRunEvent(`r${at}`, at)]);
       expect((await events.next()).value).toMatchObject({ runId: `r${at}` });
     }
     expect(performance.now() - begun).toBeLessThan(15_000);

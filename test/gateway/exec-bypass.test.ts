@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { parseConfig } from "../../src/gateway/config.js";
-import type { AskedOf } from "../../src/gateway/contract/contract.js";
+import type { RequestOf } from "../../src/gateway/contract/contract.js";
 import { shellAgent } from "../acp/controlled.js";
-import { oneGateway, refusal, textOf, until } from "./real-gateway.js";
+import { gatewayForFile, errorOf, outputText, waitFor } from "./real-gateway.js";
 
 /**
  * `operator`: a directory of the operator's PATH. `planted`: a directory that the session controls.
@@ -66,13 +66,13 @@ kind = "webhook"
 url = "https://example.com/"
 secrets = [{ env = "HOOK_SECRET" }]
 `;
-const stage = oneGateway({ config: parseConfig(config, "") });
-type Rules = NonNullable<AskedOf<"openSession">["body"]["execRules"]>;
+const gatewayFixture = gatewayForFile({ config: parseConfig(config, "") });
+type Rules = NonNullable<RequestOf<"openSession">["body"]["execRules"]>;
 
 async function session(execRules: Rules) {
   const key = `s${Math.random()}`;
-  const { token, session: row } = await stage.client.openSession({ body: { key, execRules } });
-  return { client: stage.as(token), id: row.id, key };
+  const { token, session: row } = await gatewayFixture.client.openSession({ body: { key, execRules } });
+  return { client: gatewayFixture.as(token), id: row.id, key };
 }
 
 function allow(executable: string, ...args: string[]): Rules {
@@ -120,7 +120,7 @@ test.each(bypasses)(
   "%o runs another program with %o, for whom the operator lets",
   async (argv, variables) => {
     const body = { argv: [...argv], cwd: repository, env: variables, allowEnv: Object.keys(variables) };
-    await stage.client.exec({ body });
+    await gatewayFixture.client.exec({ body });
     expect(existsSync(canary)).toBe(true);
   },
 );
@@ -133,7 +133,7 @@ describe.each([...bypasses, ...unseen])("%o is allowed, %o is not:", (argv, vari
         ? { environment: { ...process.env, ...variables } as never }
         : { env: variables };
     const body = { argv: [...argv], cwd: repository, ...whole, allowEnv: Object.keys(variables) };
-    const { code, message } = await refusal(client.exec({ body }));
+    const { code, message } = await errorOf(client.exec({ body }));
     expect(code).toBe("EXEC_DENIED");
     const set = Object.keys(variables).filter((name) => field === "env" || !name.startsWith("HOLDFAST_"));
     for (const name of set) expect(message).toContain(name.replace("\u001B", "\\u001b"));
@@ -152,7 +152,7 @@ describe("which program a rule means", () => {
     ["the current directory in a PATH of its own", ["git"], { cwd: planted, env: { PATH: `:${ownPath}` } }],
   ])("a rule with a file name does not mean %s", async (_, argv, more) => {
     const { client } = await session(allow("git"));
-    expect((await refusal(client.exec({ body: { argv: [...argv], ...more } }))).code).toBe("EXEC_DENIED");
+    expect((await errorOf(client.exec({ body: { argv: [...argv], ...more } }))).code).toBe("EXEC_DENIED");
     await nothingRan(client);
   });
 
@@ -160,7 +160,7 @@ describe("which program a rule means", () => {
     const { client } = await session(allow("helper"));
     for (const name of ["helper", join(operator, "helper")]) {
       const answer = await client.exec({ body: { argv: [name], cwd: planted } });
-      expect(textOf(answer)).toContain(`the operator's: ${join(operator, "helper")}`);
+      expect(outputText(answer)).toContain(`the operator's: ${join(operator, "helper")}`);
       expect(answer.run.command).toBe(join(operator, "helper"));
     }
     expect(existsSync(canary)).toBe(false);
@@ -173,7 +173,7 @@ describe("which program a rule means", () => {
       const { client } = await session(allow(join(place, "helper")));
       for (const name of ["helper", join(operator, "helper"), join(link, "helper")])
         expect(await client.exec({ body: { argv: [name] } })).toMatchObject({ failure: null });
-      expect(await refusal(client.exec({ body: { argv: [join(planted, "helper")] } }))).toMatchObject({
+      expect(await errorOf(client.exec({ body: { argv: [join(planted, "helper")] } }))).toMatchObject({
         code: "EXEC_DENIED",
       });
     }
@@ -185,7 +185,7 @@ describe("which program a rule means", () => {
     await symlink("/bin/sh", other);
     const { client } = await session(allow("other", "-c", "..."));
     expect(await client.exec({ body: { argv: ["other", "-c", "true"] } })).toMatchObject({ failure: null });
-    expect((await refusal(client.exec({ body: { argv: ["sh", "-c", touch] } }))).code).toBe("EXEC_DENIED");
+    expect((await errorOf(client.exec({ body: { argv: ["sh", "-c", touch] } }))).code).toBe("EXEC_DENIED");
     const real = execFileSync("realpath", ["/bin/sh"], { encoding: "utf8" }).trim();
     const called = await session([
       { effect: "allow", executable: real, calledAs: "other" },
@@ -194,7 +194,7 @@ describe("which program a rule means", () => {
     expect(await called.client.exec({ body: { argv: ["other", "-c", "true"] } })).toMatchObject({
       failure: null,
     });
-    expect((await refusal(called.client.exec({ body: { argv: ["sh", "-c", touch] } }))).code).toBe(
+    expect((await errorOf(called.client.exec({ body: { argv: ["sh", "-c", touch] } }))).code).toBe(
       "EXEC_DENIED",
     );
     expect(existsSync(canary)).toBe(false);
@@ -205,7 +205,7 @@ describe("which program a rule means", () => {
     const { client } = await session([{ effect: "deny", executable: "touch" }, { effect: "allow" }]);
     await symlink("/usr/bin/touch", join(planted, "innocent"));
     for (const name of ["touch", "/usr/bin/touch", join(planted, "innocent"), "./innocent"])
-      expect((await refusal(client.exec({ body: { argv: [name, canary], cwd: planted } }))).code).toBe(
+      expect((await errorOf(client.exec({ body: { argv: [name, canary], cwd: planted } }))).code).toBe(
         "EXEC_DENIED",
       );
     await nothingRan(client);
@@ -221,7 +221,7 @@ describe("which program a rule means", () => {
     await chmod(join(open, "tool"), fileMode);
     await chmod(open, directoryMode);
     const { client } = await session(allow(join(open, "tool")));
-    const { code, message } = await refusal(client.exec({ body: { argv: [join(open, "tool")] } }));
+    const { code, message } = await errorOf(client.exec({ body: { argv: [join(open, "tool")] } }));
     expect(code).toBe("EXEC_DENIED");
     expect(message).toContain("other users can write");
     await nothingRan(client);
@@ -232,7 +232,7 @@ describe("the environment of a judged command", () => {
   const printed = async (client: Awaited<ReturnType<typeof session>>["client"], body: object = {}) => {
     const answer = await client.exec({ body: { argv: ["env"], ...body } });
     return new Map(
-      textOf(answer)
+      outputText(answer)
         .split("\n")
         .map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)] as const),
     );
@@ -245,13 +245,13 @@ describe("the environment of a judged command", () => {
         const { client } = await session(rules);
         const environment = await printed(client);
         expect(JSON.stringify([...environment])).not.toMatch(/hush-(?:own|mine|hook|database)/);
-        expect(JSON.stringify([...environment])).not.toContain(stage.token);
+        expect(JSON.stringify([...environment])).not.toContain(gatewayFixture.token);
         expect(environment.get("LISTED_KEY")).toBe("hush-listed");
         expect(environment.get("PATH")).toBe(process.env["PATH"]);
         expect(environment.get("HOME")).toBe(process.env["HOME"]);
       }
       const { key } = await session([{ effect: "allow" }]);
-      const byOperator = await printed(stage.client, { sessionKey: key });
+      const byOperator = await printed(gatewayFixture.client, { sessionKey: key });
       expect(JSON.stringify([...byOperator])).not.toContain("hush-own");
     } finally {
       delete process.env["HOLDFAST_DATABASE_URL"];
@@ -290,11 +290,11 @@ describe("the environment of a judged command", () => {
       env: { LD_DEBUG: "none" },
     });
     const pending = async () =>
-      (await stage.client.listApprovals()).approvals.find(({ sessionId }) => sessionId === id);
-    await until("it is asked", async () => (await pending()) !== undefined);
+      (await gatewayFixture.client.listApprovals()).approvals.find(({ sessionId }) => sessionId === id);
+    await waitFor("it is asked", async () => (await pending()) !== undefined);
     const question = await pending();
     const params = { id: question?.id ?? "" };
-    const { parts, digest } = await stage.client.showApproval({ params });
+    const { parts, digest } = await gatewayFixture.client.showApproval({ params });
     const unlisted = "not in the session's list of allowed variables";
     expect(parts).toMatchObject([
       { label: "program", text: "/usr/bin/env", note: null },
@@ -305,7 +305,7 @@ describe("the environment of a judged command", () => {
       { label: "env UNLISTED", text: "one", note: unlisted },
     ]);
     const body = { verdict: "allow" as const, digest: digest ?? "" };
-    await stage.client.decideApproval({ params, body });
+    await gatewayFixture.client.decideApproval({ params, body });
     const environment = await answer;
     expect([environment.get("UNLISTED"), environment.get("LD_DEBUG")]).toEqual(["one", "none"]);
   });
@@ -319,7 +319,7 @@ describe("agents that a session starts", () => {
       { PATH: planted },
       { PATH: process.env["PATH"] ?? "", GIT_SSH_COMMAND: touch },
     ])
-      expect((await refusal(client.runAgent({ params, body: { prompt: "x", environment } }))).code).toBe(
+      expect((await errorOf(client.runAgent({ params, body: { prompt: "x", environment } }))).code).toBe(
         "EXEC_DENIED",
       );
     await nothingRan(client);
@@ -344,15 +344,15 @@ describe("agents that a session starts", () => {
     const { client } = await session(allow("node", "..."));
     const body = { agent: "shell", cwd: planted };
     for (const environment of [{ PATH: planted }, { NODE_OPTIONS: `--require ${join(planted, "code.cjs")}` }])
-      expect((await refusal(client.acpSpawn({ body: { ...body, environment } }))).code).toBe("EXEC_DENIED");
+      expect((await errorOf(client.acpSpawn({ body: { ...body, environment } }))).code).toBe("EXEC_DENIED");
     expect(existsSync(canary)).toBe(false);
-    for (const who of [client, stage.client]) {
+    for (const who of [client, gatewayFixture.client]) {
       const key = `agent ${Math.random()}`;
       const prompt = "echo [$OWN_SECRET] [$MINE_KEY] [$HOOK_SECRET]; helper; date > /dev/null";
       const { turn } = await who.acpSpawn({ body: { ...body, key, prompt, wait: true } });
       expect(turn?.text).toContain("[] [hush-mine] []");
       expect(turn?.text).toContain("the operator's:");
-      await stage.client.acpClose({ params: { id: key } });
+      await gatewayFixture.client.acpClose({ params: { id: key } });
     }
     expect(existsSync(canary)).toBe(false);
   });
@@ -363,9 +363,9 @@ describe("agents that a session starts", () => {
       params: { id: "helper" },
       body: { prompt: "x", yieldMs: 20_000 },
     });
-    const { token } = await stage.client.openSession({ body: { key: child.key } });
-    const asking = stage.as(token).exec({ body: { argv: ["helper"], env: { PATH: planted } } });
-    expect((await refusal(asking)).code).toBe("EXEC_DENIED");
+    const { token } = await gatewayFixture.client.openSession({ body: { key: child.key } });
+    const asking = gatewayFixture.as(token).exec({ body: { argv: ["helper"], env: { PATH: planted } } });
+    expect((await errorOf(asking)).code).toBe("EXEC_DENIED");
     expect(existsSync(canary)).toBe(false);
   });
 });

@@ -2,15 +2,15 @@ import { spawn } from "node:child_process";
 import { expect, onTestFinished, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import { openGateway, type Gateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
-import { gone, until } from "./real-gateway.js";
+import { waitForRunEnd, waitFor } from "./real-gateway.js";
 
 /** A state directory whose gateway comes and goes; at the end nothing runs, and the bystander does. */
-async function house() {
+async function openGatewayHome() {
   const home = await temporaryHome();
   const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
   let gateway: Gateway | null = null;
@@ -23,10 +23,10 @@ async function house() {
   return {
     home,
     start: async (): Promise<GatewayClient> => {
-      gateway = await openGateway({ home, onNews: () => undefined });
+      gateway = await openGateway({ home, onEvent: () => undefined });
       const token = (await readOperatorToken(home)) ?? "";
       await gateway.ready;
-      return createClient({ socketPath: gatewaySocket(home), token });
+      return createClient({ socketPath: gatewaySocketPath(home), token });
     },
     stop: async (): Promise<void> => {
       await gateway?.stop();
@@ -40,13 +40,13 @@ const ids = async (client: GatewayClient, query: object): Promise<string[]> =>
   (await client.listRuns({ query })).runs.map(({ runId }) => runId);
 
 test("what was removed or cleared stays hidden when another gateway comes, and is still on record", async () => {
-  const { start, stop } = await house();
+  const { start, stop } = await openGatewayHome();
   const client = await start();
   const { run: removed } = await client.exec({ body: sleeping });
   const { run: cleared } = await client.exec({ body: { argv: ["true"] } });
   const { run: open } = await client.exec({ body: sleeping });
   expect(await client.remove({ params: removed })).toEqual({ runId: removed.runId, stopping: true });
-  await gone(client, removed.runId);
+  await waitForRunEnd(client, removed.runId);
   expect(await client.clear()).toEqual({ cleared: 1 });
   expect(await client.clear()).toEqual({ cleared: 0 });
   await stop();
@@ -63,7 +63,7 @@ test("what was removed or cleared stays hidden when another gateway comes, and i
 });
 
 test("a run that was hidden, and whose stop was lost with its gateway, is stopped by the next", async () => {
-  const { home, start, stop } = await house();
+  const { home, start, stop } = await openGatewayHome();
   const client = await start();
   const { run } = await client.exec({ body: sleeping });
   await stop();
@@ -73,14 +73,14 @@ test("a run that was hidden, and whose stop was lost with its gateway, is stoppe
     expect(await store.hideRuns([run.runId], Date.now())).toBe(1);
   }
   const later = await start();
-  expect(await gone(later, run.runId)).toMatchObject({
+  expect(await waitForRunEnd(later, run.runId)).toMatchObject({
     exit: { reason: "manual-cancel", actor: "removed" },
     emptiness: "proven",
   });
 });
 
 test("kill and remove reach a run that another supervisor holds", async () => {
-  const { home, start } = await house();
+  const { home, start } = await openGatewayHome();
   const client = await start();
   const other = await openSupervisor({ home });
   onTestFinished(() => other.close());
@@ -96,12 +96,13 @@ test("kill and remove reach a run that another supervisor holds", async () => {
 });
 
 test("a session clears its own ended runs, and nobody else's", async () => {
-  const { home, start } = await house();
+  const { home, start } = await openGatewayHome();
   const client = await start();
   const rules = { execRules: [{ effect: "allow" as const }] };
   const { token } = await client.openSession({ body: { key: "parent", ...rules } });
   const child = await client.openSession({ body: { key: "child", parentSessionKey: "parent", ...rules } });
-  const as = (key: string): GatewayClient => createClient({ socketPath: gatewaySocket(home), token: key });
+  const as = (key: string): GatewayClient =>
+    createClient({ socketPath: gatewaySocketPath(home), token: key });
   const [parents, childs] = [as(token), as(child.token)];
   const { run: own } = await parents.exec({ body: { argv: ["true"] } });
   const { run: childRun } = await childs.exec({ body: { argv: ["true"] } });
@@ -114,5 +115,5 @@ test("a session clears its own ended runs, and nobody else's", async () => {
   const { run: left } = await childs.exec({ body: sleeping });
   await client.closeSession({ params: { id: child.session.id } });
   expect(await parents.kill({ params: left })).toMatchObject({ outcome: "gone" });
-  await until("it is on record", async () => (await parents.getRun({ params: left })).state === "exited");
+  await waitFor("it is on record", async () => (await parents.getRun({ params: left })).state === "exited");
 });

@@ -4,16 +4,16 @@ import { contract } from "../../src/gateway/contract/contract.js";
 import { defaults } from "../../src/defaults.js";
 import { createClient } from "../../src/gateway/client.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
-import { oneGateway, refusal, until } from "./real-gateway.js";
+import { gatewayForFile, errorOf, waitFor } from "./real-gateway.js";
 
-const stage = oneGateway();
+const gatewayFixture = gatewayForFile();
 
 async function alive(): Promise<void> {
-  expect(await stage.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
-  expect(stage.problems).toEqual([]);
+  expect(await gatewayFixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
+  expect(gatewayFixture.problems).toEqual([]);
 }
 
 function codeOf(text: string): string {
@@ -35,10 +35,10 @@ test.for([
   ["a session's that never was", "hfs_00000000000000000000000000000000000000000000"],
   ["a very long one", "x".repeat(5_000)],
 ] as const)("%s: every route answers the same, whether it exists or not", async ([, token]) => {
-  const unknown = await stage.raw("GET", "/v1/nothing", { token });
+  const unknown = await gatewayFixture.raw("GET", "/v1/nothing", { token });
   expect([unknown.status, codeOf(unknown.text)]).toEqual([401, "UNAUTHORIZED"]);
   for (const { method, path } of [...routes, { method: "GET", path: "/openapi.json" }])
-    expect(await stage.raw(method, pathOf(path), { token })).toEqual(unknown);
+    expect(await gatewayFixture.raw(method, pathOf(path), { token })).toEqual(unknown);
 });
 
 test.for([
@@ -55,7 +55,7 @@ test.for([
   ["GET", "/v1/runs/%zz"],
   ["GET", "/v1/runs/x/../../gateway/nothing"],
 ] as const)("%s %s is not there", async ([method, path]) => {
-  const { status, text } = await stage.raw(method, path);
+  const { status, text } = await gatewayFixture.raw(method, path);
   expect([404, 400]).toContain(status);
   expect(["NOT_FOUND", "BAD_INPUT"]).toContain(codeOf(text));
 });
@@ -73,7 +73,7 @@ test.for([
   "%F0%9F%98%80",
 ])("the id %s is none, on any route", async (id) => {
   for (const { method, path } of routes.filter((route) => route.path.includes("{runId}"))) {
-    const { status, text } = await stage.raw(method, path.replace("{runId}", id), {
+    const { status, text } = await gatewayFixture.raw(method, path.replace("{runId}", id), {
       ...(method === "POST" ? { body: "{}" } : {}),
     });
     expect([path, [400, 404].includes(status)]).toEqual([path, true]);
@@ -88,16 +88,20 @@ test.for([
       : path.endsWith("/messages")
         ? '{"text":"x"}'
         : "{}";
-    const { status, text } = await stage.raw(method, path.replace("{id}", id), {
+    const { status, text } = await gatewayFixture.raw(method, path.replace("{id}", id), {
       ...(method === "POST" ? { body } : {}),
     });
     expect([path, [400, 404].includes(status)]).toEqual([path, true]);
     expect(["BAD_INPUT", "NOT_FOUND"]).toContain(codeOf(text));
   }
   for (const path of ["/v1/sessions/", "/v1/approvals/"]) {
-    const { status, text } = await stage.raw(path === "/v1/sessions/" ? "DELETE" : "POST", `${path}${id}`, {
-      ...(path === "/v1/sessions/" ? {} : { body: '{"verdict":"allow"}' }),
-    });
+    const { status, text } = await gatewayFixture.raw(
+      path === "/v1/sessions/" ? "DELETE" : "POST",
+      `${path}${id}`,
+      {
+        ...(path === "/v1/sessions/" ? {} : { body: '{"verdict":"allow"}' }),
+      },
+    );
     expect([200, 400, 404]).toContain(status);
     if (status !== 200) expect(["BAD_INPUT", "NOT_FOUND"]).toContain(codeOf(text));
   }
@@ -115,7 +119,7 @@ test.for([
   ["deep nesting", "[".repeat(100_000)],
 ] as const)("a body that is %s is bad input on every route that has one", async ([, body]) => {
   for (const { path, verb } of posts) {
-    const { status, text } = await stage.raw("POST", pathOf(path), { body });
+    const { status, text } = await gatewayFixture.raw("POST", pathOf(path), { body });
     expect({ verb, status, code: codeOf(text) }).toEqual({ verb, status: 400, code: "BAD_INPUT" });
   }
   await alive();
@@ -255,7 +259,7 @@ test("another method than a path's own is not there, on any path", async () => {
     for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"].filter(
       (each) => !own.has(each),
     )) {
-      const { status, text } = await stage.raw(method, pathOf(path));
+      const { status, text } = await gatewayFixture.raw(method, pathOf(path));
       // A name where an id would be: `/v1/runs/clear` is a run's path for other methods.
       expect([404, 400]).toContain(status);
       expect(["NOT_FOUND", "RUN_NOT_FOUND", "BAD_INPUT"]).toContain(codeOf(text));
@@ -267,7 +271,7 @@ test("another method than a path's own is not there, on any path", async () => {
 test("a body that is too large is refused on every route that has one", async () => {
   const body = JSON.stringify({ text: "x".repeat(defaults.requestBytes) });
   for (const { path, verb } of posts) {
-    const { status, text } = await stage.raw("POST", pathOf(path), { body });
+    const { status, text } = await gatewayFixture.raw("POST", pathOf(path), { body });
     expect({ verb, status, code: codeOf(text) }).toEqual({ verb, status: 413, code: "TOO_LARGE" });
   }
   await alive();
@@ -281,7 +285,9 @@ test("a field of the wrong type is never more than bad input, on any route", asy
         const bad = { ...good, [field]: value };
         // What the contract lets through is not wrong, and would be done.
         if (shape.safeParse(bad).success) continue;
-        const { status, text } = await stage.raw("POST", pathOf(path), { body: JSON.stringify(bad) });
+        const { status, text } = await gatewayFixture.raw("POST", pathOf(path), {
+          body: JSON.stringify(bad),
+        });
         expect({ verb, field, value, status, code: codeOf(text) }).toEqual({
           verb,
           field,
@@ -290,7 +296,9 @@ test("a field of the wrong type is never more than bad input, on any route", asy
           code: "BAD_INPUT",
         });
       }
-    const unknown = await stage.raw("POST", pathOf(path), { body: JSON.stringify({ ...good, unknwon: 1 }) });
+    const unknown = await gatewayFixture.raw("POST", pathOf(path), {
+      body: JSON.stringify({ ...good, unknwon: 1 }),
+    });
     expect({ verb, status: unknown.status }).toEqual({ verb, status: 400 });
   }
   await alive();
@@ -321,16 +329,16 @@ test.for([
   "/v1/runs/run_000000000000/log?offset=x",
   "/v1/runs/run_000000000000/log?lines=0",
 ])("%s is bad input", async (path) => {
-  const { status, text } = await stage.raw("GET", path);
+  const { status, text } = await gatewayFixture.raw("GET", path);
   expect([status, codeOf(text)]).toEqual([400, "BAD_INPUT"]);
 });
 
 test("numbers beyond everything do no harm", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["echo", "x"] } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["echo", "x"] } });
   for (const offset of [Number.MAX_SAFE_INTEGER, 2 ** 53, 1e300]) {
-    const log = await stage.raw("GET", `/v1/runs/${run.runId}/log?offset=${offset}`);
-    const poll = await stage.raw("GET", `/v1/runs/${run.runId}/poll?stdout=${offset}`);
-    const events = await stage.raw("GET", `/v1/events?after=${offset}`);
+    const log = await gatewayFixture.raw("GET", `/v1/runs/${run.runId}/log?offset=${offset}`);
+    const poll = await gatewayFixture.raw("GET", `/v1/runs/${run.runId}/poll?stdout=${offset}`);
+    const events = await gatewayFixture.raw("GET", `/v1/events?after=${offset}`);
     for (const { status } of [log, poll, events]) expect([200, 400]).toContain(status);
   }
   await alive();
@@ -338,26 +346,28 @@ test("numbers beyond everything do no harm", async () => {
 
 test("a body that is too large is refused with an answer, declared or not", async () => {
   const body = JSON.stringify({ argv: ["true", "x".repeat(defaults.requestBytes)] });
-  const { status, text } = await stage.raw("POST", "/v1/exec", { body });
+  const { status, text } = await gatewayFixture.raw("POST", "/v1/exec", { body });
   expect([status, codeOf(text)]).toEqual([413, "TOO_LARGE"]);
   const chunk = `10000\r\n${"x".repeat(0x10000)}\r\n`;
   const socket = open(
-    `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${stage.token}\r\ntransfer-encoding: chunked\r\n\r\n`,
+    `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\ntransfer-encoding: chunked\r\n\r\n`,
   );
   for (let sent = 0; sent <= defaults.requestBytes; sent += 0x10000) socket.write(chunk);
-  await until("it is answered", () => socket.heard().startsWith("HTTP/1.1 413"));
+  await waitFor("it is answered", () => socket.heard().startsWith("HTTP/1.1 413"));
   await alive();
 });
 
 test("arguments longer than the system takes are refused, not failed on", async () => {
-  const { code } = await refusal(stage.client.exec({ body: { argv: ["true", "x".repeat(3_000_000)] } }));
+  const { code } = await errorOf(
+    gatewayFixture.client.exec({ body: { argv: ["true", "x".repeat(3_000_000)] } }),
+  );
   expect(["BAD_INPUT", "SPAWN_FAILED"]).toContain(code);
   await alive();
 });
 
 type Raw = Socket & { heard(): string };
 
-function open(text: string, socketPath = stage.socketPath): Raw {
+function open(text: string, socketPath = gatewayFixture.socketPath): Raw {
   const socket = connect({ path: socketPath, allowHalfOpen: true } as never) as Raw;
   let heard = "";
   socket.on("data", (part: Buffer) => (heard += part.toString()));
@@ -371,15 +381,15 @@ function open(text: string, socketPath = stage.socketPath): Raw {
 test("what is no HTTP is told so", async () => {
   for (const text of ["hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\u0000\u0000\u0000\r\n\r\n"]) {
     const socket = open(text);
-    await until("it is answered", () => socket.heard().startsWith("HTTP/1.1 400"));
+    await waitFor("it is answered", () => socket.heard().startsWith("HTTP/1.1 400"));
   }
   const long = open(`GET / HTTP/1.1\r\nx: ${"y".repeat(20_000)}\r\n\r\n`);
-  await until("it is answered", () => long.heard().startsWith("HTTP/1.1 431"));
+  await waitFor("it is answered", () => long.heard().startsWith("HTTP/1.1 431"));
   await alive();
 });
 
 test("whoever never finishes holds up nobody else", async () => {
-  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${stage.token}\r\n`;
+  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
   for (let i = 0; i < 50; i++) {
     open("GET /v1/gateway HTTP/1.1\r\nx:");
     open(`${head}content-length: 100\r\n\r\n{`);
@@ -390,13 +400,14 @@ test("whoever never finishes holds up nobody else", async () => {
 });
 
 test("whoever breaks off in the middle of a body has started nothing, and is no problem of the gateway", async () => {
-  const count = async () => (await stage.client.listRuns({ query: { all: "1", limit: 1000 } })).runs.length;
+  const count = async () =>
+    (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1000 } })).runs.length;
   const before = await count();
-  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${stage.token}\r\n`;
+  const head = `POST /v1/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
   const socket = open(`${head}content-length: 100\r\n\r\n{"argv":["true"]}`);
-  await stage.client.status();
+  await gatewayFixture.client.status();
   socket.destroy();
-  await stage.client.status();
+  await gatewayFixture.client.status();
   expect(await count()).toBe(before);
   await alive();
 });
@@ -412,51 +423,56 @@ const upgrade = [
 
 test("an upgrade to what is not there, or without a token, is refused", async () => {
   for (const [path, token] of [
-    ["/v1/runs/run_000000000000/attach", stage.token],
+    ["/v1/runs/run_000000000000/attach", gatewayFixture.token],
     ["/v1/runs/run_000000000000/attach", "wrong"],
-    ["/v1/runs/..%2f..%2f/attach", stage.token],
-    ["/v1/runs/%zz/attach", stage.token],
-    ["//", stage.token],
-    ["/v1/gateway", stage.token],
+    ["/v1/runs/..%2f..%2f/attach", gatewayFixture.token],
+    ["/v1/runs/%zz/attach", gatewayFixture.token],
+    ["//", gatewayFixture.token],
+    ["/v1/gateway", gatewayFixture.token],
   ] as const) {
     const socket = open(`GET ${path} HTTP/1.1\r\n${upgrade}authorization: Bearer ${token}\r\n\r\n`);
-    await until(`${path} is answered`, () => /^HTTP\/1\.1 4\d\d /.test(socket.heard()));
+    await waitFor(`${path} is answered`, () => /^HTTP\/1\.1 4\d\d /.test(socket.heard()));
   }
   await alive();
 });
 
 test("hundreds of connections at once are all answered", async () => {
-  const answers = await Promise.all(Array.from({ length: 600 }, () => stage.raw("GET", "/v1/gateway")));
+  const answers = await Promise.all(
+    Array.from({ length: 600 }, () => gatewayFixture.raw("GET", "/v1/gateway")),
+  );
   expect(answers.every(({ status }) => status === 200)).toBe(true);
   await alive();
 });
 
 test("thousands of requests at once are answered or refused, and another caller is served meanwhile", async () => {
-  const { token: other } = await stage.client.openSession({ body: { key: "another" } });
+  const { token: other } = await gatewayFixture.client.openSession({ body: { key: "another" } });
   const asked = 3_000;
   const connections = 50;
-  const request = `GET /v1/nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${stage.token}\r\n\r\n`;
+  const request = `GET /v1/nothing HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gatewayFixture.token}\r\n\r\n`;
   let answered = "";
   for (let at = 0; at < connections; at++) {
-    const socket = connect(stage.socketPath);
+    const socket = connect(gatewayFixture.socketPath);
     onTestFinished(() => void socket.destroy());
     socket.setEncoding("latin1").on("data", (text: string) => (answered += text));
     socket.write(request.repeat(asked / connections));
   }
   const statuses = (): string[] => answered.match(/(?<=HTTP\/1\.1 )\d+/g) ?? [];
-  await until("some are answered", () => statuses().length > 0);
-  expect(await stage.as(other).listRuns()).toMatchObject({ runs: [], next: null });
-  await until("all are answered", () => statuses().length === asked);
+  await waitFor("some are answered", () => statuses().length > 0);
+  expect(await gatewayFixture.as(other).listRuns()).toMatchObject({ runs: [], next: null });
+  await waitFor("all are answered", () => statuses().length === asked);
   // Whether they come faster than is allowed depends on the machine.
   expect(["404", "429"]).toEqual(expect.arrayContaining([...new Set(statuses())]));
-  await until("it may ask again", async () => (await stage.raw("GET", "/v1/gateway")).status === 200);
+  await waitFor(
+    "it may ask again",
+    async () => (await gatewayFixture.raw("GET", "/v1/gateway")).status === 200,
+  );
 });
 
 test("clients that never hang up do not keep a gateway from stopping", async () => {
   const home = await temporaryHome();
-  const gateway = await openGateway({ home, onNews: () => undefined });
+  const gateway = await openGateway({ home, onEvent: () => undefined });
   const token = (await readOperatorToken(home)) ?? "";
-  const path = gatewaySocket(home);
+  const path = gatewaySocketPath(home);
   const { run } = await createClient({ socketPath: path, token }).exec({
     body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
   });
@@ -465,7 +481,7 @@ test("clients that never hang up do not keep a gateway from stopping", async () 
   const viewer = open(`GET /v1/runs/${run.runId}/attach HTTP/1.1\r\n${head}`, path);
   open("GET /v1/gateway HTTP/1.1\r\nx:", path);
   open(`GET /v1/events?follow=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n\r\n`, path);
-  await until("they are answered", () => refused.heard() !== "" && viewer.heard().includes("attached"));
+  await waitFor("they are answered", () => refused.heard() !== "" && viewer.heard().includes("attached"));
   const before = performance.now();
   await gateway.stop({ runs: "terminate", waitMs: 0 });
   expect(performance.now() - before).toBeLessThan(5_000);

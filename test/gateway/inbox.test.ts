@@ -3,31 +3,31 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
-import type { Deliver } from "../../src/store/message-record.js";
+import type { MessageDelivery } from "../../src/store/message-record.js";
 import { shellAgent } from "../acp/controlled.js";
-import { fakeAgents } from "../agents/fake-agents.js";
-import { oneGateway, refusal, until } from "./real-gateway.js";
+import { fakeAgentsConfig } from "../agents/fake-agents.js";
+import { gatewayForFile, errorOf, waitFor } from "./real-gateway.js";
 
-const stage = oneGateway({ config: parseConfig(fakeAgents, "") });
+const gatewayFixture = gatewayForFile({ config: parseConfig(fakeAgentsConfig, "") });
 
 /** Opened by hand: no agent of it is told anything. */
 async function opened(key: string, parentSessionKey?: string) {
   const parent = parentSessionKey === undefined ? {} : { parentSessionKey };
-  const { session, token } = await stage.client.openSession({
+  const { session, token } = await gatewayFixture.client.openSession({
     body: { key, visibility: "tree", ...parent },
   });
-  return { id: session.id, client: stage.as(token) };
+  return { id: session.id, client: gatewayFixture.as(token) };
 }
 
-async function said(id: string, text: string, deliver: Deliver = "wake"): Promise<string> {
-  return (await stage.client.sendMessage({ params: { id }, body: { text, deliver } })).message.id;
+async function said(id: string, text: string, deliver: MessageDelivery = "wake"): Promise<string> {
+  return (await gatewayFixture.client.sendMessage({ params: { id }, body: { text, deliver } })).message.id;
 }
 
-async function waiting(id: string, client: GatewayClient = stage.client): Promise<string[]> {
+async function waiting(id: string, client: GatewayClient = gatewayFixture.client): Promise<string[]> {
   return (await client.sessionInbox({ params: { id } })).messages.map((message) => message.id);
 }
 
-async function acknowledged(id: string, ids: string[], client = stage.client): Promise<string[]> {
+async function acknowledged(id: string, ids: string[], client = gatewayFixture.client): Promise<string[]> {
   return (await client.acknowledgeInbox({ params: { id }, body: { ids } })).acknowledged;
 }
 
@@ -39,7 +39,7 @@ test("what waits is looked at as often as one likes; acknowledged, its task is d
     body: { status: "succeeded", summary: "12 files" },
   });
   const delivery = async () => (await client.getTask({ params: { id: task.taskId } })).task.delivery;
-  await until("it waits", async () => (await delivery()) === "session_queued");
+  await waitFor("it waits", async () => (await delivery()) === "session_queued");
   const later = await said(id, "and you?");
   const inbox = await client.sessionInbox({ params: { id } });
   expect(inbox).toMatchObject({
@@ -57,7 +57,7 @@ test("what waits is looked at as often as one likes; acknowledged, its task is d
   expect(both.flat()).toEqual([notice]);
   expect(await delivery()).toBe("delivered");
   expect(await waiting(id, client)).toEqual([later]);
-  expect(await stage.client.sessionStatus({ params: { id } })).toMatchObject({
+  expect(await gatewayFixture.client.sessionStatus({ params: { id } })).toMatchObject({
     messages: { total: 2, pending: 1, undelivered: 0 },
   });
 });
@@ -66,7 +66,7 @@ test("a page is of so many, and of so much; the rest is said to be there", async
   const { id } = await opened("long");
   const ids = [await said(id, "a"), await said(id, "b".repeat(999_999)), await said(id, "c")];
   const page = async (query: { limit?: number } = {}) => {
-    const { messages, more } = await stage.client.sessionInbox({ params: { id }, query });
+    const { messages, more } = await gatewayFixture.client.sessionInbox({ params: { id }, query });
     return [messages.map((message) => message.id), more];
   };
   expect(await page()).toEqual([ids.slice(0, 2), true]);
@@ -81,64 +81,64 @@ test("only the session itself acknowledges, and the operator; not who may see it
   const stranger = await opened("beside");
   const message = await said(child.id, "for you");
   expect(await waiting(child.id, parent.client)).toEqual([message]);
-  expect(await refusal(acknowledged(child.id, [message], parent.client))).toMatchObject({
+  expect(await errorOf(acknowledged(child.id, [message], parent.client))).toMatchObject({
     code: "BAD_INPUT",
     message: expect.stringContaining("by itself or the operator") as string,
   });
-  const hidden = await refusal(acknowledged(child.id, [message], stranger.client));
+  const hidden = await errorOf(acknowledged(child.id, [message], stranger.client));
   expect(hidden).toEqual({ code: "NOT_FOUND", message: expect.stringContaining(child.id) as string });
-  expect(await refusal(waiting(child.id, stranger.client))).toEqual(hidden);
+  expect(await errorOf(waiting(child.id, stranger.client))).toEqual(hidden);
   // Another's message is not one's own, whoever acknowledges.
   expect(await acknowledged(stranger.id, [message])).toEqual([]);
   expect(await waiting(child.id)).toEqual([message]);
-  await stage.client.closeSession({ params: { id: child.id } });
+  await gatewayFixture.client.closeSession({ params: { id: child.id } });
   expect(await waiting(child.id)).toEqual([message]);
-  expect(await refusal(acknowledged(child.id, [message]))).toMatchObject({ code: "SESSION_CLOSED" });
+  expect(await errorOf(acknowledged(child.id, [message]))).toMatchObject({ code: "SESSION_CLOSED" });
 });
 
 test("what a turn has taken is its own; what waits behind it can be read meanwhile, and is no turn then", async () => {
-  const log = join(stage.home, "log");
+  const log = join(gatewayFixture.home, "log");
   writeFileSync(log, "");
   const environment = { PATH: process.env["PATH"] ?? "", AGENT_LOG: log };
-  const body = { argv: shellAgent("echo"), cwd: stage.home, key: "agent", environment };
-  const { session } = await stage.client.acpSpawn({ body });
+  const body = { argv: shellAgent("echo"), cwd: gatewayFixture.home, key: "agent", environment };
+  const { session } = await gatewayFixture.client.acpSpawn({ body });
   const { sessionId: id } = session;
   const carried = await said(id, "by the way", "next-turn");
   const params = { id };
-  await stage.client.acpPrompt({ params, body: { text: "HOLD", wait: false } });
-  await until("it is at work", () => readFileSync(log, "utf8").includes("HOLD"));
+  await gatewayFixture.client.acpPrompt({ params, body: { text: "HOLD", wait: false } });
+  await waitFor("it is at work", () => readFileSync(log, "utf8").includes("HOLD"));
   const [read, left] = [await said(id, "read elsewhere"), await said(id, "left")];
   expect(await waiting(id)).toEqual([read, left]);
   expect(await acknowledged(id, [carried, read])).toEqual([read]);
   writeFileSync(`${log}.go`, "");
-  await until("all is said", async () => {
-    const { messages } = await stage.client.sessionStatus({ params });
+  await waitFor("all is said", async () => {
+    const { messages } = await gatewayFixture.client.sessionStatus({ params });
     return messages.pending === 0;
   });
-  const { turns } = await stage.client.sessionHistory({ params });
+  const { turns } = await gatewayFixture.client.sessionHistory({ params });
   expect(turns.map(({ text }) => text)).toEqual([
     "Message from the operator:\n> by the way\n\nHOLD",
     "Message from the operator:\n> left",
   ]);
-  await stage.client.acpClose({ params });
+  await gatewayFixture.client.acpClose({ params });
 });
 
 test("what a command was told with its prompt is its own; what did not fit goes on waiting", async () => {
   const hello = { prompt: "hello", yieldMs: 20_000 };
-  const { session } = await stage.client.runAgent({ params: { id: "codex" }, body: hello });
+  const { session } = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body: hello });
   const { id } = session;
   const told = [await said(id, "a".repeat(2_000)), await said(id, "b".repeat(12_000))];
   const unfit = await said(id, "c".repeat(12_000));
-  const gate = join(stage.home, "gate");
+  const gate = join(gatewayFixture.home, "gate");
   const environment = { PATH: process.env["PATH"] ?? "", GATE: gate };
   const prompt = { prompt: "wait", resume: id, background: true, environment };
-  await stage.client.runAgent({ params: { id: "codex" }, body: prompt });
+  await gatewayFixture.client.runAgent({ params: { id: "codex" }, body: prompt });
   const meanwhile = await said(id, "meanwhile");
   expect(await waiting(id)).toEqual([unfit, meanwhile]);
   expect(await acknowledged(id, [...told, meanwhile])).toEqual([meanwhile]);
   writeFileSync(gate, "");
-  await until("it is answered", async () => {
-    const { messages } = await stage.client.sessionHistory({ params: { id } });
+  await waitFor("it is answered", async () => {
+    const { messages } = await gatewayFixture.client.sessionHistory({ params: { id } });
     return messages.at(-1)?.role === "agent";
   });
   expect(await waiting(id)).toEqual([unfit]);

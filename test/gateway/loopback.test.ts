@@ -6,27 +6,27 @@ import { parseConfig } from "../../src/gateway/config.js";
 import { defaults } from "../../src/defaults.js";
 import { createClient } from "../../src/gateway/client.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
-import { oneGateway, until } from "./real-gateway.js";
+import { gatewayForFile, waitFor } from "./real-gateway.js";
 
 const listening = (address: string) => parseConfig(`[gateway]\nlisten = "${address}"`, "c.toml");
 
 /** Short, so that nobody has to wait half a minute; long enough for a busy machine to ask in. */
 const REQUEST_MS = 1_500;
-const stage = oneGateway({ config: listening("127.0.0.1:0"), requestMs: REQUEST_MS });
+const gatewayFixture = gatewayForFile({ config: listening("127.0.0.1:0"), requestMs: REQUEST_MS });
 
 async function port(): Promise<number> {
-  const { listen } = await stage.client.status();
+  const { listen } = await gatewayFixture.client.status();
   const [, digits = ""] = /^127\.0\.0\.1:(\d+)$/.exec(listen ?? "") ?? [];
   expect(Number(digits)).toBeGreaterThan(0);
   return Number(digits);
 }
 
 async function alive(): Promise<void> {
-  expect(await stage.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
-  expect(stage.problems).toEqual([]);
+  expect(await gatewayFixture.client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
+  expect(gatewayFixture.problems).toEqual([]);
 }
 
 type Raw = Socket & { heard(): string };
@@ -65,7 +65,7 @@ async function ask(
     more = "",
     body = "",
   } = said;
-  const token = said.token === undefined ? stage.token : said.token;
+  const token = said.token === undefined ? gatewayFixture.token : said.token;
   const lines = [
     `${method} ${path} HTTP/1.1`,
     `host: ${host}`,
@@ -75,7 +75,7 @@ async function ask(
     `${more}connection: ${more === "" ? "close" : "upgrade"}`,
   ];
   const socket = open(to, `${lines.join("\r\n")}\r\n\r\n${body}`);
-  await until("it is answered", () => /\r\n\r\n[^]*\}/.test(socket.heard()));
+  await waitFor("it is answered", () => /\r\n\r\n[^]*\}/.test(socket.heard()));
   const [, status = ""] = /^HTTP\/1\.1 (\d+)/.exec(socket.heard()) ?? [];
   const answer = JSON.parse(socket.heard().slice(socket.heard().indexOf("\r\n\r\n"))) as {
     error?: { code: string };
@@ -111,7 +111,7 @@ test("a name that only resolves to this machine, or another port, is foreign, be
     `127.0.0.2:${to}`,
     `0.0.0.0:${to}`,
   ])
-    for (const token of [stage.token, null])
+    for (const token of [gatewayFixture.token, null])
       expect([host, await ask(to, { host, token })]).toEqual([host, foreign]);
 });
 
@@ -139,14 +139,16 @@ test("another page's origin is foreign, on every route, whatever its token", asy
 
 test("a live view is refused to another page, and given to ours", async () => {
   const to = await port();
-  const { run } = await stage.client.exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
+  const { run } = await gatewayFixture.client.exec({
+    body: { argv: ["sleep", "60"], background: true, graceMs: 0 },
+  });
   const path = `/v1/runs/${run.runId}/attach`;
   expect(await ask(to, { path, origin: "http://evil.example", more: upgrade })).toEqual(foreign);
   expect(await ask(to, { path, host: `evil.example:${to}`, more: upgrade })).toEqual(foreign);
   expect(await ask(to, { path, token: null, more: upgrade })).toEqual({ status: 401, code: "UNAUTHORIZED" });
   const viewer = new WebSocket(`ws://127.0.0.1:${to}${path}`, {
     origin: `http://127.0.0.1:${to}`,
-    headers: { authorization: `Bearer ${stage.token}` },
+    headers: { authorization: `Bearer ${gatewayFixture.token}` },
   });
   const said = await new Promise<string>((resolve, reject) => {
     viewer.once("message", (data: Buffer) => resolve(data.toString()));
@@ -154,17 +156,17 @@ test("a live view is refused to another page, and given to ours", async () => {
   });
   viewer.terminate();
   expect(JSON.parse(said)).toMatchObject({ type: "attached", runId: run.runId });
-  expect(await stage.client.kill({ params: run })).toMatchObject({ outcome: "gone" });
+  expect(await gatewayFixture.client.kill({ params: run })).toMatchObject({ outcome: "gone" });
 });
 
 test("a request with two Host headers or an absolute URL is refused, on both listeners and for a live view", async () => {
   const to = await port();
   const answered = async (socket: Raw): Promise<string> => {
-    await until("it is answered", () => socket.heard().includes("BAD_INPUT"));
+    await waitFor("it is answered", () => socket.heard().includes("BAD_INPUT"));
     return socket.heard().slice(0, "HTTP/1.1 400".length);
   };
   const own = `host: 127.0.0.1:${to}\r\n`;
-  const token = `authorization: Bearer ${stage.token}\r\n`;
+  const token = `authorization: Bearer ${gatewayFixture.token}\r\n`;
   for (const text of [
     `GET /v1/gateway HTTP/1.1\r\n${own}${token}Host: evil.example\r\n\r\n`,
     `GET /v1/gateway HTTP/1.1\r\n${own}${own}${token}\r\n`,
@@ -172,7 +174,7 @@ test("a request with two Host headers or an absolute URL is refused, on both lis
     `GET /v1/runs/run_000000000000/attach HTTP/1.1\r\n${own}${own}${token}connection: upgrade\r\n${upgrade}\r\n`,
   ]) {
     expect(await answered(open(to, text))).toBe("HTTP/1.1 400");
-    expect(await answered(open(stage.socketPath, text))).toBe("HTTP/1.1 400");
+    expect(await answered(open(gatewayFixture.socketPath, text))).toBe("HTTP/1.1 400");
   }
   await alive();
 });
@@ -194,14 +196,14 @@ test("what is malformed or too large is answered, and harms nobody", async () =>
     [`GET / HTTP/1.1\r\nhost: x\r\nx: ${"y".repeat(20_000)}\r\n\r\n`, 431],
   ] as const) {
     const socket = open(to, text);
-    await until("it is answered", () => socket.heard().startsWith(`HTTP/1.1 ${status}`));
+    await waitFor("it is answered", () => socket.heard().startsWith(`HTTP/1.1 ${status}`));
   }
   await alive();
 });
 
 test("who is slow to say what it wants, or says nothing, is let go", async () => {
   const to = await port();
-  const head = `POST /v1/exec HTTP/1.1\r\nhost: 127.0.0.1:${to}\r\nauthorization: Bearer ${stage.token}\r\n`;
+  const head = `POST /v1/exec HTTP/1.1\r\nhost: 127.0.0.1:${to}\r\nauthorization: Bearer ${gatewayFixture.token}\r\n`;
   const slow = ["", "GET /v1/gateway HTTP/1.1\r\nx:", `${head}content-length: 100\r\n\r\n{`].map((text) =>
     open(to, text),
   );
@@ -210,21 +212,21 @@ test("who is slow to say what it wants, or says nothing, is let go", async () =>
   const drip = setInterval(() => dripping?.write("y"), 100);
   onTestFinished(() => clearInterval(drip));
   await alive();
-  await until("they are let go", () => slow.every((socket) => socket.closed || socket.readableEnded));
+  await waitFor("they are let go", () => slow.every((socket) => socket.closed || socket.readableEnded));
 });
 
 test("thousands of connections: those beyond the bound are turned away, the rest costs little, the socket answers", async () => {
   const to = await port();
   const before = process.memoryUsage().rss;
   const sockets = Array.from({ length: defaults.connections + 300 }, () => open(to, "GET / HTTP/1.1\r\nx:"));
-  await until("all have knocked", () =>
+  await waitFor("all have knocked", () =>
     sockets.every(({ connecting, destroyed }) => !connecting || destroyed),
   );
-  await until("the rest is turned away", () => sockets.filter(({ closed }) => closed).length >= 300);
+  await waitFor("the rest is turned away", () => sockets.filter(({ closed }) => closed).length >= 300);
   await alive();
   expect(process.memoryUsage().rss - before).toBeLessThan(256 * 1024 * 1024);
   for (const socket of sockets) socket.destroy();
-  await until("there is room again", async () => {
+  await waitFor("there is room again", async () => {
     const answer = await ask(to, {}).catch(() => null);
     return answer?.status === 200;
   });
@@ -236,10 +238,10 @@ test("IPv6 is served as well; a port that is taken keeps no gateway from its run
     const home = await temporaryHome();
     const onNews = (each: { type: string; message?: string; cause?: string }): void =>
       void news.push(`${each.type} ${each.message ?? ""} ${each.cause ?? ""}`);
-    const gateway = await openGateway({ home, config: listening(address), onNews });
+    const gateway = await openGateway({ home, config: listening(address), onEvent: onNews });
     onTestFinished(() => gateway.stop());
     const token = (await readOperatorToken(home)) ?? "";
-    const { listen } = await createClient({ socketPath: gatewaySocket(home), token }).status();
+    const { listen } = await createClient({ socketPath: gatewaySocketPath(home), token }).status();
     return { token, listen: listen ?? "" };
   };
   expect((await start(`127.0.0.1:${await port()}`)).listen).toBe("");
@@ -256,5 +258,5 @@ test("IPv6 is served as well; a port that is taken keeps no gateway from its run
   const [, digits = ""] = /^\[::1\]:(\d+)$/.exec(listen) ?? [];
   const text = `GET /v1/gateway HTTP/1.1\r\nhost: ${listen}\r\nauthorization: Bearer ${token}\r\n\r\n`;
   const socket = open(Number(digits), text, "::1");
-  await until("it is answered", () => socket.heard().startsWith("HTTP/1.1 200"));
+  await waitFor("it is answered", () => socket.heard().startsWith("HTTP/1.1 200"));
 });

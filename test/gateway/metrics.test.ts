@@ -1,29 +1,29 @@
 import { expect, test } from "vitest";
-import { PAIR } from "../cli/field.js";
-import { Resident } from "../cli/resident.js";
-import { until } from "../io/until.js";
-import { seriesOf, type Series } from "./series.js";
+import { TWO_PROCESSES } from "../cli/field.js";
+import { BackgroundGateway } from "../cli/resident.js";
+import { waitFor } from "../io/until.js";
+import { scrapeMetrics, type MetricSeries } from "./series.js";
 
 const SPAWNED = { holdfast_run_spawn_total: 1, holdfast_run_spawn_seconds_count: 1 };
 
 test("each cause moves its metrics once, and nothing else", async () => {
-  await using resident = await Resident.started();
-  const client = await resident.client();
+  await using gatewayFixture = await BackgroundGateway.started();
+  const client = await gatewayFixture.client();
   let idle = "";
   await moves(
-    resident,
+    gatewayFixture,
     "a start",
     { ...SPAWNED, 'holdfast_runs{state="running"}': 1, holdfast_processes: 1 },
     async () => {
-      idle = await resident.script("echo up; exec sleep 7001");
-      await resident.wrote(idle, "up");
+      idle = await gatewayFixture.startScript("echo up; exec sleep 7001");
+      await gatewayFixture.waitForOutput(idle, "up");
     },
   );
-  const { boundary } = await resident.record(idle);
+  const { boundary } = await gatewayFixture.record(idle);
   const killed = (boundary?.cgroup ?? null) === null ? "pid" : "cgroup";
 
   await moves(
-    resident,
+    gatewayFixture,
     "a cancel",
     {
       'holdfast_run_exit_total{reason="manual-cancel"}': 1,
@@ -35,11 +35,16 @@ test("each cause moves its metrics once, and nothing else", async () => {
       await client.kill({ params: { runId: idle }, body: {} });
     },
   );
-  await moves(resident, "an exit", { ...SPAWNED, 'holdfast_run_exit_total{reason="exit"}': 1 }, async () => {
-    await client.exec({ body: { argv: ["true"] } });
-  });
   await moves(
-    resident,
+    gatewayFixture,
+    "an exit",
+    { ...SPAWNED, 'holdfast_run_exit_total{reason="exit"}': 1 },
+    async () => {
+      await client.exec({ body: { argv: ["true"] } });
+    },
+  );
+  await moves(
+    gatewayFixture,
     "a signal",
     { ...SPAWNED, 'holdfast_run_exit_total{reason="signal"}': 1 },
     async () => {
@@ -47,7 +52,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "a command that is not there",
     { 'holdfast_run_exit_total{reason="spawn-error"}': 1 },
     async () => {
@@ -55,7 +60,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "its time is over",
     {
       ...SPAWNED,
@@ -68,7 +73,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "it is silent for too long",
     {
       ...SPAWNED,
@@ -81,7 +86,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "two are left behind in the background",
     {
       ...SPAWNED,
@@ -93,7 +98,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "one is left behind that does not mind TERM",
     {
       ...SPAWNED,
@@ -106,7 +111,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "one is left behind detached",
     {
       ...SPAWNED,
@@ -119,7 +124,7 @@ test("each cause moves its metrics once, and nothing else", async () => {
     },
   );
   await moves(
-    resident,
+    gatewayFixture,
     "a run is taken from a killed supervisor",
     {
       ...SPAWNED,
@@ -129,30 +134,34 @@ test("each cause moves its metrics once, and nothing else", async () => {
       holdfast_processes: 3,
     },
     async () => {
-      const [runId = ""] = await resident.orphan([PAIR]);
-      await until("it is taken over", async () => (await resident.record(runId)).leaseEpoch === 2, 30_000);
+      const [runId = ""] = await gatewayFixture.leaveOrphans([TWO_PROCESSES]);
+      await waitFor(
+        "it is taken over",
+        async () => (await gatewayFixture.record(runId)).leaseEpoch === 2,
+        30_000,
+      );
     },
   );
 });
 
 /** Waits until these have moved that far; by then nothing else may have moved. */
 async function moves(
-  resident: Resident,
+  gatewayFixture: BackgroundGateway,
   cause: string,
   expected: Readonly<Record<string, number>>,
   act: () => Promise<void>,
 ): Promise<void> {
-  const before = await seriesOf(resident);
+  const before = await scrapeMetrics(gatewayFixture);
   await act();
   let moved: Readonly<Record<string, number>> = {};
-  await until(`${cause} is counted`, async () => {
-    moved = difference(before, await seriesOf(resident));
+  await waitFor(`${cause} is counted`, async () => {
+    moved = difference(before, await scrapeMetrics(gatewayFixture));
     return Object.entries(expected).every(([name, by]) => (moved[name] ?? 0) >= by);
   });
   expect(moved, cause).toEqual(expected);
 }
 
-function difference(before: Series, after: Series): Record<string, number> {
+function difference(before: MetricSeries, after: MetricSeries): Record<string, number> {
   // Tasks have a test of their own; the age of a renewal moves by itself.
   const names = [...after.keys()].filter(
     (name) => !/_bucket|_sum|^holdfast_task|^holdfast_store_renewal_age/.test(name),

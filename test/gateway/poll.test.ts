@@ -3,14 +3,14 @@ import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import { contract } from "../../src/gateway/contract/contract.js";
 import { pollRun } from "../../src/gateway/handlers/poll.js";
-import { fakeWorld, start, turn } from "../supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn } from "../supervisor/fake-supervisor.js";
 
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
 test("nothing is left of who has polled a silent run", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   const record = (await world.supervisor.getRun(run.runId)) ?? expect.fail("it has no record");
   const waits: WeakRef<Promise<void>>[] = [];
   const changed = run.changed.bind(run);
@@ -22,11 +22,11 @@ test("nothing is left of who has polled a silent run", async () => {
   const gone = new AbortController().signal;
   const query = contract.poll.query.parse({ waitMs: 5 });
   for (let count = 0; count < 3; count++)
-    await pollRun(world.supervisor, record, query, { gone, turn: (work) => work() }, () => ({
+    await pollRun(world.supervisor, record, query, { disconnected: gone, enqueue: (work) => work() }, () => ({
       seems: false,
       because: "",
     }));
-  await turn();
+  await nextTurn();
   collectGarbage();
   expect(waits.map((wait) => wait.deref())).toEqual([undefined, undefined, undefined]);
 });

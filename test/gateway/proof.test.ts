@@ -6,22 +6,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { openChannel } from "../../src/cli/gateway/channel.js";
+import { openAttachSocket } from "../../src/cli/gateway/channel.js";
 import { createClient } from "../../src/gateway/client.js";
-import { followLines } from "../../src/gateway/follow-lines.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { followNdjson } from "../../src/gateway/follow-lines.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import {
   CHALLENGE_PATH,
   clientProof,
   gatewayProof,
   isGatewayProof,
   newNonce,
-  tokenIdOf,
+  tokenIdFromHash,
 } from "../../src/gateway/token-proof.js";
-import { hashToken, newToken } from "../../src/sessions/token.js";
-import { oneGateway, refusal } from "./real-gateway.js";
+import { hashSessionToken, newSessionToken } from "../../src/sessions/token.js";
+import { gatewayForFile, errorOf } from "./real-gateway.js";
 
-const stage = oneGateway();
+const gatewayFixture = gatewayForFile();
 
 /** What was sent to a process that listens in a gateway's place. */
 interface Impostor {
@@ -38,7 +38,7 @@ async function listenInPlace(server: Server): Promise<Impostor> {
     socket.on("data", (part) => (received += part.toString("latin1")));
     socket.on("error", () => undefined);
   });
-  await new Promise<void>((resolve) => server.listen(gatewaySocket(home), resolve));
+  await new Promise<void>((resolve) => server.listen(gatewaySocketPath(home), resolve));
   onTestFinished(async () => {
     for (const socket of open) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
@@ -60,8 +60,8 @@ function answering(status: number, body: object): Server {
 
 describe("a process that listens in the gateway's place without the token", () => {
   const ready = { ready: true, pid: 1, instanceId: "x", runs: 0, home: "/" };
-  const token = newToken();
-  const stranger = hashToken(newToken());
+  const token = newSessionToken();
+  const stranger = hashSessionToken(newSessionToken());
   const nonces = { client: newNonce(), gateway: newNonce() };
   const cases: readonly (readonly [string, () => Server, string])[] = [
     ["answers as a gateway that is ready", () => answering(200, ready), "GATEWAY_NOT_PROVEN"],
@@ -80,7 +80,7 @@ describe("a process that listens in the gateway's place without the token", () =
     ],
     [
       "repeats a proof that it has heard on another connection",
-      () => answering(200, { nonce: nonces.gateway, proof: gatewayProof(hashToken(token), nonces) }),
+      () => answering(200, { nonce: nonces.gateway, proof: gatewayProof(hashSessionToken(token), nonces) }),
       "GATEWAY_NOT_PROVEN",
     ],
     [
@@ -113,25 +113,25 @@ describe("a process that listens in the gateway's place without the token", () =
 
   test.each(cases)("%s: it gets a nonce and nothing else", async (_, serve, code) => {
     const impostor = await listenInPlace(serve());
-    const address = { socketPath: gatewaySocket(impostor.home), token };
+    const address = { socketPath: gatewaySocketPath(impostor.home), token };
     const client = createClient(address);
     const body = { argv: ["echo", "argument-secret"], environment: { X: "environment-secret" } };
-    expect((await refusal(client.exec({ body }))).code).toBe(code);
+    expect((await errorOf(client.exec({ body }))).code).toBe(code);
     // One that talks or hangs up at once may have been left before it read the challenge.
     if (impostor.received() !== "") expect(impostor.received()).toMatch(ONLY_THE_CHALLENGE);
     expect(impostor.received()).not.toContain(token);
-    expect(impostor.received()).not.toContain(hashToken(token));
+    expect(impostor.received()).not.toContain(hashSessionToken(token));
     expect(impostor.received()).not.toContain("secret");
   });
 
   test("a follower of events and an attached terminal send nothing else either", async () => {
     const impostor = await listenInPlace(answering(200, ready));
-    const address = { socketPath: gatewaySocket(impostor.home), token };
-    expect((await refusal(followLines(address, "/v1/events?follow=1").next())).code).toBe(
+    const address = { socketPath: gatewaySocketPath(impostor.home), token };
+    expect((await errorOf(followNdjson(address, "/v1/events?follow=1").next())).code).toBe(
       "GATEWAY_NOT_PROVEN",
     );
     const failed = await new Promise<Error>((resolve) => {
-      const channel = openChannel({ home: impostor.home, token }, "run_secret", {}, (error) => {
+      const channel = openAttachSocket({ home: impostor.home, token }, "run_secret", {}, (error) => {
         channel.terminate();
         resolve(error);
       });
@@ -149,8 +149,11 @@ describe("a process that listens in the gateway's place without the token", () =
     const impostor = await listenInPlace(
       answering(401, { error: { code: "UNAUTHORIZED", message: "say it" } }),
     );
-    const operator = createClient({ socketPath: gatewaySocket(impostor.home), token: stage.token });
-    expect((await refusal(operator.status())).code).toBe("GATEWAY_NOT_PROVEN");
+    const operator = createClient({
+      socketPath: gatewaySocketPath(impostor.home),
+      token: gatewayFixture.token,
+    });
+    expect((await errorOf(operator.status())).code).toBe("GATEWAY_NOT_PROVEN");
     expect(impostor.received()).toMatch(ONLY_THE_CHALLENGE);
   });
 });
@@ -181,13 +184,13 @@ describe("a client without the token", () => {
     for (const socket of sockets) socket.destroy();
   });
   const dial = (): Socket => {
-    const socket = connect(stage.socketPath);
+    const socket = connect(gatewayFixture.socketPath);
     sockets.push(socket);
     return socket;
   };
   const challenge = async (socket: Socket, hash: string, client = newNonce()) => {
     const { status, body } = await byHand(socket, CHALLENGE_PATH, {
-      "holdfast-token-id": tokenIdOf(hash),
+      "holdfast-token-id": tokenIdFromHash(hash),
       "holdfast-nonce": client,
     });
     return { status, nonces: { client, gateway: body.nonce ?? "" }, proof: body.proof };
@@ -196,22 +199,22 @@ describe("a client without the token", () => {
     byHand(socket, "/v1/gateway", { authorization: `Holdfast ${proof}` });
 
   test("is refused with a proof of another token, and with one of the hash alone", async () => {
-    const hash = hashToken(stage.token);
+    const hash = hashSessionToken(gatewayFixture.token);
     const socket = dial();
     const { nonces, proof } = await challenge(socket, hash);
     expect(isGatewayProof(proof, hash, nonces)).toBe(true);
-    expect((await status(socket, clientProof(newToken(), hash, nonces))).status).toBe(401);
+    expect((await status(socket, clientProof(newSessionToken(), hash, nonces))).status).toBe(401);
     expect((await status(socket, clientProof(hash, hash, nonces))).status).toBe(401);
     expect((await status(socket, String(proof))).status).toBe(401);
     expect((await status(socket, "")).status).toBe(401);
-    expect((await status(socket, clientProof(stage.token, hash, nonces))).status).toBe(200);
+    expect((await status(socket, clientProof(gatewayFixture.token, hash, nonces))).status).toBe(200);
   });
 
   test("cannot use a proof on another connection, nor after another challenge", async () => {
-    const hash = hashToken(stage.token);
+    const hash = hashSessionToken(gatewayFixture.token);
     const first = dial();
     const { nonces } = await challenge(first, hash);
-    const proof = clientProof(stage.token, hash, nonces);
+    const proof = clientProof(gatewayFixture.token, hash, nonces);
     expect((await status(first, proof)).status).toBe(200);
     expect((await status(dial(), proof)).status).toBe(401);
     const second = dial();
@@ -222,52 +225,52 @@ describe("a client without the token", () => {
   });
 
   test("gets no proof for a token that does not exist, or was revoked", async () => {
-    const hash = hashToken(newToken());
+    const hash = hashSessionToken(newSessionToken());
     expect(await challenge(dial(), hash)).toMatchObject({ status: 401, proof: undefined });
-    const { token, session } = await stage.client.openSession({ body: { key: "short" } });
-    expect((await challenge(dial(), hashToken(token))).status).toBe(200);
-    await stage.client.closeSession({ params: { id: session.id } });
-    expect((await challenge(dial(), hashToken(token))).status).toBe(401);
-    expect((await stage.raw("GET", CHALLENGE_PATH, { token: null })).status).toBe(400);
+    const { token, session } = await gatewayFixture.client.openSession({ body: { key: "short" } });
+    expect((await challenge(dial(), hashSessionToken(token))).status).toBe(200);
+    await gatewayFixture.client.closeSession({ params: { id: session.id } });
+    expect((await challenge(dial(), hashSessionToken(token))).status).toBe(401);
+    expect((await gatewayFixture.raw("GET", CHALLENGE_PATH, { token: null })).status).toBe(400);
   });
 });
 
 test("a session acts by its token's proof until it is closed, also on a connection that is open", async () => {
-  const { token, session } = await stage.client.openSession({ body: { key: "proven" } });
-  const own = stage.as(token);
+  const { token, session } = await gatewayFixture.client.openSession({ body: { key: "proven" } });
+  const own = gatewayFixture.as(token);
   expect((await own.sessionStatus({ params: { id: session.id } })).session.id).toBe(session.id);
-  await stage.client.closeSession({ params: { id: session.id } });
-  expect((await refusal(own.sessionStatus({ params: { id: session.id } }))).code).toBe("UNAUTHORIZED");
+  await gatewayFixture.client.closeSession({ params: { id: session.id } });
+  expect((await errorOf(own.sessionStatus({ params: { id: session.id } }))).code).toBe("UNAUTHORIZED");
 });
 
 test("the proof costs one request per connection, not per request, and the token is never sent", async () => {
   const seen: string[] = [];
   const relay = createNetServer((socket) => {
-    const gateway = connect(stage.socketPath);
+    const gateway = connect(gatewayFixture.socketPath);
     socket.on("data", (part) => seen.push(part.toString("latin1")));
     socket.pipe(gateway).pipe(socket);
     for (const end of [socket, gateway]) end.on("error", () => undefined);
     socket.on("close", () => gateway.destroy());
   });
   const { home } = await listenInPlace(relay);
-  const client = createClient({ socketPath: gatewaySocket(home), token: stage.token });
+  const client = createClient({ socketPath: gatewaySocketPath(home), token: gatewayFixture.token });
   for (let count = 0; count < 5; count++) await client.status();
   const sent = seen.join("");
   expect(sent.match(/GET \/v1\/challenge/g)).toHaveLength(1);
   expect(sent.match(/GET \/v1\/gateway/g)).toHaveLength(5);
-  expect(sent).not.toContain(stage.token);
+  expect(sent).not.toContain(gatewayFixture.token);
   expect(sent).not.toContain("Bearer");
 });
 
 test("a bearer token is still accepted, for clients that are not ours", async () => {
-  expect((await stage.raw("GET", "/v1/gateway")).status).toBe(200);
-  expect((await stage.raw("GET", "/v1/gateway", { token: newToken() })).status).toBe(401);
+  expect((await gatewayFixture.raw("GET", "/v1/gateway")).status).toBe(200);
+  expect((await gatewayFixture.raw("GET", "/v1/gateway", { token: newSessionToken() })).status).toBe(401);
 });
 
 test("an aborted request closes its unproven connection", async () => {
   const closed = vi.fn();
   const impostor = await listenInPlace(createNetServer((socket) => void socket.on("close", closed)));
-  const client = createClient({ socketPath: gatewaySocket(impostor.home), token: newToken() });
+  const client = createClient({ socketPath: gatewaySocketPath(impostor.home), token: newSessionToken() });
   await expect(client.status({}, AbortSignal.timeout(50))).rejects.toThrow();
   await vi.waitFor(() => expect(closed).toHaveBeenCalled());
 });

@@ -1,13 +1,13 @@
 import type { RequestListener } from "node:http";
 import { answerChallenge } from "../../src/gateway/server/challenge.js";
 import { CHALLENGE_PATH } from "../../src/gateway/token-proof.js";
-import { hashToken } from "../../src/sessions/token.js";
+import { hashSessionToken } from "../../src/sessions/token.js";
 
 /** A made-up gateway that proves to know one token, and answers the rest as told. */
-export function proving(token: string, answer?: RequestListener): RequestListener {
+export function fakeGateway(token: string, answer?: RequestListener): RequestListener {
   return (request, response) => {
     if (request.url !== CHALLENGE_PATH) return answer?.(request, response);
-    void answerChallenge(async () => hashToken(token), request).then((proof) => {
+    void answerChallenge(async () => hashSessionToken(token), request).then((proof) => {
       const text = JSON.stringify(proof);
       response.writeHead(200, { "content-length": Buffer.byteLength(text) }).end(text);
     });

@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
-import { reach } from "../../src/gateway/start.js";
-import { Resident } from "../cli/resident.js";
-import { main } from "../cli/stage.js";
+import { reachGateway } from "../../src/gateway/start.js";
+import { BackgroundGateway } from "../cli/resident.js";
+import { cliPath } from "../cli/stage.js";
 import { whyNoMounts } from "../store/mounts.js";
-import { textOf, until } from "./real-gateway.js";
+import { outputText, waitFor } from "./real-gateway.js";
 
 /** In a mount namespace of its own, where no terminal can be opened. */
 const WITHOUT_TERMINALS = `mount --bind /dev/null /dev/ptmx && exec "$0" "$@"`;
@@ -13,22 +13,22 @@ const WITHOUT_TERMINALS = `mount --bind /dev/null /dev/ptmx && exec "$0" "$@"`;
 test.skipIf(whyNoMounts !== null)(
   "without a PTY to be had, a run fails, or has pipes when that was allowed; the record says which",
   async () => {
-    await using house = await Resident.open();
+    await using gatewayFixture = await BackgroundGateway.open();
     const words = [
       "--mount",
       "sh",
       "-c",
       WITHOUT_TERMINALS,
       process.execPath,
-      main,
+      cliPath,
       "gateway",
       "run",
       "--quiet",
     ];
-    const gateway = spawn("unshare", words, { env: house.env, stdio: "ignore" });
+    const gateway = spawn("unshare", words, { env: gatewayFixture.env, stdio: "ignore" });
     const left = once(gateway, "exit");
-    await until("it answers", async () => (await reach(house.home))?.status.ready === true);
-    const client = await house.client();
+    await waitFor("it answers", async () => (await reachGateway(gatewayFixture.home))?.status.ready === true);
+    const client = await gatewayFixture.client();
     const body = { argv: ["sh", "-c", "test -t 1 || echo no terminal"], pty: true };
 
     const refused = await client.exec({ body });
@@ -38,11 +38,11 @@ test.skipIf(whyNoMounts !== null)(
     const fellBack = await client.exec({ body: { ...body, ptyFallback: true } });
     expect(fellBack).toMatchObject({ running: false, failure: null, ptyFellBack: true });
     expect(fellBack.run).toMatchObject({ io: "pipe", exit: { reason: "exit", code: 0 } });
-    expect(textOf(fellBack)).toBe("no terminal\n");
+    expect(outputText(fellBack)).toBe("no terminal\n");
 
     const neither = await client.exec({ body: { argv: ["/nowhere"], pty: true, ptyFallback: true } });
     expect(neither).toMatchObject({ failure: "not-found", ptyFellBack: true, run: { io: "pipe" } });
-    await house.stop("terminate");
+    await gatewayFixture.stop("terminate");
     await left;
   },
 );

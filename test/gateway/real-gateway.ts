@@ -6,18 +6,18 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
 import {
   openGateway,
   type Gateway,
-  type GatewayNews,
+  type GatewayEvent,
   type GatewayOptions,
 } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { removeHome } from "../remove-home.js";
+import { removeStateDirectory } from "../remove-home.js";
 
-export interface Answer {
+export interface RawResponse {
   readonly status: number;
   readonly text: string;
 }
@@ -30,58 +30,58 @@ export interface RealGateway {
   readonly gateway: Gateway;
   readonly client: GatewayClient;
   readonly problems: readonly string[];
-  readonly news: readonly GatewayNews[];
+  readonly news: readonly GatewayEvent[];
   as(token: string): GatewayClient;
   /** A request as no client of ours would make it. */
-  raw(method: string, path: string, options?: RawOptions): Promise<Answer>;
+  raw(method: string, path: string, options?: RawRequestOptions): Promise<RawResponse>;
 }
 
-export interface RawOptions {
+export interface RawRequestOptions {
   readonly token?: string | null;
   readonly body?: string;
 }
 
 /** One for all tests of a file. A stranger lives beside it, and must outlive it; no problem may be reported. */
-export function oneGateway(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
+export function gatewayForFile(told: Pick<GatewayOptions, "config" | "requestMs"> = {}): RealGateway {
   const problems: string[] = [];
-  const heard: GatewayNews[] = [];
-  const stage = { problems, news: heard } as unknown as {
+  const heard: GatewayEvent[] = [];
+  const gatewayFixture = { problems, news: heard } as unknown as {
     -readonly [K in keyof RealGateway]: RealGateway[K];
   };
   const stranger = spawn("sleep", ["3600"], { stdio: "ignore" });
   beforeAll(async () => {
-    stage.home = await mkdtemp(join(tmpdir(), "hf-"));
-    stage.socketPath = gatewaySocket(stage.home);
-    const onNews = (news: GatewayNews): void => {
+    gatewayFixture.home = await mkdtemp(join(tmpdir(), "hf-"));
+    gatewayFixture.socketPath = gatewaySocketPath(gatewayFixture.home);
+    const onNews = (news: GatewayEvent): void => {
       heard.push(news);
       if (news.type === "problem") problems.push(`${news.message}: ${news.cause}`);
     };
-    stage.gateway = await openGateway({ ...told, home: stage.home, onNews });
-    stage.token = (await readOperatorToken(stage.home)) ?? "";
-    stage.as = (token) => createClient({ socketPath: stage.socketPath, token });
-    stage.client = stage.as(stage.token);
-    stage.raw = (method, path, options = {}) => raw(stage, method, path, options);
+    gatewayFixture.gateway = await openGateway({ ...told, home: gatewayFixture.home, onEvent: onNews });
+    gatewayFixture.token = (await readOperatorToken(gatewayFixture.home)) ?? "";
+    gatewayFixture.as = (token) => createClient({ socketPath: gatewayFixture.socketPath, token });
+    gatewayFixture.client = gatewayFixture.as(gatewayFixture.token);
+    gatewayFixture.raw = (method, path, options = {}) => rawRequest(gatewayFixture, method, path, options);
   });
   afterAll(async () => {
-    await stage.gateway.stop({ runs: "terminate", waitMs: 0 });
+    await gatewayFixture.gateway.stop({ runs: "terminate", waitMs: 0 });
     const survived = stranger.exitCode === null && stranger.signalCode === null;
     stranger.kill("SIGKILL");
-    await removeHome(stage.home);
+    await removeStateDirectory(gatewayFixture.home);
     expect(survived, "the bystander").toBe(true);
     expect(problems).toEqual([]);
   });
-  return stage;
+  return gatewayFixture;
 }
 
-async function raw(
+async function rawRequest(
   { socketPath, token: operator }: RealGateway,
   method: string,
   path: string,
-  { token = operator, body }: RawOptions,
-): Promise<Answer> {
+  { token = operator, body }: RawRequestOptions,
+): Promise<RawResponse> {
   const headers = token === null ? {} : { authorization: `Bearer ${token}` };
   const asking = request({ socketPath, method, path, headers });
-  const answered = new Promise<Answer>((resolve, reject) => {
+  const answered = new Promise<RawResponse>((resolve, reject) => {
     asking.once("error", reject);
     asking.once("response", (response) => {
       const parts: Buffer[] = [];
@@ -96,16 +96,16 @@ async function raw(
   return answered;
 }
 
-export function sh(script: string): { argv: string[] } {
+export function shellCommand(script: string): { argv: string[] } {
   return { argv: ["/bin/sh", "-c", script] };
 }
 
-export function textOf({ output }: Pick<AnswerOf<"exec">, "output">, stream = "stdout"): string {
+export function outputText({ output }: Pick<ResponseOf<"exec">, "output">, stream = "stdout"): string {
   return output.find((piece) => piece.stream === stream)?.text ?? "";
 }
 
 /** What an answer was refused with. */
-export async function refusal(answer: Promise<unknown>): Promise<{ code: string; message: string }> {
+export async function errorOf(answer: Promise<unknown>): Promise<{ code: string; message: string }> {
   const error = await answer.then(
     (value) => expect.fail(`it was answered: ${JSON.stringify(value)}`),
     (reason: unknown) => reason as { code: string; message: string },
@@ -114,7 +114,7 @@ export async function refusal(answer: Promise<unknown>): Promise<{ code: string;
 }
 
 /** Asked again and again, until it is so. */
-export async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
+export async function waitFor(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
   const end = performance.now() + 20_000;
   while (!(await isSo())) {
     if (performance.now() > end) throw new Error(`it never came to be that ${what}`);
@@ -122,9 +122,9 @@ export async function until(what: string, isSo: () => Promise<boolean> | boolean
   }
 }
 
-export async function gone(client: GatewayClient, runId: string): Promise<AnswerOf<"getRun">> {
+export async function waitForRunEnd(client: GatewayClient, runId: string): Promise<ResponseOf<"getRun">> {
   let record = await client.getRun({ params: { runId } });
-  await until(`${runId} ended`, async () => {
+  await waitFor(`${runId} ended`, async () => {
     record = await client.getRun({ params: { runId } });
     return record.state === "exited";
   });

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
-import { reach, startGateway } from "../../src/gateway/start.js";
-import { removeHome } from "../remove-home.js";
+import { reachGateway, startGateway } from "../../src/gateway/start.js";
+import { removeStateDirectory } from "../remove-home.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");
 const RUNS = process.env["HOLDFAST_SOAK"] === "1" ? 200 : 40;
@@ -17,7 +17,7 @@ const counting = (code: number): string =>
 
 async function gateway(home: string): Promise<{ readonly client: GatewayClient; readonly pid: number }> {
   await startGateway(home, main);
-  const reached = (await reach(home)) ?? expect.fail("it does not answer");
+  const reached = (await reachGateway(home)) ?? expect.fail("it does not answer");
   return { client: reached.client, pid: reached.status.pid };
 }
 
@@ -26,7 +26,7 @@ test(
   { timeout: 120_000 },
   async () => {
     const home = await mkdtemp(join(tmpdir(), "hf-"));
-    onTestFinished(() => removeHome(home));
+    onTestFinished(() => removeStateDirectory(home));
     const bystander: ChildProcess = spawn("sleep", ["3600"], { stdio: "ignore" });
     onTestFinished(() => void bystander.kill("SIGKILL"));
     const first = await gateway(home);
@@ -41,7 +41,7 @@ test(
     expect(second.pid).not.toBe(first.pid);
     onTestFinished(async () => {
       await second.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
-      while ((await reach(home).catch(() => null)) !== null)
+      while ((await reachGateway(home).catch(() => null)) !== null)
         await new Promise((done) => setTimeout(done, 20));
     });
     const whole = Array.from({ length: LINES }, (_, n) => `line ${n + 1}\n`).join("");

@@ -1,10 +1,10 @@
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { gatewayId, openGateway, type GatewayNews } from "../../src/gateway/gateway.js";
+import { loadOrCreateGatewayId, openGateway, type GatewayEvent } from "../../src/gateway/gateway.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { historyBounds } from "../../src/sessions/history.js";
 import { newApproval, newMessage, newSession } from "../store/session-samples.js";
-import { until } from "./real-gateway.js";
+import { waitFor } from "./real-gateway.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
 
 test("a gateway forgets sessions that were closed, and questions that were answered, long ago", async () => {
@@ -33,8 +33,8 @@ test("a gateway forgets sessions that were closed, and questions that were answe
     ])
       await store.appendMessage(message, historyBounds);
   }
-  const news: GatewayNews[] = [];
-  const gateway = await openGateway({ home, onNews: (each) => news.push(each) });
+  const news: GatewayEvent[] = [];
+  const gateway = await openGateway({ home, onEvent: (each) => news.push(each) });
   onTestFinished(() => gateway.stop());
   await gateway.ready;
   expect(news.filter(({ type }) => type === "retained")).toEqual([
@@ -50,7 +50,7 @@ test("a gateway forgets sessions that were closed, and questions that were answe
 test("a gateway ends sessions of agents' commands that nobody went on with, and answers prompts that were never started", async () => {
   const home = await temporaryHome();
   const path = `${home}/store.sqlite`;
-  const gatewayInstanceId = await gatewayId(home);
+  const gatewayInstanceId = await loadOrCreateGatewayId(home);
   const long = Date.now() - defaults.sessionsKeptMs - 10_000;
   const common = { gatewayInstanceId, createdAt: long, lineage: [], backend: "cli" };
   const idle = newSession(common);
@@ -69,7 +69,7 @@ test("a gateway ends sessions of agents' commands that nobody went on with, and 
     const soon = { ...prompt, runId: "run_000000000002", at: Date.now() };
     await store.appendMessage(newMessage(justAsked.id, soon), historyBounds);
   }
-  const gateway = await openGateway({ home, onNews: () => undefined });
+  const gateway = await openGateway({ home, onEvent: () => undefined });
   onTestFinished(() => gateway.stop());
   await gateway.ready;
   await using store = await openSqliteStore({ path });
@@ -77,7 +77,7 @@ test("a gateway ends sessions of agents' commands that nobody went on with, and 
   expect(new Set(open)).toEqual(new Set([asked, justAsked, ...spared].map(({ id }) => id)));
   const said = async (id: string): Promise<string[]> =>
     (await store.listMessages(id, { limit: 9 })).map(({ role, text }) => `${role}: ${text}`);
-  await until("it is answered", async () => (await said(asked.id)).length === 2);
+  await waitFor("it is answered", async () => (await said(asked.id)).length === 2);
   expect(await said(asked.id)).toEqual(["user: hello", "system: it was never started"]);
   expect(await said(justAsked.id)).toEqual(["user: hello"]);
 });

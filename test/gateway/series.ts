@@ -1,16 +1,16 @@
 import { request, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 
-export type Series = ReadonlyMap<string, number>;
+export type MetricSeries = ReadonlyMap<string, number>;
 
 /** What the gateway of a state directory tells Prometheus. */
-export async function seriesOf({ home }: { readonly home: string }): Promise<Series> {
+export async function scrapeMetrics({ home }: { readonly home: string }): Promise<MetricSeries> {
   const token = (await readOperatorToken(home)) ?? "";
   const headers = { authorization: `Bearer ${token}` };
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
-    request({ socketPath: gatewaySocket(home), path: "/metrics", headers }, resolve)
+    request({ socketPath: gatewaySocketPath(home), path: "/metrics", headers }, resolve)
       .once("error", reject)
       .end();
   });

@@ -8,11 +8,11 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { createClient } from "../../src/gateway/client.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import type { NewRunEvent } from "../../src/store/run-event.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import { event, exited, LEASE_MS, newRun } from "../store/samples.js";
-import { gateway, place } from "./killed-gateway.js";
+import { newRunEvent, EXITED, LEASE_MS, newRun } from "../store/samples.js";
+import { startGatewayProcess, temporaryHomeWithBystander } from "./killed-gateway.js";
 
 const FOLLOWERS = 2_000;
 const REQUESTS = 10_000;
@@ -44,9 +44,9 @@ async function fill(home: string, sessionIds: readonly string[]): Promise<void> 
   }
   storeLargeLabels(path);
   for (const lease of leases) {
-    await store.saveRun(lease, { ...exited, at: now });
+    await store.saveRun(lease, { ...EXITED, at: now });
     const output = {
-      ...event(lease.runId, now),
+      ...newRunEvent(lease.runId, now),
       type: "output",
       data: { stdout: 1, stderr: 0 },
     } as const satisfies NewRunEvent;
@@ -67,7 +67,7 @@ function storeLargeLabels(path: string): void {
 async function flood(home: string, token: string) {
   const child = spawn(
     process.execPath,
-    ["test/gateway/children/flood.mjs", gatewaySocket(home), token, String(FOLLOWERS), String(REQUESTS)],
+    ["test/gateway/children/flood.mjs", gatewaySocketPath(home), token, String(FOLLOWERS), String(REQUESTS)],
     { stdio: ["pipe", "pipe", "inherit"] },
   );
   onTestFinished(() => void child.kill("SIGKILL"));
@@ -87,8 +87,8 @@ test(
   "2,000 followers and 10,000 requests of one session: the operator's list and stop answer within a second",
   { timeout: 90_000 },
   async () => {
-    const home = await place();
-    const { client: operator, pid } = await gateway(home);
+    const home = await temporaryHomeWithBystander();
+    const { client: operator, pid } = await startGatewayProcess(home);
     const { session, token } = await operator.openSession({ body: { key: "busy" } });
     const { session: another } = await operator.openSession({ body: { key: "another" } });
     await fill(home, [session.id, another.id]);
@@ -125,7 +125,7 @@ test(
     await flooding.ready;
     // A connection that the operator opens now is answered, too.
     const { token: other } = await operator.openSession({ body: { key: "third" } });
-    const third = createClient({ socketPath: gatewaySocket(home), token: other });
+    const third = createClient({ socketPath: gatewaySocketPath(home), token: other });
     expect(await third.listRuns({ query: { all: "1" } })).toMatchObject({ runs: [], next: null });
     const { statuses } = await flooding.end();
     going = false;
@@ -143,8 +143,8 @@ test(
   "a session that asks for everything about runs with large labels leaves the gateway small and the operator served",
   { timeout: 60_000 },
   async () => {
-    const home = await place();
-    const { client: operator, pid } = await gateway(home);
+    const home = await temporaryHomeWithBystander();
+    const { client: operator, pid } = await startGatewayProcess(home);
     const { session, token } = await operator.openSession({ body: { key: "large" } });
     {
       await using store = await openSqliteStore({ path: join(home, "store.sqlite") });
@@ -152,10 +152,10 @@ test(
         const labels = { large: "x".repeat(at < 20 ? LARGEST_LABEL : 16_000) };
         const run = newRun({ sessionId: session.id, labels, createdAt: Date.now() });
         const lease = await store.insertRun(run, LEASE_MS);
-        await store.saveRun(lease, { ...exited, at: Date.now() });
+        await store.saveRun(lease, { ...EXITED, at: Date.now() });
       }
     }
-    const client = createClient({ socketPath: gatewaySocket(home), token });
+    const client = createClient({ socketPath: gatewaySocketPath(home), token });
     const params = { id: session.id };
     const before = await rssOf(pid);
     for (let at = 0; at < 3; at++) {

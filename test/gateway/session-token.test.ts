@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 import { WebSocket } from "ws";
 import type { GatewayClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
-import type { AskedOf } from "../../src/gateway/contract/contract.js";
-import { oneGateway, refusal, sh, textOf, until } from "./real-gateway.js";
+import type { RequestOf } from "../../src/gateway/contract/contract.js";
+import { gatewayForFile, errorOf, shellCommand, outputText, waitFor } from "./real-gateway.js";
 
 const SECRETS = { IT_WEBHOOK: "hush-webhook", IT_BOT: "hush-bot", IT_ROOM: "hush-room" };
 Object.assign(process.env, SECRETS);
@@ -21,13 +21,13 @@ token = { env = "IT_BOT" }
 kind = "slack"
 url = { env = "IT_ROOM" }
 `;
-const stage = oneGateway({ config: parseConfig(channels, "") });
-type Rules = AskedOf<"openSession">["body"]["execRules"];
+const gatewayFixture = gatewayForFile({ config: parseConfig(channels, "") });
+type Rules = RequestOf<"openSession">["body"]["execRules"];
 const anything: Rules = [{ effect: "allow" }];
 
 async function session(key: string, execRules: Rules = anything) {
-  const { token, session: row } = await stage.client.openSession({ body: { key, execRules } });
-  return { client: stage.as(token), token, id: row.id };
+  const { token, session: row } = await gatewayFixture.client.openSession({ body: { key, execRules } });
+  return { client: gatewayFixture.as(token), token, id: row.id };
 }
 
 async function sleeping(client: GatewayClient): Promise<string> {
@@ -36,7 +36,7 @@ async function sleeping(client: GatewayClient): Promise<string> {
 }
 
 async function attachAnswer(runId: string, token: string): Promise<string> {
-  const viewer = new WebSocket(`ws+unix://${stage.socketPath}:/v1/runs/${runId}/attach`, {
+  const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${runId}/attach`, {
     headers: { authorization: `Bearer ${token}` },
   });
   viewer.on("error", () => undefined);
@@ -56,7 +56,7 @@ test("a session runs, sees, steers and stops its own", async () => {
   expect(run.sessionKey).toBe("own");
   expect((await client.listRuns()).runs.map(({ runId }) => runId)).toEqual([run.runId]);
   await client.write({ params: run, body: { text: "hello" } });
-  expect(textOf(await client.poll({ params: run, query: { waitMs: 5_000 } }))).toBe("hello");
+  expect(outputText(await client.poll({ params: run, query: { waitMs: 5_000 } }))).toBe("hello");
   const { outcome, run: record } = await client.kill({ params: run });
   expect(outcome).toBe("gone");
   expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "session:own" });
@@ -65,29 +65,29 @@ test("a session runs, sees, steers and stops its own", async () => {
 test("a run does not find the secrets of channels in its environment, unless its caller has given them", async () => {
   const { client } = await session("writer");
   const own = await client.exec({ body: { argv: ["env"] } });
-  expect(textOf(own)).toContain("PATH=");
-  expect(textOf(own)).not.toContain("hush");
+  expect(outputText(own)).toContain("PATH=");
+  expect(outputText(own)).not.toContain("hush");
   const given = await client.exec({ body: { argv: ["env"], environment: { ...SECRETS, PATH: "/bin" } } });
-  expect(textOf(given)).toContain("IT_BOT=hush-bot");
+  expect(outputText(given)).toContain("IT_BOT=hush-bot");
 });
 
 test("a run's own child finds the token of its session, and no other, in its environment", async () => {
   const { client, token } = await session("child");
   const answer = await client.exec({
     body: {
-      ...sh('printf "%s" "$HOLDFAST_TOKEN"; sleep 60'),
+      ...shellCommand('printf "%s" "$HOLDFAST_TOKEN"; sleep 60'),
       sessionKey: "operator",
       env: { HOLDFAST_TOKEN: "mine" },
       yieldMs: 1_000,
       graceMs: 0,
     },
   });
-  const given = textOf(answer);
+  const given = outputText(answer);
   expect(answer.run.sessionKey).toBe("child");
-  expect([token, "mine", stage.token]).not.toContain(given);
-  const { runs } = await stage.as(given).listRuns({ query: { all: "1" } });
+  expect([token, "mine", gatewayFixture.token]).not.toContain(given);
+  const { runs } = await gatewayFixture.as(given).listRuns({ query: { all: "1" } });
   expect(runs.map(({ runId }) => runId)).toEqual([answer.run.runId]);
-  await stage.client.kill({ params: answer.run });
+  await gatewayFixture.client.kill({ params: answer.run });
 });
 
 const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown>][] = [
@@ -110,12 +110,12 @@ const routes: [string, (client: GatewayClient, runId: string) => Promise<unknown
 test("everything that is not its own answers exactly as if it were not there", async () => {
   const stranger = await session("stranger");
   const curious = await session("curious");
-  const foreign = [await sleeping(stranger.client), await sleeping(stage.client)];
+  const foreign = [await sleeping(stranger.client), await sleeping(gatewayFixture.client)];
   const missing = "run_000000000000";
   for (const runId of foreign) {
     for (const [verb, ask] of routes) {
-      const answer = await refusal(ask(curious.client, runId));
-      const none = await refusal(ask(curious.client, missing));
+      const answer = await errorOf(ask(curious.client, runId));
+      const none = await errorOf(ask(curious.client, missing));
       expect({ verb, ...answer, message: answer.message.replaceAll(runId, missing) }).toEqual({
         verb,
         ...none,
@@ -127,28 +127,28 @@ test("everything that is not its own answers exactly as if it were not there", a
       const ask = (run: string) => curious.client.events({ query: { run, after } });
       expect(await ask(runId)).toEqual(await ask(missing));
     }
-    expect((await stage.client.getRun({ params: { runId } })).state).toBe("running");
+    expect((await gatewayFixture.client.getRun({ params: { runId } })).state).toBe("running");
   }
   expect((await curious.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
   expect((await curious.client.listRuns({ query: { session: "stranger" } })).runs).toEqual([]);
   const { sessions } = await curious.client.listSessions();
   expect(sessions.map(({ key }) => key)).toEqual(["curious"]);
-  for (const runId of foreign) await stage.client.kill({ params: { runId } });
+  for (const runId of foreign) await gatewayFixture.client.kill({ params: { runId } });
 });
 
 test("how many runs there are is told of those that it sees", async () => {
   const { client } = await session("counting");
-  const runId = await sleeping(stage.client);
+  const runId = await sleeping(gatewayFixture.client);
   expect((await client.status()).runs).toBe(0);
   const own = await sleeping(client);
   expect((await client.status()).runs).toBe(1);
-  expect((await stage.client.status()).runs).toBeGreaterThanOrEqual(2);
-  for (const each of [runId, own]) await stage.client.kill({ params: { runId: each } });
+  expect((await gatewayFixture.client.status()).runs).toBeGreaterThanOrEqual(2);
+  for (const each of [runId, own]) await gatewayFixture.client.kill({ params: { runId: each } });
 });
 
 test("what only the operator may ask answers a session like a path that does not exist", async () => {
   const { token } = await session("modest");
-  const unknown = await stage.raw("GET", "/v1/nothing", { token });
+  const unknown = await gatewayFixture.raw("GET", "/v1/nothing", { token });
   for (const [method, path] of [
     ["POST", "/v1/gateway/stop"],
     ["POST", "/v1/sessions"],
@@ -157,7 +157,7 @@ test("what only the operator may ask answers a session like a path that does not
     ["GET", "/v1/gateways"],
     ["POST", "/v1/approvals/x"],
   ] as const) {
-    const { status, text } = await stage.raw(method, path, {
+    const { status, text } = await gatewayFixture.raw(method, path, {
       token,
       ...(method === "POST" && { body: "{" }),
     });
@@ -169,7 +169,7 @@ test("what only the operator may ask answers a session like a path that does not
 test("others' runs do not use up a session's page", async () => {
   const { client } = await session("paged");
   const mine = await client.exec({ body: { argv: ["true"] } });
-  for (let i = 0; i < 3; i++) await stage.client.exec({ body: { argv: ["true"] } });
+  for (let i = 0; i < 3; i++) await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   const { runs } = await client.listRuns({ query: { all: "1", limit: 1 } });
   expect(runs.map(({ runId }) => runId)).toEqual([mine.run.runId]);
   await session("paged-too");
@@ -179,7 +179,7 @@ test("others' runs do not use up a session's page", async () => {
 
 test("a rule that denies is obeyed, and nothing starts", async () => {
   const { client } = await session("denied", [{ effect: "deny", executable: "env" }, { effect: "allow" }]);
-  expect((await refusal(client.exec({ body: { argv: ["env"] } }))).code).toBe("EXEC_DENIED");
+  expect((await errorOf(client.exec({ body: { argv: ["env"] } }))).code).toBe("EXEC_DENIED");
   expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
   expect(await client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
 });
@@ -190,28 +190,28 @@ test.for([
 ] as const)("what a rule allows cannot be made to run other code by its %s", async ([, extra]) => {
   const { client } = await session("injecting");
   const body = { argv: ["true"], ...extra, allowEnv: ["LD_PRELOAD"] };
-  expect((await refusal(client.exec({ body }))).code).toBe("EXEC_DENIED");
+  expect((await errorOf(client.exec({ body }))).code).toBe("EXEC_DENIED");
 });
 
 async function pending(id: string) {
-  const { approvals } = await stage.client.listApprovals();
+  const { approvals } = await gatewayFixture.client.listApprovals();
   return approvals.find(({ sessionId }) => sessionId === id);
 }
 
 test("an ask waits for the operator, who allows it", async () => {
   const { client, id } = await session("asking", []);
   const answer = client.exec({ body: { argv: ["echo", "allowed"] } });
-  await until("it is asked", async () => (await pending(id)) !== undefined);
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
   const question = await pending(id);
   expect(question).toMatchObject({ command: "/usr/bin/echo allowed", decision: null });
   const params = { id: question?.id ?? "" };
-  const decided = await stage.client.decideApproval({ params, body: { verdict: "allow" } });
+  const decided = await gatewayFixture.client.decideApproval({ params, body: { verdict: "allow" } });
   expect(decided).toMatchObject({
     decided: true,
     approval: { decision: { verdict: "allow", actor: "operator" } },
   });
-  expect(textOf(await answer)).toBe("allowed\n");
-  expect(await stage.client.decideApproval({ params, body: { verdict: "deny" } })).toMatchObject({
+  expect(outputText(await answer)).toBe("allowed\n");
+  expect(await gatewayFixture.client.decideApproval({ params, body: { verdict: "deny" } })).toMatchObject({
     decided: false,
     approval: { decision: { verdict: "allow" } },
   });
@@ -219,10 +219,10 @@ test("an ask waits for the operator, who allows it", async () => {
 
 test("or denies it", async () => {
   const { client, id } = await session("asking-in-vain", []);
-  const answer = refusal(client.exec({ body: { argv: ["true"] } }));
-  await until("it is asked", async () => (await pending(id)) !== undefined);
+  const answer = errorOf(client.exec({ body: { argv: ["true"] } }));
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
   const params = { id: (await pending(id))?.id ?? "" };
-  await stage.client.decideApproval({ params, body: { verdict: "deny" } });
+  await gatewayFixture.client.decideApproval({ params, body: { verdict: "deny" } });
   expect(await answer).toMatchObject({
     code: "EXEC_DENIED",
     message: expect.stringContaining("operator said no"),
@@ -234,12 +234,12 @@ test("a question expires with the caller who asked it, and is too late to allow"
   const { client, id } = await session("impatient", []);
   const left = new AbortController();
   const answer = client.exec({ body: { argv: ["true"] } }, left.signal).catch(() => "left");
-  await until("it is asked", async () => (await pending(id)) !== undefined);
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
   const params = { id: (await pending(id))?.id ?? "" };
   left.abort();
   expect(await answer).toBe("left");
-  await until("it has expired", async () => (await pending(id)) === undefined);
-  expect(await stage.client.decideApproval({ params, body: { verdict: "allow" } })).toMatchObject({
+  await waitFor("it has expired", async () => (await pending(id)) === undefined);
+  expect(await gatewayFixture.client.decideApproval({ params, body: { verdict: "allow" } })).toMatchObject({
     decided: false,
     approval: { decision: { verdict: "expired", actor: "caller gone" } },
   });
@@ -249,52 +249,52 @@ test("a question expires with the caller who asked it, and is too late to allow"
 test("a closed session's tokens are dead: asked with, waiting, and following", async () => {
   const { client, id, token } = await session("closed", [{ effect: "allow", executable: "sleep" }]);
   const runId = await sleeping(client);
-  const asked = refusal(client.exec({ body: { argv: ["true"] } }));
+  const asked = errorOf(client.exec({ body: { argv: ["true"] } }));
   const seen: string[] = [];
   const following = request({
-    socketPath: stage.socketPath,
+    socketPath: gatewayFixture.socketPath,
     path: "/v1/events?follow=1",
     headers: { authorization: `Bearer ${token}` },
   });
   following.on("response", (response) => response.on("data", (part: Buffer) => seen.push(part.toString())));
   following.on("error", () => undefined);
   following.end();
-  await until("it follows", () => seen.join("").includes(runId));
-  await until("it is asked", async () => (await pending(id)) !== undefined);
-  expect(await stage.client.closeSession({ params: { id } })).toEqual({ closed: true });
+  await waitFor("it follows", () => seen.join("").includes(runId));
+  await waitFor("it is asked", async () => (await pending(id)) !== undefined);
+  expect(await gatewayFixture.client.closeSession({ params: { id } })).toEqual({ closed: true });
   expect((await asked).code).toBe("EXEC_DENIED");
-  expect((await refusal(client.status())).code).toBe("UNAUTHORIZED");
+  expect((await errorOf(client.status())).code).toBe("UNAUTHORIZED");
   const before = seen.length;
-  expect(await stage.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
+  expect(await gatewayFixture.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
   await setTimeout(400);
   following.destroy();
   expect(seen.slice(before)).toEqual([]);
-  expect(await stage.client.closeSession({ params: { id } })).toEqual({ closed: false });
+  expect(await gatewayFixture.client.closeSession({ params: { id } })).toEqual({ closed: false });
 });
 
 test("a session that takes a closed one's key does not see its runs", async () => {
   const first = await session("reused");
   const runId = await sleeping(first.client);
-  await stage.client.closeSession({ params: { id: first.id } });
+  await gatewayFixture.client.closeSession({ params: { id: first.id } });
   const second = await session("reused");
-  const answer = await refusal(second.client.getRun({ params: { runId } })).catch(() => ({ code: "SEEN" }));
-  await stage.client.kill({ params: { runId } });
+  const answer = await errorOf(second.client.getRun({ params: { runId } })).catch(() => ({ code: "SEEN" }));
+  await gatewayFixture.client.kill({ params: { runId } });
   expect(answer.code).toBe("RUN_NOT_FOUND");
   // By its name, whoever has that now.
-  expect(await stage.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
-  expect(await stage.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
-  expect((await refusal(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");
+  expect(await gatewayFixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: true });
+  expect(await gatewayFixture.client.closeSession({ params: { id: "reused" } })).toEqual({ closed: false });
+  expect((await errorOf(second.client.getRun({ params: { runId } }))).code).toBe("UNAUTHORIZED");
 });
 
 test("a closed session's viewer is dismissed", async () => {
   const { client, id, token } = await session("viewed");
   const runId = await sleeping(client);
-  const viewer = new WebSocket(`ws+unix://${stage.socketPath}:/v1/runs/${runId}/attach`, {
+  const viewer = new WebSocket(`ws+unix://${gatewayFixture.socketPath}:/v1/runs/${runId}/attach`, {
     headers: { authorization: `Bearer ${token}` },
   });
   const closed = new Promise<number>((resolve) => viewer.once("close", resolve));
   await new Promise((resolve) => viewer.once("open", resolve));
-  await stage.client.closeSession({ params: { id } });
+  await gatewayFixture.client.closeSession({ params: { id } });
   expect(await closed).toBe(1008);
-  expect(await stage.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
+  expect(await gatewayFixture.client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
 });

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { shellAgent } from "../acp/controlled.js";
-import { oneGateway, refusal, until } from "./real-gateway.js";
+import { gatewayForFile, errorOf, waitFor } from "./real-gateway.js";
 
-const stage = oneGateway();
+const gatewayFixture = gatewayForFile();
 const cwd = process.cwd();
 
 test("an ACP session tells its state, its turn, its queue and its questions; its history has them in order", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const params = { id: "told" };
   await client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "told", prompt: "echo one", wait: true } });
   expect(await client.sessionStatus({ params })).toMatchObject({
@@ -14,7 +14,7 @@ test("an ACP session tells its state, its turn, its queue and its questions; its
     acp: { state: "ready", mode: "session", turn: null, queued: [], permissions: [] },
   });
   const asking = await client.acpPrompt({ params, body: { text: "ask echo two", wait: false } });
-  await until(
+  await waitFor(
     "it asks",
     async () => (await client.acpPermissions({ query: { session: "told" } })).permissions.length > 0,
   );
@@ -31,7 +31,7 @@ test("an ACP session tells its state, its turn, its queue and its questions; its
     permissions: [{ title: "echo two", decision: null }],
   });
   await client.acpAnswer({ params: { id: acp?.permissions[0]?.id ?? "" }, body: { verdict: "allow" } });
-  await until("it is idle", async () => (await client.sessionStatus({ params })).state === "idle");
+  await waitFor("it is idle", async () => (await client.sessionStatus({ params })).state === "idle");
   const whole = await client.sessionHistory({ params });
   expect(whole.turns.map(({ place, prompt, outcome }) => [place, prompt, outcome])).toEqual([
     [1, "echo one", "completed"],
@@ -59,11 +59,11 @@ test("an ACP session tells its state, its turn, its queue and its questions; its
 });
 
 test("what a session starts is its child, seen by it and by nobody beside it; a command's history is its runs", async () => {
-  const { client } = stage;
+  const { client } = gatewayFixture;
   const execRules = [{ effect: "allow" as const }];
   const parent = await client.openSession({ body: { key: "parent", execRules } });
   const other = await client.openSession({ body: { key: "other", execRules } });
-  const own = stage.as(parent.token);
+  const own = gatewayFixture.as(parent.token);
   const { session } = await own.acpSpawn({
     body: { argv: shellAgent(), cwd, key: "kid", prompt: "echo hi", wait: true },
   });
@@ -74,9 +74,9 @@ test("what a session starts is its child, seen by it and by nobody beside it; a 
   expect(status.session).toMatchObject({ parentSessionKey: "parent", lineage: [parent.session.id] });
   const { turns } = await own.sessionHistory({ params: { id: "kid" } });
   expect(turns).toMatchObject([{ askedBy: "session:parent", text: "hi\n" }]);
-  const stranger = stage.as(other.token);
-  const denied = await refusal(stranger.sessionHistory({ params: { id: session.sessionId } }));
-  const missing = await refusal(stranger.sessionHistory({ params: { id: "ses_000000000000" } }));
+  const stranger = gatewayFixture.as(other.token);
+  const denied = await errorOf(stranger.sessionHistory({ params: { id: session.sessionId } }));
+  const missing = await errorOf(stranger.sessionHistory({ params: { id: "ses_000000000000" } }));
   expect(denied.message.replace(session.sessionId, "it")).toBe(
     missing.message.replace("ses_000000000000", "it"),
   );

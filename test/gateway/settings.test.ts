@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { parseConfig } from "../../src/gateway/config.js";
-import { environmentFor, resolveSettings, settingsAsFile } from "../../src/gateway/settings.js";
-import { oneGateway, refusal } from "./real-gateway.js";
+import { environmentWithConfig, resolveSettings, settingsToToml } from "../../src/gateway/settings.js";
+import { gatewayForFile, errorOf } from "./real-gateway.js";
 
 const file = `
 [gateway]
@@ -31,7 +31,7 @@ describe("settings", () => {
       HOLDFAST_GATEWAY_LISTEN: "[::1]:1",
       HOLDFAST_A2A_ENABLED: "false",
     };
-    const { config, each } = settle(file, env, { "gateway.listen": "127.0.0.1:2" });
+    const { config, entries: each } = settle(file, env, { "gateway.listen": "127.0.0.1:2" });
     expect(config).toMatchObject({
       gateway: { listen: "127.0.0.1:2", "log-level": "info" },
       defaults: { "grace-ms": 80, "timeout-ms": 60_000, "yield-ms": defaults.execYieldMs },
@@ -54,7 +54,7 @@ describe("settings", () => {
     const env = { HOLDFAST_DEFAULTS_GRACE_MS: "80", HOLDFAST_DATABASE_URL_FILE: "/run/secrets/db" };
     const flags = { "gateway.listen": "127.0.0.1:2" };
     const given = `${file}\n[database]\nurl = "postgres://h/d"\n`;
-    const written = settingsAsFile(given, "c.toml", flags, env);
+    const written = settingsToToml(given, "c.toml", flags, env);
     const { config } = settle(given, env, flags);
     expect(settle(written).config).toEqual({
       ...config,
@@ -69,7 +69,7 @@ describe("settings", () => {
       HOLDFAST_HOME: "/h",
       PATH: "/bin",
     };
-    expect(environmentFor("/former.toml", "", env)).toEqual({
+    expect(environmentWithConfig("/former.toml", "", env)).toEqual({
       HOLDFAST_CONFIG: "/former.toml",
       HOLDFAST_HOME: "/h",
       PATH: "/bin",
@@ -78,15 +78,18 @@ describe("settings", () => {
 
   test("of a former gateway hold no database address from the environment, which is taken from there again", () => {
     const env = { HOLDFAST_DATABASE_URL: "postgres://ada:hunter2@h:7/d", PATH: "/bin" };
-    const written = settingsAsFile(file, "c.toml", {}, env);
+    const written = settingsToToml(file, "c.toml", {}, env);
     expect(written).not.toContain("hunter2");
-    expect(environmentFor("/former.toml", written, env)).toEqual({ ...env, HOLDFAST_CONFIG: "/former.toml" });
+    expect(environmentWithConfig("/former.toml", written, env)).toEqual({
+      ...env,
+      HOLDFAST_CONFIG: "/former.toml",
+    });
     expect(settle(written, env).config).toEqual(settle(file, env).config);
   });
 
   test("nothing of them holds the password of a database, nor its user", () => {
     const settings = settle("", { HOLDFAST_DATABASE_URL: "postgres://ada:hunter2@h:7/d?password=hunter3" });
-    expect(settings.each).toContainEqual({
+    expect(settings.entries).toContainEqual({
       key: "database.url",
       value: "postgres database d at h:7",
       from: "environment",
@@ -168,43 +171,47 @@ describe("settings", () => {
   });
 });
 
-const stage = oneGateway({
+const gatewayFixture = gatewayForFile({
   config: parseConfig(`${file}\n[[exec]]\neffect = "allow"\n[visibility]\ndefault = "self"`, "c.toml"),
 });
 
 test("hold for what a caller leaves unsaid, and only for that", async () => {
-  const { run } = await stage.client.exec({ body: { argv: ["true"] } });
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"] } });
   expect(run).toMatchObject({ policy: { graceMs: 70, onEscape: "fail" }, deadlines: { overallMs: 60_000 } });
-  const { run: said } = await stage.client.exec({ body: { argv: ["true"], graceMs: 9, timeoutMs: 0 } });
+  const { run: said } = await gatewayFixture.client.exec({
+    body: { argv: ["true"], graceMs: 9, timeoutMs: 0 },
+  });
   expect(said).toMatchObject({ policy: { graceMs: 9 }, deadlines: { overallMs: null } });
 });
 
 test("give a session its rules and its sight when it has none of its own", async () => {
-  const { session, token } = await stage.client.openSession({ body: { key: "unsaid" } });
+  const { session, token } = await gatewayFixture.client.openSession({ body: { key: "unsaid" } });
   expect(session).toMatchObject({ visibility: "self", execRules: [{ effect: "deny" }, { effect: "allow" }] });
-  const client = stage.as(token);
-  expect((await refusal(client.exec({ body: { argv: ["env"] } }))).code).toBe("EXEC_DENIED");
+  const client = gatewayFixture.as(token);
+  expect((await errorOf(client.exec({ body: { argv: ["env"] } }))).code).toBe("EXEC_DENIED");
   expect(await client.exec({ body: { argv: ["true"] } })).toMatchObject({ failure: null });
 });
 
 test("let the sessions of one agent see another's, in that direction only", async () => {
   const open = async (key: string, agentId: string) =>
-    stage.as((await stage.client.openSession({ body: { key, agentId, visibility: "all" } })).token);
+    gatewayFixture.as(
+      (await gatewayFixture.client.openSession({ body: { key, agentId, visibility: "all" } })).token,
+    );
   const [a, b] = [await open("of-a", "a"), await open("of-b", "b")];
   const { run } = await b.exec({ body: { argv: ["true"] } });
   expect((await a.getRun({ params: run })).agentId).toBe("b");
   const { run: hers } = await a.exec({ body: { argv: ["true"] } });
-  expect((await refusal(b.getRun({ params: hers }))).code).toBe("RUN_NOT_FOUND");
+  expect((await errorOf(b.getRun({ params: hers }))).code).toBe("RUN_NOT_FOUND");
 });
 
 test("a session's run is its own agent's: another's name is refused, and nothing starts", async () => {
-  const { token } = await stage.client.openSession({ body: { key: "nobody's" } });
-  const { token: hers } = await stage.client.openSession({ body: { key: "hers", agentId: "hers" } });
-  for (const client of [stage.as(token), stage.as(hers)]) {
-    const answer = await refusal(client.exec({ body: { argv: ["true"], agentId: "other" } }));
+  const { token } = await gatewayFixture.client.openSession({ body: { key: "nobody's" } });
+  const { token: hers } = await gatewayFixture.client.openSession({ body: { key: "hers", agentId: "hers" } });
+  for (const client of [gatewayFixture.as(token), gatewayFixture.as(hers)]) {
+    const answer = await errorOf(client.exec({ body: { argv: ["true"], agentId: "other" } }));
     expect(answer.code).toBe("EXEC_DENIED");
     expect((await client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
   }
-  const { run } = await stage.as(hers).exec({ body: { argv: ["true"], agentId: "hers" } });
+  const { run } = await gatewayFixture.as(hers).exec({ body: { argv: ["true"], agentId: "hers" } });
   expect(run.agentId).toBe("hers");
 });

@@ -3,9 +3,9 @@ import { createServer, get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
-import { UpdateTail } from "../../src/acp/update-tail.js";
-import type { AcpDesk } from "../../src/gateway/handlers/acp.js";
-import { serveSpecial } from "../../src/gateway/server/special.js";
+import { UpdateFollower } from "../../src/acp/update-tail.js";
+import type { AcpHandlerDeps } from "../../src/gateway/handlers/acp.js";
+import { createStreamingRoutes } from "../../src/gateway/server/special.js";
 import type { AcpSession, AcpUpdate } from "../../src/store/acp-record.js";
 import type { AcpStore } from "../../src/store/acp-store.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
@@ -32,18 +32,18 @@ async function follow(flood: Flood): Promise<IncomingMessage> {
   const unused = {} as never;
   const desk = {
     store: flood,
-    acp: { tail: new UpdateTail(flood as unknown as AcpStore, () => true) },
-    sights: { session: async () => ({ id: "s" }), acts: async () => true },
-  } as unknown as AcpDesk;
-  const special = serveSpecial(unused, unused, desk.sights, unused, unused, desk, unused);
+    acp: { updates: new UpdateFollower(flood as unknown as AcpStore, () => true) },
+    authorizer: { requireSession: async () => ({ id: "s" }), isStillAuthorized: async () => true },
+  } as unknown as AcpHandlerDeps;
+  const special = createStreamingRoutes(unused, unused, desk.authorizer, unused, unused, desk, unused);
   const gone = new AbortController();
   const requester = { kind: "operator" } as never;
   const server = createServer((request, response) => {
     response.on("close", () => gone.abort());
     const url = new URL(request.url ?? "", "http://localhost");
     void special(request, response, url, {
-      ...{ requester, gone: gone.signal, turn: (work) => work() },
-      stream: () => ({ [Symbol.dispose]: () => undefined }),
+      ...{ requester, disconnected: gone.signal, enqueue: (work) => work() },
+      countStream: () => ({ [Symbol.dispose]: () => undefined }),
     });
   });
   const socketPath = join(await temporaryHome(), "s");

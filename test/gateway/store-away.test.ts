@@ -8,18 +8,18 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { StoreAway } from "../../src/errors.js";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
 import { contract } from "../../src/gateway/contract/contract.js";
-import { followLines } from "../../src/gateway/follow-lines.js";
-import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { followNdjson } from "../../src/gateway/follow-lines.js";
+import { openGateway, type Gateway, type GatewayEvent } from "../../src/gateway/gateway.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { startGateway } from "../../src/gateway/start.js";
-import { waitingGateway } from "../../src/gateway/waiting.js";
+import { findWaitingGateway } from "../../src/gateway/waiting.js";
 import type { EventGap } from "../../src/store/event-cursor.js";
 import type { RunEvent } from "../../src/store/run-event.js";
-import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
-import { printed, sh, temporaryHome } from "../supervisor/real-supervisor.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../store/postgres/server.js";
+import { waitForOutput, shellInput, temporaryHome } from "../supervisor/real-supervisor.js";
 import { until } from "../until.js";
-import { refusal } from "./real-gateway.js";
+import { errorOf } from "./real-gateway.js";
 
 async function fetchMetrics({ socketPath, token }: { socketPath: string; token: string }): Promise<string> {
   const asking = request({ socketPath, path: "/metrics", headers: { authorization: `Bearer ${token}` } });
@@ -32,11 +32,11 @@ async function fetchMetrics({ socketPath, token }: { socketPath: string; token: 
 const ownerLossMs = 1_000;
 
 describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let home: string;
-  let news: GatewayNews[];
+  let news: GatewayEvent[];
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
@@ -54,11 +54,11 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
   const open = (signal?: AbortSignal): Promise<Gateway> =>
     openGateway({
       home,
-      onNews: (each) => news.push(each),
+      onEvent: (each) => news.push(each),
       ...(signal === undefined ? {} : { signal }),
     });
   const clientOf = async (): Promise<{ client: GatewayClient; socketPath: string; token: string }> => {
-    const options = { socketPath: gatewaySocket(home), token: (await readOperatorToken(home)) ?? "" };
+    const options = { socketPath: gatewaySocketPath(home), token: (await readOperatorToken(home)) ?? "" };
     return { ...options, client: createClient(options) };
   };
   const isAlive = (pid: number | null): boolean => existsSync(`/proc/${pid}`);
@@ -69,35 +69,37 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
     async () => {
       const before = await open();
       await before.ready;
-      const task = await before.supervisor.spawn(sh("read line; echo heard $line; exit 4"), { ownerLossMs });
-      const brief = await before.supervisor.spawn(sh("sleep 0.5; exit 6"), { ownerLossMs });
+      const task = await before.supervisor.spawn(shellInput("read line; echo heard $line; exit 4"), {
+        ownerLossMs,
+      });
+      const brief = await before.supervisor.spawn(shellInput("sleep 0.5; exit 6"), { ownerLossMs });
       await server.kill();
       await before.stop({ runs: "leave", waitMs: 0 });
 
       const leave = new AbortController();
       const refused = open(leave.signal);
-      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).not.toBeNull();
+      await expect.poll(() => findWaitingGateway(home), { timeout: 15_000 }).not.toBeNull();
       leave.abort();
       await expect(refused).rejects.toBeInstanceOf(StoreAway);
-      expect(await waitingGateway(home)).toBeNull();
+      expect(await findWaitingGateway(home)).toBeNull();
 
       const opening = open();
-      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).not.toBeNull();
+      await expect.poll(() => findWaitingGateway(home), { timeout: 15_000 }).not.toBeNull();
       await expect(startGateway(home)).rejects.toThrow(/waits for its store: .*cannot be reached/);
       // What anchors decide without a word: there is no event to wait for.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
-      expect(await waitingGateway(home)).toMatchObject({ pid: process.pid, held: 1 });
+      expect(await findWaitingGateway(home)).toMatchObject({ pid: process.pid, held: 1 });
       expect(news.findLast(({ type }) => type === "waiting")).toMatchObject({ held: 1 });
 
       await server.start();
       const after = await opening;
       onTestFinished(() => after.stop({ runs: "terminate", waitMs: 0 }));
       await after.ready;
-      expect(await waitingGateway(home)).toBeNull();
+      expect(await findWaitingGateway(home)).toBeNull();
       const run = after.supervisor.run(task.runId) ?? expect.fail("it is not held");
       await run.write("you\n");
-      await printed(run, "heard you");
+      await waitForOutput(run, "heard you");
       expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 4 });
       expect((await after.supervisor.getRun(brief.runId))?.exit).toMatchObject({ reason: "exit", code: 6 });
       expect(
@@ -114,17 +116,17 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
     async () => {
       const before = await open();
       await before.ready;
-      const task = await before.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
+      const task = await before.supervisor.spawn(shellInput("sleep 300"), { ownerLossMs });
       await before.stop({ runs: "leave", waitMs: 0 });
       let killed = Promise.resolve();
       const opening = openGateway({
         home,
         // Its supervisor has reached the store; what comes next does not.
-        onNews: ({ type }) => {
+        onEvent: ({ type }) => {
           if (type === "up") killed = server.kill();
         },
       });
-      await expect.poll(() => waitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
+      await expect.poll(() => findWaitingGateway(home), { timeout: 15_000 }).toMatchObject({ held: 1 });
       // What anchors decide without a word: there is no event to wait for.
       await delay(2.5 * ownerLossMs);
       expect(isAlive(task.rootPid)).toBe(true);
@@ -145,14 +147,14 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
       await gateway.ready;
       const { client, ...address } = await clientOf();
-      const lives = await gateway.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
-      const cancelled = await gateway.supervisor.spawn(sh("sleep 300"), { ownerLossMs });
+      const lives = await gateway.supervisor.spawn(shellInput("sleep 300"), { ownerLossMs });
+      const cancelled = await gateway.supervisor.spawn(shellInput("sleep 300"), { ownerLossMs });
       const started = () => gateway.supervisor.listRuns({ states: ["running"] });
       await expect.poll(started, { timeout: 15_000 }).toHaveLength(2);
       await server.backUp();
-      const brief = await gateway.supervisor.spawn(sh("exit 2"));
+      const brief = await gateway.supervisor.spawn(shellInput("exit 2"));
       await brief.wait();
-      const lines = followLines<RunEvent | EventGap>(address, `${contract.events.path}?follow=1`);
+      const lines = followNdjson<RunEvent | EventGap>(address, `${contract.events.path}?follow=1`);
       const seen: (RunEvent | EventGap)[] = [];
       // Until the gateway stops.
       void (async () => {
@@ -167,7 +169,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       expect(await client.status()).toMatchObject({
         storeAway: expect.stringContaining("cannot be reached"),
       });
-      expect(await refusal(client.exec({ body: { argv: ["true"] } }))).toMatchObject({ code: "STORE_AWAY" });
+      expect(await errorOf(client.exec({ body: { argv: ["true"] } }))).toMatchObject({ code: "STORE_AWAY" });
       const stopped = await client.kill({ params: { runId: cancelled.runId }, body: { reason: "enough" } });
       expect(stopped).toMatchObject({ outcome: "gone" });
       expect([isAlive(cancelled.rootPid), isAlive(lives.rootPid)]).toEqual([false, true]);
@@ -206,13 +208,13 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
         const gateway = await open();
         await gateway.ready;
         const { client } = await clientOf();
-        const task = await gateway.supervisor.spawn(sh(script), { ownerLossMs, graceMs: 100 });
-        const stays = await gateway.supervisor.spawn(sh("sleep 300"), { graceMs: 100 });
+        const task = await gateway.supervisor.spawn(shellInput(script), { ownerLossMs, graceMs: 100 });
+        const stays = await gateway.supervisor.spawn(shellInput("sleep 300"), { graceMs: 100 });
         await until("both run", () => task.rootPid !== null && stays.rootPid !== null, 15_000);
         await server.kill();
         if (runs === "drain") await task.write("go\n");
         const done = await client.stop({ body: { runs, waitMs: 3_000 } });
-        await gateway.asked;
+        await gateway.stopRequested;
         expect([isAlive(task.rootPid), isAlive(stays.rootPid)]).toEqual([false, kept > 0]);
         await gateway.stop();
         expect(news.findLast(({ type }) => type === "down")).toEqual({ type: "down", left: kept });

@@ -7,13 +7,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test, vi } from "vitest";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { reach } from "../../src/gateway/start.js";
-import { main } from "../cli/stage.js";
-import { removeHome } from "../remove-home.js";
+import { reachGateway } from "../../src/gateway/start.js";
+import { cliPath } from "../cli/stage.js";
+import { removeStateDirectory } from "../remove-home.js";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
-import { startServer, whyNoPostgres } from "../store/postgres/server.js";
+import { startPostgresServer, whyNoPostgres } from "../store/postgres/server.js";
 
 /** A gateway in a process of its own, and what the command line says of it. */
 class Watched implements AsyncDisposable {
@@ -26,13 +26,13 @@ class Watched implements AsyncDisposable {
   constructor(home: string, env: NodeJS.ProcessEnv) {
     this.#home = home;
     this.#env = { ...process.env, HOLDFAST_HOME: home, ...env };
-    this.#gateway = spawn(process.execPath, [main, "gateway", "run"], { env: this.#env });
+    this.#gateway = spawn(process.execPath, [cliPath, "gateway", "run"], { env: this.#env });
     this.#gateway.stdout?.on("data", (part: Buffer) => (this.#log += part.toString()));
     this.#gateway.stderr?.on("data", (part: Buffer) => (this.#log += part.toString()));
   }
 
   async ready(): Promise<void> {
-    await vi.waitFor(async () => expect((await reach(this.#home))?.status.ready).toBe(true), {
+    await vi.waitFor(async () => expect((await reachGateway(this.#home))?.status.ready).toBe(true), {
       timeout: 30_000,
       interval: 50,
     });
@@ -40,7 +40,7 @@ class Watched implements AsyncDisposable {
 
   cli(...args: string[]): Promise<{ code: number; stdout: string }> {
     return new Promise((resolve) =>
-      execFile(process.execPath, [main, ...args], { env: this.#env }, (error, stdout) =>
+      execFile(process.execPath, [cliPath, ...args], { env: this.#env }, (error, stdout) =>
         resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout }),
       ),
     );
@@ -48,7 +48,7 @@ class Watched implements AsyncDisposable {
 
   async metrics(): Promise<string> {
     const headers = { authorization: `Bearer ${(await readOperatorToken(this.#home)) ?? ""}` };
-    const asking = request({ socketPath: gatewaySocket(this.#home), path: "/metrics", headers });
+    const asking = request({ socketPath: gatewaySocketPath(this.#home), path: "/metrics", headers });
     asking.end();
     const [response] = (await once(asking, "response")) as [IncomingMessage];
     return text(response);
@@ -103,7 +103,7 @@ describe.skipIf(whyNoPostgres !== null)(
   "a PostgreSQL that can be read and not written is not healthy",
   () => {
     test.concurrent("when its user may not write any more", { timeout: 120_000 }, async () => {
-      await using server = await startServer();
+      await using server = await startPostgresServer();
       const database = await server.createDatabase();
       await database.query("create role app login");
       await database.query(`grant create on database ${database.name} to app`);
@@ -120,11 +120,11 @@ describe.skipIf(whyNoPostgres !== null)(
         await database.query("grant insert on holdfast.runs to app");
         await gateway.isWritableAgain();
       }
-      await removeHome(home);
+      await removeStateDirectory(home);
     });
 
     test.concurrent("when it has become a stand-by", { timeout: 120_000 }, async () => {
-      await using server = await startServer();
+      await using server = await startPostgresServer();
       const database = await server.createDatabase();
       const home = await mkdtemp(join(tmpdir(), "hf-"));
       {
@@ -137,7 +137,7 @@ describe.skipIf(whyNoPostgres !== null)(
         await server.start();
         await gateway.isWritableAgain();
       }
-      await removeHome(home);
+      await removeStateDirectory(home);
     });
   },
 );
@@ -171,7 +171,7 @@ describe.skipIf(whyNoMounts !== null)(
       }
       const env = { ...process.env, HOLDFAST_HOME: disk.readOnlyPath, HOLDFAST_DATABASE_URL: "" };
       const stdout = await new Promise<string>((resolve) =>
-        execFile(process.execPath, [main, "doctor", "--json"], { env }, (_error, said) => resolve(said)),
+        execFile(process.execPath, [cliPath, "doctor", "--json"], { env }, (_error, said) => resolve(said)),
       );
       const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string }[] };
       expect(checks).toContainEqual(expect.objectContaining({ name: "store writes", state: "bad" }));

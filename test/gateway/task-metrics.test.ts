@@ -2,8 +2,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, expect, test } from "vitest";
 import { parseConfig } from "../../src/gateway/config.js";
-import { oneGateway, until } from "./real-gateway.js";
-import { seriesOf } from "./series.js";
+import { gatewayForFile, waitFor } from "./real-gateway.js";
+import { scrapeMetrics } from "./series.js";
 
 /** Wants no more. */
 const deaf = createServer((_, response) => response.writeHead(410).end());
@@ -19,18 +19,20 @@ allow-http = true
 allow-networks = ["127.0.0.1"]`,
   "",
 );
-const stage = oneGateway({ config });
+const gatewayFixture = gatewayForFile({ config });
 
 test("open tasks, messages that were not delivered, ends and attempts are counted", async () => {
-  const { session, token } = await stage.client.openSession({ body: { key: "k" } });
-  const client = stage.as(token);
+  const { session, token } = await gatewayFixture.client.openSession({ body: { key: "k" } });
+  const client = gatewayFixture.as(token);
   const counted = async () => {
-    const all = [...(await seriesOf(stage))].filter(([name]) => name.startsWith("holdfast_task"));
+    const all = [...(await scrapeMetrics(gatewayFixture))].filter(([name]) =>
+      name.startsWith("holdfast_task"),
+    );
     return Object.fromEntries(all.filter(([, count]) => count !== 0));
   };
   expect(await counted()).toEqual({});
   const { task } = await client.createTask({ body: { label: "one" } });
-  const { task: other } = await stage.client.createTask({
+  const { task: other } = await gatewayFixture.client.createTask({
     body: { label: "two", queued: true, origin: { channel: "deaf" } },
   });
   expect(await counted()).toEqual({
@@ -38,8 +40,8 @@ test("open tasks, messages that were not delivered, ends and attempts are counte
     'holdfast_tasks{status="queued"}': 1,
   });
   await client.finishTask({ params: { id: task.taskId }, body: { status: "succeeded" } });
-  await stage.client.cancelTask({ params: { id: other.taskId } });
-  await until("both are told, or given up", async () => {
+  await gatewayFixture.client.cancelTask({ params: { id: other.taskId } });
+  await waitFor("both are told, or given up", async () => {
     const now = await counted();
     return (
       now['holdfast_task_messages{status="failed"}'] === 1 &&
@@ -58,7 +60,7 @@ test("open tasks, messages that were not delivered, ends and attempts are counte
   const { messages } = await client.sessionInbox({ params });
   await client.acknowledgeInbox({ params, body: { ids: messages.map(({ id }) => id) } });
   expect(await counted()).toEqual(done);
-  const names = [...(await seriesOf(stage)).keys()];
+  const names = [...(await scrapeMetrics(gatewayFixture)).keys()];
   expect(names).toContain('holdfast_tasks{status="running"}');
   expect(names).toContain('holdfast_task_messages{status="pending"}');
 });

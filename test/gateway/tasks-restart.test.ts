@@ -3,21 +3,21 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
 import type { GatewayClient } from "../../src/gateway/client.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
 import { shellAgent } from "../acp/controlled.js";
-import { receiver, type Received } from "../channels/receiver.js";
-import { processesOf } from "../supervisor/real-supervisor.js";
-import { gateway, kill, place } from "./killed-gateway.js";
-import { refusal, until } from "./real-gateway.js";
+import { startHttpReceiver, type ReceivedRequest } from "../channels/receiver.js";
+import { findProcessesOfRun } from "../supervisor/real-supervisor.js";
+import { startGatewayProcess, killGateway, temporaryHomeWithBystander } from "./killed-gateway.js";
+import { errorOf, waitFor } from "./real-gateway.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
 const origin = { channel: "user" } as const;
-type Task = AnswerOf<"getTask">["task"];
+type Task = ResponseOf<"getTask">["task"];
 
 /** A state directory whose gateways tell a real receiver. */
-async function told(): Promise<{ readonly home: string; readonly received: readonly Received[] }> {
-  const home = await place();
-  const { url, received } = await receiver();
+async function told(): Promise<{ readonly home: string; readonly received: readonly ReceivedRequest[] }> {
+  const home = await temporaryHomeWithBystander();
+  const { url, received } = await startHttpReceiver();
   const secret = join(home, "secret");
   writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
   const config = join(home, "config.toml");
@@ -49,7 +49,7 @@ async function begin(client: GatewayClient, home: string, round: number): Promis
 
 async function allEnded(client: GatewayClient): Promise<readonly Task[]> {
   let tasks: readonly Task[] = [];
-  await until("all have ended and were told", async () => {
+  await waitFor("all have ended and were told", async () => {
     ({ tasks } = await client.listTasks({ query: { limit: 1_000 } }));
     return tasks.every(({ endedAt, delivery }) => endedAt !== null && delivery === "delivered");
   });
@@ -61,13 +61,13 @@ test(
   { timeout: 600_000 },
   async () => {
     const { home, received } = await told();
-    let { client, pid } = await gateway(home);
+    let { client, pid } = await startGatewayProcess(home);
     const wanted: string[] = [];
     for (let round = 0; round < ROUNDS; round++) {
       wanted.push(...(await begin(client, home, round)));
       await sleep(Math.random() * 500);
-      kill(pid);
-      ({ client, pid } = await gateway(home));
+      killGateway(pid);
+      ({ client, pid } = await startGatewayProcess(home));
     }
     const tasks = await allEnded(client);
     expect(tasks.map(({ status }) => status)).toEqual(wanted.map(() => "succeeded"));
@@ -91,19 +91,19 @@ test(
 
 test("work that ends while no gateway is there gets its true end from the next", async () => {
   const { home } = await told();
-  const first = await gateway(home);
+  const first = await startGatewayProcess(home);
   const go = join(home, "go");
   const asked = [];
   for (const end of ["echo fine", "echo broken >&2; exit 4"]) {
     const script = `while [ ! -e ${go} ]; do sleep 0.02; done; ${end}`;
     asked.push(await first.client.exec({ body: { argv: ["/bin/sh", "-c", script], background: true } }));
   }
-  kill(first.pid);
+  killGateway(first.pid);
   writeFileSync(go, "");
   for (const { run } of asked)
-    await until("its processes are gone", async () => (await processesOf(run.runId)).length === 0);
-  const { client } = await gateway(home);
-  await until("both have ended", async () => {
+    await waitFor("its processes are gone", async () => (await findProcessesOfRun(run.runId)).length === 0);
+  const { client } = await startGatewayProcess(home);
+  await waitFor("both have ended", async () => {
     const { tasks } = await client.listTasks({ query: { open: "1" } });
     return tasks.length === 0;
   });
@@ -121,28 +121,31 @@ for (const [who, more, delivery] of [
 ] as const)
   test(`a command that ${who}, whose gateway is killed while its caller still waits, is one task with its true end`, async () => {
     const { home, received } = await told();
-    const { client, pid } = await gateway(home);
+    const { client, pid } = await startGatewayProcess(home);
     const [begun, go] = [join(home, "begun"), join(home, "go")];
     const script = `: > ${begun}; while [ ! -e ${go} ]; do sleep 0.02; done; echo fine`;
     const body = { argv: ["/bin/sh", "-c", script], yieldMs: 100_000, ...more };
-    const asked = refusal(client.exec({ body }));
+    const asked = errorOf(client.exec({ body }));
     const service = ["sleep", "1000"];
     await client.exec({ body: { argv: service, kind: "service", background: true } });
-    await until("it has begun", () => existsSync(begun));
-    kill(pid);
+    await waitFor("it has begun", () => existsSync(begun));
+    killGateway(pid);
     expect(await asked).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
     // Whoever takes it over twice gives it no second one.
-    const second = await gateway(home);
-    await until("it has a task", async () => (await second.client.listTasks({ query: {} })).tasks.length > 0);
-    kill(second.pid);
-    const { client: last } = await gateway(home);
+    const second = await startGatewayProcess(home);
+    await waitFor(
+      "it has a task",
+      async () => (await second.client.listTasks({ query: {} })).tasks.length > 0,
+    );
+    killGateway(second.pid);
+    const { client: last } = await startGatewayProcess(home);
     writeFileSync(go, "");
     let tasks: readonly Task[] = [];
-    await until("it has ended", async () => {
+    await waitFor("it has ended", async () => {
       ({ tasks } = await last.listTasks({ query: {} }));
       return tasks.every(({ endedAt }) => endedAt !== null);
     });
-    await until("it is told", async () => {
+    await waitFor("it is told", async () => {
       ({ tasks } = await last.listTasks({ query: {} }));
       return tasks.every((task) => task.delivery === delivery);
     });

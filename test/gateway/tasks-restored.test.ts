@@ -8,16 +8,16 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { reach } from "../../src/gateway/start.js";
-import { main } from "../cli/stage.js";
-import { removeHome } from "../remove-home.js";
+import { reachGateway } from "../../src/gateway/start.js";
+import { cliPath } from "../cli/stage.js";
+import { removeStateDirectory } from "../remove-home.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
 
 interface Received {
@@ -67,7 +67,7 @@ class Receiver implements AsyncDisposable {
 }
 
 describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost its newest records", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let receiver: Receiver;
   let home: string;
@@ -77,7 +77,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   let files: string;
 
   beforeEach(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
     database = await server.createDatabase();
     receiver = new Receiver();
     home = await mkdtemp(join(tmpdir(), "hf-"));
@@ -105,21 +105,24 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
     await server[Symbol.asyncDispose]();
     expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
     bystander.kill("SIGKILL");
-    await removeHome(home);
+    await removeStateDirectory(home);
     await rm(files, { recursive: true });
   }, 60_000);
 
   const begin = async (): Promise<GatewayClient> => {
-    gateway = spawn(process.execPath, [main, "gateway", "run", "--quiet"], { env, stdio: "ignore" });
+    gateway = spawn(process.execPath, [cliPath, "gateway", "run", "--quiet"], { env, stdio: "ignore" });
     const { pid } = gateway;
     await vi.waitFor(
       async () => {
-        const status = (await reach(home).catch(() => null))?.status;
+        const status = (await reachGateway(home).catch(() => null))?.status;
         expect([status?.ready, status?.pid]).toEqual([true, pid]);
       },
       { timeout: 30_000, interval: 50 },
     );
-    return createClient({ socketPath: gatewaySocket(home), token: (await readOperatorToken(home)) ?? "" });
+    return createClient({
+      socketPath: gatewaySocketPath(home),
+      token: (await readOperatorToken(home)) ?? "",
+    });
   };
   async function end(signal: NodeJS.Signals): Promise<void> {
     if (gateway === null) return;
@@ -130,7 +133,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   }
   const cli = (...args: string[]): Promise<string> =>
     new Promise((resolve) =>
-      execFile(process.execPath, [main, ...args], { env }, (_error, stdout) => resolve(stdout)),
+      execFile(process.execPath, [cliPath, ...args], { env }, (_error, stdout) => resolve(stdout)),
     );
   const origin = { channel: "ops" };
   const external = async (client: GatewayClient, label: string): Promise<string> =>

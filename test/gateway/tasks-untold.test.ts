@@ -5,15 +5,15 @@ import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../src/gateway/client.js";
 import { parseConfig } from "../../src/gateway/config.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
-import { rawReceiver, receiver } from "../channels/receiver.js";
+import { startRawReceiver, startHttpReceiver } from "../channels/receiver.js";
 import { temporaryHome } from "../supervisor/real-supervisor.js";
-import { until } from "./real-gateway.js";
+import { waitFor } from "./real-gateway.js";
 
 /** What each receiver does, and what becomes of the first attempt to tell it. */
 const receivers = {
-  hangs: { url: () => rawReceiver(() => undefined), status: "pending", error: /within 500 ms/ },
+  hangs: { url: () => startRawReceiver(() => undefined), status: "pending", error: /within 500 ms/ },
   fails: { url: () => answering(500), status: "pending", error: /500/ },
   redirects: {
     url: () => answering(302, { location: "http://127.0.0.1:1/" }),
@@ -23,7 +23,7 @@ const receivers = {
   "is-given-up": { url: () => answering(410), status: "failed", error: /410/ },
   "closes-mid-body": {
     url: () =>
-      rawReceiver((socket) => {
+      startRawReceiver((socket) => {
         socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
         socket.destroy();
       }),
@@ -34,7 +34,7 @@ const receivers = {
 } as const;
 
 async function answering(status: number, headers: OutgoingHttpHeaders = {}): Promise<string> {
-  return (await receiver((_, response) => response.writeHead(status, headers).end())).url;
+  return (await startHttpReceiver((_, response) => response.writeHead(status, headers).end())).url;
 }
 
 test("whatever a receiver does, an attempt is bounded, and what came of it is in the task's record", async () => {
@@ -55,12 +55,12 @@ allow-networks = ["127.0.0.0/8"]
   const gateway = await openGateway({
     home,
     config: parseConfig(tables.join(""), ""),
-    onNews: (news) => news.type === "problem" && problems.push(news),
+    onEvent: (news) => news.type === "problem" && problems.push(news),
   });
   onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
   await gateway.ready;
   const client = createClient({
-    socketPath: gatewaySocket(home),
+    socketPath: gatewaySocketPath(home),
     token: (await readOperatorToken(home)) ?? "",
   });
   await Promise.all(
@@ -69,7 +69,7 @@ allow-networks = ["127.0.0.0/8"]
       const params = { id: task.taskId };
       await client.finishTask({ params, body: { status: "succeeded" } });
       const message = async () => (await client.getTask({ params })).messages[0];
-      await until(`${channel} was tried`, async () => ((await message())?.error ?? null) !== null);
+      await waitFor(`${channel} was tried`, async () => ((await message())?.error ?? null) !== null);
       expect(await message()).toMatchObject({ status, attempts: 1, error: expect.stringMatching(error) });
       expect((await client.getTask({ params })).task).toMatchObject({
         status: "succeeded",

@@ -15,38 +15,38 @@ import {
   vi,
 } from "vitest";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
-import { gatewayId, openGateway, type Gateway } from "../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import { loadOrCreateGatewayId, openGateway, type Gateway } from "../../src/gateway/gateway.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../src/gateway/server/requester.js";
 import { packageVersion } from "../../src/anchor/package-version.js";
 import type { Store } from "../../src/store/store.js";
-import { removeHome } from "../remove-home.js";
+import { removeStateDirectory } from "../remove-home.js";
 import { newGateway } from "../store/gateway-contract.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
-import { Stage } from "../cli/stage.js";
-import { until } from "../io/until.js";
-import { exited, newRun } from "../store/samples.js";
-import { seriesOf } from "./series.js";
+import { CliFixture } from "../cli/stage.js";
+import { waitFor } from "../io/until.js";
+import { EXITED, newRun } from "../store/samples.js";
+import { scrapeMetrics } from "./series.js";
 
 const SPAWNED = "holdfast_run_spawn_total";
 
-interface House {
+interface GatewayHome {
   readonly home: string;
   readonly gateway: Gateway;
   readonly client: GatewayClient;
 }
 
 describe.skipIf(whyNoPostgres !== null)("two state directories of one host on one database", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
@@ -65,27 +65,27 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
 
   async function newHome(): Promise<string> {
     const home = await mkdtemp(join(tmpdir(), "hf-"));
-    onTestFinished(() => removeHome(home));
+    onTestFinished(() => removeStateDirectory(home));
     return home;
   }
 
-  async function open(home: string): Promise<House> {
-    const gateway = await openGateway({ home, onNews: () => undefined });
+  async function open(home: string): Promise<GatewayHome> {
+    const gateway = await openGateway({ home, onEvent: () => undefined });
     onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
     await gateway.ready;
     const client = createClient({
-      socketPath: gatewaySocket(home),
+      socketPath: gatewaySocketPath(home),
       token: (await readOperatorToken(home)) ?? "",
     });
     return { home, gateway, client };
   }
 
-  const start = async ({ client }: House, ...argv: string[]): Promise<string> =>
+  const start = async ({ client }: GatewayHome, ...argv: string[]): Promise<string> =>
     (await client.exec({ body: { argv, background: true, graceMs: 200 } })).run.runId;
 
   test("each counts, measures and forgets its own runs only", { timeout: 60_000 }, async () => {
     const [one, two] = await Promise.all([newHome().then(open), newHome().then(open)]);
-    await store.forgetGateway(one.gateway.instanceId);
+    await store.deleteGateway(one.gateway.instanceId);
     await start(one, "sleep", "7001");
     await start(two, "sleep", "7002");
     const ended = await start(two, "true");
@@ -93,10 +93,10 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     expect((await store.listRuns({})).map(({ stateId }) => stateId)).not.toContain(null);
     for (const { client } of [one, two]) expect((await client.status()).runs).toBe(1);
     // The other's events come later than one's own: once they have been counted here, so have all.
-    await until("two starts are counted", async () => (await seriesOf(two)).get(SPAWNED) === 2);
+    await waitFor("two starts are counted", async () => (await scrapeMetrics(two)).get(SPAWNED) === 2);
     await start(one, "sleep", "7003");
-    await until("the last start is counted", async () => (await seriesOf(one)).get(SPAWNED) === 2);
-    const series = await seriesOf(one);
+    await waitFor("the last start is counted", async () => (await scrapeMetrics(one)).get(SPAWNED) === 2);
+    const series = await scrapeMetrics(one);
     expect(series.get('holdfast_runs{state="running"}')).toBe(2);
     expect(series.get("holdfast_processes")).toBe(2);
     expect([...series.keys()].filter((name) => name.startsWith("holdfast_run_exit_total"))).toEqual([]);
@@ -112,15 +112,15 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
       await setTimeout(200);
       return (await store.getGateway(one.gateway.instanceId)) !== null;
     };
-    await until("it is known again", isBack, 30_000);
+    await waitFor("it is known again", isBack, 30_000);
   });
 
   test("neither takes up what a killed gateway of the other has left", { timeout: 60_000 }, async () => {
-    const house = await open(await newHome());
-    const stage = await Stage.open();
-    onTestFinished(() => stage[Symbol.asyncDispose]());
+    const gatewayHome = await open(await newHome());
+    const cliFixture = await CliFixture.open();
+    onTestFinished(() => cliFixture[Symbol.asyncDispose]());
     const env = { HOLDFAST_DATABASE_URL: database.url, HOLDFAST_IN_PROCESS: undefined };
-    const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+    const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
     const { pid, instanceId } = JSON.parse((await holdfast("gateway", "start", "--json")).stdout) as {
       pid: number;
       instanceId: string;
@@ -130,7 +130,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     process.kill(pid, "SIGKILL");
     await database.query("update holdfast.runs set lease_expires_at = 0");
     const before = await store.getRun(runId);
-    const { decisions } = await house.gateway.supervisor.reconcile({ runIds: [runId] });
+    const { decisions } = await gatewayHome.gateway.supervisor.reconcile({ runIds: [runId] });
     // Expired for more than a day: it is looked at, and left.
     expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
     expect(await store.getRun(runId)).toEqual(before);
@@ -139,21 +139,21 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
   });
 
   test("of runs that do not say whose they are, each forgets what its own instances started", async () => {
-    const house = await open(await newHome());
-    const { instanceId } = house.gateway;
+    const gatewayHome = await open(await newHome());
+    const { instanceId } = gatewayHome.gateway;
     const before = { stateId: null, hostId: (await store.listHosts())[0]?.hostId ?? "" };
     for (const originInstanceId of [instanceId, "in_another"]) {
       const run = newRun({ ...before, originInstanceId, runId: `run_${originInstanceId}` });
-      await store.saveRun(await store.insertRun(run, 1_000), exited);
+      await store.saveRun(await store.insertRun(run, 1_000), EXITED);
     }
-    expect(await house.gateway.supervisor.retain({ endedKept: 0 })).toMatchObject({ records: 1 });
+    expect(await gatewayHome.gateway.supervisor.retain({ endedKept: 0 })).toMatchObject({ records: 1 });
     expect((await store.listRuns({})).map(({ runId }) => runId)).toEqual(["run_in_another"]);
   });
 
   test("both are there, by the host's name, from their start to their good-bye", async () => {
     const one = await open(await newHome());
     const home = await newHome();
-    const two = await openGateway({ home, onNews: () => undefined });
+    const two = await openGateway({ home, onEvent: () => undefined });
     const { gateways } = await one.client.listGateways();
     expect(gateways.map(({ presence }) => presence)).toEqual(["up", "up"]);
     expect(gateways.find(({ instanceId }) => instanceId === two.instanceId)).toMatchObject({
@@ -181,16 +181,19 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     // Sockets cannot be copied, and to read a lock is to lose it.
     const filter = (from: string): boolean => !/(sock|\.lock)$/.test(from);
     await cp(one.home, home, { recursive: true, filter });
-    await until("it is on record that it runs", async () => (await store.getRun(runId))?.startedAt !== null);
+    await waitFor(
+      "it is on record that it runs",
+      async () => (await store.getRun(runId))?.startedAt !== null,
+    );
     const [before, events] = [await store.getRun(runId), await store.listEvents({})];
     const announced = await store.getGateway(one.gateway.instanceId);
-    await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
+    await expect(openGateway({ home, onEvent: () => undefined })).rejects.toMatchObject({
       code: "STATE_COPIED",
       message: expect.stringContaining("is a copy of") as string,
     });
     // The same without the record of where it was made: its row in the store tells.
     await rm(join(home, "state-location"));
-    await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
+    await expect(openGateway({ home, onEvent: () => undefined })).rejects.toMatchObject({
       code: "STATE_UNUSABLE",
       message: expect.stringContaining("another host or directory") as string,
     });
@@ -208,11 +211,11 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
 
   test("a gateway is not started from a copy of a state directory whose original is heard of elsewhere", async () => {
     const home = await newHome();
-    const instanceId = await gatewayId(home);
-    await store.announceGateway(newGateway({ instanceId, hostId: "another" }));
+    const instanceId = await loadOrCreateGatewayId(home);
+    await store.registerGateway(newGateway({ instanceId, hostId: "another" }));
     const original = newRun({ ownerInstanceId: instanceId, originInstanceId: instanceId, hostId: "another" });
     await store.insertRun(original, 30_000);
-    await expect(openGateway({ home, onNews: () => undefined })).rejects.toMatchObject({
+    await expect(openGateway({ home, onEvent: () => undefined })).rejects.toMatchObject({
       code: "STATE_UNUSABLE",
       message: expect.stringContaining("seems to be a copy") as string,
     });

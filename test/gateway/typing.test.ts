@@ -1,22 +1,22 @@
 import { setMaxListeners } from "node:events";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Channel } from "../../src/channels/channel.js";
-import { Typing } from "../../src/gateway/work/typing.js";
+import { TypingIndicator } from "../../src/gateway/work/typing.js";
 import type { TaskInput } from "../../src/tasks/new-task.js";
 import { DeliveryFailed } from "../../src/tasks/notification.js";
 import { CHAT, PARENT } from "../store/task-samples.js";
-import { succeeded, taskHouse, type TaskHouse } from "../tasks/house.js";
-import { until } from "./real-gateway.js";
+import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../tasks/house.js";
+import { waitFor } from "./real-gateway.js";
 
 const EVERY_MS = 20;
 const never = new AbortController().signal;
 setMaxListeners(0, never);
-let house: TaskHouse;
+let registry: TaskRegistry;
 let shown: (string | null)[];
 let failure: Error | null;
-let typing: Typing;
+let typing: TypingIndicator;
 beforeEach(async () => {
-  house = await taskHouse();
+  registry = await openTaskRegistry();
   shown = [];
   failure = null;
   const chat: Channel = {
@@ -27,9 +27,9 @@ beforeEach(async () => {
     },
   };
   const mute: Channel = { deliver: async () => null };
-  typing = new Typing(
+  typing = new TypingIndicator(
     {
-      store: house.store,
+      store: registry.store,
       channels: new Map([
         ["chat", chat],
         ["mute", mute],
@@ -38,22 +38,24 @@ beforeEach(async () => {
     EVERY_MS,
   );
 });
-afterEach(() => house[Symbol.asyncDispose]());
+afterEach(() => registry[Symbol.asyncDispose]());
 
 /** Long enough that one more would have been seen. */
 async function aWhile(): Promise<void> {
-  const { taskId } = await house.begun({ targets: [{ kind: "channel", channel: "chat", address: "clock" }] });
+  const { taskId } = await registry.startTask({
+    targets: [{ kind: "channel", channel: "chat", address: "clock" }],
+  });
   const before = shown.filter((address) => address === "clock").length;
-  typing.begin(taskId, never);
-  await until("time has gone by", () => shown.filter((each) => each === "clock").length > before + 3);
-  typing.end(taskId);
+  typing.start(taskId, never);
+  await waitFor("time has gone by", () => shown.filter((each) => each === "clock").length > before + 3);
+  typing.stop(taskId);
 }
 
 const seen = (): number => shown.filter((address) => address === "42").length;
 
 async function begin(input: Partial<TaskInput> = {}): Promise<string> {
-  const { taskId } = await house.begun({ targets: [CHAT], ...input });
-  typing.begin(taskId, never);
+  const { taskId } = await registry.startTask({ targets: [CHAT], ...input });
+  typing.start(taskId, never);
   return taskId;
 }
 
@@ -61,9 +63,9 @@ test.each(["acp", "subagent"] as const)(
   "is shown again and again while %s works, and not after its end",
   async (runtime) => {
     const id = await begin({ runtime });
-    await until("it was shown some times", () => seen() > 3);
-    typing.end(id);
-    await house.tasks.tell(id, { ...succeeded, at: Date.now() });
+    await waitFor("it was shown some times", () => seen() > 3);
+    typing.stop(id);
+    await registry.tasks.apply(id, { ...SUCCEEDED_FINISH, at: Date.now() });
     const then = seen();
     await aWhile();
     expect(seen()).toBe(then);
@@ -85,10 +87,11 @@ test.each<[string, Partial<TaskInput>]>([
 });
 
 test("follows the record: not before it has begun, not while it is silent or stalls, not when another gateway ended it", async () => {
-  const { task } = await house.tasks.create({ runtime: "acp", key: null, text: "x", targets: [CHAT] });
+  const { task } = await registry.tasks.create({ runtime: "acp", key: null, text: "x", targets: [CHAT] });
   const { taskId } = task;
-  const tell = (type: "start" | "heartbeat"): unknown => house.tasks.tell(taskId, { type, at: Date.now() });
-  typing.begin(taskId, never);
+  const tell = (type: "start" | "heartbeat"): unknown =>
+    registry.tasks.apply(taskId, { type, at: Date.now() });
+  typing.start(taskId, never);
   await aWhile();
   expect(seen()).toBe(0);
   const isShown = async (): Promise<boolean> => {
@@ -103,14 +106,14 @@ test("follows the record: not before it has begun, not while it is silent or sta
     ["silent", false],
     ["state_changes", true],
   ] as const) {
-    await house.tasks.tell(taskId, { type: "policy", at: Date.now(), policy, actor: "operator" });
+    await registry.tasks.apply(taskId, { type: "policy", at: Date.now(), policy, actor: "operator" });
     expect(await isShown()).toBe(is);
   }
-  await house.tasks.tell(taskId, { type: "stall", at: Date.now(), silentMs: 600_000 });
+  await registry.tasks.apply(taskId, { type: "stall", at: Date.now(), silentMs: 600_000 });
   expect(await isShown()).toBe(false);
   await tell("heartbeat");
   expect(await isShown()).toBe(true);
-  await house.tasks.tell(taskId, { ...succeeded, at: Date.now() });
+  await registry.tasks.apply(taskId, { ...SUCCEEDED_FINISH, at: Date.now() });
   expect(await isShown()).toBe(false);
 });
 
@@ -118,15 +121,15 @@ test("of several tasks for one chat is one sign, which stays until the last has 
   const began = performance.now();
   const ids = await Promise.all(Array.from({ length: 20 }, () => begin()));
   await aWhile();
-  await until("it was shown", () => seen() > 0);
+  await waitFor("it was shown", () => seen() > 0);
   // Twice as often as one at most, where twenty would be twenty times.
   expect(seen()).toBeLessThanOrEqual(1 + (2 * (performance.now() - began)) / EVERY_MS);
   const [last, ...others] = ids;
-  for (const id of others) typing.end(id);
+  for (const id of others) typing.stop(id);
   const then = seen();
   await aWhile();
   expect(seen()).toBeGreaterThan(then);
-  typing.end(last ?? "");
+  typing.stop(last ?? "");
 });
 
 test.each([
@@ -136,7 +139,7 @@ test.each([
   failure = why;
   await begin();
   await begin();
-  await until("it was tried", () => seen() === 1);
+  await waitFor("it was tried", () => seen() === 1);
   failure = null;
   await aWhile();
   expect(seen()).toBe(1);
@@ -152,9 +155,12 @@ test("ends with whoever shows it, and what is on its way is given up", async () 
       return new Promise(() => undefined);
     },
   };
-  const { taskId } = await house.begun({ targets: [CHAT] });
-  new Typing({ store: house.store, channels: new Map([["chat", hangs]]) }).begin(taskId, left.signal);
-  await until("it is on its way", () => given !== null);
+  const { taskId } = await registry.startTask({ targets: [CHAT] });
+  new TypingIndicator({ store: registry.store, channels: new Map([["chat", hangs]]) }).start(
+    taskId,
+    left.signal,
+  );
+  await waitFor("it is on its way", () => given !== null);
   left.abort();
   expect(given).toMatchObject({ aborted: true });
 });

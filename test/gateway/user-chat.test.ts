@@ -4,18 +4,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { createClient, type GatewayClient } from "../../src/gateway/client.js";
-import type { AnswerOf } from "../../src/gateway/contract/contract.js";
-import { gatewaySocket } from "../../src/gateway/server/listen.js";
+import type { ResponseOf } from "../../src/gateway/contract/contract.js";
+import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
 import { shellAgent } from "../acp/controlled.js";
-import { fakeAgents } from "../agents/fake-agents.js";
-import { receiver } from "../channels/receiver.js";
-import { gateway, kill, place } from "./killed-gateway.js";
-import { until } from "./real-gateway.js";
+import { fakeAgentsConfig } from "../agents/fake-agents.js";
+import { startHttpReceiver } from "../channels/receiver.js";
+import { startGatewayProcess, killGateway, temporaryHomeWithBystander } from "./killed-gateway.js";
+import { waitFor } from "./real-gateway.js";
 
 const TOKEN = `123456:${"hush".repeat(8)}xyz`;
 const TYPING = "sendChatAction";
 const origin = { channel: "user" } as const;
-type Task = AnswerOf<"getTask">["task"];
+type Task = ResponseOf<"getTask">["task"];
 
 interface Call {
   readonly method: string;
@@ -24,8 +24,8 @@ interface Call {
 
 /** A state directory whose gateways speak with a user's chat at what answers like the Bot API. */
 async function chat(): Promise<{ readonly home: string; readonly calls: () => readonly Call[] }> {
-  const home = await place();
-  const { url, received } = await receiver((request, response) => {
+  const home = await temporaryHomeWithBystander();
+  const { url, received } = await startHttpReceiver((request, response) => {
     const result = request.url?.endsWith(TYPING) === true ? true : { message_id: 1 };
     response.end(JSON.stringify({ ok: true, result }));
   });
@@ -34,7 +34,7 @@ async function chat(): Promise<{ readonly home: string; readonly calls: () => re
   const config = join(home, "config.toml");
   writeFileSync(
     config,
-    `${fakeAgents}
+    `${fakeAgentsConfig}
 [[exec]]
 effect = "allow"
 [channels.user]
@@ -62,7 +62,7 @@ const texts = (calls: readonly Call[]): unknown[] =>
 
 async function told(client: GatewayClient, id: string, delivery: Task["delivery"]): Promise<Task> {
   let { task } = await client.getTask({ params: { id } });
-  await until(`${id} is ${delivery}`, async () => {
+  await waitFor(`${id} is ${delivery}`, async () => {
     ({ task } = await client.getTask({ params: { id } }));
     return task.delivery === delivery;
   });
@@ -83,12 +83,12 @@ const aBeat = (): Promise<void> => sleep(defaults.typingEveryMs + 500);
 
 test("a user alone with an agent sees that it is at work, and nothing of that after its end, however it ends", async () => {
   const { home, calls } = await chat();
-  const { client } = await gateway(home);
+  const { client } = await startGatewayProcess(home);
   const work = held(home, "hello");
   const agent = { argv: shellAgent(), cwd: home };
   const asked = { ...agent, key: "alone", prompt: work.prompt, origin };
   const answered = client.acpSpawn({ body: { ...asked, notify: "done_only", wait: true } });
-  await until("it is seen at work", () => signs(calls()) > 0);
+  await waitFor("it is seen at work", () => signs(calls()) > 0);
   expect(calls()[0]).toEqual({
     method: TYPING,
     body: { chat_id: "42", message_thread_id: 17, action: "typing" },
@@ -101,7 +101,7 @@ test("a user alone with an agent sees that it is at work, and nothing of that af
   const cancelled = { ...agent, mode: "run", prompt: "sleep 1000", background: true, origin } as const;
   const before = signs(calls());
   const { session } = await client.acpSpawn({ body: cancelled });
-  await until("it is seen at work", () => signs(calls()) > before);
+  await waitFor("it is seen at work", () => signs(calls()) > before);
   await client.cancelTask({ params: { id: session.sessionId } });
   await told(client, session.sessionId, "delivered");
 
@@ -123,11 +123,11 @@ test("a user alone with an agent sees that it is at work, and nothing of that af
 
 test("a parent's background child reaches no user's chat: no text, no progress, no typing; the conversation there goes on", async () => {
   const { home, calls } = await chat();
-  const { client } = await gateway(home);
+  const { client } = await startGatewayProcess(home);
   const boss = { argv: shellAgent(), cwd: home, key: "boss", permissions: "approve-all" as const };
   const { session: parent } = await client.acpSpawn({ body: boss });
   const { token } = await client.openSession({ body: { key: "boss" } });
-  const asBoss = createClient({ socketPath: gatewaySocket(home), token });
+  const asBoss = createClient({ socketPath: gatewaySocketPath(home), token });
   const work = held(home, "in-the-background");
   const child = {
     argv: shellAgent(),
@@ -143,7 +143,7 @@ test("a parent's background child reaches no user's chat: no text, no progress, 
     await client.acpSpawn({ body: { ...child, parentSessionKey: "boss", origin } }),
   ].map(({ session }) => session.sessionId);
   for (const id of children) {
-    await until("its parent was told that it has begun", async () => {
+    await waitFor("its parent was told that it has begun", async () => {
       const { task, messages } = await client.getTask({ params: { id } });
       return task.progress !== null && messages.some(({ status }) => status === "session_queued");
     });
@@ -157,7 +157,7 @@ test("a parent's background child reaches no user's chat: no text, no progress, 
   const answered = client.acpSpawn({
     body: { ...foreground, origin, notify: "state_changes", wait: true },
   });
-  await until("the user sees that it is at work", () => signs(calls()) > 0);
+  await waitFor("the user sees that it is at work", () => signs(calls()) > 0);
   said.open();
   await answered;
   await told(client, "talk", "delivered");
@@ -171,7 +171,7 @@ test("a parent's background child reaches no user's chat: no text, no progress, 
 
 test("a gateway that was killed is followed by one that shows it, too", async () => {
   const { home, calls } = await chat();
-  const first = await gateway(home);
+  const first = await startGatewayProcess(home);
   const gate = join(home, "agent");
   const { run } = await first.client.runAgent({
     params: { id: "codex" },
@@ -180,11 +180,11 @@ test("a gateway that was killed is followed by one that shows it, too", async ()
       environment: { PATH: process.env["PATH"] ?? "", GATE: gate },
     },
   });
-  await until("it is seen at work", () => signs(calls()) > 0);
-  kill(first.pid);
+  await waitFor("it is seen at work", () => signs(calls()) > 0);
+  killGateway(first.pid);
   const before = signs(calls());
-  const { client } = await gateway(home);
-  await until("it is seen at work again", () => signs(calls()) > before);
+  const { client } = await startGatewayProcess(home);
+  await waitFor("it is seen at work again", () => signs(calls()) > before);
   writeFileSync(gate, "");
   await told(client, run.runId, "delivered");
   expect(texts(calls())).toEqual([expect.stringMatching(/“wait” succeeded: done$/)]);

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { parseConfig } from "../../src/gateway/config.js";
 import { VISIBILITIES } from "../../src/store/session-record.js";
-import { matrix, RELATIONS, type Relation } from "../sessions/matrix.js";
-import { oneGateway, refusal, type Answer, type RealGateway } from "./real-gateway.js";
+import { visibilityMatrix, RELATIONS, type Relation } from "../sessions/matrix.js";
+import { gatewayForFile, errorOf, type RawResponse, type RealGateway } from "./real-gateway.js";
 
 const VERBS = ["status", "history", "send"] as const;
 type SessionVerb = (typeof VERBS)[number];
@@ -18,19 +18,25 @@ const AGENTS: Readonly<Record<Relation, string>> = {
 
 const keyOf = (who: string, relation: Relation): string => `${who}'s ${relation}`;
 
-function ask(stage: RealGateway, verb: SessionVerb, key: string, token: string): Promise<Answer> {
+function ask(
+  gatewayFixture: RealGateway,
+  verb: SessionVerb,
+  key: string,
+  token: string,
+): Promise<RawResponse> {
   const path = `/v1/sessions/${encodeURIComponent(key)}`;
-  if (verb === "send") return stage.raw("POST", `${path}/messages`, { token, body: '{"text":"hi"}' });
-  return stage.raw("GET", verb === "status" ? path : `${path}/history`, { token });
+  if (verb === "send")
+    return gatewayFixture.raw("POST", `${path}/messages`, { token, body: '{"text":"hi"}' });
+  return gatewayFixture.raw("GET", verb === "status" ? path : `${path}/history`, { token });
 }
 
 describe.each([
   { a2a: false, config: '[a2a]\nallow = [{ from = "*", to = "*" }]\n' },
   { a2a: true, config: '[a2a]\nenabled = true\nallow = [{ from = "codex", to = "claude" }]\n' },
 ])("with a2a $a2a", ({ a2a, config }) => {
-  const stage = oneGateway({ config: parseConfig(config, "") });
+  const gatewayFixture = gatewayForFile({ config: parseConfig(config, "") });
   const tokens = new Map<string, string>();
-  const before = new Map<string, Answer>();
+  const before = new Map<string, RawResponse>();
   const seats = [false, true].flatMap((sandboxed) =>
     VISIBILITIES.map((visibility) => ({
       visibility,
@@ -42,12 +48,15 @@ describe.each([
   beforeAll(async () => {
     for (const { visibility, sandboxed, who } of seats) {
       const body = { key: keyOf(who, "itself"), agentId: AGENTS.itself, visibility, sandboxed };
-      const { token } = await stage.client.openSession({ body });
+      const { token } = await gatewayFixture.client.openSession({ body });
       tokens.set(who, token);
       // Nobody of these is there yet: the answers to compare with.
       for (const relation of RELATIONS.slice(1))
         for (const verb of VERBS)
-          before.set(`${verb} ${keyOf(who, relation)}`, await ask(stage, verb, keyOf(who, relation), token));
+          before.set(
+            `${verb} ${keyOf(who, relation)}`,
+            await ask(gatewayFixture, verb, keyOf(who, relation), token),
+          );
     }
     for (const { who } of seats)
       for (const relation of RELATIONS.slice(1)) {
@@ -57,7 +66,7 @@ describe.each([
           agentId: AGENTS[relation],
           ...(relation.startsWith("own") ? { parentSessionKey: keyOf(who, parent) } : {}),
         };
-        await stage.client.openSession({ body });
+        await gatewayFixture.client.openSession({ body });
       }
   });
 
@@ -65,15 +74,15 @@ describe.each([
     "$who: list, status, history and send show the same, and only that",
     async ({ who, ...at }) => {
       const token = tokens.get(who) ?? "";
-      const { sessions } = await stage.as(token).listSessions({ query: { limit: 1_000 } });
+      const { sessions } = await gatewayFixture.as(token).listSessions({ query: { limit: 1_000 } });
       const listed = new Set(sessions.map(({ key }) => key));
-      for (const { relation, visible } of matrix.filter(
+      for (const { relation, visible } of visibilityMatrix.filter(
         (each) => each.a2a === a2a && each.visibility === at.visibility && each.sandboxed === at.sandboxed,
       )) {
         const key = keyOf(who, relation);
         expect({ relation, listed: listed.has(key) }).toEqual({ relation, listed: visible });
         for (const verb of VERBS) {
-          const answer = await ask(stage, verb, key, token);
+          const answer = await ask(gatewayFixture, verb, key, token);
           if (visible)
             expect({ relation, verb, status: answer.status }).toEqual({ relation, verb, status: 200 });
           // Byte for byte what it was when there was no such session.
@@ -91,10 +100,10 @@ describe.each([
   test.each(seats)(
     "$who: what it sends is in the other's inbox, with its name; what it may not, is not",
     async ({ who, ...at }) => {
-      for (const { relation, visible } of matrix.filter(
+      for (const { relation, visible } of visibilityMatrix.filter(
         (each) => each.a2a === a2a && each.visibility === at.visibility && each.sandboxed === at.sandboxed,
       )) {
-        const { session, messages } = await stage.client.sessionHistory({
+        const { session, messages } = await gatewayFixture.client.sessionHistory({
           params: { id: keyOf(who, relation) },
         });
         const from = messages.filter(({ actor }) => actor === `session:${keyOf(who, "itself")}`);
@@ -112,7 +121,7 @@ describe.each([
 
   test("asking for less shows less, and asking for more no more", async () => {
     for (const { who, visibility } of seats) {
-      const client = stage.as(tokens.get(who) ?? "");
+      const client = gatewayFixture.as(tokens.get(who) ?? "");
       const keys = async (asked?: (typeof VISIBILITIES)[number]): Promise<Set<string>> => {
         const { sessions } = await client.listSessions({
           query: { limit: 1_000, ...(asked === undefined ? {} : { visibility: asked }) },
@@ -134,7 +143,7 @@ describe.each([
         client.sessionHistory({ params: child, query: self }),
         client.sendMessage({ params: child, body: { text: "x", ...self } }),
       ])
-        expect(await refusal(refused)).toEqual({
+        expect(await errorOf(refused)).toEqual({
           code: "NOT_FOUND",
           message: `there is no session ${child.id}`,
         });
@@ -143,7 +152,7 @@ describe.each([
 
   test("the operator's log has the rule that denied; the session was told nothing of it", async () => {
     const stranger = keyOf("all, boxed", "cross agent");
-    const denials = stage.news.filter((each) => each.type === "denied" && each.what === stranger);
+    const denials = gatewayFixture.news.filter((each) => each.type === "denied" && each.what === stranger);
     const [first] = denials;
     expect(first).toMatchObject({
       actor: `session:${keyOf("all, boxed", "itself")}`,
@@ -151,7 +160,7 @@ describe.each([
       sessionId: expect.stringMatching(/^ses_/) as string,
     });
     expect(denials).toHaveLength(VERBS.length);
-    const free = stage.news.filter(
+    const free = gatewayFixture.news.filter(
       (each) => each.type === "denied" && each.what === keyOf("all", "cross agent"),
     );
     if (a2a) expect(free).toEqual([]);
@@ -160,31 +169,33 @@ describe.each([
 });
 
 describe("a key that is used again", () => {
-  const stage = oneGateway();
+  const gatewayFixture = gatewayForFile();
 
   test("inherits nothing: no runs, no messages, no children, no questions, no inbox", async () => {
     const key = "again";
     const rules = { execRules: [{ effect: "allow" as const, executable: "sleep" }] };
-    const old = await stage.client.openSession({ body: { key, agentId: "codex", ...rules } });
-    const child = await stage.client.openSession({ body: { key: "child", parentSessionKey: key } });
-    const { run } = await stage
+    const old = await gatewayFixture.client.openSession({ body: { key, agentId: "codex", ...rules } });
+    const child = await gatewayFixture.client.openSession({ body: { key: "child", parentSessionKey: key } });
+    const { run } = await gatewayFixture
       .as(old.token)
       .exec({ body: { argv: ["sleep", "60"], background: true, graceMs: 0 } });
-    await stage.client.sendMessage({ params: { id: key }, body: { text: "for the old one" } });
-    const asked = refusal(stage.as(old.token).exec({ body: { argv: ["true"] } }));
+    await gatewayFixture.client.sendMessage({ params: { id: key }, body: { text: "for the old one" } });
+    const asked = errorOf(gatewayFixture.as(old.token).exec({ body: { argv: ["true"] } }));
     await expect
-      .poll(async () => (await stage.client.listApprovals()).approvals.length, { timeout: 15_000 })
+      .poll(async () => (await gatewayFixture.client.listApprovals()).approvals.length, { timeout: 15_000 })
       .toBe(1);
-    await stage.client.closeSession({ params: { id: old.session.id } });
+    await gatewayFixture.client.closeSession({ params: { id: old.session.id } });
     expect(await asked).toMatchObject({ code: "EXEC_DENIED" });
 
-    const next = await stage.client.openSession({ body: { key, agentId: "codex", visibility: "tree" } });
+    const next = await gatewayFixture.client.openSession({
+      body: { key, agentId: "codex", visibility: "tree" },
+    });
     expect(next.session.id).not.toBe(old.session.id);
-    const heir = stage.as(next.token);
+    const heir = gatewayFixture.as(next.token);
     expect((await heir.listRuns({ query: { all: "1", hidden: "1" } })).runs).toEqual([]);
     expect((await heir.listRuns({ query: { session: key } })).runs).toEqual([]);
-    expect(await refusal(heir.getRun({ params: run }))).toMatchObject({ code: "RUN_NOT_FOUND" });
-    expect(await refusal(heir.kill({ params: run }))).toMatchObject({ code: "RUN_NOT_FOUND" });
+    expect(await errorOf(heir.getRun({ params: run }))).toMatchObject({ code: "RUN_NOT_FOUND" });
+    expect(await errorOf(heir.kill({ params: run }))).toMatchObject({ code: "RUN_NOT_FOUND" });
     expect((await heir.sessionHistory({ params: { id: key } })).messages).toEqual([]);
     expect(await heir.sessionStatus({ params: { id: key } })).toMatchObject({
       state: "idle",
@@ -192,27 +203,29 @@ describe("a key that is used again", () => {
       messages: { total: 0, pending: 0 },
     });
     for (const id of [old.session.id, child.session.id, "child"])
-      expect(await refusal(heir.sessionHistory({ params: { id } }))).toEqual({
+      expect(await errorOf(heir.sessionHistory({ params: { id } }))).toEqual({
         code: "NOT_FOUND",
         message: `there is no session ${id}`,
       });
     const { sessions } = await heir.listSessions({ query: { all: "1" } });
     expect(sessions.map(({ id }) => id)).toEqual([next.session.id]);
-    expect((await stage.client.listApprovals()).approvals).toEqual([]);
+    expect((await gatewayFixture.client.listApprovals()).approvals).toEqual([]);
     // What was the old one's is still there, for who may see it.
-    const { messages } = await stage.client.sessionHistory({ params: { id: old.session.id } });
+    const { messages } = await gatewayFixture.client.sessionHistory({ params: { id: old.session.id } });
     expect(messages.map(({ text }) => text)).toEqual(["for the old one"]);
     expect(
-      await refusal(stage.client.sendMessage({ params: { id: old.session.id }, body: { text: "late" } })),
+      await errorOf(
+        gatewayFixture.client.sendMessage({ params: { id: old.session.id }, body: { text: "late" } }),
+      ),
     ).toMatchObject({ code: "SESSION_CLOSED" });
-    await stage.client.kill({ params: run });
+    await gatewayFixture.client.kill({ params: run });
   });
 
   test("the operator has no level of its own", async () => {
     for (const visibility of ["self", "tree", "agent"] as const)
-      expect(await refusal(stage.client.listSessions({ query: { visibility } }))).toMatchObject({
+      expect(await errorOf(gatewayFixture.client.listSessions({ query: { visibility } }))).toMatchObject({
         code: "BAD_INPUT",
       });
-    await stage.client.listSessions({ query: { visibility: "all" } });
+    await gatewayFixture.client.listSessions({ query: { visibility: "all" } });
   });
 });

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { noteWaiting, noteWaitingOver, waitingGateway } from "../../src/gateway/waiting.js";
+import { writeWaitFile, removeWaitFile, findWaitingGateway } from "../../src/gateway/waiting.js";
 import { acquireInstanceLock } from "../../src/store/instance-lock.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 
@@ -10,13 +10,13 @@ test("a gateway that was killed while it waited is not taken for the process tha
   onTestFinished(() => directory[Symbol.asyncDispose]());
   const home = directory.path;
   const waiting = { instanceId: "in_one", pid: process.pid, since: 0, why: "it is away", held: 0 };
-  noteWaiting(home, waiting);
-  expect(await waitingGateway(home)).toBeNull();
+  writeWaitFile(home, waiting);
+  expect(await findWaitingGateway(home)).toBeNull();
   const instance = join(home, "instances", "in_one");
   await mkdir(instance, { recursive: true });
   const lock = await acquireInstanceLock(instance);
-  expect(await waitingGateway(home)).toEqual(waiting);
+  expect(await findWaitingGateway(home)).toEqual(waiting);
   await lock[Symbol.asyncDispose]();
-  expect(await waitingGateway(home)).toBeNull();
-  noteWaitingOver(home);
+  expect(await findWaitingGateway(home)).toBeNull();
+  removeWaitFile(home);
 });

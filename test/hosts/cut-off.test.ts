@@ -1,19 +1,19 @@
 import { describe, expect, test } from "vitest";
 import { whyNoPostgres } from "../store/postgres/server.js";
-import { until } from "../io/until.js";
-import type { Host } from "./host.js";
+import { waitFor } from "../io/until.js";
+import type { TestHost } from "./host.js";
 import { whyNoHosts } from "./network.js";
-import { Site } from "./site.js";
+import { MultiHost } from "./site.js";
 
 describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)("a host without a route to its database", () => {
   test("answers for its own runs within a second", { timeout: 120_000 }, async () => {
-    await using site = await Site.open(["ann"]);
-    const [ann] = site.hosts as [Host];
+    await using multiHost = await MultiHost.open(["ann"]);
+    const [ann] = multiHost.hosts as [TestHost];
     await ann.gateway();
     const client = await ann.client();
     const runId = await ann.script("echo up; exec sleep 300");
     const params = { runId };
-    await until("it has said something", async () => (await client.log({ params })).text === "up\n");
+    await waitFor("it has said something", async () => (await client.log({ params })).text === "up\n");
     await ann.unplug();
     const timed = async <Answer>(what: string, ask: () => Promise<Answer>): Promise<Answer> => {
       const began = performance.now();
@@ -29,6 +29,6 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)("a host without a route 
     expect(await timed("record", () => client.getRun({ params }))).toMatchObject({ runId });
     expect(await timed("kill", () => client.kill({ params }))).toMatchObject({ outcome: "gone" });
     await ann.plug();
-    expect(await site.ended(runId, 60_000)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect(await multiHost.waitForEnd(runId, 60_000)).toMatchObject({ exit: { reason: "manual-cancel" } });
   });
 });

@@ -3,14 +3,14 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
-import type { Gateway } from "../cli/field.js";
-import { until } from "../io/until.js";
-import { Keeper } from "../reconcile/keeper.js";
+import type { GatewayRun } from "../cli/field.js";
+import { waitFor } from "../io/until.js";
+import { SupervisorProcess } from "../reconcile/keeper.js";
 import { whyNoPostgres } from "../store/postgres/server.js";
-import type { Host } from "./host.js";
+import type { TestHost } from "./host.js";
 import { whyNoHosts } from "./network.js";
-import { Outcomes } from "./outcomes.js";
-import { Site } from "./site.js";
+import { OutcomeReport } from "./outcomes.js";
+import { MultiHost } from "./site.js";
 
 /** Time is the subject here, not how much of it. */
 const numbers = {
@@ -34,42 +34,42 @@ if (whyNot !== null) console.log(`hosts are not tested: ${whyNot}`);
 vi.setConfig({ testTimeout: 120_000 });
 
 describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, round %i,", (round) => {
-  const outcomes = new Outcomes();
-  let site: Site;
-  let ann: Host;
-  let ben: Host;
-  let cat: Host;
-  const gateways = new Map<Host, Gateway>();
+  const outcomes = new OutcomeReport();
+  let multiHost: MultiHost;
+  let ann: TestHost;
+  let ben: TestHost;
+  let cat: TestHost;
+  const gateways = new Map<TestHost, GatewayRun>();
 
   beforeAll(async () => {
-    site = await Site.open(["ann", "ben", "cat"]);
-    [ann, ben, cat] = site.hosts as [Host, Host, Host];
-    await Promise.all(site.hosts.map(begin));
+    multiHost = await MultiHost.open(["ann", "ben", "cat"]);
+    [ann, ben, cat] = multiHost.hosts as [TestHost, TestHost, TestHost];
+    await Promise.all(multiHost.hosts.map(begin));
   }, 60_000);
   afterAll(async () => {
-    await site[Symbol.asyncDispose]();
+    await multiHost[Symbol.asyncDispose]();
     console.log(`three hosts, round ${round}:\n${outcomes.toString()}`);
   });
 
   /** Whatever a failed test has left. */
   afterEach(async () => {
-    for (const host of site.hosts) {
-      host.goOn();
+    for (const host of multiHost.hosts) {
+      host.resume();
       await host.plug();
     }
   });
 
-  async function begin(host: Host): Promise<void> {
+  async function begin(host: TestHost): Promise<void> {
     gateways.set(host, await host.gateway(numbers));
   }
 
-  function gatewaysOf(...hosts: readonly Host[]): Gateway[] {
+  function gatewaysOf(...hosts: readonly TestHost[]): GatewayRun[] {
     return hosts.map((host) => gateways.get(host)).filter((gateway) => gateway !== undefined);
   }
 
   /** One on each, of the same numbers as nearly as it gets. */
   async function runEverywhere(): Promise<[string, string, string]> {
-    const started = site.hosts.map((host) => host.script(LASTS, { stdin: "pipe" }));
+    const started = multiHost.hosts.map((host) => host.script(LASTS, { stdin: "pipe" }));
     return (await Promise.all(started)) as [string, string, string];
   }
 
@@ -81,13 +81,13 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     const told = Object.entries(columns).map(
       ([name, value]) => `${name} = ${value === null ? "null" : `'${value}'`}`,
     );
-    await site.database.query(`update holdfast.runs set ${told.join(", ")} where run_id = '${runId}'`);
+    await multiHost.database.query(`update holdfast.runs set ${told.join(", ")} where run_id = '${runId}'`);
   }
 
-  async function finish(host: Host, runId: string): Promise<RunRecord> {
+  async function finish(host: TestHost, runId: string): Promise<RunRecord> {
     const { write } = await host.client();
     // A renewal that came through too late for its gateway has made the lease healthy, but not the gateway sure of it.
-    await until("it can be steered", () =>
+    await waitFor("it can be steered", () =>
       write({ params: { runId }, body: { text: "on\n" } }).then(
         () => true,
         (error: unknown) => {
@@ -96,12 +96,12 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
         },
       ),
     );
-    return site.ended(runId);
+    return multiHost.waitForEnd(runId);
   }
 
   test("each lists the runs of all", async () => {
     const runIds = await runEverywhere();
-    for (const host of site.hosts) {
+    for (const host of multiHost.hosts) {
       const { code, stdout } = await host.holdfast("runs", "list", "--json");
       expect(code).toBe(0);
       const listed = JSON.parse(stdout) as RunRecord[];
@@ -109,15 +109,18 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       expect(new Set(listed.map(({ hostId }) => hostId)).size).toBe(3);
     }
     const [a, b, c] = runIds;
-    await outcomes.add("runs on each", site, { [a]: null, [b]: null, [c]: null });
+    await outcomes.add("runs on each", multiHost, { [a]: null, [b]: null, [c]: null });
   });
 
   test("each stops the runs of any, and nothing else is stopped", async () => {
     const [a, b, c] = await runEverywhere();
     expect(await cat.holdfast("runs", "cancel", a)).toMatchObject({ code: 0, stderr: "" });
-    expect(await site.ended(a)).toMatchObject({ exit: { reason: "manual-cancel" }, emptiness: "proven" });
-    expect(ann.running("exit 5")).toEqual([]);
-    await outcomes.add("stopped from elsewhere", site, {
+    expect(await multiHost.waitForEnd(a)).toMatchObject({
+      exit: { reason: "manual-cancel" },
+      emptiness: "proven",
+    });
+    expect(ann.pidsOf("exit 5")).toEqual([]);
+    await outcomes.add("stopped from elsewhere", multiHost, {
       [a]: { reason: "manual-cancel" },
       [b]: null,
       [c]: null,
@@ -126,24 +129,28 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
 
   test("one whose gateway was killed goes on with its next, and nobody else comes for its runs", async () => {
     const [a, b, c] = await runEverywhere();
-    const before = await site.record(c);
+    const before = await multiHost.record(c);
     await cat.killGateway();
-    await site.unheardOf(c, AGES, gatewaysOf(ann, ben));
+    await multiHost.expectUntouched(c, AGES, gatewaysOf(ann, ben));
     await begin(cat);
-    expect(await site.record(c)).toMatchObject({
+    expect(await multiHost.record(c)).toMatchObject({
       state: "running",
       ownerInstanceId: before.ownerInstanceId,
       leaseEpoch: before.leaseEpoch + 1,
     });
     expect(await finish(cat, c)).toMatchObject({ exit: { reason: "exit", code: 5 } });
-    await outcomes.add("gateway killed", site, { [a]: null, [b]: null, [c]: { reason: "exit", code: 5 } });
+    await outcomes.add("gateway killed", multiHost, {
+      [a]: null,
+      [b]: null,
+      [c]: { reason: "exit", code: 5 },
+    });
   });
 
   test("one that lost its power finds its runs lost when it is back; nobody else touches them, or their like", async () => {
     const [a, b, c] = await runEverywhere();
-    const before = await site.record(a);
-    await ann.cut();
-    const { root, anchor, processGroupId } = await site.record(b);
+    const before = await multiHost.record(a);
+    await ann.powerOff();
+    const { root, anchor, processGroupId } = await multiHost.record(b);
     await confuse(a, {
       root_pid: root?.pid ?? null,
       root_start_time: root?.startTime ?? null,
@@ -154,8 +161,8 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       process_group_id: processGroupId,
       pid_namespace: ben.pidNamespace,
     });
-    await site.unheardOf(a, AGES, gatewaysOf(ben, cat));
-    expect(await site.record(a)).toMatchObject({ state: "running", leaseEpoch: before.leaseEpoch });
+    await multiHost.expectUntouched(a, AGES, gatewaysOf(ben, cat));
+    expect(await multiHost.record(a)).toMatchObject({ state: "running", leaseEpoch: before.leaseEpoch });
 
     await ann.boot();
     const like = await ann.bystander();
@@ -167,12 +174,14 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
       pid_namespace: ann.pidNamespace,
     });
     await begin(ann);
-    expect(await site.ended(a)).toMatchObject({ exit: { reason: "lost", source: "none" } });
-    const told = (await site.events(a)).flatMap((event) => (event.type === "reconcile" ? [event.data] : []));
+    expect(await multiHost.waitForEnd(a)).toMatchObject({ exit: { reason: "lost", source: "none" } });
+    const told = (await multiHost.events(a)).flatMap((event) =>
+      event.type === "reconcile" ? [event.data] : [],
+    );
     expect(told.at(-1)).toMatchObject({ row: "other-boot", action: "lose", by: before.ownerInstanceId });
     expect(told.slice(0, -1).map(({ action }) => action)).toEqual(["leave", "leave"]);
     expect(await finish(ben, b)).toMatchObject({ exit: { reason: "exit", code: 5 } });
-    await outcomes.add("power cut and reboot", site, {
+    await outcomes.add("power cut and reboot", multiHost, {
       [a]: { reason: "lost" },
       [b]: { reason: "exit", code: 5 },
       [c]: null,
@@ -181,17 +190,21 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
 
   test("one that stood still for longer than anybody waits goes on with its runs", async () => {
     const [a, b, c] = await runEverywhere();
-    const before = await site.record(b);
-    await ben.stop();
-    await until("its lease has expired", async () => !(await site.leasedFor(b, 0)));
-    await site.unheardOf(b, AGES, gatewaysOf(ann, cat));
+    const before = await multiHost.record(b);
+    await ben.suspend();
+    await waitFor("its lease has expired", async () => !(await multiHost.leasedFor(b, 0)));
+    await multiHost.expectUntouched(b, AGES, gatewaysOf(ann, cat));
     const { ownerInstanceId, leaseEpoch } = before;
-    expect(await site.record(b)).toMatchObject({ state: "running", ownerInstanceId, leaseEpoch });
+    expect(await multiHost.record(b)).toMatchObject({ state: "running", ownerInstanceId, leaseEpoch });
 
-    ben.goOn();
-    await until("its lease is healthy again", () => site.leasedFor(b, 0));
+    ben.resume();
+    await waitFor("its lease is healthy again", () => multiHost.leasedFor(b, 0));
     expect(await finish(ben, b)).toMatchObject({ exit: { reason: "exit", code: 5 }, leaseEpoch });
-    await outcomes.add("stopped for ages", site, { [a]: null, [b]: { reason: "exit", code: 5 }, [c]: null });
+    await outcomes.add("stopped for ages", multiHost, {
+      [a]: null,
+      [b]: { reason: "exit", code: 5 },
+      [c]: null,
+    });
   });
 
   test("one that is cut off keeps its runs, and what became of them meanwhile is true afterwards", async () => {
@@ -202,53 +215,56 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     const stopped = await ann.script("sleep 7003");
     const keepers = await Promise.all(
       (["inserted", "committed"] as const).map(async (step) => {
-        const keeper = await Keeper.open(ann, `in_${step}`);
-        await keeper.stopAt(step);
+        const supervisorProcess = await SupervisorProcess.open(ann, `in_${step}`);
+        await supervisorProcess.pauseAt(step);
         const mark = join(ann.files, step);
-        keeper.order("spawn", { input: { io: "pipe", argv: ["touch", join(ann.home, step)] }, options: {} });
-        await keeper.arrived();
-        return { keeper, mark };
+        supervisorProcess.order("spawn", {
+          input: { io: "pipe", argv: ["touch", join(ann.home, step)] },
+          options: {},
+        });
+        await supervisorProcess.waitUntilPaused();
+        return { keeper: supervisorProcess, mark };
       }),
     );
     const [uncommitted, committed] = keepers as [(typeof keepers)[0], (typeof keepers)[0]];
 
     await ann.unplug();
-    for (const { keeper } of keepers) keeper.goOn();
-    await ann.do("sh", "-c", `echo go >${gate}`);
+    for (const { keeper: supervisorProcess } of keepers) supervisorProcess.resume();
+    await ann.run("sh", "-c", `echo go >${gate}`);
     expect(await ann.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
     const { kill, write } = await ann.client();
     expect(await kill({ params: { runId: killed }, body: { graceMs: 200 } })).toMatchObject({
       outcome: "gone",
     });
-    expect(ann.running("sleep 7005")).toEqual([]);
-    await until("what was stopped is gone", () => ann.running("sleep 7003").length === 0);
-    await until("what ended is gone", () => ann.running("exit 7").length === 0);
-    await until("what may run has run", () => existsSync(committed.mark));
-    await until("the lease has expired", async () => !(await site.leasedFor(a, 0)));
+    expect(ann.pidsOf("sleep 7005")).toEqual([]);
+    await waitFor("what was stopped is gone", () => ann.pidsOf("sleep 7003").length === 0);
+    await waitFor("what ended is gone", () => ann.pidsOf("exit 7").length === 0);
+    await waitFor("what may run has run", () => existsSync(committed.mark));
+    await waitFor("the lease has expired", async () => !(await multiHost.leasedFor(a, 0)));
     await expect(write({ params: { runId: a }, body: { text: "too soon\n" } })).rejects.toThrow();
     const { stdout } = await ben.holdfast("runs", "list");
     expect(stdout).toMatch(new RegExp(`${a}.*unreachable`));
     for (const runId of [a, ending, stopped, killed])
-      expect((await site.record(runId)).state).toBe("running");
-    expect(ann.running("exit 5")).not.toEqual([]);
+      expect((await multiHost.record(runId)).state).toBe("running");
+    expect(ann.pidsOf("exit 5")).not.toEqual([]);
     // The one was refused, the other cannot read what it has committed.
-    for (const { keeper } of keepers) await keeper.hear("failed");
+    for (const { keeper: supervisorProcess } of keepers) await supervisorProcess.receive("failed");
     expect(existsSync(uncommitted.mark)).toBe(false);
 
     await ann.plug();
-    await until("its lease is healthy again", () => site.leasedFor(a, 0), 30_000);
-    await site.ended(ending);
-    await site.ended(stopped);
-    await site.ended(killed);
+    await waitFor("its lease is healthy again", () => multiHost.leasedFor(a, 0), 30_000);
+    await multiHost.waitForEnd(ending);
+    await multiHost.waitForEnd(stopped);
+    await multiHost.waitForEnd(killed);
     expect(existsSync(uncommitted.mark)).toBe(false);
     expect(await finish(ann, a)).toMatchObject({ exit: { reason: "exit", code: 5 } });
-    const ofKeepers = (await site.records()).filter(({ originInstanceId }) =>
+    const ofKeepers = (await multiHost.records()).filter(({ originInstanceId }) =>
       /_(ins|com)/.test(originInstanceId),
     );
     expect(ofKeepers).toHaveLength(2);
-    for (const { runId } of ofKeepers) await site.ended(runId);
-    for (const { keeper } of keepers) await keeper.close();
-    await outcomes.add("cut off and back", site, {
+    for (const { runId } of ofKeepers) await multiHost.waitForEnd(runId);
+    for (const { keeper: supervisorProcess } of keepers) await supervisorProcess.close();
+    await outcomes.add("cut off and back", multiHost, {
       [a]: { reason: "exit", code: 5 },
       [b]: null,
       [c]: null,

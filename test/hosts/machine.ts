@@ -8,42 +8,42 @@ import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import type { ProcessIdentity } from "../../src/store/run-record.js";
-import { sees } from "../cli/stage.js";
-import { look, signal, until } from "../tree/living.js";
-import type { Link, Network } from "./network.js";
+import { waitForText } from "../cli/stage.js";
+import { readProcess, signalProcess, until } from "../tree/living.js";
+import type { NetworkLink, TestNetwork } from "./network.js";
 
 const anchor = resolve("build/anchor");
 
-export interface MachineOptions {
+export interface TestMachineOptions {
   readonly name: string;
   /** The last part of its address. */
   readonly number: number;
   /** Of all machines; this one's files are below. */
   readonly directory: string;
-  readonly network: Network;
+  readonly network: TestNetwork;
 }
 
 /**
  * A machine made of namespaces: its own processes, network, name, machine id and boot id. Its disk has the same path on
  * all of them, and is another on each. Whatever is started in it ends with it.
  */
-export class Machine implements AsyncDisposable {
+export class TestMachine implements AsyncDisposable {
   readonly name: string;
   /** Its disk, by the path it has there, and by the one it has here. */
   readonly home: string;
   readonly files: string;
   /** As records have it. */
   readonly hostId: string;
-  readonly #options: MachineOptions;
+  readonly #options: TestMachineOptions;
   readonly #machineId = randomUUID().replaceAll("-", "");
   /** The processes here that wait for one there. */
-  readonly #ways = new Set<ChildProcess>();
-  #power: ChildProcess | null = null;
+  readonly #entered = new Set<ChildProcess>();
+  #namespaceHolder: ChildProcess | null = null;
   #init = 0;
-  #link: Link | null = null;
+  #link: NetworkLink | null = null;
   #bystander = 0;
 
-  constructor(options: MachineOptions) {
+  constructor(options: TestMachineOptions) {
     this.#options = options;
     this.name = options.name;
     this.home = join(options.directory, "home");
@@ -60,7 +60,7 @@ export class Machine implements AsyncDisposable {
     await writeFile(ids.boot, `${randomUUID()}\n`);
     const script = `exec 2>&1; hostname "$1" && mount --bind "$2" /etc/machine-id &&
       mount --bind "$3" /proc/sys/kernel/random/boot_id && mount --bind "$4" "$5" && echo up && exec cat`;
-    this.#power = spawn(
+    this.#namespaceHolder = spawn(
       "unshare",
       [
         ...["--net", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"],
@@ -69,15 +69,15 @@ export class Machine implements AsyncDisposable {
       ],
       { stdio: ["pipe", "pipe", "ignore"] },
     );
-    await sees(this.#power.stdout as Readable, "up");
-    const [init] = childrenOf(this.#power.pid ?? 0);
+    await waitForText(this.#namespaceHolder.stdout as Readable, "up");
+    const [init] = childrenOf(this.#namespaceHolder.pid ?? 0);
     if (init === undefined || namespaceOf(init) === namespaceOf(process.pid))
       throw new Error(`${name} has no processes of its own`);
     this.#init = init;
     this.#link = await network.join(init, number);
     const { pid = 0 } = this.enter(["sleep", "3600"], "ignore", process.env);
     this.#bystander = await until("the bystander is there", () =>
-      childrenOf(pid).find((one) => look(one)?.argv[0] === "sleep"),
+      childrenOf(pid).find((one) => readProcess(one)?.argv[0] === "sleep"),
     );
   }
 
@@ -85,13 +85,13 @@ export class Machine implements AsyncDisposable {
   enter(argv: readonly string[], stderr: "pipe" | "ignore", env: NodeJS.ProcessEnv): ChildProcess {
     const [command = "", ...args] = [...this.#within, ...argv];
     const child = spawn(command, args, { env, stdio: ["pipe", "pipe", stderr] });
-    this.#ways.add(child);
-    child.once("close", () => this.#ways.delete(child));
+    this.#entered.add(child);
+    child.once("close", () => this.#entered.delete(child));
     return child;
   }
 
   /** Does something there, and waits for it. */
-  async do(...argv: readonly string[]): Promise<void> {
+  async run(...argv: readonly string[]): Promise<void> {
     const [command = "", ...args] = [...this.#within, ...argv];
     await promisify(execFile)(command, args);
   }
@@ -106,7 +106,7 @@ export class Machine implements AsyncDisposable {
   }
 
   /** All processes on it, by the numbers they have here. */
-  everybody(): number[] {
+  allPids(): number[] {
     const own = namespaceOf(this.#init);
     if (own === null) return [];
     return readdirSync("/proc")
@@ -115,13 +115,13 @@ export class Machine implements AsyncDisposable {
   }
 
   /** Whoever has these words in its command line. */
-  running(words: string): number[] {
-    return this.everybody().filter((pid) => look(pid)?.argv.join(" ").includes(words) === true);
+  pidsOf(words: string): number[] {
+    return this.allPids().filter((pid) => readProcess(pid)?.argv.join(" ").includes(words) === true);
   }
 
   /** Whether this boot's bystander lives. */
-  get unharmed(): boolean {
-    return this.everybody().includes(this.#bystander);
+  get bystanderAlive(): boolean {
+    return this.allPids().includes(this.#bystander);
   }
 
   /** As a record would name it. */
@@ -135,29 +135,29 @@ export class Machine implements AsyncDisposable {
   }
 
   /** Everybody on it stands still. */
-  async stop(): Promise<void> {
+  async suspend(): Promise<void> {
     await until(`${this.name} stands still`, () => {
-      const moving = this.everybody().filter((pid) => !["T", undefined].includes(look(pid)?.state));
-      for (const pid of moving) hit(pid, "SIGSTOP");
+      const moving = this.allPids().filter((pid) => !["T", undefined].includes(readProcess(pid)?.state));
+      for (const pid of moving) signalIfAlive(pid, "SIGSTOP");
       return moving.length === 0;
     });
   }
 
-  goOn(): void {
-    for (const pid of this.everybody()) hit(pid, "SIGCONT");
+  resume(): void {
+    for (const pid of this.allPids()) signalIfAlive(pid, "SIGCONT");
     // nsenter stops when its child does.
-    for (const way of this.#ways) way.kill("SIGCONT");
+    for (const way of this.#entered) way.kill("SIGCONT");
   }
 
   /** A power cut. */
-  async cut(): Promise<void> {
-    if (this.#power === null) return;
-    const off = once(this.#power, "close");
+  async powerOff(): Promise<void> {
+    if (this.#namespaceHolder === null) return;
+    const off = once(this.#namespaceHolder, "close");
     // All others of its namespace are gone before the first is.
-    hit(this.#init, "SIGKILL");
-    this.goOn();
+    signalIfAlive(this.#init, "SIGKILL");
+    this.resume();
     await off;
-    this.#power = null;
+    this.#namespaceHolder = null;
   }
 
   async unplug(): Promise<void> {
@@ -169,14 +169,14 @@ export class Machine implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.cut();
+    await this.powerOff();
   }
 }
 
 /** Somebody on a machine, who may have left meanwhile. */
-function hit(pid: number, name: NodeJS.Signals): void {
-  const one = look(pid);
-  if (one !== null) signal(one, name);
+function signalIfAlive(pid: number, name: NodeJS.Signals): void {
+  const one = readProcess(pid);
+  if (one !== null) signalProcess(one, name);
 }
 
 function childrenOf(pid: number): number[] {

@@ -1,7 +1,7 @@
 import { execFile, spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { promisify } from "node:util";
-import { sees } from "../cli/stage.js";
+import { waitForText } from "../cli/stage.js";
 
 const run = promisify(execFile);
 const PREFIX = "10.213.0";
@@ -24,23 +24,25 @@ export const whyNoHosts: string | null = (() => {
 })();
 
 /** A network that nothing else is on, not even this process. It is gone with the last who is in it. */
-export class Network implements AsyncDisposable {
+export class TestNetwork implements AsyncDisposable {
   /** Of whoever serves all hosts. */
   readonly address = `${PREFIX}.1`;
   readonly #keeper: ChildProcess;
   #links = 0;
 
-  private constructor(keeper: ChildProcess) {
-    this.#keeper = keeper;
+  private constructor(supervisorProcess: ChildProcess) {
+    this.#keeper = supervisorProcess;
   }
 
-  static async open(): Promise<Network> {
+  static async open(): Promise<TestNetwork> {
     // With an address of its own: otherwise it has that of a member, and nobody finds it when that one has left.
     const script = `ip link set lo up && ip link add hf address 02:00:00:00:00:01 type bridge && ip addr add ${PREFIX}.1/24 dev hf &&
       ip link set hf up && echo up && exec cat`;
-    const keeper = spawn("unshare", ["--net", "sh", "-c", script], { stdio: ["pipe", "pipe", "inherit"] });
-    await sees(keeper.stdout, "up");
-    return new Network(keeper);
+    const supervisorProcess = spawn("unshare", ["--net", "sh", "-c", script], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    await waitForText(supervisorProcess.stdout, "up");
+    return new TestNetwork(supervisorProcess);
   }
 
   /** Words that start a command in it. */
@@ -49,7 +51,7 @@ export class Network implements AsyncDisposable {
   }
 
   /** Joins the network namespace of this process, under this address. */
-  async join(pid: number, number: number): Promise<Link> {
+  async join(pid: number, number: number): Promise<NetworkLink> {
     this.#links += 1;
     const name = `hf${this.#links}`;
     await this.#ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", String(pid));
@@ -76,7 +78,7 @@ export class Network implements AsyncDisposable {
   }
 }
 
-export interface Link {
+export interface NetworkLink {
   /** Nothing gets through, and nobody is told. */
   cut(): Promise<void>;
   mend(): Promise<void>;

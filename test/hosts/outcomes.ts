@@ -1,7 +1,7 @@
 import { expect } from "vitest";
-import type { Site } from "./site.js";
+import type { MultiHost } from "./site.js";
 
-interface Outcome {
+interface TestOutcome {
   readonly name: string;
   readonly runs: number;
   /** Processes harmed that are none of ours. */
@@ -13,22 +13,24 @@ interface Outcome {
 }
 
 /** How each run must have ended: by a reason, with a code where there is one; null: it goes on. */
-export type Expected = Readonly<Record<string, { readonly reason: string; readonly code?: number } | null>>;
+export type ExpectedEnds = Readonly<
+  Record<string, { readonly reason: string; readonly code?: number } | null>
+>;
 
 /** What became of everything, test by test. */
-export class Outcomes {
-  readonly #all: Outcome[] = [];
+export class OutcomeReport {
+  readonly #all: TestOutcome[] = [];
 
   /** Checks all that there is, and stops what goes on. */
-  async add(name: string, site: Site, expected: Expected): Promise<void> {
-    const strangers = site.hosts.filter(({ unharmed }) => !unharmed).length;
+  async add(name: string, multiHost: MultiHost, expected: ExpectedEnds): Promise<void> {
+    const strangers = multiHost.hosts.filter(({ bystanderAlive: unharmed }) => !unharmed).length;
     const wrong: string[] = [];
     for (const [runId, end] of Object.entries(expected))
-      if (!(await endedAs(site, runId, end))) wrong.push(runId);
+      if (!(await hasExpectedEnd(multiHost, runId, end))) wrong.push(runId);
     const stuck: string[] = [];
     for (const [runId, end] of Object.entries(expected))
-      if (end === null && !(await stops(site, runId))) stuck.push(runId);
-    const open = (await site.records()).filter(({ state }) => state !== "exited");
+      if (end === null && !(await canBeStopped(multiHost, runId))) stuck.push(runId);
+    const open = (await multiHost.records()).filter(({ state }) => state !== "exited");
     stuck.push(...open.map(({ runId }) => runId).filter((runId) => !stuck.includes(runId)));
     const runs = Object.keys(expected).length;
     this.#all.push({ name, runs, strangers, stuck: stuck.length, wrong: wrong.length });
@@ -52,15 +54,19 @@ export class Outcomes {
   }
 }
 
-async function endedAs(site: Site, runId: string, end: Expected[string] | undefined): Promise<boolean> {
-  const { state, exit } = await site.record(runId);
-  const ends = (await site.events(runId)).filter(({ type }) => type === "exit").length;
+async function hasExpectedEnd(
+  multiHost: MultiHost,
+  runId: string,
+  end: ExpectedEnds[string] | undefined,
+): Promise<boolean> {
+  const { state, exit } = await multiHost.record(runId);
+  const ends = (await multiHost.events(runId)).filter(({ type }) => type === "exit").length;
   if (end === null || end === undefined) return state === "running" && ends === 0;
   return ends === 1 && exit?.reason === end.reason && (end.code === undefined || exit.code === end.code);
 }
 
-async function stops(site: Site, runId: string): Promise<boolean> {
-  const { kill } = await site.hostOf(await site.record(runId)).client();
+async function canBeStopped(multiHost: MultiHost, runId: string): Promise<boolean> {
+  const { kill } = await multiHost.hostOf(await multiHost.record(runId)).client();
   const { outcome } = await kill({ params: { runId }, body: { graceMs: 200 } });
   return outcome === "gone";
 }

@@ -2,12 +2,12 @@ import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../io/until.js";
+import { waitFor } from "../io/until.js";
 import { whyNoPostgres } from "../store/postgres/server.js";
-import { look } from "../tree/living.js";
-import type { Host } from "./host.js";
+import { readProcess } from "../tree/living.js";
+import type { TestHost } from "./host.js";
 import { whyNoHosts } from "./network.js";
-import { Site } from "./site.js";
+import { MultiHost } from "./site.js";
 
 const numbers = { renewMs: 500, storeBusyMs: 1_000, reconcileMs: 500, eventPollMs: 500 };
 
@@ -27,11 +27,11 @@ async function texts(directory: string): Promise<Seen[]> {
 }
 
 /** Command lines of all, and what all were given but the gateway, which was given the password. */
-function processesOf(host: Host, gatewayPid: number): Seen[] {
-  const pids = host.everybody();
+function processesOf(host: TestHost, gatewayPid: number): Seen[] {
+  const pids = host.allPids();
   expect(pids.length).toBeGreaterThan(6);
   return pids.flatMap((pid) => {
-    const argv = look(pid)?.argv.join(" ") ?? "";
+    const argv = readProcess(pid)?.argv.join(" ") ?? "";
     const isGateway = new RegExp(`^NSpid:.*\\s${gatewayPid}$`, "m").test(read(pid, "status"));
     return [
       [`command line of ${pid}`, argv] as const,
@@ -40,7 +40,7 @@ function processesOf(host: Host, gatewayPid: number): Seen[] {
   });
 }
 
-async function databaseOf({ database, server }: Site): Promise<Seen[]> {
+async function databaseOf({ database, server }: MultiHost): Promise<Seen[]> {
   const all = async (table: string): Promise<Seen> => [
     table,
     JSON.stringify(await database.query(`select * from ${table}`)),
@@ -65,20 +65,20 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
   "the password of the database",
   { timeout: 90_000 },
   () => {
-    let site: Site;
-    let host: Host;
+    let multiHost: MultiHost;
+    let host: TestHost;
     beforeAll(async () => {
-      site = await Site.open(["dan"]);
-      [host] = site.hosts as [Host];
+      multiHost = await MultiHost.open(["dan"]);
+      [host] = multiHost.hosts as [TestHost];
     }, 60_000);
     afterAll(async () => {
-      await site[Symbol.asyncDispose]();
+      await multiHost[Symbol.asyncDispose]();
     });
 
     test("is nowhere but where it was given", async () => {
       const seen: Seen[] = [];
       const gateway = await host.gateway(numbers);
-      const { pid: gatewayPid } = await gateway.hears("up");
+      const { pid: gatewayPid } = await gateway.waitForEvent("up");
       const runId = await host.script("env; sleep 7004");
       await host.script("env; sleep 7004", { pty: true });
       const { exec } = await host.client();
@@ -86,17 +86,17 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
 
       // Whatever the driver says when nobody answers is passed on.
       await host.unplug();
-      await gateway.hears("problem", ({ cause }) => /reach|answer/.test(cause));
+      await gateway.waitForEvent("problem", ({ cause }) => /reach|answer/.test(cause));
       const away = await Promise.all(
         [["run", "--", "true"], ["doctor"], ["runs", "list"]].map((words) => host.holdfast(...words)),
       );
       const [run, doctor] = away;
       expect([run?.code, doctor?.code]).not.toContain(0);
       await host.plug();
-      await until("it answers", async () => (await host.holdfast("run", "--", "true")).code === 0, 30_000);
+      await waitFor("it answers", async () => (await host.holdfast("run", "--", "true")).code === 0, 30_000);
       // A password that is refused, and one in an address that is none.
-      const refused = `postgres://ada:no${site.secret}@${site.address}/x`;
-      for (const url of [refused, `postgres//ada:${site.secret}@host/x`]) {
+      const refused = `postgres://ada:no${multiHost.secret}@${multiHost.address}/x`;
+      for (const url of [refused, `postgres//ada:${multiHost.secret}@host/x`]) {
         const { child, finished } = host.startWith({ HOLDFAST_DATABASE_URL: url }, "gateway", "run");
         child.stdin.end();
         away.push(await finished);
@@ -121,13 +121,13 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
       for (const [at, { stdout, stderr }] of [...away, ...shown].entries())
         seen.push([`output ${at}`, stdout + stderr]);
       seen.push(...(await texts(host.files)));
-      seen.push(["news", JSON.stringify(gateway.news)]);
+      seen.push(["news", JSON.stringify(gateway.events)]);
 
-      seen.push(...processesOf(host, gatewayPid), ...(await databaseOf(site)));
+      seen.push(...processesOf(host, gatewayPid), ...(await databaseOf(multiHost)));
 
-      expect(seen.filter(([, text]) => text.includes(site.secret)).map(([where]) => where)).toEqual([]);
+      expect(seen.filter(([, text]) => text.includes(multiHost.secret)).map(([where]) => where)).toEqual([]);
       expect(seen.some(([, text]) => text.includes("cannot be reached"))).toBe(true);
-      expect(host.unharmed).toBe(true);
+      expect(host.bystanderAlive).toBe(true);
     });
   },
 );

@@ -6,16 +6,16 @@ import { expect } from "vitest";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Store } from "../../src/store/store.js";
-import type { Gateway } from "../cli/field.js";
-import { until } from "../io/until.js";
-import { startServer, type PostgresDatabase, type TestServer } from "../store/postgres/server.js";
-import { Host } from "./host.js";
-import { Network } from "./network.js";
+import type { GatewayRun } from "../cli/field.js";
+import { waitFor } from "../io/until.js";
+import { startPostgresServer, type PostgresDatabase, type PostgresServer } from "../store/postgres/server.js";
+import { TestHost } from "./host.js";
+import { TestNetwork } from "./network.js";
 
-interface Facts {
-  readonly hosts: readonly Host[];
+interface MultiHostParts {
+  readonly hosts: readonly TestHost[];
   readonly database: PostgresDatabase;
-  readonly server: TestServer;
+  readonly server: PostgresServer;
   /** The server's. */
   readonly address: string;
   /** What of the hosts' password is the same however it is written. */
@@ -23,17 +23,17 @@ interface Facts {
 }
 
 /** Hosts with a network of their own, and one database for all of them. */
-export class Site implements Facts, AsyncDisposable {
-  readonly hosts: readonly Host[];
+export class MultiHost implements MultiHostParts, AsyncDisposable {
+  readonly hosts: readonly TestHost[];
   readonly database: PostgresDatabase;
-  readonly server: TestServer;
+  readonly server: PostgresServer;
   readonly address: string;
   readonly secret: string;
   readonly #store: Store;
   /** In the order in which they were made. */
   readonly #parts: readonly AsyncDisposable[];
 
-  private constructor(facts: Facts, store: Store, parts: readonly AsyncDisposable[]) {
+  private constructor(facts: MultiHostParts, store: Store, parts: readonly AsyncDisposable[]) {
     this.hosts = facts.hosts;
     this.database = facts.database;
     this.server = facts.server;
@@ -43,15 +43,15 @@ export class Site implements Facts, AsyncDisposable {
     this.#parts = parts;
   }
 
-  static async open(names: readonly string[]): Promise<Site> {
+  static async open(names: readonly string[]): Promise<MultiHost> {
     const parts: AsyncDisposable[] = [];
     const kept = <One extends AsyncDisposable>(one: One): One => {
       parts.push(one);
       return one;
     };
     try {
-      const network = kept(await Network.open());
-      const server = kept(await startServer(network));
+      const network = kept(await TestNetwork.open());
+      const server = kept(await startPostgresServer(network));
       const database = await server.createDatabase();
       const secret = randomBytes(12).toString("hex");
       // With all that has to be written in another way in a URL.
@@ -61,21 +61,21 @@ export class Site implements Facts, AsyncDisposable {
       const url = `postgres://ada:${encodeURIComponent(password)}@${network.address}/${database.name}`;
       const directory = await mkdtemp(join(tmpdir(), "hf-"));
       kept({ [Symbol.asyncDispose]: () => rm(directory, { recursive: true, maxRetries: 5 }) });
-      const hosts: Host[] = [];
+      const hosts: TestHost[] = [];
       for (const [at, name] of names.entries())
-        hosts.push(kept(await Host.open({ name, number: at + 2, directory, network }, url)));
+        hosts.push(kept(await TestHost.open({ name, number: at + 2, directory, network }, url)));
       // As the hosts do: whoever makes the tables owns them.
       const here = `postgres://ada@localhost/${database.name}?host=${server.directory}`;
       const store = kept(await database.open({ url: here }));
-      return new Site({ hosts, database, server, address: network.address, secret }, store, parts);
+      return new MultiHost({ hosts, database, server, address: network.address, secret }, store, parts);
     } catch (error) {
-      await disposeOf(parts);
+      await disposeAll(parts);
       throw error;
     }
   }
 
   /** Where a run lives. */
-  hostOf({ hostId }: Pick<RunRecord, "hostId">): Host {
+  hostOf({ hostId }: Pick<RunRecord, "hostId">): TestHost {
     const host = this.hosts.find((each) => each.hostId === hostId);
     if (host === undefined) throw new Error(`no host is ${hostId}`);
     return host;
@@ -96,14 +96,14 @@ export class Site implements Facts, AsyncDisposable {
   }
 
   /** Its record, once it has an end. */
-  async ended(runId: string, withinMs = 20_000): Promise<RunRecord> {
-    await until(`${runId} has ended`, async () => (await this.record(runId)).state === "exited", withinMs);
+  async waitForEnd(runId: string, withinMs = 20_000): Promise<RunRecord> {
+    await waitFor(`${runId} has ended`, async () => (await this.record(runId)).state === "exited", withinMs);
     return this.record(runId);
   }
 
   /** Nothing was heard of a run's owner for that long. Until each of these has looked, and said what it makes of it. */
-  async unheardOf(runId: string, forMs: number, gateways: readonly Gateway[]): Promise<void> {
-    const saidBy = ({ news }: Gateway): boolean =>
+  async expectUntouched(runId: string, forMs: number, gateways: readonly GatewayRun[]): Promise<void> {
+    const saidBy = ({ events: news }: GatewayRun): boolean =>
       news.some((one) => one.type === "problem" && one.runId === runId && one.message.includes("left alone"));
     // Again and again: a last renewal may still be on its way when its host is gone.
     const look = async (): Promise<boolean> => {
@@ -122,10 +122,10 @@ export class Site implements Facts, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await disposeOf(this.#parts);
+    await disposeAll(this.#parts);
   }
 }
 
-async function disposeOf(parts: readonly AsyncDisposable[]): Promise<void> {
+async function disposeAll(parts: readonly AsyncDisposable[]): Promise<void> {
   for (const part of parts.toReversed()) await part[Symbol.asyncDispose]();
 }

@@ -1,14 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { gatewayLog } from "../../src/gateway/log.js";
-import { preamble, translateSchema } from "../../src/store/postgres/translate.js";
+import { gatewayLogPath } from "../../src/gateway/log.js";
+import { DDL_PREAMBLE, translateDdl } from "../../src/store/postgres/translate.js";
 import { migrations } from "../../src/store/sql/migrations.js";
-import { Resident } from "../cli/resident.js";
+import { BackgroundGateway } from "../cli/resident.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
 
 const GATEWAYS = 10;
@@ -35,7 +35,7 @@ async function makeFirstSchema(database: PostgresDatabase): Promise<void> {
   if (first === undefined) throw new Error("there are no migrations");
   await database.query(`create schema holdfast; set search_path = holdfast;
     create table holdfast_migrations (id bigint primary key, name text not null, applied_at bigint not null);
-    ${preamble}; ${translateSchema(first.sql)};
+    ${DDL_PREAMBLE}; ${translateDdl(first.sql)};
     alter table runs set (fillfactor = 50);
     insert into holdfast_migrations values (${first.id}, '${first.name}', 0)`);
 }
@@ -43,7 +43,7 @@ async function makeFirstSchema(database: PostgresDatabase): Promise<void> {
 /** Gateways of as many state directories at the same moment; each then runs something, and none complains. */
 async function startAtOnce(database: PostgresDatabase): Promise<void> {
   const env = { HOLDFAST_DATABASE_URL: database.url };
-  await using houses = await Houses.open();
+  await using houses = await BackgroundGateways.open();
   const gateways = await Promise.all(houses.all.map((house) => house.gateway(env)));
   await Promise.all(
     houses.all.map(async (house) => {
@@ -51,7 +51,7 @@ async function startAtOnce(database: PostgresDatabase): Promise<void> {
       const { run, output } = await exec({ body: { argv: ["sh", "-c", "echo served; exit 3"] } });
       expect(run).toMatchObject({ state: "exited", exit: { reason: "exit", code: 3 } });
       expect(output[0]?.text).toBe("served\n");
-      const log = (await readFile(gatewayLog(house.home), "utf8")).trim().split("\n");
+      const log = (await readFile(gatewayLogPath(house.home), "utf8")).trim().split("\n");
       // 30 is what happens, all above is what went wrong.
       expect(log.filter((line) => (JSON.parse(line) as { level: number }).level > 30)).toEqual([]);
     }),
@@ -63,15 +63,17 @@ async function startAtOnce(database: PostgresDatabase): Promise<void> {
   expect(left.map(({ code, stderr }) => [code, stderr])).toEqual(left.map(() => [0, ""]));
 }
 
-class Houses implements AsyncDisposable {
-  readonly all: readonly Resident[];
+class BackgroundGateways implements AsyncDisposable {
+  readonly all: readonly BackgroundGateway[];
 
-  private constructor(all: readonly Resident[]) {
+  private constructor(all: readonly BackgroundGateway[]) {
     this.all = all;
   }
 
-  static async open(): Promise<Houses> {
-    return new Houses(await Promise.all(Array.from({ length: GATEWAYS }, () => Resident.open())));
+  static async open(): Promise<BackgroundGateways> {
+    return new BackgroundGateways(
+      await Promise.all(Array.from({ length: GATEWAYS }, () => BackgroundGateway.open())),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -83,10 +85,10 @@ describe.skipIf(whyNoPostgres !== null)(
   "ten gateways that start at once",
   { timeout: 120_000 * ROUNDS },
   () => {
-    let server: TestServer;
+    let server: PostgresServer;
     let alone: unknown;
     beforeAll(async () => {
-      server = await startServer();
+      server = await startPostgresServer();
       const database = await server.createDatabase();
       await (await database.open())[Symbol.asyncDispose]();
       alone = await schemaOf(database);

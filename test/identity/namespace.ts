@@ -10,23 +10,23 @@ const path = (name: string): string => fileURLToPath(new URL(name, import.meta.u
 const UNSHARE = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
 /** Whether this machine lets us have a PID namespace of our own, in which the next number can be chosen, in C. */
-export function namespacesAreToBeHad(): boolean {
+export function canCreatePidNamespace(): boolean {
   if (spawnSync("cc", ["--version"], { stdio: "ignore" }).status !== 0) return false;
   const choose = "echo 100 > /proc/sys/kernel/ns_last_pid";
   return spawnSync("unshare", [...UNSHARE, "sh", "-c", choose], { stdio: "ignore" }).status === 0;
 }
 
 /** Runs drivers below a PID 1 of their own. What they leave running ends with the namespace. */
-export class Namespaces implements AsyncDisposable {
+export class PidNamespaces implements AsyncDisposable {
   readonly #directory: string;
   readonly #helper: string;
 
-  static async open(): Promise<Namespaces> {
+  static async open(): Promise<PidNamespaces> {
     const directory = await mkdtemp(join(tmpdir(), "hf-reuse-"));
     const helper = join(directory, "reuse");
     const flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"];
     await run("cc", [...flags, "-o", helper, path("native/reuse.c")]);
-    return new Namespaces(directory, helper);
+    return new PidNamespaces(directory, helper);
   }
 
   private constructor(directory: string, helper: string) {
@@ -35,7 +35,11 @@ export class Namespaces implements AsyncDisposable {
   }
 
   /** What the driver printed. A name is one of `children/`. */
-  async drive(driver: string | URL, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<unknown> {
+  async runDriver(
+    driver: string | URL,
+    args: readonly string[],
+    env: NodeJS.ProcessEnv = {},
+  ): Promise<unknown> {
     const script = typeof driver === "string" ? path(`children/${driver}.mjs`) : fileURLToPath(driver);
     const command = [process.execPath, script, this.#helper, ...args];
     // The shell stays: PID 1 must bury the orphans.

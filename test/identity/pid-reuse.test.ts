@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Namespaces, namespacesAreToBeHad } from "./namespace.js";
+import { PidNamespaces, canCreatePidNamespace } from "./namespace.js";
 
 /** Collisions are made for each kind of stranger, once for `reap` and once for `recover()`, per round. */
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 25 : 2;
@@ -62,14 +62,14 @@ const strangers = [
   "in a cgroup made anew where the recorded one was",
 ] as const;
 
-describe.skipIf(!namespacesAreToBeHad())("on a number that was ours, in the same clock tick,", () => {
+describe.skipIf(!canCreatePidNamespace())("on a number that was ours, in the same clock tick,", () => {
   const outcomes = new Map<string, Promise<Outcome>>();
-  let namespaces: Namespaces;
+  let namespaces: PidNamespaces;
 
   beforeAll(async () => {
-    namespaces = await Namespaces.open();
+    namespaces = await PidNamespaces.open();
     const drive = (tier: string): Promise<unknown> =>
-      namespaces.drive("pid-reuse", [String(ROUNDS)], { HOLDFAST_ANCHOR_WEAKEN: tier });
+      namespaces.runDriver("pid-reuse", [String(ROUNDS)], { HOLDFAST_ANCHOR_WEAKEN: tier });
     for (const tier of tiers) outcomes.set(tier, drive(tier) as Promise<Outcome>);
     // Failures are the tests' to report.
     await Promise.allSettled(outcomes.values());

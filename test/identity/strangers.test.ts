@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Namespaces, namespacesAreToBeHad } from "./namespace.js";
+import { PidNamespaces, canCreatePidNamespace } from "./namespace.js";
 
 interface Fate {
   readonly alive: boolean;
@@ -29,18 +29,18 @@ interface Answer {
 const untouched: Fate = { alive: true, stopped: false, signals: [] };
 const tiers = ["", "inode", "pidfd"] as const;
 
-describe.skipIf(!namespacesAreToBeHad())("somebody who is not ours", () => {
-  let namespaces: Namespaces;
+describe.skipIf(!canCreatePidNamespace())("somebody who is not ours", () => {
+  let namespaces: PidNamespaces;
   const faked = new Map<string, Promise<Faked>>();
   const refused = new Map<string, Promise<Record<string, Answer | null>>>();
 
   beforeAll(async () => {
-    namespaces = await Namespaces.open();
+    namespaces = await PidNamespaces.open();
     for (const claim of ["innocent", "echo"])
-      faked.set(claim, namespaces.drive("fake-anchor", [claim]) as Promise<Faked>);
+      faked.set(claim, namespaces.runDriver("fake-anchor", [claim]) as Promise<Faked>);
     for (const tier of tiers) {
       const env = { HOLDFAST_ANCHOR_WEAKEN: tier };
-      const answers = namespaces.drive("refusals", [], env) as Promise<Record<string, Answer | null>>;
+      const answers = namespaces.runDriver("refusals", [], env) as Promise<Record<string, Answer | null>>;
       refused.set(tier, answers);
     }
     // Failures are the tests' to report.

@@ -5,7 +5,7 @@ import { onTestFinished } from "vitest";
 import type { CommandInput, SpawnOptions } from "../../src/supervisor/api.js";
 
 /** See `children/attend.mjs`. */
-export interface Task {
+export interface SupervisorOrder {
   readonly home: string;
   readonly instanceId: string;
   readonly spawn?: readonly (readonly [CommandInput, SpawnOptions])[];
@@ -15,7 +15,7 @@ export interface Task {
   readonly lastly?: "cancel" | "write";
 }
 
-export interface Attendant {
+export interface KillableSupervisor {
   /** The runs it holds, once it says so. */
   readonly runIds: Promise<readonly string[]>;
   readonly ended: Promise<void>;
@@ -23,7 +23,7 @@ export interface Attendant {
 }
 
 /** A supervising process of its own. */
-export function attend(task: Task): Attendant {
+export function startKillableSupervisor(task: SupervisorOrder): KillableSupervisor {
   const script = fileURLToPath(new URL("children/attend.mjs", import.meta.url));
   const child = spawn(process.execPath, [script, JSON.stringify(task)], {
     stdio: ["ignore", "pipe", "pipe"],

@@ -13,23 +13,23 @@ export async function descriptors(pid: number | "self"): Promise<Map<number, str
 }
 
 /** Only what connects processes: two of them that show the same one share it. */
-export async function channels(pid: number | "self"): Promise<Set<string>> {
+export async function connectedDescriptors(pid: number | "self"): Promise<Set<string>> {
   const all = [...(await descriptors(pid)).values()];
   return new Set(all.filter((target) => /^(?:pipe|socket):\[|^\/dev\/pts\//.test(target)));
 }
 
 export async function parentOf(pid: number): Promise<number> {
-  return Number((await fields(pid))[1]);
+  return Number((await statFields(pid))[1]);
 }
 
 /** Whether its terminal's keys go to it: ^C and ^Z are signals to whoever has them. */
-export async function hasTheKeys(pid: number): Promise<boolean> {
-  const [, , group, , , foreground] = await fields(pid);
+export async function isForegroundOfTerminal(pid: number): Promise<boolean> {
+  const [, , group, , , foreground] = await statFields(pid);
   return group === foreground;
 }
 
 /** Of /proc/…/stat, from the state on. */
-async function fields(pid: number): Promise<string[]> {
+async function statFields(pid: number): Promise<string[]> {
   const stat = await readFile(`/proc/${pid}/stat`, "utf8");
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }

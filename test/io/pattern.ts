@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
  * occur, and the period is a prime far from any buffer's or segment's size.
  */
 const PERIOD = 99_991;
-const once: Buffer = (() => {
+const period: Buffer = (() => {
   const bytes = Buffer.alloc(PERIOD);
   let state = 0x2545_f491;
   for (let at = 0; at < PERIOD; at += 1) {
@@ -16,18 +16,18 @@ const once: Buffer = (() => {
 })();
 
 /** `length` bytes of the pattern, from `offset` on. */
-export function pattern(length: number, offset = 0): Buffer {
+export function bytePattern(length: number, offset = 0): Buffer {
   const bytes = Buffer.alloc(length);
   let done = 0;
   while (done < length) {
     const from = (offset + done) % PERIOD;
-    done += once.copy(bytes, done, from, Math.min(PERIOD, from + length - done));
+    done += period.copy(bytes, done, from, Math.min(PERIOD, from + length - done));
   }
   return bytes;
 }
 
 /** Lines "1\n" … "count\n", as seq(1) prints them. */
-export function numbered(count: number): string {
+export function numberedLines(count: number): string {
   return Array.from({ length: count }, (_, at) => `${at + 1}\n`).join("");
 }
 
@@ -36,6 +36,6 @@ export function hash(bytes: Uint8Array | string): string {
 }
 
 /** How many times to repeat: soak runs repeat the same promise many more times. */
-export function times(ordinarily: number, inSoak: number): number {
+export function repetitions(ordinarily: number, inSoak: number): number {
   return process.env["HOLDFAST_SOAK"] === "1" ? inSoak : ordinarily;
 }

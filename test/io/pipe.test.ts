@@ -9,17 +9,17 @@ import { StdinClosed } from "../../src/errors.js";
 import { Utf8Decoder } from "../../src/output/utf8.js";
 import type { FollowOptions, OutputChunk, Run, Supervisor } from "../../src/supervisor/api.js";
 import {
-  bystander,
-  printed,
-  processesOf,
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
   realSupervisor,
-  sh,
+  shellInput,
   temporaryHome,
-  textOf,
+  readOutput,
 } from "../supervisor/real-supervisor.js";
-import { hash, numbered, pattern } from "./pattern.js";
-import { exitFile, spooled } from "./run-directory.js";
-import { until, within } from "./until.js";
+import { hash, numberedLines, bytePattern } from "./pattern.js";
+import { readExitFile, spoolUsage } from "./run-directory.js";
+import { waitFor, withTimeout } from "./until.js";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -29,7 +29,7 @@ const PIPE = 64 * KIB;
 /** A file with `length` bytes of the pattern, for programs to print. */
 async function patternFile({ home }: Supervisor, length: number): Promise<string> {
   const path = join(home, `pattern-${length}`);
-  await writeFile(path, pattern(length));
+  await writeFile(path, bytePattern(length));
   return path;
 }
 
@@ -58,7 +58,7 @@ function joined(chunks: readonly OutputChunk[]): Stretch {
 
 /** The pattern from `start` to `end`. */
 function stretch(start: number, end: number): Stretch {
-  return { start, end, hash: hash(pattern(end - start, start)) };
+  return { start, end, hash: hash(bytePattern(end - start, start)) };
 }
 
 describe("a stream that keeps the newest", () => {
@@ -69,17 +69,17 @@ describe("a stream that keeps the newest", () => {
       const supervisor = await realSupervisor();
       const length = 3 * MIB + 17;
       const file = await patternFile(supervisor, length);
-      const run = await supervisor.spawn(sh(`cat '${file}'; echo written >&2; read line`), {
+      const run = await supervisor.spawn(shellInput(`cat '${file}'; echo written >&2; read line`), {
         stdout: { policy: "keep-newest", boundBytes },
       });
       for await (const _ of run.follow({ streams: ["stderr"] })) break;
-      await until(
+      await waitFor(
         "all of it in the spool",
-        async () => (await spooled(supervisor, run.runId)).end === length,
+        async () => (await spoolUsage(supervisor, run.runId)).end === length,
       );
       const least = 8 * KIB;
       const bound = Math.max(boundBytes, least);
-      const onDisk = (await spooled(supervisor, run.runId)).bytes;
+      const onDisk = (await spoolUsage(supervisor, run.runId)).bytes;
       expect(onDisk).toBeLessThanOrEqual(bound);
       // It goes by whole segments, an eighth of the bound or a page each.
       expect(onDisk).toBeGreaterThanOrEqual(bound - Math.max(bound / 8, 4 * KIB) - 1);
@@ -87,7 +87,7 @@ describe("a stream that keeps the newest", () => {
       const kept = joined(await collect(run));
       await run.wait();
       expect(kept).toEqual(stretch(length - onDisk, length));
-      expect(await exitFile(supervisor, run.runId)).toMatchObject({
+      expect(await readExitFile(supervisor, run.runId)).toMatchObject({
         stdout: { start: length - onDisk, end: length, dropped: length - onDisk },
       });
     },
@@ -96,7 +96,7 @@ describe("a stream that keeps the newest", () => {
   test("gives a reader that is too slow what is there, each byte at its true offset", async () => {
     const supervisor = await realSupervisor();
     const file = await patternFile(supervisor, 4 * MIB);
-    const run = await supervisor.spawn(sh(`for i in 1 2 3 4 5 6; do cat '${file}'; done`), {
+    const run = await supervisor.spawn(shellInput(`for i in 1 2 3 4 5 6; do cat '${file}'; done`), {
       stdout: { policy: "keep-newest", boundBytes: 64 * KIB },
     });
     const wrong: number[] = [];
@@ -109,7 +109,7 @@ describe("a stream that keeps the newest", () => {
       while (done < bytes.length) {
         const from = (offset + done) % (4 * MIB);
         const length = Math.min(bytes.length - done, 4 * MIB - from);
-        if (!pattern(length, from).equals(bytes.subarray(done, done + length))) wrong.push(offset);
+        if (!bytePattern(length, from).equals(bytes.subarray(done, done + length))) wrong.push(offset);
         done += length;
       }
       at = offset + bytes.length;
@@ -124,12 +124,12 @@ describe("a stream that keeps the newest", () => {
     const first = await realSupervisor({ home, instanceId: "in_same" });
     const length = 500_000;
     const file = await patternFile(first, length);
-    const { runId } = await first.spawn(sh(`cat '${file}'; echo written >&2; read line; exit 4`), {
+    const { runId } = await first.spawn(shellInput(`cat '${file}'; echo written >&2; read line; exit 4`), {
       stdout: { policy: "keep-newest", boundBytes: 100_000 },
     });
     const run = first.run(runId) ?? expect.fail("it is not there");
-    await until("all of it in the spool", async () => (await spooled(first, runId)).end === length);
-    const kept = (await spooled(first, runId)).bytes;
+    await waitFor("all of it in the spool", async () => (await spoolUsage(first, runId)).end === length);
+    const kept = (await spoolUsage(first, runId)).bytes;
     const wanted = stretch(length - kept, length);
 
     const readAll = async (reader: Run, pieces: number): Promise<Stretch> => {
@@ -186,20 +186,20 @@ describe("a stream with back-pressure", () => {
       acked += step;
       run.ack("stdout", acked);
       const full = acked + boundBytes;
-      await until(`${full} bytes in the spool`, async () => {
-        return (await spooled(supervisor, run.runId)).end === full;
+      await waitFor(`${full} bytes in the spool`, async () => {
+        return (await spoolUsage(supervisor, run.runId)).end === full;
       });
       // cat writes up to 128 KiB at once; the part of it that is in the pipe is counted when all of it is.
-      await until("the program waits", () => sleeps(run));
+      await waitFor("the program waits", () => sleeps(run));
       const written = await writtenBy(run);
       expect(written).toBeLessThanOrEqual(full + PIPE + 4 * KIB);
       await setTimeout(50);
-      expect([await writtenBy(run), (await spooled(supervisor, run.runId)).end]).toEqual([written, full]);
+      expect([await writtenBy(run), (await spoolUsage(supervisor, run.runId)).end]).toEqual([written, full]);
     }
     const rest = joined(await collect(run, { ack: true, offsets: { stdout: acked } }));
     expect(rest).toEqual(stretch(acked, 4 * MIB));
     expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
-    expect((await exitFile(supervisor, run.runId)).stdout).toMatchObject({ end: 4 * MIB, dropped: 0 });
+    expect((await readExitFile(supervisor, run.runId)).stdout).toMatchObject({ end: 4 * MIB, dropped: 0 });
   });
 
   test("loses nothing to a slow reader, in bounded disk and memory", async () => {
@@ -207,7 +207,7 @@ describe("a stream with back-pressure", () => {
     const boundBytes = 128 * KIB;
     const length = 6 * MIB;
     const file = await patternFile(supervisor, length);
-    const run = await supervisor.spawn(sh(`cat '${file}'; cat '${file}' >&2`), {
+    const run = await supervisor.spawn(shellInput(`cat '${file}'; cat '${file}' >&2`), {
       stdout: { policy: "back-pressure", boundBytes },
       stderr: { policy: "back-pressure", boundBytes },
     });
@@ -216,9 +216,10 @@ describe("a stream with back-pressure", () => {
     let [disk, memory] = [0, 0];
     for await (const { stream, offset, bytes } of run.follow({ ack: true })) {
       expect(offset).toBe(seen[stream]);
-      if (!pattern(bytes.length, offset).equals(bytes)) expect.fail(`wrong bytes at ${offset} of ${stream}`);
+      if (!bytePattern(bytes.length, offset).equals(bytes))
+        expect.fail(`wrong bytes at ${offset} of ${stream}`);
       seen[stream] += bytes.length;
-      disk = Math.max(disk, (await spooled(supervisor, run.runId, stream)).bytes);
+      disk = Math.max(disk, (await spoolUsage(supervisor, run.runId, stream)).bytes);
       if (run.state === "running") memory = Math.max(memory, await residentBytes(anchor).catch(() => 0));
       await setTimeout(1);
     }
@@ -231,49 +232,49 @@ describe("a stream with back-pressure", () => {
 
   test("holds back only itself: the other stream flows", async () => {
     const supervisor = await realSupervisor();
-    const run = await supervisor.spawn(sh("yes >&2 & seq 1 100000; kill $!; echo over"), {
+    const run = await supervisor.spawn(shellInput("yes >&2 & seq 1 100000; kill $!; echo over"), {
       stderr: { policy: "back-pressure", boundBytes: 64 * KIB },
     });
-    const { stdout } = await textOf(run, { streams: ["stdout"] });
-    expect(hash(stdout)).toBe(hash(`${numbered(100_000)}over\n`));
+    const { stdout } = await readOutput(run, { streams: ["stdout"] });
+    expect(hash(stdout)).toBe(hash(`${numberedLines(100_000)}over\n`));
     await run.wait();
   });
 
   test("does not delay a cancel, although nobody ever acks; what was read before is kept", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3041");
+    plantLookalike("sleep", "3041");
     const file = await patternFile(supervisor, 4 * MIB);
-    const run = await supervisor.spawn(sh(`sleep 3041 & exec cat '${file}'`), {
+    const run = await supervisor.spawn(shellInput(`sleep 3041 & exec cat '${file}'`), {
       stdout: { policy: "back-pressure", boundBytes: 64 * KIB },
       graceMs: 20_000,
     });
-    await until("the bound", async () => (await spooled(supervisor, run.runId)).end === 64 * KIB);
-    await until("the program waits", () => sleeps(run));
+    await waitFor("the bound", async () => (await spoolUsage(supervisor, run.runId)).end === 64 * KIB);
+    await waitFor("the program waits", () => sleeps(run));
     const began = performance.now();
     await run.cancel({ actor: "test" });
-    const record = await within(2_000, "the end", run.wait());
+    const record = await withTimeout(2_000, "the end", run.wait());
     expect(performance.now() - began).toBeLessThan(2_000);
     expect(record).toMatchObject({ exit: { reason: "manual-cancel", actor: "test", signal: "SIGTERM" } });
     // The stop lifts the bound for what the pipe still held.
     expect(joined(await collect(run))).toEqual(stretch(0, 64 * KIB + PIPE));
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
   test("holds a program that writes as it ends no longer than its grace, although nobody acks", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(
-      sh("trap 'echo last words; exit 3' TERM; while :; do echo busy; done"),
+      shellInput("trap 'echo last words; exit 3' TERM; while :; do echo busy; done"),
       {
         stdout: { policy: "back-pressure", boundBytes: 64 * KIB },
         graceMs: 300,
       },
     );
-    await until("the bound", async () => (await spooled(supervisor, run.runId)).end === 64 * KIB);
-    await until("the program waits", () => sleeps(run));
+    await waitFor("the bound", async () => (await spoolUsage(supervisor, run.runId)).end === 64 * KIB);
+    await waitFor("the program waits", () => sleeps(run));
     await run.cancel();
-    const record = await within(2_000, "the end", run.wait());
+    const record = await withTimeout(2_000, "the end", run.wait());
     expect(record).toMatchObject({ exit: { reason: "manual-cancel" }, emptiness: "proven" });
-    const { stdout } = await textOf(run, { streams: ["stdout"] });
+    const { stdout } = await readOutput(run, { streams: ["stdout"] });
     expect(stdout).toMatch(/^(?:busy\n)+(?:b|bu|bus|busy)?(?:last words\n)?$/);
   });
 
@@ -281,12 +282,12 @@ describe("a stream with back-pressure", () => {
     const supervisor = await realSupervisor();
     const noOutputTimeoutMs = 300;
     const file = await patternFile(supervisor, MIB);
-    const run = await supervisor.spawn(sh(`cat '${file}'; sleep 3042`), {
+    const run = await supervisor.spawn(shellInput(`cat '${file}'; sleep 3042`), {
       stdout: { policy: "back-pressure", boundBytes: 64 * KIB },
       noOutputTimeoutMs,
       graceMs: 100,
     });
-    await until("the bound", async () => (await spooled(supervisor, run.runId)).end === 64 * KIB);
+    await waitFor("the bound", async () => (await spoolUsage(supervisor, run.runId)).end === 64 * KIB);
     // The anchor enforces it `backstopMs` after the owner should have: past that, neither has.
     await setTimeout(noOutputTimeoutMs + defaults.backstopMs + 500);
     expect(run.state).toBe("running");
@@ -302,11 +303,11 @@ describe("a stream with back-pressure", () => {
     const home = await temporaryHome();
     const first = await realSupervisor({ home, instanceId: "in_same" });
     const file = await patternFile(first, MIB);
-    const { runId } = await first.spawn(sh(`cat '${file}'; exit 8`), {
+    const { runId } = await first.spawn(shellInput(`cat '${file}'; exit 8`), {
       stdout: { policy: "back-pressure", boundBytes: 64 * KIB },
       noOutputTimeoutMs: 200,
     });
-    await until("the bound", async () => (await spooled(first, runId)).end === 64 * KIB);
+    await waitFor("the bound", async () => (await spoolUsage(first, runId)).end === 64 * KIB);
     await first.close({ leaveRuns: true });
     await setTimeout(600);
     const second = await realSupervisor({ home, instanceId: "in_same" });
@@ -328,7 +329,7 @@ describe("input", () => {
       { stdout: { policy: "back-pressure", boundBytes: 256 * KIB } },
     );
     const written = (async () => {
-      const sent = pattern(length);
+      const sent = bytePattern(length);
       // Pieces of every kind: one byte, a few, more than a frame, more than the anchor holds.
       const sizes = [1, 5, 4_096, 65_537, 300_001];
       for (let at = 0, turn = 0; at < length; turn += 1) {
@@ -341,7 +342,7 @@ describe("input", () => {
     let [at, turn] = [0, 0];
     for await (const { offset, bytes } of run.follow({ streams: ["stdout"], ack: true })) {
       expect(offset).toBe(at);
-      if (!pattern(bytes.length, offset).equals(bytes)) expect.fail(`wrong bytes at ${offset}`);
+      if (!bytePattern(bytes.length, offset).equals(bytes)) expect.fail(`wrong bytes at ${offset}`);
       at += bytes.length;
       turn += 1;
       if (turn % 8 === 0) await setTimeout(5);
@@ -353,13 +354,13 @@ describe("input", () => {
 
   test("is held back by a program that does not read, and taken when it does", async () => {
     const supervisor = await realSupervisor();
-    const run = await supervisor.spawn(sh("echo ready; kill -STOP $$; exec sha256sum"));
-    await printed(run, "ready");
+    const run = await supervisor.spawn(shellInput("echo ready; kill -STOP $$; exec sha256sum"));
+    await waitForOutput(run, "ready");
     const length = 2 * MIB;
     let done = false;
-    const written = run.write(pattern(length)).then(() => (done = true));
+    const written = run.write(bytePattern(length)).then(() => (done = true));
     written.catch(() => {});
-    await until("the program has stopped itself", async () => {
+    await waitFor("the program has stopped itself", async () => {
       const stat = await readFile(`/proc/${run.rootPid ?? 0}/stat`, "utf8");
       return stat.slice(stat.lastIndexOf(")") + 2).startsWith("T");
     });
@@ -368,35 +369,37 @@ describe("input", () => {
     process.kill(run.rootPid ?? 0, "SIGCONT");
     await written;
     await run.closeStdin();
-    expect((await textOf(run)).stdout).toBe(`ready\n${hash(pattern(length))}  -\n`);
+    expect((await readOutput(run)).stdout).toBe(`ready\n${hash(bytePattern(length))}  -\n`);
     await run.wait();
   });
 
   test("that nobody will read is refused to its writer, and the run is none the worse", async () => {
     const supervisor = await realSupervisor();
     const refused = async (run: Run, what: string): Promise<void> => {
-      const answer = within(5_000, what, run.write(pattern(MIB)));
+      const answer = withTimeout(5_000, what, run.write(bytePattern(MIB)));
       await expect(answer, what).rejects.toBeInstanceOf(StdinClosed);
       await expect(answer, what).rejects.toMatchObject({ code: "STDIN_CLOSED", runId: run.runId });
       // To close what is closed is no mistake.
       await run.closeStdin();
     };
-    const alive = await supervisor.spawn(sh("exec <&-; echo ready; sleep 0.4; echo still here; exit 3"));
-    await printed(alive, "ready");
+    const alive = await supervisor.spawn(
+      shellInput("exec <&-; echo ready; sleep 0.4; echo still here; exit 3"),
+    );
+    await waitForOutput(alive, "ready");
     await refused(alive, "a program that closed it");
-    expect((await textOf(alive)).stdout).toBe("ready\nstill here\n");
+    expect((await readOutput(alive)).stdout).toBe("ready\nstill here\n");
     expect((await alive.wait()).exit).toMatchObject({ reason: "exit", code: 3 });
     await refused(alive, "a run that has ended");
 
-    const leaving = await supervisor.spawn(sh("head -c 100000 >/dev/null; exit 4"));
+    const leaving = await supervisor.spawn(shellInput("head -c 100000 >/dev/null; exit 4"));
     await refused(leaving, "a program that leaves in the middle");
     expect((await leaving.wait()).exit).toMatchObject({ reason: "exit", code: 4 });
 
-    const none = await supervisor.spawn(sh("cat; exit 5"), { stdin: "null" });
+    const none = await supervisor.spawn(shellInput("cat; exit 5"), { stdin: "null" });
     await refused(none, "a run without input");
     expect((await none.wait()).exit).toMatchObject({ reason: "exit", code: 5 });
 
-    const closed = await supervisor.spawn(sh("cat >/dev/null; exit 6"));
+    const closed = await supervisor.spawn(shellInput("cat >/dev/null; exit 6"));
     await closed.closeStdin();
     await refused(closed, "what we closed ourselves");
     expect((await closed.wait()).exit).toMatchObject({ reason: "exit", code: 6 });
@@ -416,20 +419,20 @@ describe("who holds the output open does not hang the end", () => {
     ["a daemon", "setsid sleep 3043 & exit 3", "ownership-escape", "detached"],
   ])("%s", async (_, script, reason, kind) => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3043");
-    const run = await supervisor.spawn(sh(script), { graceMs: 200 });
+    plantLookalike("sleep", "3043");
+    const run = await supervisor.spawn(shellInput(script), { graceMs: 200 });
     const ended = collect(run);
-    const record = await within(3_000, "the end", run.wait());
-    await within(1_000, "the end of the output", ended);
+    const record = await withTimeout(3_000, "the end", run.wait());
+    await withTimeout(1_000, "the end of the output", ended);
     expect(record).toMatchObject({ exit: { reason, code: 3 }, emptiness: "proven" });
     expect(new Set(record.residue.map((each) => each.kind))).toEqual(new Set([kind]));
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
   test("a stranger outside the run, who is left alone", async () => {
     const supervisor = await realSupervisor();
-    const run = await supervisor.spawn(sh("echo ready; read line; echo last words; exit 3"));
-    await printed(run, "ready");
+    const run = await supervisor.spawn(shellInput("echo ready; read line; echo last words; exit 3"));
+    await waitForOutput(run, "ready");
     const stranger = spawn(
       "sh",
       ["-c", `exec 3>/proc/$0/fd/1; echo holding; exec sleep 3044`, String(run.rootPid)],
@@ -438,9 +441,9 @@ describe("who holds the output open does not hang the end", () => {
     onTestFinished(() => void stranger.kill("SIGKILL"));
     await once(stranger.stdout, "data");
     await run.write("go\n");
-    const record = await within(defaults.drainMs + 3_000, "the end", run.wait());
+    const record = await withTimeout(defaults.drainMs + 3_000, "the end", run.wait());
     expect(record).toMatchObject({ exit: { reason: "exit", code: 3 }, residueCount: 0, emptiness: "proven" });
-    expect((await textOf(run)).stdout).toBe("ready\nlast words\n");
+    expect((await readOutput(run)).stdout).toBe("ready\nlast words\n");
     expect(stranger.exitCode ?? stranger.signalCode).toBeNull();
   });
 });
@@ -449,7 +452,7 @@ describe("bytes", () => {
   test("of all 256 values pass unchanged, in both directions and on both streams", async () => {
     const supervisor = await realSupervisor();
     const all = Buffer.from(Array.from({ length: 256 }, (_, value) => value));
-    const run = await supervisor.spawn(sh("tee /dev/stderr"));
+    const run = await supervisor.spawn(shellInput("tee /dev/stderr"));
     await run.write(all);
     await run.closeStdin();
     const parts: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
@@ -466,7 +469,7 @@ describe("bytes", () => {
     await writeFile(file, text);
     // Segments of 4 KiB; the program writes 7 bytes at a time for a while.
     const run = await supervisor.spawn(
-      sh(`dd if='${file}' bs=7 count=300 status=none; tail -c +2101 '${file}'`),
+      shellInput(`dd if='${file}' bs=7 count=300 status=none; tail -c +2101 '${file}'`),
       {
         stdout: { policy: "back-pressure", boundBytes: 8 * KIB },
       },
@@ -497,9 +500,9 @@ describe("bytes", () => {
   test("of two streams that are merged come as one, in the order in which they were written", async () => {
     const supervisor = await realSupervisor();
     const script = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done";
-    const run = await supervisor.spawn(sh(script), { merge: true });
+    const run = await supervisor.spawn(shellInput(script), { merge: true });
     const wanted = Array.from({ length: 2_000 }, (_, at) => `out ${at}\nerr ${at}\n`).join("");
-    expect(await textOf(run)).toEqual({ stdout: wanted, stderr: "" });
+    expect(await readOutput(run)).toEqual({ stdout: wanted, stderr: "" });
     await run.wait();
   });
 });
@@ -507,14 +510,19 @@ describe("bytes", () => {
 test("a program that closes its output and lives on: the stream ends, the run does not", async () => {
   const supervisor = await realSupervisor();
   const run = await supervisor.spawn(
-    sh("echo a; exec >&-; read line; echo b >&2; exec 2>&-; read line; exit 7"),
+    shellInput("echo a; exec >&-; read line; echo b >&2; exec 2>&-; read line; exit 7"),
   );
   expect(
-    Buffer.concat((await within(3_000, "the end of stdout", collect(run))).map((c) => c.bytes)).toString(),
+    Buffer.concat(
+      (await withTimeout(3_000, "the end of stdout", collect(run))).map((c) => c.bytes),
+    ).toString(),
   ).toBe("a\n");
   expect(run.state).toBe("running");
   await run.write("go\n");
-  expect(await within(3_000, "the end of both", textOf(run))).toEqual({ stdout: "a\n", stderr: "b\n" });
+  expect(await withTimeout(3_000, "the end of both", readOutput(run))).toEqual({
+    stdout: "a\n",
+    stderr: "b\n",
+  });
   expect(run.state).toBe("running");
   await run.write("go\n");
   expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 7 });

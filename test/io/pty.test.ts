@@ -5,10 +5,15 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { CommandInput, Run, Supervisor } from "../../src/supervisor/api.js";
-import { bystander, printed, processesOf, realSupervisor } from "../supervisor/real-supervisor.js";
-import { channels, descriptors, hasTheKeys, parentOf } from "./descriptors.js";
-import { hash, numbered, pattern, times } from "./pattern.js";
-import { until, within } from "./until.js";
+import {
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
+  realSupervisor,
+} from "../supervisor/real-supervisor.js";
+import { connectedDescriptors, descriptors, isForegroundOfTerminal, parentOf } from "./descriptors.js";
+import { hash, numberedLines, bytePattern, repetitions } from "./pattern.js";
+import { waitFor, withTimeout } from "./until.js";
 
 function pty(script: string): CommandInput {
   return { io: "pty", argv: ["/bin/sh", "-c", script] };
@@ -35,7 +40,7 @@ describe("not one byte is lost at the exit", () => {
     "of %i MiB that a program writes and leaves, for who follows and who comes late",
     async (mebibytes) => {
       const supervisor = await realSupervisor();
-      const sent = pattern(mebibytes * 1024 * 1024);
+      const sent = bytePattern(mebibytes * 1024 * 1024);
       const file = join(supervisor.home, "burst");
       await writeFile(file, sent);
       // Without output processing a terminal passes any byte unchanged.
@@ -49,7 +54,7 @@ describe("not one byte is lost at the exit", () => {
   test("of lines, each with the carriage return that the terminal adds", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(pty("exec seq 1 200000"));
-    expect(hash(await screenOf(run))).toBe(hash(onTerminal(numbered(200_000))));
+    expect(hash(await screenOf(run))).toBe(hash(onTerminal(numberedLines(200_000))));
   });
 
   const endings = {
@@ -61,7 +66,7 @@ describe("not one byte is lost at the exit", () => {
   };
   test.each(Object.entries(endings))("of small bursts written %s, again and again", async (_, script) => {
     const supervisor = await realSupervisor({ discardOutput: true });
-    const rounds = times(60, 1_500);
+    const rounds = repetitions(60, 1_500);
     const wrong: string[] = [];
     const worker = async (first: number): Promise<void> => {
       for (let round = first; round < rounds; round += 4) {
@@ -70,7 +75,7 @@ describe("not one byte is lost at the exit", () => {
         const run = await supervisor.spawn(pty(script.replace("COUNT", String(count))));
         const screen = await screenOf(run);
         const { residueCount } = await run.wait();
-        const wanted = onTerminal(numbered(count));
+        const wanted = onTerminal(numberedLines(count));
         if (residueCount === 0 ? screen !== wanted : !wanted.startsWith(screen))
           wrong.push(`round ${round}: ${screen.length} bytes of seq 1 ${count}`);
       }
@@ -89,7 +94,7 @@ describe("descriptors", () => {
       kinds.map(async (io) => {
         const argv = ["/bin/sh", "-c", WAITING];
         const run = await supervisor.spawn(io === "pipe" ? { io, argv } : { io, argv });
-        await printed(run, "ready");
+        await waitForOutput(run, "ready");
         return { run, io };
       }),
     );
@@ -97,10 +102,10 @@ describe("descriptors", () => {
 
   test("of a run are its own three, and nobody else's, neither another run's nor the supervisor's", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3031");
+    plantLookalike("sleep", "3031");
     const runs = await several(supervisor);
     const seen = new Map<string, string>();
-    const ours = await channels("self");
+    const ours = await connectedDescriptors("self");
     for (const { run, io } of runs) {
       // Its loader may still have a library open.
       let held = await descriptors(run.rootPid ?? 0);
@@ -124,10 +129,10 @@ describe("descriptors", () => {
       runs.map(async ({ run }) => (await supervisor.getRun(run.runId))?.anchor?.pid ?? 0),
     );
     // What all of them were born with is another matter; see below.
-    const inherited = await channels(await parentOf(anchors[0] ?? 0));
+    const inherited = await connectedDescriptors(await parentOf(anchors[0] ?? 0));
     const holders = new Map<string, number>();
     for (const anchor of anchors)
-      for (const target of await channels(anchor))
+      for (const target of await connectedDescriptors(anchor))
         if (!inherited.has(target)) holders.set(target, (holders.get(target) ?? 0) + 1);
     expect(holders.size).toBeGreaterThanOrEqual(runs.length);
     expect([...holders].filter(([, count]) => count > 1)).toEqual([]);
@@ -140,13 +145,13 @@ describe("descriptors", () => {
       supervisor.spawn({ io: "pipe", argv: ["sleep", "3031"] }),
       supervisor.spawn(pty(WAITING)),
     ]);
-    await Promise.all([printed(ending, "ready"), printed(other, "ready")]);
-    const [terminal] = await channels(ending.rootPid ?? 0);
+    await Promise.all([waitForOutput(ending, "ready"), waitForOutput(other, "ready")]);
+    const [terminal] = await connectedDescriptors(ending.rootPid ?? 0);
     await ending.write("go\n");
     await ending.wait();
     const anchor = (await supervisor.getRun(other.runId))?.anchor?.pid ?? 0;
     for (const pid of [other.rootPid ?? 0, anchor, await parentOf(anchor)])
-      expect((await channels(pid)).has(terminal ?? ""), `${terminal} in ${pid}`).toBe(false);
+      expect((await connectedDescriptors(pid)).has(terminal ?? ""), `${terminal} in ${pid}`).toBe(false);
     expect(other.state).toBe("running");
   });
 
@@ -193,14 +198,14 @@ describe("the window", () => {
       pty(`trap 'stty size' WINCH; stty size; echo ready; while :; do sleep 0.02; done`),
       { size: { rows: 1, cols: 9_999 } },
     );
-    await printed(run, "1 9999\r\nready");
+    await waitForOutput(run, "1 9999\r\nready");
     for (const [rows, cols] of [
       [51, 133],
       [1, 1],
       [300, 500],
     ] as const) {
       run.resize({ rows, cols });
-      await printed(run, `${rows} ${cols}\r\n`);
+      await waitForOutput(run, `${rows} ${cols}\r\n`);
     }
     await run.cancel({ graceMs: 0 });
     await run.wait();
@@ -209,7 +214,7 @@ describe("the window", () => {
   test("takes the largest size that the call accepts", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(pty("echo ready; read line; stty size"));
-    await printed(run, "ready");
+    await waitForOutput(run, "ready");
     run.resize({ rows: 65_535, cols: 65_535 });
     await run.write("go\n");
     expect(await screenOf(run)).toContain("65535 65535");
@@ -221,10 +226,10 @@ describe("the end of input", () => {
     const supervisor = await realSupervisor();
     for (const typed of ["", "one\n", "one\ntwo\n", "unfinished", "one\nunfinished"]) {
       const run = await supervisor.spawn(pty("stty -echo; echo ready; cat; echo over"));
-      await printed(run, "ready");
+      await waitForOutput(run, "ready");
       await run.write(typed);
       await run.closeStdin();
-      const record = await within(5_000, `the end of cat after ${JSON.stringify(typed)}`, run.wait());
+      const record = await withTimeout(5_000, `the end of cat after ${JSON.stringify(typed)}`, run.wait());
       expect(record.exit).toMatchObject({ reason: "exit", code: 0 });
       expect(await screenOf(run)).toBe(onTerminal(`ready\n${typed}over\n`));
     }
@@ -232,17 +237,17 @@ describe("the end of input", () => {
 
   test("comes after everything typed to a program that is slow to read", async () => {
     const supervisor = await realSupervisor();
-    const typed = numbered(30_000);
+    const typed = numberedLines(30_000);
     const file = join(supervisor.home, "got");
     const run = await supervisor.spawn(
       pty(
         `stty -echo; echo ready; (read first; echo "$first"; sleep 0.3; cat) >'${file}'; sha256sum <'${file}'`,
       ),
     );
-    await printed(run, "ready");
+    await waitForOutput(run, "ready");
     const written = run.write(typed);
     await Promise.all([written, run.closeStdin()]);
-    await within(10_000, "the end of input", run.wait());
+    await withTimeout(10_000, "the end of input", run.wait());
     expect(await screenOf(run)).toContain(hash(typed));
   });
 
@@ -256,11 +261,11 @@ describe("the end of input", () => {
       const run = await supervisor.spawn(
         pty(`stty -echo; echo ready; until [ -e '${go}' ]; do sleep 0.02; done; wc -c`),
       );
-      await printed(run, "ready");
+      await waitForOutput(run, "ready");
       await run.write(`${"x".repeat(63)}\n`.repeat(size / 64));
       await run.closeStdin();
       await writeFile(go, "");
-      const ended = await within(2_000, "", run.wait()).catch(() => null);
+      const ended = await withTimeout(2_000, "", run.wait()).catch(() => null);
       if (ended === null) stuck.push(size);
       else expect(await screenOf(run)).toBe(`ready\r\n${size}\r\n`);
       await run.cancel({ graceMs: 0 });
@@ -276,12 +281,12 @@ describe("the end of input", () => {
       { io: "pty", argv: ["bash", "--norc", "--noprofile", "-i"] },
       { env: { PS1: "prompt> ", HISTFILE: "" } },
     );
-    await printed(run, "prompt> ");
+    await waitForOutput(run, "prompt> ");
     await run.write("echo $((6 * 7))\n");
-    await printed(run, "42\r\n");
-    await until("a second prompt", async () => (await read(run)).split("prompt> ").length > 2);
+    await waitForOutput(run, "42\r\n");
+    await waitFor("a second prompt", async () => (await read(run)).split("prompt> ").length > 2);
     await run.closeStdin();
-    const ended = await within(3_000, "bash leaves at the end of input", run.wait()).catch(String);
+    const ended = await withTimeout(3_000, "bash leaves at the end of input", run.wait()).catch(String);
     await run.cancel({ graceMs: 0 });
     await run.wait();
     expect(ended).toMatchObject({ exit: { reason: "exit", code: 0 } });
@@ -306,7 +311,7 @@ describe("the terminal", () => {
 
   test("gives an interactive bash its jobs: background, stop, continue, interrupt", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3032");
+    plantLookalike("sleep", "3032");
     const run = await supervisor.spawn(
       { io: "pty", argv: ["bash", "--norc", "--noprofile", "-i"] },
       { env: { PS1: "prompt> ", HISTFILE: "" } },
@@ -315,7 +320,7 @@ describe("the terminal", () => {
     /** Since the last step only: what is typed is echoed, and must not be taken for an answer. */
     const sees = async (wanted: RegExp): Promise<string> => {
       let found: RegExpExecArray | null = null;
-      await until(String(wanted), async () => {
+      await waitFor(String(wanted), async () => {
         const screen = await read(run);
         found = wanted.exec(screen.slice(from));
         if (found !== null) from += found.index + found[0].length;
@@ -330,12 +335,12 @@ describe("the terminal", () => {
     await sees(/\[1\]\+ +Running +sleep 3032/);
     await run.write("fg\n");
     await sees(/sleep 3032\r\n/);
-    await until("the job has the keys", () => hasTheKeys(job));
+    await waitFor("the job has the keys", () => isForegroundOfTerminal(job));
     await run.write("\x1a");
     await sees(/\[1\]\+ +Stopped +sleep 3032/);
     await run.write("bg; fg\n");
     await sees(/sleep 3032\r\n/);
-    await until("the job has them again", () => hasTheKeys(job));
+    await waitFor("the job has them again", () => isForegroundOfTerminal(job));
     await run.write("\x03");
     await sees(/prompt> /);
     await run.write("echo code=$?; jobs; exit 5\n");
@@ -344,16 +349,16 @@ describe("the terminal", () => {
     const screen = await screenOf(run);
     expect(screen).not.toContain("no job control");
     expect(screen).not.toContain("cannot set terminal process group");
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
   test("turns the byte of Ctrl-C into an interrupt of the program in front", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3033");
+    plantLookalike("sleep", "3033");
     const run = await supervisor.spawn(pty("echo ready; exec sleep 3033"));
-    await printed(run, "ready");
+    await waitForOutput(run, "ready");
     await run.write("\x03");
-    const record = await within(3_000, "the interrupt", run.wait());
+    const record = await withTimeout(3_000, "the interrupt", run.wait());
     expect(record.exit).toMatchObject({ reason: "signal", signal: "SIGINT", actor: "" });
     expect(await screenOf(run)).toBe("ready\r\n^C");
   });
@@ -373,9 +378,9 @@ describe("a job that holds the terminal does not hang the end", () => {
     ],
   ])("in the background %s", async (_, script, residue) => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3034");
+    plantLookalike("sleep", "3034");
     const run = await supervisor.spawn(pty(script), { graceMs: 300 });
-    const record = await within(promptly, "the end", run.wait());
+    const record = await withTimeout(promptly, "the end", run.wait());
     expect(record).toMatchObject({
       exit: { reason: "exit", code: 0 },
       residueCount: residue,
@@ -384,13 +389,13 @@ describe("a job that holds the terminal does not hang the end", () => {
     expect(record.residue.map(({ kind }) => kind)).toEqual(
       Array.from({ length: residue }, () => "background"),
     );
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
   test("outside the run, where it is left alone", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(pty("tty; read line; echo last words; exit 6"));
-    await printed(run, "\r\n");
+    await waitForOutput(run, "\r\n");
     const terminal = (await read(run)).trim();
     const stranger = spawn("sh", ["-c", `exec 3<>"$0"; echo holding; exec sleep 3035`, terminal], {
       stdio: ["ignore", "pipe", "ignore"],
@@ -399,7 +404,7 @@ describe("a job that holds the terminal does not hang the end", () => {
     await once(stranger.stdout, "data");
     await run.write("go\n");
     // The last output may take `drainMs` to be given up on, no longer.
-    const record = await within(promptly + defaults.drainMs, "the end", run.wait());
+    const record = await withTimeout(promptly + defaults.drainMs, "the end", run.wait());
     expect(record).toMatchObject({ exit: { reason: "exit", code: 6 }, residueCount: 0, emptiness: "proven" });
     expect(await screenOf(run)).toContain("last words\r\n");
     expect(stranger.exitCode ?? stranger.signalCode).toBeNull();

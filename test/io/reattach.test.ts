@@ -4,38 +4,38 @@ import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
 import {
-  bystander,
-  printed,
-  processesOf,
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
   realSupervisor,
-  sh,
+  shellInput,
   temporaryHome,
-  textOf,
+  readOutput,
 } from "../supervisor/real-supervisor.js";
-import { attend, type Task } from "./attendant.js";
+import { startKillableSupervisor, type SupervisorOrder } from "./attendant.js";
 import { stdinAccepted } from "./children/stdin-accepted.mjs";
-import { hash, numbered, times } from "./pattern.js";
+import { hash, numberedLines, repetitions } from "./pattern.js";
 
 const INSTANCE = "in_again";
 const KIB = 1024;
-const rounds = times(12, 150);
-const timeout = times(60_000, 900_000);
+const rounds = repetitions(12, 150);
+const timeout = repetitions(60_000, 900_000);
 
 /** From before the supervisor has opened its store to well after it has attached. */
 const longestLifeMs = 350;
 
 /** Start, kill at any moment, again and again. The first of them is let live until it holds its runs. */
 async function killAgainAndAgain(
-  { spawn, ...task }: Task,
+  { spawn, ...task }: SupervisorOrder,
   afterEach: () => Promise<void> = async () => {},
 ): Promise<readonly string[]> {
-  const first = attend(spawn === undefined ? task : { ...task, spawn });
+  const first = startKillableSupervisor(spawn === undefined ? task : { ...task, spawn });
   const runIds = await first.runIds;
   await setTimeout(Math.random() * 100);
   await first.kill();
   await afterEach();
   for (let round = 1; round < rounds; round += 1) {
-    const next = attend(task);
+    const next = startKillableSupervisor(task);
     // Every other one attaches before its time is measured, so that the kills fall into its work too.
     if (round % 2 === 0) await next.runIds;
     await setTimeout(Math.random() * (round % 2 === 0 ? 100 : longestLifeMs));
@@ -81,7 +81,7 @@ test(
   { timeout },
   async () => {
     const home = await temporaryHome();
-    bystander("sleep", "3051");
+    plantLookalike("sleep", "3051");
     const log = join(home, "log");
     const lines = 3_000_000;
     const borders: number[] = [];
@@ -90,10 +90,13 @@ test(
         home,
         instanceId: INSTANCE,
         spawn: [
-          [sh(`seq 1 ${lines}; exit 9`), { stdout: { policy: "back-pressure", boundBytes: 64 * KIB } }],
+          [
+            shellInput(`seq 1 ${lines}; exit 9`),
+            { stdout: { policy: "back-pressure", boundBytes: 64 * KIB } },
+          ],
         ],
         follow: log,
-        pauseMs: times(8, 80),
+        pauseMs: repetitions(8, 80),
       },
       async () => {
         const { chunks, whole } = await chunksIn(log);
@@ -107,7 +110,7 @@ test(
     for await (const { offset, bytes } of run.follow({ streams: ["stdout"], ack: true }))
       chunks.push({ offset, bytes: Buffer.from(bytes) });
 
-    const wanted = Buffer.from(numbered(lines));
+    const wanted = Buffer.from(numberedLines(lines));
     let [at, doubled] = [0, 0];
     for (const [index, { offset, bytes }] of chunks.entries()) {
       // Only what was written down, but not yet acked when the kill came, may come again: to the next one, first thing.
@@ -131,14 +134,14 @@ test(
   async () => {
     const home = await temporaryHome();
     const feed = join(home, "input");
-    const input = numbered(450_000);
+    const input = numberedLines(450_000);
     await writeFile(feed, input);
     const [runId = ""] = await killAgainAndAgain({
       home,
       instanceId: INSTANCE,
-      spawn: [[sh("cat; exit 3"), {}]],
+      spawn: [[shellInput("cat; exit 3"), {}]],
       feed,
-      pauseMs: times(1, 40),
+      pauseMs: repetitions(1, 40),
     });
     const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
     const run = await recoverOnly(supervisor, runId);
@@ -146,7 +149,7 @@ test(
     expect(accepted).toBeGreaterThan(0);
     await run.write(input.slice(accepted));
     await run.closeStdin();
-    const { stdout } = await textOf(run, { offsets: { stdout: 0 } });
+    const { stdout } = await readOutput(run, { offsets: { stdout: 0 } });
     expect(stdout.length).toBe(input.length);
     expect(hash(stdout)).toBe(hash(input));
     expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 3, source: "anchor" } });
@@ -159,10 +162,10 @@ test(
   { timeout },
   async () => {
     const home = await temporaryHome();
-    bystander("sleep", "3052");
-    const spawn = Array.from({ length: 16 }, (_, at): NonNullable<Task["spawn"]>[number] => [
-      sh(
-        `sleep ${(at * times(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
+    plantLookalike("sleep", "3052");
+    const spawn = Array.from({ length: 16 }, (_, at): NonNullable<SupervisorOrder["spawn"]>[number] => [
+      shellInput(
+        `sleep ${(at * repetitions(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
       ),
       {},
     ]);
@@ -182,7 +185,7 @@ test(
       });
       expect(["anchor", "exit-file"]).toContain(record?.exit?.source);
       expect(await exitsOf(supervisor, runId), `run ${at}`).toBe(1);
-      expect(await processesOf(runId)).toEqual([]);
+      expect(await findProcessesOfRun(runId)).toEqual([]);
     }
     expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
   },
@@ -190,10 +193,10 @@ test(
 
 test("what a supervisor was told is done is done, although it dies in the same breath", async () => {
   const home = await temporaryHome();
-  const cancelling = attend({
+  const cancelling = startKillableSupervisor({
     home,
     instanceId: "in_cancel",
-    spawn: [[sh("trap 'exit 5' TERM; while :; do sleep 0.02; done"), {}]],
+    spawn: [[shellInput("trap 'exit 5' TERM; while :; do sleep 0.02; done"), {}]],
     lastly: "cancel",
   });
   const [cancelled = ""] = await cancelling.runIds;
@@ -206,10 +209,10 @@ test("what a supervisor was told is done is done, although it dies in the same b
   });
   expect(await exitsOf(first, cancelled)).toBe(1);
 
-  const writing = attend({
+  const writing = startKillableSupervisor({
     home,
     instanceId: "in_write",
-    spawn: [[sh("read line; echo got $line; read line"), {}]],
+    spawn: [[shellInput("read line; echo got $line; read line"), {}]],
     lastly: "write",
   });
   const [written = ""] = await writing.runIds;
@@ -217,14 +220,14 @@ test("what a supervisor was told is done is done, although it dies in the same b
   const second = await realSupervisor({ home, instanceId: "in_write" });
   const run = await recoverOnly(second, written);
   await run.closeStdin();
-  expect((await textOf(run)).stdout).toBe("got from the first\n");
+  expect((await readOutput(run)).stdout).toBe("got from the first\n");
   await run.wait();
 });
 
 test("a PTY run is taken up like any other: output, input, window and end of input go on", async () => {
   const home = await temporaryHome();
   const script = `stty -echo; echo ready; while read line; do echo "got $line"; stty size; done; exit 6`;
-  const started = attend({
+  const started = startKillableSupervisor({
     home,
     instanceId: INSTANCE,
     spawn: [[{ io: "pty", argv: ["/bin/sh", "-c", script] }, { size: { rows: 30, cols: 100 } }]],
@@ -233,28 +236,28 @@ test("a PTY run is taken up like any other: output, input, window and end of inp
   await started.kill();
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
   const run = await recoverOnly(supervisor, runId);
-  await printed(run, "ready");
+  await waitForOutput(run, "ready");
   await run.write("one\n");
-  await printed(run, "30 100");
+  await waitForOutput(run, "30 100");
   run.resize({ rows: 44, cols: 132 });
   await run.write("two\n");
-  await printed(run, "44 132");
+  await waitForOutput(run, "44 132");
   await run.closeStdin();
   expect(await run.wait()).toMatchObject({ io: "pty", exit: { reason: "exit", code: 6, source: "anchor" } });
-  expect((await textOf(run)).stdout).toBe("ready\r\ngot one\r\n30 100\r\ngot two\r\n44 132\r\n");
+  expect((await readOutput(run)).stdout).toBe("ready\r\ngot one\r\n30 100\r\ngot two\r\n44 132\r\n");
 });
 
 test("the overall deadline counts from the start of the command, whoever supervises it", async () => {
   const home = await temporaryHome();
   const timeoutMs = 6_000;
-  const started = attend({
+  const started = startKillableSupervisor({
     home,
     instanceId: INSTANCE,
-    spawn: [[sh("while :; do echo busy; sleep 0.02; done"), { timeoutMs, graceMs: 100 }]],
+    spawn: [[shellInput("while :; do echo busy; sleep 0.02; done"), { timeoutMs, graceMs: 100 }]],
   });
   const [runId = ""] = await started.runIds;
   for (let turn = 0; turn < 3; turn += 1) {
-    const next = turn === 0 ? started : attend({ home, instanceId: INSTANCE });
+    const next = turn === 0 ? started : startKillableSupervisor({ home, instanceId: INSTANCE });
     await next.runIds;
     await setTimeout(100);
     await next.kill();
@@ -275,10 +278,14 @@ test("the overall deadline counts from the start of the command, whoever supervi
 
 test("the record of a run that ended unattended says when that was, not when somebody came to look", async () => {
   const home = await temporaryHome();
-  const started = attend({ home, instanceId: INSTANCE, spawn: [[sh("sleep 0.1; exit 2"), {}]] });
+  const started = startKillableSupervisor({
+    home,
+    instanceId: INSTANCE,
+    spawn: [[shellInput("sleep 0.1; exit 2"), {}]],
+  });
   const [runId = ""] = await started.runIds;
   await started.kill();
-  while ((await processesOf(runId)).length > 0) await setTimeout(20);
+  while ((await findProcessesOfRun(runId)).length > 0) await setTimeout(20);
   const gone = Date.now();
   await setTimeout(1_500);
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
@@ -294,16 +301,16 @@ test.each([
   ["no-output", { noOutputTimeoutMs: 600 }, "no-output-timeout", "echo once; sleep 3053"],
 ])("the %s deadline is kept although nobody supervises", async (_, limits, reason, script) => {
   const home = await temporaryHome();
-  bystander("sleep", "3053");
-  const started = attend({
+  plantLookalike("sleep", "3053");
+  const started = startKillableSupervisor({
     home,
     instanceId: INSTANCE,
-    spawn: [[sh(script), { ...limits, graceMs: 100 }]],
+    spawn: [[shellInput(script), { ...limits, graceMs: 100 }]],
   });
   const [runId = ""] = await started.runIds;
   await started.kill();
   const began = performance.now();
-  while ((await processesOf(runId)).length > 0) await setTimeout(20);
+  while ((await findProcessesOfRun(runId)).length > 0) await setTimeout(20);
   expect(performance.now() - began).toBeLessThan(600 + 1_000);
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
   await Promise.all((await supervisor.recover()).map((run) => run.wait()));

@@ -8,7 +8,7 @@ export function runDirectory({ home, instanceId }: Supervisor, runId: string): s
 }
 
 /** What a stream's spool takes on the disk, and how far the stream has come. */
-export async function spooled(
+export async function spoolUsage(
   supervisor: Supervisor,
   runId: string,
   stream: StreamName = "stdout",
@@ -35,7 +35,7 @@ interface StreamEnd {
 }
 
 /** The anchor's own account of a run that has ended. */
-export async function exitFile(
+export async function readExitFile(
   supervisor: Supervisor,
   runId: string,
 ): Promise<{ readonly stdout: StreamEnd; readonly stderr: StreamEnd }> {

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { OutputChunk, Problem, Run, Supervisor } from "../../src/supervisor/api.js";
-import { bystander, realSupervisor, sh, temporaryHome } from "../supervisor/real-supervisor.js";
-import { runDirectory, spooled } from "./run-directory.js";
-import { until } from "./until.js";
+import { plantLookalike, realSupervisor, shellInput, temporaryHome } from "../supervisor/real-supervisor.js";
+import { runDirectory, spoolUsage } from "./run-directory.js";
+import { waitFor } from "./until.js";
 
 /** Nine bytes a line, so that every offset says which byte belongs there. */
 const LINE = 9;
@@ -49,9 +49,9 @@ async function segments(supervisor: Supervisor, runId: string): Promise<string[]
 /** Prints lines, and waits until the anchor has stored them. */
 async function print(supervisor: Supervisor, run: Run, from: number, to: number): Promise<void> {
   await run.write(`${from} ${to}\n`);
-  await until(
+  await waitFor(
     `${to} lines`,
-    async () => (await spooled(supervisor, run.runId)).end >= to * LINE || stored(run) >= to * LINE,
+    async () => (await spoolUsage(supervisor, run.runId)).end >= to * LINE || stored(run) >= to * LINE,
   );
 }
 
@@ -116,14 +116,14 @@ const ofTheNewest: typeof damages = [
 
 async function scene() {
   const problems: Problem[] = [];
-  bystander("sleep", "3081");
+  plantLookalike("sleep", "3081");
   const home = await temporaryHome();
   const supervisor = await realSupervisor({
     home,
     instanceId: "in_spool",
     onProblem: (problem) => problems.push(problem),
   });
-  const run = await supervisor.spawn(sh(PRINTER), { stdout: { boundBytes: BOUND } });
+  const run = await supervisor.spawn(shellInput(PRINTER), { stdout: { boundBytes: BOUND } });
   return { supervisor, run, home, problems };
 }
 
@@ -133,7 +133,7 @@ describe("the newest spool file", () => {
       const { supervisor, run, problems } = await scene();
       const live = follow(run);
       await print(supervisor, run, 1, 400);
-      await until("all of it was followed", () => stored(run) === 400 * LINE);
+      await waitFor("all of it was followed", () => stored(run) === 400 * LINE);
       await damage((await segments(supervisor, run.runId)).at(-1) ?? "");
       await print(supervisor, run, 401, 800);
       await print(supervisor, run, 801, 3000);
@@ -237,12 +237,12 @@ describe("an older spool file", () => {
 
 describe("with back-pressure", () => {
   test("a reader that waits for bytes that are gone goes on after them, and so does the program", async () => {
-    bystander("sleep", "3082");
+    plantLookalike("sleep", "3082");
     const supervisor = await realSupervisor({ onProblem: () => {} });
-    const run = await supervisor.spawn(sh("seq -f '%08.0f' 1 20000"), {
+    const run = await supervisor.spawn(shellInput("seq -f '%08.0f' 1 20000"), {
       stdout: { boundBytes: BOUND, policy: "back-pressure" },
     });
-    await until("the bound is reached", async () => (await segments(supervisor, run.runId)).length >= 8);
+    await waitFor("the bound is reached", async () => (await segments(supervisor, run.runId)).length >= 8);
     await setTimeout(100);
     for (const path of (await segments(supervisor, run.runId)).slice(2)) await truncate(path, 0);
     const chunks: OutputChunk[] = [];

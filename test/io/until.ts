@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 
-const LOOK_EVERY_MS = 5;
+const POLL_MS = 5;
 
 /** For facts nobody announces (a file's size, a process's state). Throws when it stays untrue. */
-export async function until(
+export async function waitFor(
   what: string,
   holds: () => boolean | Promise<boolean>,
   withinMs = 15_000,
@@ -11,12 +11,12 @@ export async function until(
   const deadline = performance.now() + withinMs;
   while (!(await holds())) {
     if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`);
-    await setTimeout(LOOK_EVERY_MS);
+    await setTimeout(POLL_MS);
   }
 }
 
 /** What `work` resolves with. Throws when that takes longer: the promise was about time, too. */
-export async function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+export async function withTimeout<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
   const stop = new AbortController();
   const late = setTimeout(ms, null, { signal: stop.signal }).then(
     () => {

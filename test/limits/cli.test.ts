@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { Stage } from "../cli/stage.js";
+import { CliFixture } from "../cli/stage.js";
 import { tiers } from "../tree/seat.js";
 import { whyNoLimits } from "./places.js";
 
@@ -10,9 +10,9 @@ const hog = fileURLToPath(new URL("children/hog.mjs", import.meta.url));
 test("`holdfast run --memory` says what ended it, and `runs show` what it had and used", async ({ skip }) => {
   const whyNot = whyNoLimits ?? tiers.cgroup.whyNot;
   if (whyNot !== null) skip(whyNot);
-  await using stage = await Stage.open();
+  await using cliFixture = await CliFixture.open();
   const command = ["--memory", "64M", "--pids", "50", "--json", "--", process.execPath, hog, "256"];
-  const { code, stdout, stderr } = await stage.holdfast("run", ...command);
+  const { code, stdout, stderr } = await cliFixture.holdfast("run", ...command);
   const { runId, limits, exit, usage } = JSON.parse(stdout) as RunRecord;
   expect({ code, stderr }).toEqual({
     code: 137,
@@ -21,7 +21,7 @@ test("`holdfast run --memory` says what ended it, and `runs show` what it had an
   expect(limits).toEqual({ memoryBytes: 64 * 1024 ** 2, pids: 50, cpus: null });
   expect(exit).toMatchObject({ reason: "signal", limitHit: "memory" });
   expect(usage?.peakTasks).toBeGreaterThan(1);
-  const shown = (await stage.holdfast("runs", "show", runId)).stdout;
+  const shown = (await cliFixture.holdfast("runs", "show", runId)).stdout;
   expect(shown).toMatch(/^ {2}limits +memory 64 MiB, 50 pids$/m);
   expect(shown).toMatch(/^ {2}limit hit +memory$/m);
   expect(shown).toMatch(

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { checkEnd, fixture, graceMs, members, Stage } from "./stage.js";
+import { expectEnd, fixtureCommand, GRACE_MS, readTreePids, OsFixture } from "./stage.js";
 
 test("no-output-timeout: the tree goes when it has been silent for too long", async () => {
-  await using stage = await Stage.open();
-  const supervisor = await stage.supervisor();
-  const options = { graceMs, noOutputTimeoutMs: 1_500 };
-  const run = await supervisor.spawn({ io: "pipe", argv: fixture("tree", "1") }, options);
-  const pids = await members(run, 2);
+  await using context = await OsFixture.open();
+  const supervisor = await context.supervisor();
+  const options = { graceMs: GRACE_MS, noOutputTimeoutMs: 1_500 };
+  const run = await supervisor.spawn({ io: "pipe", argv: fixtureCommand("tree", "1") }, options);
+  const pids = await readTreePids(run, 2);
   const record = await run.wait();
   expect(record.exit).toMatchObject({ reason: "no-output-timeout", actor: "deadline" });
-  await checkEnd(supervisor, record, pids);
-  expect(stage.problems).toEqual([]);
+  await expectEnd(supervisor, record, pids);
+  expect(context.problems).toEqual([]);
 });

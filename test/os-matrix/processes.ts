@@ -8,7 +8,7 @@ export { until };
  * All that these tests ask of the system itself. Another system may need another answer to `isAlive`; nothing else here
  * knows what a process is.
  */
-export function isAlive(pid: number): boolean {
+export function isPidAlive(pid: number): boolean {
   try {
     // Asks and sends nothing, on every system Node runs on.
     return process.kill(pid, 0);
@@ -17,22 +17,22 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-export async function gone(pids: readonly number[], withinMs = 10_000): Promise<void> {
-  await until(`${pids.join(", ")} are gone`, () => !pids.some(isAlive), withinMs);
+export async function waitForPidsGone(pids: readonly number[], withinMs = 10_000): Promise<void> {
+  await until(`${pids.join(", ")} are gone`, () => !pids.some(isPidAlive), withinMs);
 }
 
 /** A process of our own, with the command line of a run's, that must not notice anything. */
-export class Bystander implements AsyncDisposable {
+export class OsBystander implements AsyncDisposable {
   readonly #child: ChildProcess;
 
   private constructor(child: ChildProcess) {
     this.#child = child;
   }
 
-  static async start(command: string, ...args: readonly string[]): Promise<Bystander> {
+  static async start(command: string, ...args: readonly string[]): Promise<OsBystander> {
     const child = spawn(command, args, { stdio: "ignore" });
     await once(child, "spawn");
-    return new Bystander(child);
+    return new OsBystander(child);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkEnd, fixture, graceMs, Stage, textOf } from "./stage.js";
+import { expectEnd, fixtureCommand, GRACE_MS, OsFixture, readFinalOutput } from "./stage.js";
 import { until } from "./processes.js";
 
 /** Far apart for a terminal, and well below the limit on a loaded machine. */
@@ -7,10 +7,13 @@ const EVERY_MS = 250;
 const SILENCE_MS = 1_500;
 
 test("pty-interactive: intermittent output never times out, and the answer is heard", async () => {
-  await using stage = await Stage.open();
-  const supervisor = await stage.supervisor();
-  const argv = fixture("talk", String(EVERY_MS));
-  const run = await supervisor.spawn({ io: "pty", argv }, { graceMs, noOutputTimeoutMs: SILENCE_MS });
+  await using context = await OsFixture.open();
+  const supervisor = await context.supervisor();
+  const argv = fixtureCommand("talk", String(EVERY_MS));
+  const run = await supervisor.spawn(
+    { io: "pty", argv },
+    { graceMs: GRACE_MS, noOutputTimeoutMs: SILENCE_MS },
+  );
   const root = run.rootPid ?? 0;
   let seen = "";
   const watching = (async () => {
@@ -27,7 +30,7 @@ test("pty-interactive: intermittent output never times out, and the answer is he
   const record = await run.wait();
   await watching;
   expect(record.exit).toMatchObject({ reason: "exit", code: 5 });
-  expect((await textOf(run)).stdout).toBe(seen);
-  await checkEnd(supervisor, record, [root]);
-  expect(stage.problems).toEqual([]);
+  expect((await readFinalOutput(run)).stdout).toBe(seen);
+  await expectEnd(supervisor, record, [root]);
+  expect(context.problems).toEqual([]);
 });

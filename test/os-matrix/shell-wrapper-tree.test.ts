@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { checkEnd, fixture, graceMs, members, Stage } from "./stage.js";
+import { expectEnd, fixtureCommand, GRACE_MS, readTreePids, OsFixture } from "./stage.js";
 
 /** The system's own shell, which stays above what it runs. */
 function underShell(argv: readonly string[]): readonly string[] {
@@ -9,15 +9,18 @@ function underShell(argv: readonly string[]): readonly string[] {
 }
 
 test("shell-wrapper-tree: shell, child, grandchild and great-grandchild go with a cancel", async () => {
-  await using stage = await Stage.open();
-  const supervisor = await stage.supervisor();
-  const run = await supervisor.spawn({ io: "pipe", argv: underShell(fixture("tree", "2")) }, { graceMs });
+  await using context = await OsFixture.open();
+  const supervisor = await context.supervisor();
+  const run = await supervisor.spawn(
+    { io: "pipe", argv: underShell(fixtureCommand("tree", "2")) },
+    { graceMs: GRACE_MS },
+  );
   const root = run.rootPid ?? 0;
-  const pids = await members(run, 3);
+  const pids = await readTreePids(run, 3);
   expect(pids).not.toContain(root);
   await run.cancel({ actor: "test:me" });
   const record = await run.wait();
   expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "test:me" });
-  await checkEnd(supervisor, record, [root, ...pids]);
-  expect(stage.problems).toEqual([]);
+  await expectEnd(supervisor, record, [root, ...pids]);
+  expect(context.problems).toEqual([]);
 });

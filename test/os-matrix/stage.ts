@@ -9,21 +9,21 @@ import { expect } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Problem, Run, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { Bystander, gone } from "./processes.js";
-import { removeHome } from "../remove-home.js";
+import { OsBystander, waitForPidsGone } from "./processes.js";
+import { removeStateDirectory } from "../remove-home.js";
 
 const child = (name: string): string => fileURLToPath(new URL(`children/${name}.mjs`, import.meta.url));
 
 /** How long a tree may take to go when asked. Short: nothing here needs longer. */
-export const graceMs = 300;
+export const GRACE_MS = 300;
 
 /** The command line of a fixture: a tiny Node script, the same on every system. */
-export function fixture(name: string, ...args: readonly string[]): readonly string[] {
+export function fixtureCommand(name: string, ...args: readonly string[]): readonly string[] {
   return [process.execPath, child(name), ...args];
 }
 
 /** A state directory, and somebody who has nothing to do with it. At the end both are as they should be. */
-export class Stage implements AsyncDisposable {
+export class OsFixture implements AsyncDisposable {
   readonly home: string;
   readonly problems: Problem[] = [];
   readonly #open: AsyncDisposable[] = [];
@@ -32,11 +32,11 @@ export class Stage implements AsyncDisposable {
     this.home = home;
   }
 
-  static async open(): Promise<Stage> {
-    const stage = new Stage(await mkdtemp(join(tmpdir(), "hf-")));
-    const [command = "", ...args] = fixture("tree");
-    stage.#open.push(await Bystander.start(command, ...args));
-    return stage;
+  static async open(): Promise<OsFixture> {
+    const context = new OsFixture(await mkdtemp(join(tmpdir(), "hf-")));
+    const [command = "", ...args] = fixtureCommand("tree");
+    context.#open.push(await OsBystander.start(command, ...args));
+    return context;
   }
 
   async supervisor(instanceId?: string): Promise<Supervisor> {
@@ -50,19 +50,19 @@ export class Stage implements AsyncDisposable {
   }
 
   /** A supervisor in a process of its own, with one run of that command line, to be killed. */
-  async victim(instanceId: string, argv: readonly string[]): Promise<Victim> {
-    const victim = await Victim.start(this.home, instanceId, argv);
+  async victim(instanceId: string, argv: readonly string[]): Promise<SupervisorVictim> {
+    const victim = await SupervisorVictim.start(this.home, instanceId, argv);
     this.#open.push(victim);
     return victim;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const one of this.#open.toReversed()) await one[Symbol.asyncDispose]();
-    await removeHome(this.home);
+    await removeStateDirectory(this.home);
   }
 }
 
-export class Victim implements AsyncDisposable {
+export class SupervisorVictim implements AsyncDisposable {
   readonly runId: string;
   readonly #child: ChildProcess;
 
@@ -71,14 +71,14 @@ export class Victim implements AsyncDisposable {
     this.#child = process;
   }
 
-  static async start(home: string, instanceId: string, argv: readonly string[]): Promise<Victim> {
+  static async start(home: string, instanceId: string, argv: readonly string[]): Promise<SupervisorVictim> {
     const started = spawn(
       process.execPath,
       [child("supervise"), resolve("dist/index.js"), home, instanceId, ...argv],
       { stdio: ["ignore", "pipe", "inherit"] },
     );
     const [line] = (await once(createInterface({ input: started.stdout }), "line")) as [string];
-    return new Victim(line, started);
+    return new SupervisorVictim(line, started);
   }
 
   async kill(): Promise<void> {
@@ -94,7 +94,7 @@ export class Victim implements AsyncDisposable {
 }
 
 /** The numbers of a tree, as its members print them; complete when there are that many. */
-export async function members(run: Run, count: number): Promise<readonly number[]> {
+export async function readTreePids(run: Run, count: number): Promise<readonly number[]> {
   let text = "";
   for await (const { bytes } of run.follow({ streams: ["stdout"] })) {
     text += Buffer.from(bytes).toString();
@@ -105,19 +105,19 @@ export async function members(run: Run, count: number): Promise<readonly number[
 }
 
 /** All it printed, when it has ended. */
-export async function textOf(run: Run): Promise<{ stdout: string; stderr: string }> {
+export async function readFinalOutput(run: Run): Promise<{ stdout: string; stderr: string }> {
   const parts: { stdout: Uint8Array[]; stderr: Uint8Array[] } = { stdout: [], stderr: [] };
   for await (const { stream, bytes } of run.follow()) parts[stream].push(bytes);
   return { stdout: Buffer.concat(parts.stdout).toString(), stderr: Buffer.concat(parts.stderr).toString() };
 }
 
 /** Every end, whatever it was: on record, final, told once, and nobody left. */
-export async function checkEnd(
+export async function expectEnd(
   supervisor: Supervisor,
   record: RunRecord,
   pids: readonly number[],
 ): Promise<void> {
-  await gone(pids, 0);
+  await waitForPidsGone(pids, 0);
   expect(record).toMatchObject({ state: "exited", emptiness: "proven" });
   expect(record.endedAt).not.toBeNull();
   expect(await supervisor.getRun(record.runId)).toEqual(record);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { rangeOf, readRange } from "../../src/output/byte-reader.js";
+import { findRange, readRange } from "../../src/output/byte-reader.js";
 import { storedStream } from "./stored-stream.js";
 
 test("the range of a stream is found by asking, in few reads of a byte", async () => {
@@ -8,7 +8,7 @@ test("the range of a stream is found by asking, in few reads of a byte", async (
     fc.asyncProperty(fc.nat(5_000), fc.nat(5_000), async (length, dropped) => {
       const first = Math.min(dropped, length);
       const { read, given } = storedStream(Buffer.alloc(length), { first });
-      const found = await rangeOf(read);
+      const found = await findRange(read);
       // A stream of which nothing is kept does not tell where it was.
       expect(found).toEqual(first === length ? { first: 0, end: 0 } : { first, end: length });
       expect(given).toMatchObject({ most: first === length ? 0 : 1 });

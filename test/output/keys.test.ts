@@ -2,12 +2,12 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { BadInput } from "../../src/errors.js";
 import { encodeKeys, encodeLiteral } from "../../src/output/keys.js";
-import { plainModes } from "../../src/output/terminal-modes.js";
+import { defaultTerminalModes } from "../../src/output/terminal-modes.js";
 
 const ESC = "\u001b";
-const application = { ...plainModes, applicationCursor: true, applicationKeypad: true };
+const application = { ...defaultTerminalModes, applicationCursor: true, applicationKeypad: true };
 
-function sent(words: readonly string[], modes = plainModes): string {
+function sent(words: readonly string[], modes = defaultTerminalModes): string {
   return Buffer.from(encodeKeys(words, modes)).toString("utf8");
 }
 
@@ -119,7 +119,7 @@ test("keys are sent in the order they are given", () => {
 test("any byte can be sent in hex", () => {
   fc.assert(
     fc.property(fc.uint8Array({ minLength: 1 }), (bytes) => {
-      expect(encodeKeys([`hex:${Buffer.from(bytes).toString("hex")}`], plainModes)).toEqual(
+      expect(encodeKeys([`hex:${Buffer.from(bytes).toString("hex")}`], defaultTerminalModes)).toEqual(
         Buffer.from(bytes),
       );
     }),

@@ -3,13 +3,13 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
 import type { ByteReader } from "../../src/output/byte-reader.js";
-import { bytePage } from "../../src/output/log-bytes.js";
-import { linePage } from "../../src/output/log-lines.js";
+import { readBytePage } from "../../src/output/log-bytes.js";
+import { readLinePage } from "../../src/output/log-lines.js";
 import { storedStream } from "./stored-stream.js";
 
 test("a page of bytes does not split a character at either end", async () => {
   const { read } = storedStream("a€b€c");
-  expect(await bytePage(read, { offset: 2, bytes: 5 })).toEqual({
+  expect(await readBytePage(read, { offset: 2, bytes: 5 })).toEqual({
     text: "€b",
     firstOffset: 1,
     nextOffset: 5,
@@ -22,7 +22,7 @@ test("a page of bytes does not split a character at either end", async () => {
 
 test("a page says what is no longer kept, and leaves out the rest of a character", async () => {
   const { read } = storedStream("a€b", { first: 2 });
-  expect(await bytePage(read, { offset: 0, bytes: 9 })).toMatchObject({
+  expect(await readBytePage(read, { offset: 0, bytes: 9 })).toMatchObject({
     text: "b",
     firstOffset: 4,
     droppedBytes: 4,
@@ -32,13 +32,13 @@ test("a page says what is no longer kept, and leaves out the rest of a character
 
 test("a page is safe to show, unless it is wanted as it came", async () => {
   const { read } = storedStream("\u001b[31mred\r\n");
-  expect((await bytePage(read, { offset: 0, bytes: 99 })).text).toBe("red\n");
-  expect((await bytePage(read, { offset: 0, bytes: 99 }, { raw: true })).text).toBe("\u001b[31mred\r\n");
+  expect((await readBytePage(read, { offset: 0, bytes: 99 })).text).toBe("red\n");
+  expect((await readBytePage(read, { offset: 0, bytes: 99 }, { raw: true })).text).toBe("\u001b[31mred\r\n");
 });
 
 test("a page beyond the end is empty, and says where that is", async () => {
   const { read } = storedStream("abc");
-  expect(await bytePage(read, { offset: 99, bytes: 9 })).toMatchObject({
+  expect(await readBytePage(read, { offset: 99, bytes: 9 })).toMatchObject({
     text: "",
     nextOffset: 3,
     more: false,
@@ -47,12 +47,12 @@ test("a page beyond the end is empty, and says where that is", async () => {
 
 test("a page has a bound", async () => {
   const { read } = storedStream(Buffer.alloc(3 * defaults.logPageBytes, "x"));
-  const page = await bytePage(read, { offset: 0, bytes: Number.MAX_SAFE_INTEGER });
+  const page = await readBytePage(read, { offset: 0, bytes: Number.MAX_SAFE_INTEGER });
   expect(page).toMatchObject({ truncated: true, more: true, nextOffset: defaults.logPageBytes });
 });
 
 test.each([-1, 0.5, Number.NaN])("an offset of %d is refused", async (offset) => {
-  await expect(bytePage(storedStream("").read, { offset, bytes: 1 })).rejects.toThrow(BadInput);
+  await expect(readBytePage(storedStream("").read, { offset, bytes: 1 })).rejects.toThrow(BadInput);
 });
 
 test("pages of any size make the whole text, valid or not", async () => {
@@ -69,7 +69,7 @@ test("pages of any size make the whole text, valid or not", async () => {
         const { read } = storedStream(content, { mostAtOnce });
         let text = "";
         for (let offset = 0, more = true; more;) {
-          const page = await bytePage(read, { offset, bytes }, { raw: true, ended: true });
+          const page = await readBytePage(read, { offset, bytes }, { raw: true, ended: true });
           text += page.text;
           ({ nextOffset: offset, more } = page);
         }
@@ -102,7 +102,7 @@ describe("where bytes are lost", () => {
   test("pages end before a gap, the next one states it, and each gets on", async () => {
     const pages: unknown[] = [];
     for (let offset = 0; ;) {
-      const { text, firstOffset, nextOffset, droppedBytes, lostBytes, more } = await bytePage(read, {
+      const { text, firstOffset, nextOffset, droppedBytes, lostBytes, more } = await readBytePage(read, {
         offset,
         bytes: 100,
       });
@@ -118,7 +118,7 @@ describe("where bytes are lost", () => {
   });
 
   test("lines after a gap are shown, and what is missing is counted", async () => {
-    expect(await linePage(read, { last: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
-    expect(await linePage(read, { from: 2, lines: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
+    expect(await readLinePage(read, { last: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
+    expect(await readLinePage(read, { from: 2, lines: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
   });
 });

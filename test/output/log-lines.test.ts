@@ -2,18 +2,23 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
-import { linePage, type LinesWanted, type LogPage, type LineOptions } from "../../src/output/log-lines.js";
+import {
+  readLinePage,
+  type LineRequest,
+  type LinePage,
+  type LineOptions,
+} from "../../src/output/log-lines.js";
 import { storedStream } from "./stored-stream.js";
 
 const TEN = Array.from({ length: 10 }, (_, line) => `line ${line}\n`).join("");
 
 function page(
   content: string | Uint8Array,
-  wanted: LinesWanted,
+  wanted: LineRequest,
   options?: LineOptions,
   first = 0,
-): Promise<LogPage> {
-  return linePage(storedStream(content, { first }).read, wanted, options);
+): Promise<LinePage> {
+  return readLinePage(storedStream(content, { first }).read, wanted, options);
 }
 
 describe("a page of lines", () => {
@@ -132,7 +137,7 @@ describe("when older output was dropped", () => {
   test("while a page is read, it ends there, and the next says what is missing", async () => {
     const stream = storedStream(TEN, { mostAtOnce: 10 });
     let reads = 0;
-    const result = await linePage(
+    const result = await readLinePage(
       (offset, maxBytes) => {
         if (maxBytes > 1 && (reads += 1) === 2) stream.drop(30);
         return stream.read(offset, maxBytes);
@@ -141,7 +146,7 @@ describe("when older output was dropped", () => {
     );
     expect(result.lines[0]).toBe("line 0");
     expect(result).toMatchObject({ more: true, droppedBytes: 0 });
-    const next = await linePage(stream.read, { from: result.nextOffset, lines: 9 });
+    const next = await readLinePage(stream.read, { from: result.nextOffset, lines: 9 });
     expect(next.droppedBytes).toBe(30 - result.nextOffset);
     expect(next.lines.at(-1)).toBe("line 9");
   });
@@ -178,7 +183,7 @@ describe("bounds:", () => {
 
   test("the last lines of a large log are read from its end alone", async () => {
     const stream = storedStream(TEN.repeat(100_000));
-    expect((await linePage(stream.read, { last: 100 })).lines).toHaveLength(100);
+    expect((await readLinePage(stream.read, { last: 100 })).lines).toHaveLength(100);
     expect(stream.given.total).toBeLessThan(2 * defaults.logChunkBytes);
     expect(stream.given.most).toBeLessThanOrEqual(defaults.logChunkBytes);
   });
@@ -186,7 +191,7 @@ describe("bounds:", () => {
   test("who knows how far the stream reaches saves the asking", async () => {
     const stream = storedStream(TEN);
     const range = { first: 0, end: 35 };
-    expect(await linePage(stream.read, { last: 1 }, { range })).toMatchObject({
+    expect(await readLinePage(stream.read, { last: 1 }, { range })).toMatchObject({
       lines: ["line 4"],
       more: false,
     });
@@ -195,7 +200,7 @@ describe("bounds:", () => {
   test("one endless line is read in chunks and shown cut", async () => {
     const stream = storedStream(Buffer.alloc(8 * 1024 * 1024, "x"));
     for (const wanted of [{ lines: 1 }, { last: 1 }]) {
-      const result = await linePage(stream.read, wanted);
+      const result = await readLinePage(stream.read, wanted);
       expect(result.lines[0]?.length).toBeLessThan(defaults.logLineBytes + 50);
       expect(result).toMatchObject({ truncated: true, nextOffset: 8 * 1024 * 1024, unfinishedFrom: 0 });
     }
@@ -229,8 +234,8 @@ test("however a stream gives its bytes, a page is the same", async () => {
       wanted,
       options,
       async (bytes, first, mostAtOnce, ...asked) => {
-        const whole = await linePage(storedStream(bytes, { first }).read, ...asked);
-        const cut = await linePage(storedStream(bytes, { first, mostAtOnce }).read, ...asked);
+        const whole = await readLinePage(storedStream(bytes, { first }).read, ...asked);
+        const cut = await readLinePage(storedStream(bytes, { first, mostAtOnce }).read, ...asked);
         expect(cut).toEqual(whole);
       },
     ),
@@ -247,13 +252,13 @@ test("pages from first to last, or from last to first, make the whole log", asyn
       const options = { raw: true, ended: true };
       const forward: string[] = [];
       for (let from = 0, more = true; more;) {
-        const next = await linePage(read, { from, lines }, options);
+        const next = await readLinePage(read, { from, lines }, options);
         forward.push(...next.lines);
         ({ nextOffset: from, more } = next);
       }
       const backward: string[] = [];
       for (let before = bytes.length; before > 0;) {
-        const next = await linePage(read, { last: lines, before }, options);
+        const next = await readLinePage(read, { last: lines, before }, options);
         backward.unshift(...next.lines);
         before = next.firstOffset;
       }

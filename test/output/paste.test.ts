@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { encodePaste } from "../../src/output/paste.js";
-import { plainModes } from "../../src/output/terminal-modes.js";
+import { defaultTerminalModes } from "../../src/output/terminal-modes.js";
 
 const BEGIN = "\u001b[200~";
 const END = "\u001b[201~";
-const bracketed = { ...plainModes, bracketedPaste: true };
+const bracketed = { ...defaultTerminalModes, bracketedPaste: true };
 
-function pasted(text: string, modes = plainModes): string {
+function pasted(text: string, modes = defaultTerminalModes): string {
   return Buffer.from(encodePaste(text, modes)).toString("utf8");
 }
 

@@ -1,11 +1,16 @@
 import { expect, onTestFinished, test } from "vitest";
-import { catchUp, type Replayed, type ReplayOptions, screenOf } from "../../src/output/screen-of.js";
+import {
+  continueReplay,
+  type ReplayedScreen,
+  type ReplayOptions,
+  replayScreen,
+} from "../../src/output/screen-of.js";
 import { storedStream, type StoredStream } from "./stored-stream.js";
 
 const ESC = "\u001b";
 
-async function replay(stream: StoredStream, options?: ReplayOptions): Promise<Replayed> {
-  const replayed = await screenOf(stream.read, { rows: 4, cols: 30 }, options);
+async function replay(stream: StoredStream, options?: ReplayOptions): Promise<ReplayedScreen> {
+  const replayed = await replayScreen(stream.read, { rows: 4, cols: 30 }, options);
   onTestFinished(() => replayed.screen[Symbol.asyncDispose]());
   return replayed;
 }
@@ -16,7 +21,7 @@ test("a run's screen is drawn from its spool alone, and goes on from there", asy
   expect(screen.snapshot().rows).toEqual(["one", "t", "", ""]);
   expect([nextOffset, droppedBytes]).toEqual([6, 0]);
   stream.append(Buffer.from("wo"));
-  expect(await catchUp(screen, stream.read, nextOffset)).toEqual({ nextOffset: 8, droppedBytes: 0 });
+  expect(await continueReplay(screen, stream.read, nextOffset)).toEqual({ nextOffset: 8, droppedBytes: 0 });
   expect(screen.snapshot().rows).toEqual(["one", "two", "", ""]);
 });
 
@@ -57,7 +62,7 @@ test("a writer that overtakes the replay leaves a gap, not a mess", async () => 
   const { screen, nextOffset } = await replay(stream);
   stream.append(Buffer.from(`still the title\u0007\r\nafter`));
   stream.drop(nextOffset + 5);
-  const { droppedBytes } = await catchUp(screen, stream.read, nextOffset);
+  const { droppedBytes } = await continueReplay(screen, stream.read, nextOffset);
   expect(droppedBytes).toBe(5);
   expect(screen.snapshot()).toMatchObject({ title: "", rows: ["keptafter", "", "", ""] });
 });

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { StringBound } from "../../src/output/string-bound.js";
+import { ControlStringLimiter } from "../../src/output/string-bound.js";
 
 const ESC = "\u001b";
 const LONG = "x".repeat(10_000);
 
 function bounded(...chunks: string[]): string {
-  const bound = new StringBound();
+  const bound = new ControlStringLimiter();
   return chunks.map((chunk) => bound.push(chunk)).join("");
 }
 

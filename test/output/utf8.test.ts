@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { orphaned, unfinished, Utf8Decoder } from "../../src/output/utf8.js";
+import { orphanedHeadBytes, incompleteTailBytes, Utf8Decoder } from "../../src/output/utf8.js";
 
 const TEXT = "aé€😀\u0000x\u{10ffff}ю漢字 ﷽";
 
@@ -65,9 +65,9 @@ test("a character cut in two is found from either side", () => {
   for (const character of ["é", "€", "😀"]) {
     const bytes = Buffer.from(character);
     for (let cut = 1; cut < bytes.length; cut += 1) {
-      expect(unfinished(bytes.subarray(0, cut))).toBe(cut);
-      expect(orphaned(bytes.subarray(cut))).toBe(bytes.length - cut);
+      expect(incompleteTailBytes(bytes.subarray(0, cut))).toBe(cut);
+      expect(orphanedHeadBytes(bytes.subarray(cut))).toBe(bytes.length - cut);
     }
-    expect([unfinished(bytes), orphaned(bytes)]).toEqual([0, 0]);
+    expect([incompleteTailBytes(bytes), orphanedHeadBytes(bytes)]).toEqual([0, 0]);
   }
 });

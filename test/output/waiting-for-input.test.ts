@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { tailOf, waitingForInput } from "../../src/output/waiting-for-input.js";
+import { lineBeforeCursor, guessWaitingForInput } from "../../src/output/waiting-for-input.js";
 
 describe("after a second of silence, a program seems to wait at", () => {
   test.each([
@@ -29,8 +29,8 @@ describe("after a second of silence, a program seems to wait at", () => {
     "done\nName: ",
     "Loading 50%\rUser: ",
   ])("%j", (tail) => {
-    expect(waitingForInput({ tail, idleMs: 1_000 })).toMatchObject({ seems: true });
-    expect(waitingForInput({ tail, idleMs: 999 })).toMatchObject({ seems: false });
+    expect(guessWaitingForInput({ tail, idleMs: 1_000 })).toMatchObject({ seems: true });
+    expect(guessWaitingForInput({ tail, idleMs: 999 })).toMatchObject({ seems: false });
   });
 });
 
@@ -47,8 +47,8 @@ describe("a line that is no prompt needs fifteen seconds of silence:", () => {
     "Loading...",
     "\r",
   ])("%j", (tail) => {
-    expect(waitingForInput({ tail, idleMs: 14_999 })).toMatchObject({ seems: false });
-    expect(waitingForInput({ tail, idleMs: 15_000 })).toMatchObject({ seems: true });
+    expect(guessWaitingForInput({ tail, idleMs: 14_999 })).toMatchObject({ seems: false });
+    expect(guessWaitingForInput({ tail, idleMs: 15_000 })).toMatchObject({ seems: true });
   });
 });
 
@@ -59,13 +59,13 @@ test.each([
   ["hides what is typed", { hiddenInput: true, idleMs: 1_000, tail: "working" }, true],
   ["a full screen", { alternate: true, idleMs: 1_000, tail: "working" }, true],
 ])("because %s", (because, signs, seems) => {
-  const guess = waitingForInput({ tail: "$ ", idleMs: 60_000, ...signs });
+  const guess = guessWaitingForInput({ tail: "$ ", idleMs: 60_000, ...signs });
   expect(guess.seems).toBe(seems);
   expect(guess.because).toContain(because);
 });
 
 test("the reason is one short, safe line, whatever the program printed", () => {
-  const { because } = waitingForInput({ tail: `\u001b[2J${"x\u202e".repeat(10_000)}: `, idleMs: 2_000 });
+  const { because } = guessWaitingForInput({ tail: `\u001b[2J${"x\u202e".repeat(10_000)}: `, idleMs: 2_000 });
   expect(because).not.toMatch(/[\p{Cc}\u202e]/u);
   expect(because.length).toBeLessThan(200);
 });
@@ -73,10 +73,10 @@ test("the reason is one short, safe line, whatever the program printed", () => {
 test("a hostile line takes no time", () => {
   const began = performance.now();
   for (const unit of ["password", "press ", "?(", "> ", "[y/", ">>", " "])
-    waitingForInput({ tail: unit.repeat(1_000_000 / unit.length), idleMs: 2_000 });
+    guessWaitingForInput({ tail: unit.repeat(1_000_000 / unit.length), idleMs: 2_000 });
   expect(performance.now() - began).toBeLessThan(1_000);
 });
 
 test("a screen's prompt has its blank up to the cursor", () => {
-  expect(tailOf({ rows: ["done", "Name:"], cursor: { x: 6, y: 1, visible: true } })).toBe("Name: ");
+  expect(lineBeforeCursor({ rows: ["done", "Name:"], cursor: { x: 6, y: 1, visible: true } })).toBe("Name: ");
 });

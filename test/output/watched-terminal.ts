@@ -2,11 +2,11 @@ import { isDeepStrictEqual } from "node:util";
 import { onTestFinished } from "vitest";
 import { encodeKeys } from "../../src/output/keys.js";
 import { encodePaste } from "../../src/output/paste.js";
-import { screenOf } from "../../src/output/screen-of.js";
+import { replayScreen } from "../../src/output/screen-of.js";
 import { Screen, type ScreenSnapshot } from "../../src/output/screen.js";
 import type { Run, SpawnOptions } from "../../src/supervisor/api.js";
-import { until } from "../io/until.js";
-import { bystander, realSupervisor } from "../supervisor/real-supervisor.js";
+import { waitFor } from "../io/until.js";
+import { plantLookalike, realSupervisor } from "../supervisor/real-supervisor.js";
 
 const SIZE = { rows: 24, cols: 80 };
 
@@ -15,23 +15,23 @@ export interface WatchedTerminal {
   readonly run: Run;
   readonly screen: Screen;
   /** What is on the screen now. */
-  look(): ScreenSnapshot;
+  snapshot(): ScreenSnapshot;
   text(): string;
   /** Waits until the screen shows it. */
-  see(what: string | RegExp): Promise<void>;
+  waitFor(what: string | RegExp): Promise<void>;
   keys(...words: string[]): Promise<void>;
   paste(text: string): Promise<void>;
   /** Waits until a screen drawn from the spool alone is the same. */
-  seeTheSameReplayed(): Promise<void>;
+  expectSameReplayed(): Promise<void>;
 }
 
-export async function watch(
+export async function watchTerminal(
   argv: readonly string[],
   env: Record<string, string> = {},
   options: SpawnOptions = {},
 ): Promise<WatchedTerminal> {
   const supervisor = await realSupervisor();
-  bystander("sleep", "600");
+  plantLookalike("sleep", "600");
   const run = await supervisor.spawn(
     { io: "pty", argv },
     {
@@ -54,22 +54,22 @@ export async function watch(
   return {
     run,
     screen,
-    look,
+    snapshot: look,
     text,
-    see: async (what) => {
+    waitFor: async (what) => {
       const shown = (): boolean => (typeof what === "string" ? text().includes(what) : what.test(text()));
-      await until(String(what), shown).catch((error: unknown) => {
+      await waitFor(String(what), shown).catch((error: unknown) => {
         throw new Error(`the screen is\n${text()}`, { cause: error });
       });
     },
     keys: (...words) => run.write(encodeKeys(words, look().modes)),
     paste: (pasted) => run.write(encodePaste(pasted, look().modes)),
-    seeTheSameReplayed: () =>
-      until("the screen is the same from the spool", async () => {
+    expectSameReplayed: () =>
+      waitFor("the screen is the same from the spool", async () => {
         const live = look();
         const size = { rows: live.rows.length, cols: live.cols };
         const read = (offset: number, maxBytes: number) => run.read("stdout", { offset, maxBytes });
-        const replayed = await screenOf(read, size, { until: live.bytes });
+        const replayed = await replayScreen(read, size, { until: live.bytes });
         const same = isDeepStrictEqual(replayed.screen.snapshot(), live);
         await replayed.screen[Symbol.asyncDispose]();
         return same;

@@ -4,10 +4,10 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { publint } from "publint";
 import { beforeAll, describe, expect, test } from "vitest";
-import { inspect } from "../../src/anchor/inspect.js";
+import { inspectProcesses } from "../../src/anchor/inspect.js";
 import { reap } from "../../src/anchor/reap.js";
 import { plantBystander } from "../anchor/bystander.js";
-import { execute, isInstalled, pack, temporaryDirectory } from "./packages.js";
+import { execFileAsync, isInstalled, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const EM_AARCH64 = 183;
 const QEMU = "qemu-aarch64-static";
@@ -19,9 +19,9 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
   let emulated: string;
 
   beforeAll(async () => {
-    const directory = await temporaryDirectory();
-    const packed = await pack("arm64", join(directory, "packages"));
-    await execute("tar", ["-xzf", packed.anchor, "-C", directory]);
+    const directory = await temporaryDirectoryForFile();
+    const packed = await packTarballs("arm64", join(directory, "packages"));
+    await execFileAsync("tar", ["-xzf", packed.anchor, "-C", directory]);
     contents = join(directory, "package");
     emulated = join(directory, "anchor");
     await writeFile(emulated, `#!/bin/sh\nexec ${QEMU} '${contents}/bin/anchor' "$@"\n`, { mode: 0o755 });
@@ -43,7 +43,7 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
     const leader = spawn("sh", ["-c", script], { detached: true, stdio: ["ignore", "pipe", "ignore"] });
     const ended = once(leader, "exit");
     await once(leader.stdout, "data");
-    const [evidence] = await inspect(emulated, [leader.pid ?? 0]);
+    const [evidence] = await inspectProcesses(emulated, [leader.pid ?? 0]);
     const root = evidence?.identity ?? expect.fail("it does not see the process");
     const request = { root, cgroup: null, leaseId: null, graceMs: 50 };
     // Where the kernel has unique ids, the start time has no say.

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { publint } from "publint";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { plantBystander } from "../anchor/bystander.js";
-import { execute, npm, pack, temporaryDirectory } from "./packages.js";
+import { execFileAsync, npmPath, packTarballs, temporaryDirectoryForFile } from "./packages.js";
 
 const hasPackage = process.platform === "linux" && process.arch === "x64";
 
@@ -15,7 +15,7 @@ interface Said {
 
 /** What is said must be read from a failure as well as from a success. */
 async function say(file: string, args: readonly string[], options: object): Promise<Said> {
-  return execute(file, args, options).then(
+  return execFileAsync(file, args, options).then(
     ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
     (error: unknown) => {
       const { code, stdout, stderr } = error as Said;
@@ -31,8 +31,8 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     say(join(project, "node_modules/.bin/holdfast"), args, { cwd: project, env });
 
   beforeAll(async () => {
-    const directory = await temporaryDirectory();
-    const { main, anchor } = await pack("x64", join(directory, "packages"));
+    const directory = await temporaryDirectoryForFile();
+    const { main, anchor } = await packTarballs("x64", join(directory, "packages"));
     project = join(directory, "project");
     // All there is on this path: no compiler.
     const bin = join(directory, "bin");
@@ -44,8 +44,10 @@ describe.skipIf(!hasPackage)("installed from its packages, without scripts, into
     env = { PATH: bin, HOME: directory, HOLDFAST_HOME: join(directory, "h") };
     await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }\n');
     const quiet = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"];
-    const cache = (await execute(process.execPath, [npm(), "config", "get", "cache"])).stdout.trim();
-    await execute(process.execPath, [npm(), "install", ...quiet, "--cache", cache, main, anchor], {
+    const cache = (
+      await execFileAsync(process.execPath, [npmPath(), "config", "get", "cache"])
+    ).stdout.trim();
+    await execFileAsync(process.execPath, [npmPath(), "install", ...quiet, "--cache", cache, main, anchor], {
       cwd: project,
       env,
     });

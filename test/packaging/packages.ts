@@ -6,25 +6,28 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll } from "vitest";
 
-export const execute = promisify(execFile);
+export const execFileAsync = promisify(execFile);
 
 /** Gone when the tests of the file are over. */
-export async function temporaryDirectory(): Promise<string> {
+export async function temporaryDirectoryForFile(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "hf-"));
   afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
   return directory;
 }
 
 /** What `scripts/pack.mjs` makes of the present build: paths of the tarballs. */
-export async function pack(arch: "x64" | "arm64", to: string): Promise<{ main: string; anchor: string }> {
-  await execute(process.execPath, ["scripts/pack.mjs", "--built", "--arch", arch, "--to", to]);
+export async function packTarballs(
+  arch: "x64" | "arm64",
+  to: string,
+): Promise<{ main: string; anchor: string }> {
+  await execFileAsync(process.execPath, ["scripts/pack.mjs", "--built", "--arch", arch, "--to", to]);
   const files = await readdir(to);
   const find = (pattern: RegExp): string => join(to, files.find((name) => pattern.test(name)) ?? "nothing");
   return { main: find(/^holdfast-\d.*\.tgz$/), anchor: find(/^holdfast-anchor-/) };
 }
 
 /** The one that came with this Node, to be run by a path on which there is none. */
-export function npm(): string {
+export function npmPath(): string {
   return realpathSync(join(dirname(process.execPath), "npm"));
 }
 

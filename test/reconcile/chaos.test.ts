@@ -2,9 +2,9 @@ import { randomInt } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { signal } from "../tree/living.js";
-import { House } from "./house.js";
-import type { Keeper } from "./keeper.js";
+import { signalProcess } from "../tree/living.js";
+import { SharedHome } from "./house.js";
+import type { SupervisorProcess } from "./keeper.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const ROUNDS = soak ? 20 : 1;
@@ -27,19 +27,19 @@ function dice(seed: number): (below: number) => number {
 
 /** Three supervisors of one state directory, to whom everything happens, and what has happened so far. */
 class Chaos {
-  readonly #house: House;
+  readonly #house: SharedHome;
   readonly #throw: (below: number) => number;
-  readonly #keepers: Keeper[] = [];
-  readonly #stopped = new Set<Keeper>();
+  readonly #keepers: SupervisorProcess[] = [];
+  readonly #stopped = new Set<SupervisorProcess>();
   readonly deeds: Record<string, number> = {};
 
-  constructor(house: House, seed: number) {
-    this.#house = house;
+  constructor(sharedHome: SharedHome, seed: number) {
+    this.#house = sharedHome;
     this.#throw = dice(seed);
   }
 
   async begin(): Promise<void> {
-    for (const id of ["in_a", "in_b", "in_c"]) this.#keepers.push(await this.#house.keeper(id));
+    for (const id of ["in_a", "in_b", "in_c"]) this.#keepers.push(await this.#house.supervisorProcess(id));
   }
 
   async deed(): Promise<void> {
@@ -51,41 +51,42 @@ class Chaos {
   }
 
   async end(): Promise<void> {
-    for (const keeper of this.#keepers) await keeper.kill();
+    for (const supervisorProcess of this.#keepers) await supervisorProcess.kill();
   }
 
   #deeds(): Record<string, () => Promise<void>> {
     const at = this.#throw(this.#keepers.length);
-    const keeper = this.#keepers[at];
-    if (keeper === undefined) return {};
+    const supervisorProcess = this.#keepers[at];
+    if (supervisorProcess === undefined) return {};
     const open = this.#house.sql("select run_id from runs where state <> 'exited'");
     const runId = String(open[this.#throw(Math.max(1, open.length))]?.["run_id"]);
     const spawn = async (): Promise<void> => {
-      if (open.length < MOST) keeper.order("spawn", { input: this.#tree(), options: this.#options() });
+      if (open.length < MOST)
+        supervisorProcess.order("spawn", { input: this.#tree(), options: this.#options() });
     };
-    const reconcile = async (): Promise<void> => keeper.order("reconcile", { scope: {} });
+    const reconcile = async (): Promise<void> => supervisorProcess.order("reconcile", { scope: {} });
     return {
       spawn,
       "spawn again": spawn,
       reconcile,
       "reconcile again": reconcile,
-      cancel: async () => keeper.cancel(runId),
+      cancel: async () => supervisorProcess.cancel(runId),
       "kill an anchor": async () => {
         const anchors = this.#house.anchors("in_");
         const one = anchors[this.#throw(Math.max(1, anchors.length))];
-        if (one !== undefined) signal(one, "SIGKILL");
+        if (one !== undefined) signalProcess(one, "SIGKILL");
       },
       "kill a supervisor": async () => {
-        await keeper.kill();
-        this.#stopped.delete(keeper);
-        const next = await this.#house.keeper(keeper.instanceId);
+        await supervisorProcess.kill();
+        this.#stopped.delete(supervisorProcess);
+        const next = await this.#house.supervisorProcess(supervisorProcess.instanceId);
         next.order("reconcile", { scope: {} });
         this.#keepers[at] = next;
       },
       "stop or continue a supervisor": async () => {
-        if (this.#stopped.delete(keeper)) return keeper.goOn();
-        this.#stopped.add(keeper);
-        return keeper.stop();
+        if (this.#stopped.delete(supervisorProcess)) return supervisorProcess.resume();
+        this.#stopped.add(supervisorProcess);
+        return supervisorProcess.suspend();
       },
       "leases expire": async () => this.#expireLeases(1),
       "leases have long expired": async () => this.#expireLeases(defaults.stalledOwnerMs + 1_000),
@@ -98,14 +99,14 @@ class Chaos {
       this.#house.expireLeases(agoMs);
     } catch (error) {
       if (this.#stopped.size === 0 || !String(error).includes("database is locked")) throw error;
-      for (const keeper of this.#stopped) keeper.goOn();
+      for (const supervisorProcess of this.#stopped) supervisorProcess.resume();
       this.#stopped.clear();
       this.#house.expireLeases(agoMs);
     }
   }
 
-  #tree(): ReturnType<House["script"]> {
-    const { token } = this.#house.crowd;
+  #tree(): ReturnType<SharedHome["script"]> {
+    const { token } = this.#house.tokenProcesses;
     return this.#house.script(`setsid sleep 100003.${token} & sleep 100001.${token}; :`);
   }
 
@@ -123,41 +124,41 @@ test("whatever happens to whom: one end each, nobody left, no stranger touched",
   const told: string[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const seed = SEED + round;
-    await using house = await House.open();
-    const chaos = new Chaos(house, seed);
+    await using sharedHome = await SharedHome.open();
+    const chaos = new Chaos(sharedHome, seed);
     await chaos.begin();
     for (let deed = 0; deed < DEEDS; deed++) await chaos.deed();
     await chaos.end();
 
-    house.expireLeases();
-    const { supervisor } = await house.gateway();
+    sharedHome.expireLeases();
+    const { supervisor } = await sharedHome.gateway();
     const deadline = performance.now() + 20_000;
-    while (house.openRuns() > 0 && performance.now() < deadline) {
+    while (sharedHome.openRuns() > 0 && performance.now() < deadline) {
       for (const { runId } of await supervisor.listRuns({ states: ["starting", "running"] }))
         await supervisor.run(runId)?.cancel();
       await setTimeout(50);
       await supervisor.reconcile();
     }
     const what = `seed ${seed}`;
-    expect(house.openRuns(), what).toBe(0);
-    expect(house.crowd.others(), what).toEqual([]);
-    const ends = house.sql(
+    expect(sharedHome.openRuns(), what).toBe(0);
+    expect(sharedHome.tokenProcesses.ofRuns(), what).toEqual([]);
+    const ends = sharedHome.sql(
       `select runs.run_id, exit_reason, emptiness, count(seq) as times from runs
        left join run_events on run_events.run_id = runs.run_id and type = 'exit'
        group by runs.run_id having times <> 1 or emptiness <> 'proven'`,
     );
     expect(ends, what).toEqual([]);
     // One thief for every epoch.
-    const doubles = house.sql(
+    const doubles = sharedHome.sql(
       `select run_id, data ->> 'epoch' as epoch, count(*) as times from run_events
        where type = 'reconcile' and data ->> 'action' <> 'leave' group by run_id, epoch having times <> 1`,
     );
     expect(doubles, what).toEqual([]);
-    const once = house.everything();
+    const once = sharedHome.dumpStore();
     await supervisor.reconcile();
-    expect(house.everything(), what).toEqual(once);
-    told.push(`${house.sql("select run_id from runs").length} runs`);
+    expect(sharedHome.dumpStore(), what).toEqual(once);
+    told.push(`${sharedHome.sql("select run_id from runs").length} runs`);
     if (round === 0) console.log(`chaos, ${what}:`, JSON.stringify(chaos.deeds), told[0]);
-    await house.tidy(supervisor);
+    await sharedHome.stopAllRuns(supervisor);
   }
 });

@@ -2,10 +2,18 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
-import { descendants, isAlive, living, marked, signal, until, type Living } from "../tree/living.js";
-import { tiers, type Tier } from "../tree/seat.js";
-import { House } from "./house.js";
-import type { Keeper } from "./keeper.js";
+import {
+  descendantsOf,
+  isAlive,
+  findByCommandLine,
+  findByRunMarker,
+  signalProcess,
+  until,
+  type LiveProcess,
+} from "../tree/living.js";
+import { tiers, type SandboxTier } from "../tree/seat.js";
+import { SharedHome } from "./house.js";
+import type { SupervisorProcess } from "./keeper.js";
 
 const chromium = "/usr/bin/chromium";
 const missing = existsSync(chromium) ? null : `${chromium} is not installed (Debian's package chromium)`;
@@ -19,27 +27,27 @@ const soak = process.env["HOLDFAST_SOAK"] === "1";
 
 interface Kill {
   readonly name: string;
-  readonly tier: Tier;
-  strike(house: House, keeper: Keeper): Promise<void>;
+  readonly tier: SandboxTier;
+  strike(sharedHome: SharedHome, supervisorProcess: SupervisorProcess): Promise<void>;
 }
 
 const kills: readonly Kill[] = [
-  { name: "the supervisor", tier: tiers.none, strike: (_, keeper) => keeper.kill() },
+  { name: "the supervisor", tier: tiers.none, strike: (_, supervisorProcess) => supervisorProcess.kill() },
   {
     name: "supervisor and anchor",
     tier: tiers.none,
-    strike: async (house, keeper) => {
-      for (const one of house.anchors(ORIGIN)) signal(one, "SIGKILL");
-      await keeper.kill();
+    strike: async (sharedHome, supervisorProcess) => {
+      for (const one of sharedHome.anchors(ORIGIN)) signalProcess(one, "SIGKILL");
+      await supervisorProcess.kill();
     },
   },
   {
     name: "supervisor, launcher and anchor",
     tier: tiers.cgroup,
-    strike: async (house, keeper) => {
-      await keeper.stop();
-      await house.silence(ORIGIN);
-      await keeper.kill();
+    strike: async (sharedHome, supervisorProcess) => {
+      await supervisorProcess.suspend();
+      await sharedHome.stopAnchors(ORIGIN);
+      await supervisorProcess.kill();
     },
   },
 ];
@@ -51,33 +59,33 @@ describe("a headless Chromium with its helpers", () => {
       const whyNot = missing ?? tier.whyNot;
       if (whyNot !== null) skip(whyNot);
       for (let time = 0; time < (soak ? 5 : 1); time++) {
-        await using house = await House.open(tier);
-        const keeper = await house.keeper(ORIGIN);
-        const page = join(house.seat.directory, "page.html");
+        await using sharedHome = await SharedHome.open(tier);
+        const supervisorProcess = await sharedHome.supervisorProcess(ORIGIN);
+        const page = join(sharedHome.sandbox.directory, "page.html");
         writeFileSync(page, "<title>a page</title><script>setInterval(() => {}, 10)</script>");
-        const profile = join(house.seat.directory, `profile-${house.crowd.token}`);
-        const { runId, root } = await keeper.spawn(
+        const profile = join(sharedHome.sandbox.directory, `profile-${sharedHome.tokenProcesses.token}`);
+        const { runId, root } = await supervisorProcess.spawn(
           { io: "pipe", argv: [chromium, ...flags, `--user-data-dir=${profile}`, pathToFileURL(page).href] },
           { graceMs: 300, onOrphan: "terminate" },
         );
         const helpers = await until("a zygote and a renderer are there", () => {
-          const below = descendants(root?.pid ?? 0);
+          const below = descendantsOf(root?.pid ?? 0);
           return ["zygote", "renderer"].every((type) => below.some((one) => is(type, one))) ? below : null;
         });
-        await kill.strike(house, keeper);
-        house.expireLeases();
-        const { supervisor } = await house.gateway();
-        await house.ended(runId);
-        const left = [...helpers.filter(isAlive), ...marked(runId), ...living(profile)];
+        await kill.strike(sharedHome, supervisorProcess);
+        sharedHome.expireLeases();
+        const { supervisor } = await sharedHome.gateway();
+        await sharedHome.ended(runId);
+        const left = [...helpers.filter(isAlive), ...findByRunMarker(runId), ...findByCommandLine(profile)];
         expect(left, "survivors").toEqual([]);
         expect(await supervisor.getRun(runId)).toMatchObject({ state: "exited", emptiness: "proven" });
-        expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
-        await house.tidy(supervisor);
+        expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+        await sharedHome.stopAllRuns(supervisor);
       }
     });
 });
 
-function is(type: string, { argv }: Living): boolean {
+function is(type: string, { argv }: LiveProcess): boolean {
   // A browser's children write their command line anew, as one word.
   return argv.some((word) => word.includes(`--type=${type}`));
 }

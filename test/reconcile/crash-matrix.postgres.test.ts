@@ -1,28 +1,28 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { startPooler, whyNoPooler, type TestPooler } from "../store/postgres/pooler.js";
+import { startPgBouncer, whyNoPooler, type PgBouncer } from "../store/postgres/pooler.js";
 import { startReplicatedServer } from "../store/postgres/replicated.js";
-import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../store/postgres/server.js";
 import { crashMatrix, soak } from "./crash-matrix.js";
-import { recordsIn, type Records } from "./records.js";
+import { postgresRecords, type RecordAccess } from "./records.js";
 
 describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
   // What an anchor does when it dies is the same with either store, and takes its time: all of it in a soak run.
   crashMatrix(
     "PostgreSQL",
-    async () => recordsIn(await server.createDatabase()),
+    async () => postgresRecords(await server.createDatabase()),
     ({ anchor }) => soak || !anchor,
   );
 
   describe.skipIf(whyNoPooler !== null)("through a pooler,", () => {
-    let pooler: TestPooler;
+    let pooler: PgBouncer;
     beforeAll(async () => {
-      pooler = await startPooler(server, { pool_mode: "session" });
+      pooler = await startPgBouncer(server, { pool_mode: "session" });
     });
     afterAll(() => pooler[Symbol.asyncDispose]());
 
@@ -32,7 +32,7 @@ describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
       "PostgreSQL through PgBouncer",
       async () => {
         const { url } = await server.createDatabase();
-        return recordsIn({ url: pooler.urlOf(url) }, () => url);
+        return postgresRecords({ url: pooler.urlOf(url) }, () => url);
       },
       ({ anchor, stopped, name }, phase, step) =>
         soak
@@ -45,12 +45,15 @@ describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
   });
 
   // Each has a primary and a stand-by of its own: one of each kind, and all in a soak run.
-  const overPromotedStandBy = async (): Promise<Records> => {
+  const overPromotedStandBy = async (): Promise<RecordAccess> => {
     const replicated = await startReplicatedServer();
     const database = await replicated.createDatabase();
     let at = replicated.primary;
     return {
-      ...recordsIn(database, () => `postgres://postgres@localhost/${database.name}?host=${at.directory}`),
+      ...postgresRecords(
+        database,
+        () => `postgres://postgres@localhost/${database.name}?host=${at.directory}`,
+      ),
       async struck() {
         await replicated.failOver();
         at = replicated.standBy;

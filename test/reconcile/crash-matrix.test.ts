@@ -1,4 +1,4 @@
 import { crashMatrix } from "./crash-matrix.js";
-import { ownFile } from "./records.js";
+import { sqliteRecords } from "./records.js";
 
-crashMatrix("the state directory", async () => ownFile);
+crashMatrix("the state directory", async () => sqliteRecords);

@@ -1,40 +1,40 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { SpawnOptions, Supervisor } from "../../src/supervisor/api.js";
-import { isAlive, signal, until, type Living } from "../tree/living.js";
-import { tiers, type Tier } from "../tree/seat.js";
-import { House } from "./house.js";
-import type { Keeper } from "./keeper.js";
-import type { Records } from "./records.js";
-import { steps, type StepName } from "./steps.js";
+import { isAlive, signalProcess, until, type LiveProcess } from "../tree/living.js";
+import { tiers, type SandboxTier } from "../tree/seat.js";
+import { SharedHome } from "./house.js";
+import type { SupervisorProcess } from "./keeper.js";
+import type { RecordAccess } from "./records.js";
+import { SUPERVISOR_STEPS, type SupervisorStep } from "./steps.js";
 
 export const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */
-const RUNS = soak ? 6 : 3;
+const RUN_COUNT = soak ? 6 : 3;
 const ROUNDS = soak ? 10 : 1;
 const graceMs = 100;
 const ownerLossMs = 100;
 /** What a loaded machine may take beyond its policy. */
-const slackMs = 8_000;
+const SLACK_MS = 8_000;
 
 /** Who is killed. Without its launcher, only a cgroup can prove that nobody is left. */
-export interface Target {
+export interface KillTarget {
   readonly name: string;
-  readonly tier: Tier;
+  readonly tier: SandboxTier;
   readonly supervisor: boolean;
   readonly anchor: boolean;
   readonly launcher: boolean;
   /** Its anchors are stopped (SIGSTOP) instead of killed. */
   readonly stopped?: true;
 }
-const supervisorOnly: Target = {
+const supervisorOnly: KillTarget = {
   name: "the supervisor",
   tier: tiers.none,
   supervisor: true,
   anchor: false,
   launcher: false,
 };
-const targets: readonly Target[] = [
+const targets: readonly KillTarget[] = [
   supervisorOnly,
   { name: "the anchor", tier: tiers.none, supervisor: false, anchor: true, launcher: false },
   { name: "supervisor and anchor", tier: tiers.none, supervisor: true, anchor: true, launcher: false },
@@ -47,31 +47,31 @@ const targets: readonly Target[] = [
   },
 ];
 /** Nobody is killed but the supervisor, if that: a stopped anchor is continued, by the supervisor or by the launcher. */
-const stoppedTargets: readonly Target[] = [
+const stoppedTargets: readonly KillTarget[] = [
   { ...supervisorOnly, name: "no process, the anchors stopped", supervisor: false, stopped: true },
   { ...supervisorOnly, name: "the supervisor, the anchors stopped", stopped: true },
 ];
 /** Until a stopped anchor is noticed and continued: by the launcher after ten seconds, in looks two seconds apart. */
-const noticedMs = 14_000;
+const STOPPED_ANCHOR_MS = 14_000;
 
-function hasAnswered(step: Phase["steps"][number]): boolean {
+function hasAnswered(step: CrashPhase["steps"][number]): boolean {
   return step !== "inserted" && step !== "asked";
 }
 
-function slackOf({ stopped }: Target): number {
-  return stopped === true ? slackMs + noticedMs : slackMs;
+function slackOf({ stopped }: KillTarget): number {
+  return stopped === true ? SLACK_MS + STOPPED_ANCHOR_MS : SLACK_MS;
 }
 
 /** Who stands at the step, with which runs. Their anchors and their launcher are those of who started them. */
-interface Standing {
-  readonly keeper: Keeper;
+interface PausedRuns {
+  readonly keeper: SupervisorProcess;
   readonly runIds: readonly string[];
 }
 
-interface Phase {
+interface CrashPhase {
   readonly name: string;
-  readonly steps: readonly (StepName | typeof AT_REST)[];
-  bring(house: House, step: StepName | typeof AT_REST): Promise<Standing>;
+  readonly steps: readonly (SupervisorStep | typeof IDLE)[];
+  bring(sharedHome: SharedHome, step: SupervisorStep | typeof IDLE): Promise<PausedRuns>;
   /** Its runs have the two policies of `options`. */
   readonly mixed?: true;
   readonly reasons: readonly string[];
@@ -79,81 +79,93 @@ interface Phase {
 
 const ORIGIN = "in_victim";
 /** Not a step of anything: everybody is there, and nothing is going on. */
-const AT_REST = "at rest";
+const IDLE = "at rest";
 
 function options(at: number): SpawnOptions {
   return at % 2 === 0 ? { graceMs, ownerLossMs } : { graceMs, onOrphan: "terminate" };
 }
 
-async function spawned(house: House, given: (at: number) => SpawnOptions): Promise<Standing> {
-  const keeper = await house.keeper(ORIGIN);
+async function spawnAndPause(
+  sharedHome: SharedHome,
+  given: (at: number) => SpawnOptions,
+): Promise<PausedRuns> {
+  const supervisorProcess = await sharedHome.supervisorProcess(ORIGIN);
   const runIds: string[] = [];
-  for (let at = 0; at < RUNS; at++) runIds.push((await keeper.spawn(house.scenario, given(at))).runId);
+  for (let at = 0; at < RUN_COUNT; at++)
+    runIds.push((await supervisorProcess.spawn(sharedHome.scenario, given(at))).runId);
   await until(
     "everybody is there",
-    () => house.crowd.others().filter(({ argv }) => argv[0] === "sleep").length === 4 * RUNS,
+    () =>
+      sharedHome.tokenProcesses.ofRuns().filter(({ argv }) => argv[0] === "sleep").length === 4 * RUN_COUNT,
   );
-  return { keeper, runIds };
+  return { keeper: supervisorProcess, runIds };
 }
 
-async function stopAt(keeper: Keeper, step: Phase["steps"][number], runs = RUNS): Promise<void> {
-  if (step !== AT_REST) await keeper.stopAt(step, runs);
+async function pauseAt(
+  supervisorProcess: SupervisorProcess,
+  step: CrashPhase["steps"][number],
+  runs = RUN_COUNT,
+): Promise<void> {
+  if (step !== IDLE) await supervisorProcess.pauseAt(step, runs);
 }
 
 /** Runs whose owner is dead, and a thief on its way to them. */
-async function thief(
-  house: House,
-  step: Phase["steps"][number],
+async function pausedThief(
+  sharedHome: SharedHome,
+  step: CrashPhase["steps"][number],
   silenced: boolean,
   terminate: boolean,
-): Promise<Standing> {
-  const { keeper: first, runIds } = await spawned(house, () => ({ graceMs, onOrphan: "adopt" }));
+): Promise<PausedRuns> {
+  const { keeper: first, runIds } = await spawnAndPause(sharedHome, () => ({ graceMs, onOrphan: "adopt" }));
   await first.kill();
-  if (silenced) await house.silence(ORIGIN);
-  house.expireLeases();
-  const keeper = await house.keeper("in_thief");
+  if (silenced) await sharedHome.stopAnchors(ORIGIN);
+  sharedHome.expireLeases();
+  const supervisorProcess = await sharedHome.supervisorProcess("in_thief");
   // One look for all of them.
-  await stopAt(keeper, step, step === "looking" ? 1 : RUNS);
-  keeper.order("reconcile", { scope: { terminate } });
-  await keeper.arrived();
-  return { keeper, runIds };
+  await pauseAt(supervisorProcess, step, step === "looking" ? 1 : RUN_COUNT);
+  supervisorProcess.order("reconcile", { scope: { terminate } });
+  await supervisorProcess.waitUntilPaused();
+  return { keeper: supervisorProcess, runIds };
 }
 
 /** Runs whose supervisor was killed, and so was its first replacement at the same step; the second one stands there. */
-async function replacement(house: House, step: Phase["steps"][number]): Promise<Standing> {
-  const { keeper: first, runIds } = await spawned(house, () => ({ graceMs }));
-  let keeper = first;
+async function pausedReplacement(
+  sharedHome: SharedHome,
+  step: CrashPhase["steps"][number],
+): Promise<PausedRuns> {
+  const { keeper: first, runIds } = await spawnAndPause(sharedHome, () => ({ graceMs }));
+  let supervisorProcess = first;
   for (let replaced = 0; replaced < 2; replaced++) {
-    await keeper.kill();
-    keeper = await house.keeper(ORIGIN);
-    await stopAt(keeper, step, step === "looking" ? 1 : RUNS);
-    keeper.order("reconcile");
-    await keeper.arrived();
+    await supervisorProcess.kill();
+    supervisorProcess = await sharedHome.supervisorProcess(ORIGIN);
+    await pauseAt(supervisorProcess, step, step === "looking" ? 1 : RUN_COUNT);
+    supervisorProcess.order("reconcile");
+    await supervisorProcess.waitUntilPaused();
   }
-  return { keeper, runIds };
+  return { keeper: supervisorProcess, runIds };
 }
 
-const phases: readonly Phase[] = [
+const phases: readonly CrashPhase[] = [
   {
     name: "spawn",
-    steps: steps.spawn,
-    bring: async (house, step) => {
-      const keeper = await house.keeper(ORIGIN);
-      await stopAt(keeper, step);
-      for (let at = 0; at < RUNS; at++)
-        keeper.order("spawn", { input: house.scenario, options: options(at) });
-      await keeper.arrived();
-      return { keeper, runIds: house.runsOf(ORIGIN) };
+    steps: SUPERVISOR_STEPS.spawn,
+    bring: async (sharedHome, step) => {
+      const supervisorProcess = await sharedHome.supervisorProcess(ORIGIN);
+      await pauseAt(supervisorProcess, step);
+      for (let at = 0; at < RUN_COUNT; at++)
+        supervisorProcess.order("spawn", { input: sharedHome.scenario, options: options(at) });
+      await supervisorProcess.waitUntilPaused();
+      return { keeper: supervisorProcess, runIds: sharedHome.runsOf(ORIGIN) };
     },
     mixed: true,
     reasons: ["spawn-error", "owner-lost", "lost", "manual-cancel"],
   },
   {
     name: "run",
-    steps: [AT_REST],
-    bring: async (house) => {
-      const standing = await spawned(house, options);
-      await standing.keeper.stop();
+    steps: [IDLE],
+    bring: async (sharedHome) => {
+      const standing = await spawnAndPause(sharedHome, options);
+      await standing.keeper.suspend();
       return standing;
     },
     mixed: true,
@@ -162,101 +174,114 @@ const phases: readonly Phase[] = [
   },
   {
     name: "terminate",
-    steps: steps.terminate,
-    bring: async (house, step) => {
-      const { keeper, runIds } = await spawned(house, options);
-      await stopAt(keeper, step);
-      for (const runId of runIds) keeper.cancel(runId);
-      await keeper.arrived();
-      return { keeper, runIds };
+    steps: SUPERVISOR_STEPS.terminate,
+    bring: async (sharedHome, step) => {
+      const { keeper: supervisorProcess, runIds } = await spawnAndPause(sharedHome, options);
+      await pauseAt(supervisorProcess, step);
+      for (const runId of runIds) supervisorProcess.cancel(runId);
+      await supervisorProcess.waitUntilPaused();
+      return { keeper: supervisorProcess, runIds };
     },
     mixed: true,
     reasons: ["manual-cancel", "owner-lost", "lost"],
   },
   {
     name: "finalize",
-    steps: steps.finalize,
-    bring: async (house, step) => {
-      const { keeper, runIds } = await spawned(house, options);
-      await stopAt(keeper, step);
-      for (const runId of runIds) keeper.order("write", { runId, data: "exit 7\n" });
-      await keeper.arrived();
-      return { keeper, runIds };
+    steps: SUPERVISOR_STEPS.finalize,
+    bring: async (sharedHome, step) => {
+      const { keeper: supervisorProcess, runIds } = await spawnAndPause(sharedHome, options);
+      await pauseAt(supervisorProcess, step);
+      for (const runId of runIds) supervisorProcess.order("write", { runId, data: "exit 7\n" });
+      await supervisorProcess.waitUntilPaused();
+      return { keeper: supervisorProcess, runIds };
     },
     reasons: ["ownership-escape"],
   },
   {
     name: "steal",
     steps: ["looking", "stealing", "stolen", "attached"],
-    bring: (house, step) => thief(house, step, false, false),
+    bring: (sharedHome, step) => pausedThief(sharedHome, step, false, false),
     reasons: ["manual-cancel", "owner-lost", "lost"],
   },
   {
     name: "take-up by a replacement gateway",
     steps: ["looking", "stealing", "stolen", "attached"],
-    bring: replacement,
+    bring: pausedReplacement,
     reasons: ["manual-cancel", "owner-lost", "lost"],
   },
   {
     name: "end after a steal",
     steps: ["stop-asked", "end-saving", "end-saved"],
-    bring: (house, step) => thief(house, step, false, true),
+    bring: (sharedHome, step) => pausedThief(sharedHome, step, false, true),
     reasons: ["manual-cancel", "owner-lost", "lost"],
   },
 ];
 
 /** Steals of runs that nobody answers for: only the thief can be killed. */
-const sweep: Phase = {
+const reapPhase: CrashPhase = {
   name: "sweep after a steal",
   steps: ["stealing", "stolen", "reaping", "reaped", "end-saving", "end-saved"],
-  bring: (house, step) => thief(house, step, true, false),
+  bring: (sharedHome, step) => pausedThief(sharedHome, step, true, false),
   reasons: ["lost"],
 };
 
 const counts = { kills: 0, runs: 0, survivors: 0, stuck: 0, ends: {} as Record<string, number> };
 
-async function strike(house: House, target: Target, { keeper }: Standing): Promise<void> {
-  const anchors = house.anchors(ORIGIN);
+async function killTarget(
+  sharedHome: SharedHome,
+  target: KillTarget,
+  { keeper: supervisorProcess }: PausedRuns,
+): Promise<void> {
+  const anchors = sharedHome.anchors(ORIGIN);
   // A child at the gate still has its anchor's command line; it is the run's first process, and stays as it is.
-  const isChild = ({ parentPid }: Living): boolean => anchors.some(({ pid }) => pid === parentPid);
+  const isChild = ({ parentPid }: LiveProcess): boolean => anchors.some(({ pid }) => pid === parentPid);
   if (target.stopped === true)
-    for (const one of anchors.filter((each) => !isChild(each))) signal(one, "SIGSTOP");
-  if (target.launcher) await house.silence(ORIGIN);
-  else if (target.anchor) for (const one of anchors) signal(one, "SIGKILL");
+    for (const one of anchors.filter((each) => !isChild(each))) signalProcess(one, "SIGSTOP");
+  if (target.launcher) await sharedHome.stopAnchors(ORIGIN);
+  else if (target.anchor) for (const one of anchors) signalProcess(one, "SIGKILL");
   if (target.anchor) await until("they are gone", () => !anchors.some(isAlive));
-  if (target.supervisor) await keeper.kill();
-  else await goOn(house, keeper, slackOf(target));
+  if (target.supervisor) await supervisorProcess.kill();
+  else await waitForOwnRecovery(sharedHome, supervisorProcess, slackOf(target));
   counts.kills++;
 }
 
 /** Who lost its anchor settles that by itself; what could be started all the same is ended. */
-async function goOn(house: House, keeper: Keeper, withinMs: number): Promise<void> {
-  keeper.goOn();
+async function waitForOwnRecovery(
+  sharedHome: SharedHome,
+  supervisorProcess: SupervisorProcess,
+  withinMs: number,
+): Promise<void> {
+  supervisorProcess.resume();
   await until(
     "it has settled its runs",
     () => {
-      for (const { run_id } of house.sql(
+      for (const { run_id } of sharedHome.sql(
         "select run_id from runs where owner_instance_id = ? and state = 'running'",
-        keeper.instanceId,
+        supervisorProcess.instanceId,
       ))
-        keeper.cancel(String(run_id));
-      return house.openRuns(keeper.instanceId) === 0;
+        supervisorProcess.cancel(String(run_id));
+      return sharedHome.openRuns(supervisorProcess.instanceId) === 0;
     },
     withinMs,
   );
-  await keeper.kill();
+  await supervisorProcess.kill();
 }
 
 /** Zero survivors, zero strangers, zero stuck, one end each. */
-async function settle(house: House, { reasons }: Phase, { runIds }: Standing, target: Target): Promise<void> {
-  house.expireLeases();
-  const { supervisor } = await house.gateway();
-  await endAll(house, supervisor, slackOf(target));
-  counts.stuck += house.openRuns();
-  expect(house.openRuns(), "stuck").toBe(0);
-  counts.survivors += house.crowd.others().length;
-  expect(house.crowd.others(), "survivors").toEqual([]);
-  expect(house.crowd.missing(), "the bystander").toEqual([]);
+async function reconcileAndCheck(
+  sharedHome: SharedHome,
+  { reasons }: CrashPhase,
+  { runIds }: PausedRuns,
+  target: KillTarget,
+): Promise<void> {
+  sharedHome.expireLeases();
+  const { supervisor } = await sharedHome.gateway();
+  await stopAllRuns(sharedHome, supervisor, slackOf(target));
+  counts.stuck += sharedHome.openRuns();
+  expect(sharedHome.openRuns(), "stuck").toBe(0);
+  counts.survivors += sharedHome.tokenProcesses.ofRuns().length;
+  expect(sharedHome.tokenProcesses.ofRuns(), "survivors").toEqual([]);
+  expect(sharedHome.tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
   for (const runId of runIds) {
     const record = await supervisor.getRun(runId);
     expect(record).toMatchObject({ state: "exited", emptiness: "proven" });
@@ -264,22 +289,22 @@ async function settle(house: House, { reasons }: Phase, { runIds }: Standing, ta
     expect(reasons, record?.exit?.detail ?? "").toContain(reason);
     counts.ends[reason] = (counts.ends[reason] ?? 0) + 1;
     counts.runs++;
-    const types = house.eventTypes(runId);
+    const types = sharedHome.eventTypes(runId);
     expect(
       types.filter((type) => type === "exit"),
       types.join(" "),
     ).toHaveLength(1);
   }
-  const once = house.everything();
+  const once = sharedHome.dumpStore();
   await supervisor.reconcile();
-  expect(house.everything()).toEqual(once);
-  await house.tidy(supervisor);
+  expect(sharedHome.dumpStore()).toEqual(once);
+  await sharedHome.stopAllRuns(supervisor);
 }
 
 /** What is taken over alive is ended; what was just ending by itself is found at the next look. */
-async function endAll(house: House, supervisor: Supervisor, withinMs: number): Promise<void> {
+async function stopAllRuns(sharedHome: SharedHome, supervisor: Supervisor, withinMs: number): Promise<void> {
   const deadline = performance.now() + withinMs;
-  while (house.openRuns() > 0 && performance.now() < deadline) {
+  while (sharedHome.openRuns() > 0 && performance.now() < deadline) {
     for (const { runId } of await supervisor.listRuns({ states: ["starting", "running"] }))
       await supervisor.run(runId)?.cancel();
     await setTimeout(50);
@@ -288,40 +313,40 @@ async function endAll(house: House, supervisor: Supervisor, withinMs: number): P
 }
 
 /** Those whose policy says so are gone although nobody has come. */
-async function endedAlone(house: House, target: Target): Promise<void> {
-  const others = 5 * Math.floor(RUNS / 2);
+async function waitForPolicyEnd(sharedHome: SharedHome, target: KillTarget): Promise<void> {
+  const others = 5 * Math.floor(RUN_COUNT / 2);
   const withinMs = ownerLossMs + graceMs + slackOf(target);
-  await until("they have ended alone", () => house.crowd.others().length <= others, withinMs);
+  await until("they have ended alone", () => sharedHome.tokenProcesses.ofRuns().length <= others, withinMs);
 }
 
-async function play(
-  phase: Phase,
-  step: Phase["steps"][number],
-  target: Target,
-  records: Records,
+async function runCase(
+  phase: CrashPhase,
+  step: CrashPhase["steps"][number],
+  target: KillTarget,
+  records: RecordAccess,
 ): Promise<void> {
-  await using house = await House.open(target.tier, records);
-  const standing = await phase.bring(house, step);
-  await strike(house, target, standing);
+  await using sharedHome = await SharedHome.open(target.tier, records);
+  const standing = await phase.bring(sharedHome, step);
+  await killTarget(sharedHome, target, standing);
   await records.struck?.();
-  if (phase.mixed === true && !target.launcher) await endedAlone(house, target);
-  await settle(house, phase, standing, target);
+  if (phase.mixed === true && !target.launcher) await waitForPolicyEnd(sharedHome, target);
+  await reconcileAndCheck(sharedHome, phase, standing, target);
 }
 
 /** Each killed at each step, with records of its own every time. */
 export function crashMatrix(
   name: string,
-  records: () => Promise<Records>,
-  wanted: (target: Target, phase: string, step: string) => boolean = () => true,
+  records: () => Promise<RecordAccess>,
+  wanted: (target: KillTarget, phase: string, step: string) => boolean = () => true,
 ): void {
-  const plays = (phase: Phase, step: Phase["steps"][number], target: Target): void => {
+  const plays = (phase: CrashPhase, step: CrashPhase["steps"][number], target: KillTarget): void => {
     if (!wanted(target, phase.name, step)) return;
     test(`of ${target.name}, ${phase.name}: ${step}`, async ({ skip }) => {
       if (target.tier.whyNot !== null) skip(target.tier.whyNot);
       for (let round = 0; round < ROUNDS; round++) {
         const its = await records();
         try {
-          await play(phase, step, target, its);
+          await runCase(phase, step, target, its);
         } finally {
           await its.dispose?.();
         }
@@ -339,7 +364,7 @@ export function crashMatrix(
         // The first step at which anchors have answered, and the last: each takes as long as it takes to notice.
         for (const step of new Set([phase.steps.find(hasAnswered), phase.steps.at(-1)]))
           if (step !== undefined) plays(phase, step, target);
-    for (const step of sweep.steps) plays(sweep, step, { ...supervisorOnly, tier: tiers.cgroup });
+    for (const step of reapPhase.steps) plays(reapPhase, step, { ...supervisorOnly, tier: tiers.cgroup });
 
     afterAll(() => {
       const { kills, runs, survivors, stuck, ends } = counts;

@@ -11,7 +11,7 @@ import type { Supervisor } from "../../src/supervisor/api.js";
 import { systemClock } from "../../src/supervisor/clock.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
 import { tiers } from "../tree/seat.js";
-import { hit, House } from "./house.js";
+import { signalRecorded, SharedHome } from "./house.js";
 
 const FIRST = "in_first";
 const graceMs = 200;
@@ -21,15 +21,15 @@ const possible = spawnSync(under[0] ?? "", [...under.slice(1), "true"], { stdio:
 
 /** Real parts, and a clock that can be put forward. */
 async function patient(
-  house: House,
+  sharedHome: SharedHome,
   instanceId: string,
 ): Promise<{ supervisor: Supervisor; readonly wait: (ms: number) => void }> {
-  const instanceDir = join(house.home, "instances", instanceId);
+  const instanceDir = join(sharedHome.home, "instances", instanceId);
   mkdirSync(instanceDir, { recursive: true, mode: 0o700 });
   const lock = await acquireInstanceLock(instanceDir);
-  const machine = await readMachineIdentity(house.home);
-  const store = await openSqliteStore({ path: join(house.home, "store.sqlite") });
-  const names = { home: house.home, instanceId };
+  const machine = await readMachineIdentity(sharedHome.home);
+  const store = await openSqliteStore({ path: join(sharedHome.home, "store.sqlite") });
+  const names = { home: sharedHome.home, instanceId };
   const host = await openNativeHost({ ...names, instanceDir, incarnation: "patient", machine });
   let ahead = 0;
   const clock = { ...systemClock, now: () => systemClock.now() + ahead };
@@ -39,15 +39,15 @@ async function patient(
 }
 
 test("another host, nothing heard of it for a day: lost, unproven, and nobody signalled", async () => {
-  await using house = await House.open();
-  const keeper = await house.keeper(FIRST);
-  const { runId, anchor } = await keeper.spawn(house.scenario, { graceMs });
-  await house.crowd.complete();
-  await keeper.kill();
-  house.expireLeases();
-  house.edit(runId, { host_id: "another", boot_id: "another" });
-  const alive = house.alive();
-  const { supervisor, wait } = await patient(house, "in_patient");
+  await using sharedHome = await SharedHome.open();
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+  const { runId, anchor } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
+  await sharedHome.tokenProcesses.waitForAllRoles();
+  await supervisorProcess.kill();
+  sharedHome.expireLeases();
+  sharedHome.updateRecord(runId, { host_id: "another", boot_id: "another" });
+  const alive = sharedHome.survivors();
+  const { supervisor, wait } = await patient(sharedHome, "in_patient");
   const left = [{ runId, row: "elsewhere", action: "leave" }];
   expect((await supervisor.reconcile()).decisions).toMatchObject(left);
   wait(defaults.hostLostMs - 60_000);
@@ -61,89 +61,89 @@ test("another host, nothing heard of it for a day: lost, unproven, and nobody si
     exit: { reason: "lost", source: "none" },
     emptiness: "unproven",
   });
-  expect(house.alive()).toEqual(alive);
-  expect(house.decisions(runId).map(({ action }) => action)).toEqual(["leave", "lose"]);
-  const settled = house.everything();
+  expect(sharedHome.survivors()).toEqual(alive);
+  expect(sharedHome.reconcileDecisions(runId).map(({ action }) => action)).toEqual(["leave", "lose"]);
+  const settled = sharedHome.dumpStore();
   await supervisor.reconcile();
-  expect(house.everything()).toEqual(settled);
-  expect(house.alive()).toEqual(alive);
+  expect(sharedHome.dumpStore()).toEqual(settled);
+  expect(sharedHome.survivors()).toEqual(alive);
   await supervisor.close();
-  hit(anchor, "SIGTERM");
-  await house.crowd.gone(5_000);
+  signalRecorded(anchor, "SIGTERM");
+  await sharedHome.tokenProcesses.waitUntilGone(5_000);
 });
 
 describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true }, () => {
   for (const tier of [tiers.none, tiers.cgroup])
     test(`an orphan is neither signalled nor finalized: tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await using house = await House.open(tier);
-      const keeper = await house.keeper(FIRST);
-      const { runId } = await keeper.spawn(house.scenario, { graceMs });
-      await house.crowd.complete();
-      await keeper.kill();
+      await using sharedHome = await SharedHome.open(tier);
+      const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+      const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
+      await sharedHome.tokenProcesses.waitForAllRoles();
+      await supervisorProcess.kill();
       // For however long: its numbers mean nothing there.
-      house.expireLeases(1_000_000);
-      const alive = house.alive();
-      const stranger = await house.keeper("in_stranger", { under });
+      sharedHome.expireLeases(1_000_000);
+      const alive = sharedHome.survivors();
+      const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
       for (let times = 0; times < 2; times++) {
         const { decisions, runIds } = await stranger.reconcile();
         expect(decisions).toMatchObject([{ runId, row: "elsewhere", action: "leave" }]);
         expect(runIds).toEqual([]);
       }
-      expect(house.alive()).toEqual(alive);
-      expect(house.column(runId, "state")).toBe("running");
-      expect(house.decisions(runId)).toMatchObject([{ row: "elsewhere", action: "leave" }]);
+      expect(sharedHome.survivors()).toEqual(alive);
+      expect(sharedHome.column(runId, "state")).toBe("running");
+      expect(sharedHome.reconcileDecisions(runId)).toMatchObject([{ row: "elsewhere", action: "leave" }]);
       await stranger.close();
 
       // From where it lives it can be taken over.
-      const next = await house.supervisor("in_next");
+      const next = await sharedHome.supervisor("in_next");
       const { runs } = await next.reconcile({ terminate: true });
       expect((await runs[0]?.wait())?.emptiness).toBe("proven");
-      await house.tidy(next);
+      await sharedHome.stopAllRuns(next);
     });
 
   test("the dead anchor of an orphan is nobody's to conclude from", async () => {
-    await using house = await House.open();
-    const keeper = await house.keeper(FIRST);
-    const { runId } = await keeper.spawn(house.scenario, { graceMs });
-    await house.crowd.complete();
-    await keeper.kill();
-    await house.silence(FIRST);
-    house.expireLeases();
-    const alive = house.alive();
-    const stranger = await house.keeper("in_stranger", { under });
+    await using sharedHome = await SharedHome.open();
+    const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+    const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
+    await sharedHome.tokenProcesses.waitForAllRoles();
+    await supervisorProcess.kill();
+    await sharedHome.stopAnchors(FIRST);
+    sharedHome.expireLeases();
+    const alive = sharedHome.survivors();
+    const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
     expect((await stranger.reconcile()).decisions).toMatchObject([
       { runId, row: "elsewhere", action: "leave" },
     ]);
-    expect(house.alive()).toEqual(alive);
-    expect(house.column(runId, "state")).toBe("running");
+    expect(sharedHome.survivors()).toEqual(alive);
+    expect(sharedHome.column(runId, "state")).toBe("running");
     await stranger.close();
-    await house.endOthers();
+    await sharedHome.killStrays();
   });
 
   test("a live owner there is not robbed: its lock is seen", async () => {
-    await using house = await House.open();
-    const stranger = await house.keeper("in_stranger", { under });
+    await using sharedHome = await SharedHome.open();
+    const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
     const { runId } = await stranger.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
-    house.expireLeases(1_000_000);
-    const next = await house.supervisor("in_next");
+    sharedHome.expireLeases(1_000_000);
+    const next = await sharedHome.supervisor("in_next");
     expect((await next.reconcile()).decisions).toMatchObject([{ runId, row: "stalled", action: "leave" }]);
     stranger.cancel(runId);
-    expect((await stranger.hear("ended")).record).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect((await stranger.receive("ended")).record).toMatchObject({ exit: { reason: "manual-cancel" } });
     await stranger.close();
   });
 
   test("one's own run goes on when its anchor answers, and ends with its true code", async () => {
-    await using house = await House.open();
-    const keeper = await house.keeper(FIRST);
-    const { runId } = await keeper.spawn(house.script("read a; exit 8"), { graceMs });
-    await keeper.kill();
-    const returned = await house.keeper(FIRST, { under });
+    await using sharedHome = await SharedHome.open();
+    const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+    const { runId } = await supervisorProcess.spawn(sharedHome.script("read a; exit 8"), { graceMs });
+    await supervisorProcess.kill();
+    const returned = await sharedHome.supervisorProcess(FIRST, { under });
     expect((await returned.reconcile()).decisions).toMatchObject([
       { runId, row: "anchor-alive", action: "continue" },
     ]);
     await returned.write(runId, "on\n");
-    expect((await returned.hear("ended")).record).toMatchObject({ exit: { reason: "exit", code: 8 } });
+    expect((await returned.receive("ended")).record).toMatchObject({ exit: { reason: "exit", code: 8 } });
     await returned.close();
   });
 });

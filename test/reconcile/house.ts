@@ -1,91 +1,106 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { openGateway, type Gateway, type GatewayNews } from "../../src/gateway/gateway.js";
+import { openGateway, type Gateway, type GatewayEvent } from "../../src/gateway/gateway.js";
 import { readMachineIdentity } from "../../src/store/machine.js";
 import type { NewRunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { CommandInput, Problem, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { Crowd, scenario } from "../tree/crowd.js";
-import { isAlive, living, look, signal, until, type Living } from "../tree/living.js";
-import { anybody, Seat, tiers, type Tier } from "../tree/seat.js";
-import { Keeper, type KeeperOptions } from "./keeper.js";
-import { ownFile, type Records, type Value } from "./records.js";
+import { TokenProcesses, scenarioScript } from "../tree/crowd.js";
+import {
+  isAlive,
+  findByCommandLine,
+  readProcess,
+  signalProcess,
+  until,
+  type LiveProcess,
+} from "../tree/living.js";
+import { currentUser, Sandbox, tiers, type SandboxTier } from "../tree/seat.js";
+import { SupervisorProcess, type SupervisorProcessOptions } from "./keeper.js";
+import { sqliteRecords, type RecordAccess, type SqlValue } from "./records.js";
 
 /**
  * A state directory that several supervisors share, and a bystander with the very command lines of their runs. Whoever
  * else carries the bystander's token belongs to a run. At the end the bystander lives, and nothing else does.
  */
-export class House implements AsyncDisposable {
-  readonly seat: Seat;
-  readonly crowd: Crowd;
+export class SharedHome implements AsyncDisposable {
+  readonly sandbox: Sandbox;
+  readonly tokenProcesses: TokenProcesses;
   /** What supervisors in this process complained of. */
   readonly problems: Problem[] = [];
-  readonly news: GatewayNews[] = [];
-  readonly #records: Records;
+  readonly gatewayEvents: GatewayEvent[] = [];
+  readonly #records: RecordAccess;
   readonly #open: AsyncDisposable[] = [];
 
-  private constructor(seat: Seat, crowd: Crowd, records: Records) {
-    this.seat = seat;
-    this.crowd = crowd;
+  private constructor(sandbox: Sandbox, tokenProcesses: TokenProcesses, records: RecordAccess) {
+    this.sandbox = sandbox;
+    this.tokenProcesses = tokenProcesses;
     this.#records = records;
   }
 
-  static async open(tier: Tier = tiers.none, records: Records = ownFile): Promise<House> {
-    const seat = Seat.take(anybody, tier);
+  static async open(
+    tier: SandboxTier = tiers.none,
+    records: RecordAccess = sqliteRecords,
+  ): Promise<SharedHome> {
+    const sandbox = Sandbox.create(currentUser, tier);
     try {
-      return new House(seat, await Crowd.ofScenario(seat), records);
+      return new SharedHome(sandbox, await TokenProcesses.withScenario(sandbox), records);
     } catch (error) {
-      await seat[Symbol.asyncDispose]();
+      await sandbox[Symbol.asyncDispose]();
       throw error;
     }
   }
 
   get home(): string {
-    return this.seat.home;
+    return this.sandbox.home;
   }
 
   /** The whole scenario: leader, plain child, one deaf to TERM, one in another session, and a daemon. */
   get scenario(): CommandInput {
-    return { io: "pipe", argv: ["sh", scenario, this.crowd.token] };
+    return { io: "pipe", argv: ["sh", scenarioScript, this.tokenProcesses.token] };
   }
 
   /** A shell script of the same crowd. */
   script(text: string): CommandInput {
-    return { io: "pipe", argv: ["sh", "-c", text, this.crowd.token] };
+    return { io: "pipe", argv: ["sh", "-c", text, this.tokenProcesses.token] };
   }
 
   /** In a process of its own. */
-  async keeper(instanceId: string, options?: KeeperOptions): Promise<Keeper> {
+  async supervisorProcess(
+    instanceId: string,
+    options?: SupervisorProcessOptions,
+  ): Promise<SupervisorProcess> {
     const { url } = this.#records;
-    return this.#kept(await Keeper.open(this.seat, instanceId, { url, ...options }));
+    return this.#track(await SupervisorProcess.open(this.sandbox, instanceId, { url, ...options }));
   }
 
   /** In this process. It lets go of what it holds at the end. */
   async supervisor(instanceId: string): Promise<Supervisor> {
     const { home } = this;
     const onProblem = (problem: Problem): unknown => this.problems.push(problem);
-    const supervisor = await this.#records.around(() => openSupervisor({ home, instanceId, onProblem }));
-    this.#kept({ [Symbol.asyncDispose]: () => supervisor.close({ leaveRuns: true }) });
+    const supervisor = await this.#records.withDatabase(() =>
+      openSupervisor({ home, instanceId, onProblem }),
+    );
+    this.#track({ [Symbol.asyncDispose]: () => supervisor.close({ leaveRuns: true }) });
     return supervisor;
   }
 
   /** In this process; its first round is done. */
   async gateway(home = this.home): Promise<Gateway> {
-    const onNews = (news: GatewayNews): unknown => this.news.push(news);
-    const gateway = await this.#records.around(() => openGateway({ home, onNews }));
-    this.#kept({ [Symbol.asyncDispose]: () => gateway.stop() });
+    const onNews = (news: GatewayEvent): unknown => this.gatewayEvents.push(news);
+    const gateway = await this.#records.withDatabase(() => openGateway({ home, onEvent: onNews }));
+    this.#track({ [Symbol.asyncDispose]: () => gateway.stop() });
     await gateway.ready;
     return gateway;
   }
 
   /** By a connection of our own, behind everybody's back. */
-  sql(statement: string, ...values: readonly Value[]): Record<string, unknown>[] {
+  sql(statement: string, ...values: readonly SqlValue[]): Record<string, unknown>[] {
     return this.#records.sql(this.home, statement, ...values);
   }
 
-  edit(runId: string, columns: Readonly<Record<string, Value>>): void {
+  updateRecord(runId: string, columns: Readonly<Record<string, SqlValue>>): void {
     const names = Object.keys(columns);
     const assignments = names.map((name) => `${name} = ?`).join(", ");
     this.sql(`update runs set ${assignments} where run_id = ?`, ...Object.values(columns), runId);
@@ -98,7 +113,7 @@ export class House implements AsyncDisposable {
   }
 
   /** All rows and events, to see whether anything changed. Renewing a lease is no change. */
-  everything(): unknown {
+  dumpStore(): unknown {
     const runs = this.sql("select * from runs order by run_id").map((row) => ({
       ...row,
       lease_expires_at: null,
@@ -113,7 +128,7 @@ export class House implements AsyncDisposable {
   }
 
   /** What was decided about it, as events tell. */
-  decisions(runId: string): Extract<NewRunEvent, { type: "reconcile" }>["data"][] {
+  reconcileDecisions(runId: string): Extract<NewRunEvent, { type: "reconcile" }>["data"][] {
     return this.sql(
       "select data from run_events where run_id = ? and type = 'reconcile' order by seq",
       runId,
@@ -151,35 +166,35 @@ export class House implements AsyncDisposable {
     return join(this.home, "instances", originInstanceId, "runs", runId);
   }
 
-  anchors(instanceId: string): Living[] {
-    return this.#machinery(instanceId, "run");
+  anchors(instanceId: string): LiveProcess[] {
+    return this.#processesInMode(instanceId, "run");
   }
 
-  launchers(instanceId: string): Living[] {
-    return this.#machinery(instanceId, "launch");
+  launchers(instanceId: string): LiveProcess[] {
+    return this.#processesInMode(instanceId, "launch");
   }
 
   /** Anchors and launcher of an instance at once: nobody cleans up. */
-  async silence(instanceId: string): Promise<void> {
+  async stopAnchors(instanceId: string): Promise<void> {
     const anchors = this.anchors(instanceId);
     const launchers = this.launchers(instanceId);
     // Stopped before it is killed, so that it does not clean up in between.
-    for (const one of launchers) signal(one, "SIGSTOP");
-    for (const one of [...launchers, ...anchors]) signal(one, "SIGKILL");
+    for (const one of launchers) signalProcess(one, "SIGSTOP");
+    for (const one of [...launchers, ...anchors]) signalProcess(one, "SIGKILL");
     await until("they are gone", () => ![...launchers, ...anchors].some(isAlive));
   }
 
   /** Who of the runs lives, and whether anybody has stopped him. What he runs is his affair. */
-  alive(): string[] {
-    return this.crowd
-      .others()
+  survivors(): string[] {
+    return this.tokenProcesses
+      .ofRuns()
       .map(({ pid, startTime, state }) => `${pid} since ${startTime}${state === "T" ? ", stopped" : ""}`);
   }
 
   /** Whoever of a run was rightly left alone. */
-  async endOthers(): Promise<void> {
-    for (const one of this.crowd.others()) signal(one, "SIGKILL");
-    await this.crowd.gone(5_000);
+  async killStrays(): Promise<void> {
+    for (const one of this.tokenProcesses.ofRuns()) signalProcess(one, "SIGKILL");
+    await this.tokenProcesses.waitUntilGone(5_000);
   }
 
   /** Where we are, as records say it. */
@@ -189,8 +204,8 @@ export class House implements AsyncDisposable {
   }
 
   /** Forget what has ended, and with it the instances that are dead and empty: no directory and no cgroup of them stays. */
-  async tidy(by: Supervisor): Promise<void> {
-    await until("everybody who ends things has left", () => this.seat.machinery().length === 0);
+  async stopAllRuns(by: Supervisor): Promise<void> {
+    await until("everybody who ends things has left", () => this.sandbox.holdfastProcesses().length === 0);
     await by.retain({ endedKept: 0 });
     // A cgroup is in use until those who were killed in it are gone altogether.
     await until("dead instances have been removed", async () => {
@@ -199,11 +214,13 @@ export class House implements AsyncDisposable {
     });
   }
 
-  #machinery(instanceId: string, mode: string): Living[] {
-    return living(join(this.home, "instances", instanceId)).filter(({ argv }) => argv.includes(mode));
+  #processesInMode(instanceId: string, mode: string): LiveProcess[] {
+    return findByCommandLine(join(this.home, "instances", instanceId)).filter(({ argv }) =>
+      argv.includes(mode),
+    );
   }
 
-  #kept<One extends AsyncDisposable>(one: One): One {
+  #track<One extends AsyncDisposable>(one: One): One {
     this.#open.push(one);
     return one;
   }
@@ -211,21 +228,24 @@ export class House implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       for (const one of this.#open.toReversed()) await one[Symbol.asyncDispose]();
-      expect(this.crowd.missing(), "the bystander").toEqual([]);
-      await this.crowd.gone(5_000);
+      expect(this.tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
+      await this.tokenProcesses.waitUntilGone(5_000);
     } finally {
-      await this.crowd[Symbol.asyncDispose]();
-      await this.seat[Symbol.asyncDispose]();
+      await this.tokenProcesses[Symbol.asyncDispose]();
+      await this.sandbox[Symbol.asyncDispose]();
     }
   }
 }
 
 /** Signals the process of a record, if it still is who it was. */
-export function hit(identity: RunRecord["root"], name: NodeJS.Signals): void {
+export function signalRecorded(identity: RunRecord["root"], name: NodeJS.Signals): void {
   if (identity === null) throw new Error("its identity is not on record");
-  signal(identity, name);
+  signalProcess(identity, name);
 }
 
-export async function goneFromSight(identity: RunRecord["root"]): Promise<void> {
-  await until("it is gone", () => identity === null || look(identity.pid)?.startTime !== identity.startTime);
+export async function waitUntilGone(identity: RunRecord["root"]): Promise<void> {
+  await until(
+    "it is gone",
+    () => identity === null || readProcess(identity.pid)?.startTime !== identity.startTime,
+  );
 }

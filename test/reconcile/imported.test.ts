@@ -4,8 +4,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
-import { look, until } from "../tree/living.js";
-import { House } from "./house.js";
+import { readProcess, until } from "../tree/living.js";
+import { SharedHome } from "./house.js";
 
 /** Another tool's agent: a script below its wrapper root, with a child of its own. */
 interface Agent {
@@ -17,16 +17,19 @@ interface Agent {
 }
 
 /** `words` are its arguments. Its child carries the crowd's token, and is in its group. */
-async function agent(house: House, ...words: readonly string[]): Promise<Agent> {
-  const wrapperRoot = join(house.seat.directory, "wrapper");
+async function agent(sharedHome: SharedHome, ...words: readonly string[]): Promise<Agent> {
+  const wrapperRoot = join(sharedHome.sandbox.directory, "wrapper");
   mkdirSync(wrapperRoot, { recursive: true });
   const script = join(wrapperRoot, "agent.sh");
   writeFileSync(script, `sleep "100001.$1" &\nwait\n: "$@"\n`);
-  const before = house.crowd.others().length;
-  const child = spawn("sh", [script, house.crowd.token, ...words], { detached: true, stdio: "ignore" });
-  await until("it has its child", () => house.crowd.others().length === before + 2);
+  const before = sharedHome.tokenProcesses.ofRuns().length;
+  const child = spawn("sh", [script, sharedHome.tokenProcesses.token, ...words], {
+    detached: true,
+    stdio: "ignore",
+  });
+  await until("it has its child", () => sharedHome.tokenProcesses.ofRuns().length === before + 2);
   const pid = child.pid ?? 0;
-  return { child, pid, startTime: look(pid)?.startTime ?? 0, script, wrapperRoot };
+  return { child, pid, startTime: readProcess(pid)?.startTime ?? 0, script, wrapperRoot };
 }
 
 interface Told {
@@ -36,10 +39,10 @@ interface Told {
 }
 
 /** `holdfast runs import`, of a file as other tools write it. */
-async function imported(house: House, entries: readonly object[]): Promise<readonly Told[]> {
-  const file = join(house.seat.directory, "runs.json");
+async function imported(sharedHome: SharedHome, entries: readonly object[]): Promise<readonly Told[]> {
+  const file = join(sharedHome.sandbox.directory, "runs.json");
   writeFileSync(file, JSON.stringify(entries));
-  const cli = house.seat.spawn(
+  const cli = sharedHome.sandbox.spawn(
     [process.execPath, resolve("dist/cli/main.js"), "runs", "import", file, "--json"],
     "pipe",
   );
@@ -51,17 +54,17 @@ async function imported(house: House, entries: readonly object[]): Promise<reado
 
 describe.concurrent("a record that another tool kept", () => {
   test("whose command is quoted, the live one not: it is the same, and is ended", async () => {
-    await using house = await House.open();
-    const { child, pid, script, wrapperRoot } = await agent(house, "two words", "it's", "");
+    await using sharedHome = await SharedHome.open();
+    const { child, pid, script, wrapperRoot } = await agent(sharedHome, "two words", "it's", "");
     const gone = once(child, "exit");
-    const twin = await agent(house, "two words", "it's", "");
-    const { token } = house.crowd;
+    const twin = await agent(sharedHome, "two words", "it's", "");
+    const { token } = sharedHome.tokenProcesses;
     const command = `'sh' "${script}" ${token} "two words" 'it'\\''s' ''`;
-    const [told] = await imported(house, [{ pid, command, wrapper_root: wrapperRoot }]);
+    const [told] = await imported(sharedHome, [{ pid, command, wrapper_root: wrapperRoot }]);
     expect(told).toMatchObject({ verified: true });
     const runId = told?.runId ?? "";
 
-    const gateway = await house.gateway();
+    const gateway = await sharedHome.gateway();
     await gone;
     expect(await gateway.supervisor.getRun(runId)).toMatchObject({
       state: "exited",
@@ -70,42 +73,44 @@ describe.concurrent("a record that another tool kept", () => {
       emptiness: "unproven",
     });
     // The very same command, which nobody has on file, and its child.
-    expect(look(twin.pid)?.startTime).toBe(twin.startTime);
-    expect(house.crowd.others()).toHaveLength(2);
-    expect(house.decisions(runId)).toMatchObject([{ row: "imported", action: "sweep", from: "" }]);
-    const settled = house.everything();
+    expect(readProcess(twin.pid)?.startTime).toBe(twin.startTime);
+    expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(2);
+    expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
+      { row: "imported", action: "sweep", from: "" },
+    ]);
+    const settled = sharedHome.dumpStore();
     await gateway.supervisor.reconcile();
-    expect(house.everything()).toEqual(settled);
-    await house.endOthers();
+    expect(sharedHome.dumpStore()).toEqual(settled);
+    await sharedHome.killStrays();
   });
 
   test("whose process is gone, but a grandchild is still in its group: that is left alone", async () => {
-    await using house = await House.open();
-    const { child, pid, script, wrapperRoot } = await agent(house);
-    const command = `sh ${script} ${house.crowd.token}`;
+    await using sharedHome = await SharedHome.open();
+    const { child, pid, script, wrapperRoot } = await agent(sharedHome);
+    const command = `sh ${script} ${sharedHome.tokenProcesses.token}`;
     const gone = once(child, "exit");
     child.kill("SIGKILL");
     await gone;
-    const grandchild = house.alive();
+    const grandchild = sharedHome.survivors();
     expect(grandchild).toHaveLength(1);
-    const [told] = await imported(house, [{ pid, command, wrapperRoot }]);
+    const [told] = await imported(sharedHome, [{ pid, command, wrapperRoot }]);
     expect(told).toMatchObject({ verified: false });
     const runId = told?.runId ?? "";
-    const gateway = await house.gateway();
+    const gateway = await sharedHome.gateway();
     expect(await gateway.supervisor.getRun(runId)).toMatchObject({
       state: "exited",
       exit: { reason: "lost" },
       emptiness: "unproven",
     });
-    expect(house.decisions(runId)).toMatchObject([{ row: "imported", action: "lose" }]);
-    expect(house.alive()).toEqual(grandchild);
-    await house.endOthers();
+    expect(sharedHome.reconcileDecisions(runId)).toMatchObject([{ row: "imported", action: "lose" }]);
+    expect(sharedHome.survivors()).toEqual(grandchild);
+    await sharedHome.killStrays();
   });
 
   test("of which anything does not match: the process is left alone, and it is said why", async () => {
-    await using house = await House.open();
-    const { pid, startTime, script, wrapperRoot } = await agent(house);
-    const { token } = house.crowd;
+    await using sharedHome = await SharedHome.open();
+    const { pid, startTime, script, wrapperRoot } = await agent(sharedHome);
+    const { token } = sharedHome.tokenProcesses;
     const command = `sh ${script} ${token}`;
     const wrong = [
       { entry: { pid, command: `${command} --more`, wrapperRoot }, why: "runs another command" },
@@ -115,26 +120,26 @@ describe.concurrent("a record that another tool kept", () => {
       { entry: { pid, command, wrapperRoot, startTime: startTime + 1 }, why: "at another time" },
     ];
     const told = await imported(
-      house,
+      sharedHome,
       wrong.map(({ entry }) => entry),
     );
-    const alive = house.alive();
-    const gateway = await house.gateway();
+    const alive = sharedHome.survivors();
+    const gateway = await sharedHome.gateway();
     for (const [at, { why }] of wrong.entries()) {
       const { runId = "", verified, why: said } = told[at] ?? {};
       expect({ verified, said }).toEqual({ verified: false, said: expect.stringContaining(why) as string });
-      expect(house.column(runId, "state")).toBe("starting");
-      expect(house.decisions(runId)).toMatchObject([
+      expect(sharedHome.column(runId, "state")).toBe("starting");
+      expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
         { row: "imported", action: "leave", why: expect.stringContaining(why) as string },
       ]);
     }
-    expect(house.alive()).toEqual(alive);
-    const settled = house.everything();
+    expect(sharedHome.survivors()).toEqual(alive);
+    const settled = sharedHome.dumpStore();
     await gateway.supervisor.reconcile();
-    expect(house.everything()).toEqual(settled);
-    await house.endOthers();
+    expect(sharedHome.dumpStore()).toEqual(settled);
+    await sharedHome.killStrays();
     // Now there is nothing to be mistaken for it.
     await gateway.supervisor.reconcile();
-    for (const { runId } of told) expect(house.column(runId, "state")).toBe("exited");
+    for (const { runId } of told) expect(sharedHome.column(runId, "state")).toBe("exited");
   });
 });

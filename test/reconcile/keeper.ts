@@ -7,15 +7,15 @@ import { fileURLToPath } from "node:url";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { CancelOptions, CommandInput, ReconcileScope, SpawnOptions } from "../../src/supervisor/api.js";
 import type { Decided } from "../../src/supervisor/reconcile/reconcile.js";
-import { look, until } from "../tree/living.js";
-import type { Seat } from "../tree/seat.js";
-import type { StepName } from "./steps.js";
+import { readProcess, until } from "../tree/living.js";
+import type { Sandbox } from "../tree/seat.js";
+import type { SupervisorStep } from "./steps.js";
 
-interface Answers {
+interface Replies {
   opened: object;
   armed: object;
   /** It has stopped itself here. */
-  at: { readonly step: StepName };
+  at: { readonly step: SupervisorStep };
   spawned: { readonly runId: string; readonly record: RunRecord };
   output: { readonly runId: string; readonly text: string };
   reconciled: { readonly decisions: readonly Decided[]; readonly runIds: readonly string[] };
@@ -35,14 +35,14 @@ interface Answers {
   };
   failed: { readonly order: string; readonly code: string | null; readonly message: string };
 }
-type Answer = { [Kind in keyof Answers]: { readonly say: Kind } & Answers[Kind] }[keyof Answers];
+type Reply = { [Kind in keyof Replies]: { readonly say: Kind } & Replies[Kind] }[keyof Replies];
 
 const script = fileURLToPath(new URL("children/keeper.mjs", import.meta.url));
 
 /** Where a keeper can be started. */
-export type Place = Pick<Seat, "home" | "spawn">;
+export type SpawnPlace = Pick<Sandbox, "home" | "spawn">;
 
-export interface KeeperOptions {
+export interface SupervisorProcessOptions {
   /** Instead of the default time for what outlived its leader. */
   readonly settleMs?: number | null;
   /** Instead of the seat's. */
@@ -54,38 +54,42 @@ export interface KeeperOptions {
 }
 
 /** A supervisor in a process of its own, which can be stopped at a step and killed there. */
-export class Keeper implements AsyncDisposable {
+export class SupervisorProcess implements AsyncDisposable {
   readonly instanceId: string;
   readonly #child: ChildProcess & { readonly stdin: Writable };
-  readonly #answers: Answer[] = [];
+  readonly #replies: Reply[] = [];
   readonly #exited: Promise<unknown>;
   #gone = false;
   #stderr = "";
   #output = "";
 
-  private constructor(seat: Place, instanceId: string, under: readonly string[]) {
+  private constructor(sandbox: SpawnPlace, instanceId: string, under: readonly string[]) {
     this.instanceId = instanceId;
-    const child = seat.spawn([...under, process.execPath, script, resolve("dist")], "pipe");
+    const child = sandbox.spawn([...under, process.execPath, script, resolve("dist")], "pipe");
     this.#child = child as ChildProcess & { readonly stdin: Writable };
     this.#child.stdin.on("error", () => {});
     this.#exited = once(child, "close").then(() => (this.#gone = true));
     child.stderr?.on("data", (data: Buffer) => (this.#stderr += data.toString()));
     createInterface({ input: child.stdout as Readable }).on("line", (line) => {
-      const answer = JSON.parse(line) as Answer;
+      const answer = JSON.parse(line) as Reply;
       if (answer.say === "output") this.#output += answer.text;
-      else this.#answers.push(answer);
+      else this.#replies.push(answer);
     });
   }
 
-  static async open(seat: Place, instanceId: string, options: KeeperOptions = {}): Promise<Keeper> {
-    const { settleMs, home = seat.home, url = null, under = [] } = options;
-    const keeper = new Keeper(seat, instanceId, under);
+  static async open(
+    sandbox: SpawnPlace,
+    instanceId: string,
+    options: SupervisorProcessOptions = {},
+  ): Promise<SupervisorProcess> {
+    const { settleMs, home = sandbox.home, url = null, under = [] } = options;
+    const supervisorProcess = new SupervisorProcess(sandbox, instanceId, under);
     try {
-      keeper.order("open", { home, instanceId, url, settle: settleMs ?? null });
-      await keeper.hear("opened");
-      return keeper;
+      supervisorProcess.order("open", { home, instanceId, url, settle: settleMs ?? null });
+      await supervisorProcess.receive("opened");
+      return supervisorProcess;
     } catch (error) {
-      await keeper.kill();
+      await supervisorProcess.kill();
       throw error;
     }
   }
@@ -104,64 +108,64 @@ export class Keeper implements AsyncDisposable {
   }
 
   /** The next answer of this kind; a failed order is one only to who asks for failures. */
-  async hear<Kind extends keyof Answers>(say: Kind, withinMs = 20_000): Promise<Answers[Kind]> {
+  async receive<Kind extends keyof Replies>(say: Kind, withinMs = 20_000): Promise<Replies[Kind]> {
     const answer = await until(
       `the keeper says ${say}`,
       () => {
-        const at = this.#answers.findIndex((one) => one.say === say);
-        if (at >= 0) return this.#answers.splice(at, 1)[0];
-        const failed = this.#answers.find((one) => one.say === "failed");
+        const at = this.#replies.findIndex((one) => one.say === say);
+        if (at >= 0) return this.#replies.splice(at, 1)[0];
+        const failed = this.#replies.find((one) => one.say === "failed");
         if (failed?.say === "failed") throw new Error(`${failed.order}: ${failed.message}`);
         if (this.#gone) throw new Error(`it ended instead of saying ${say}: ${this.#stderr}`);
         return null;
       },
       withinMs,
     );
-    return answer as unknown as Answers[Kind];
+    return answer as unknown as Replies[Kind];
   }
 
   /** Everything of this kind that was said and not heard yet. */
-  said<Kind extends keyof Answers>(say: Kind): readonly Answers[Kind][] {
-    return this.#answers.filter((one) => one.say === say) as unknown as readonly Answers[Kind][];
+  received<Kind extends keyof Replies>(say: Kind): readonly Replies[Kind][] {
+    return this.#replies.filter((one) => one.say === say) as unknown as readonly Replies[Kind][];
   }
 
   /** When that many of its runs have got there. */
-  async stopAt(step: StepName, runs = 1): Promise<void> {
+  async pauseAt(step: SupervisorStep, runs = 1): Promise<void> {
     this.order("stopAt", { step, runs });
-    await this.hear("armed");
+    await this.receive("armed");
   }
 
   /** It has got there, and stopped. */
-  async arrived(): Promise<StepName> {
-    const { step } = await this.hear("at");
-    await until("the keeper has stopped", () => look(this.pid)?.state === "T");
+  async waitUntilPaused(): Promise<SupervisorStep> {
+    const { step } = await this.receive("at");
+    await until("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
     return step;
   }
 
   /** It was stopped, by itself or by us. */
-  goOn(): void {
+  resume(): void {
     this.#child.kill("SIGCONT");
   }
 
-  async stop(): Promise<void> {
+  async suspend(): Promise<void> {
     this.#child.kill("SIGSTOP");
-    await until("the keeper has stopped", () => look(this.pid)?.state === "T");
+    await until("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
   }
 
   async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<RunRecord> {
     this.order("spawn", { input, options });
-    return (await this.hear("spawned")).record;
+    return (await this.receive("spawned")).record;
   }
 
-  async reconcile(scope: ReconcileScope = {}): Promise<Answers["reconciled"]> {
+  async reconcile(scope: ReconcileScope = {}): Promise<Replies["reconciled"]> {
     this.order("reconcile", { scope });
-    return this.hear("reconciled");
+    return this.receive("reconciled");
   }
 
   /** A process becomes a service of its own. */
-  async adoptProcess(pid: number): Promise<Answers["left"]> {
+  async adoptProcess(pid: number): Promise<Replies["left"]> {
     this.order("adoptProcess", { pid });
-    return this.hear("left");
+    return this.receive("left");
   }
 
   adopt(runId: string): void {
@@ -174,10 +178,10 @@ export class Keeper implements AsyncDisposable {
 
   async write(runId: string, data: string): Promise<void> {
     this.order("write", { runId, data });
-    await this.hear("written");
+    await this.receive("written");
   }
 
-  async printed(text: string): Promise<void> {
+  async waitForOutput(text: string): Promise<void> {
     await until(`a run prints ${JSON.stringify(text)}; so far ${JSON.stringify(this.#output)}`, () =>
       this.#output.includes(text),
     );
@@ -185,7 +189,7 @@ export class Keeper implements AsyncDisposable {
 
   async close(leaveRuns = false): Promise<void> {
     this.order("close", { leaveRuns });
-    await this.hear("closed");
+    await this.receive("closed");
     this.#child.stdin.end();
     await this.#exited;
   }

@@ -1,17 +1,17 @@
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { hostMonotonicMs } from "../../src/store/sqlite/clock.js";
-import { askerOf } from "../store/postgres/asker.js";
+import { openSyncQuery } from "../store/postgres/asker.js";
 import type { PostgresDatabase } from "../store/postgres/server.js";
 
-export type Value = string | number | null;
+export type SqlValue = string | number | null;
 
 /** Where the records of a house are, with a hand in them. */
-export interface Records {
+export interface RecordAccess {
   /** Null: in the state directory's own file. */
   readonly url: string | null;
   /** By a connection of our own, behind everybody's back. */
-  sql(home: string, statement: string, ...values: readonly Value[]): Record<string, unknown>[];
+  sql(home: string, statement: string, ...values: readonly SqlValue[]): Record<string, unknown>[];
   /** By the clock of leases. */
   now(): number;
   /** When somebody has been killed, and before another takes up what is left. */
@@ -19,10 +19,10 @@ export interface Records {
   /** What goes with the records. */
   dispose?(): Promise<void>;
   /** Whoever opens a store meanwhile opens this one. */
-  around<T>(open: () => Promise<T>): Promise<T>;
+  withDatabase<T>(open: () => Promise<T>): Promise<T>;
 }
 
-export const ownFile: Records = {
+export const sqliteRecords: RecordAccess = {
   url: null,
   sql(home, statement, ...values) {
     const db = new DatabaseSync(join(home, "store.sqlite"), { timeout: 5_000 });
@@ -33,15 +33,15 @@ export const ownFile: Records = {
     }
   },
   now: hostMonotonicMs,
-  around: (open) => open(),
+  withDatabase: (open) => open(),
 };
 
 /** The environment is one for all houses of this process. */
-let turn: Promise<unknown> = Promise.resolve();
+let environmentLock: Promise<unknown> = Promise.resolve();
 
 /** `direct` is where the database is now, when `url` leads there in another way. */
-export function recordsIn({ url }: Pick<PostgresDatabase, "url">, direct = () => url): Records {
-  const ask: ReturnType<typeof askerOf> = (text, values) => askerOf(direct())(text, values);
+export function postgresRecords({ url }: Pick<PostgresDatabase, "url">, direct = () => url): RecordAccess {
+  const ask: ReturnType<typeof openSyncQuery> = (text, values) => openSyncQuery(direct())(text, values);
   return {
     url,
     sql(_, statement, ...values) {
@@ -53,8 +53,8 @@ export function recordsIn({ url }: Pick<PostgresDatabase, "url">, direct = () =>
     },
     now: () =>
       Number(ask("select floor(extract(epoch from clock_timestamp()) * 1000) as now", [])[0]?.["now"]),
-    around<T>(open: () => Promise<T>) {
-      const opened = turn.then(async () => {
+    withDatabase<T>(open: () => Promise<T>) {
+      const opened = environmentLock.then(async () => {
         process.env["HOLDFAST_DATABASE_URL"] = url;
         try {
           return await open();
@@ -62,7 +62,7 @@ export function recordsIn({ url }: Pick<PostgresDatabase, "url">, direct = () =>
           delete process.env["HOLDFAST_DATABASE_URL"];
         }
       });
-      turn = opened.catch(() => {});
+      environmentLock = opened.catch(() => {});
       return opened;
     },
   };

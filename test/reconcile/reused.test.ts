@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Namespaces, namespacesAreToBeHad } from "../identity/namespace.js";
+import { PidNamespaces, canCreatePidNamespace } from "../identity/namespace.js";
 
 interface Decided {
   readonly decisions: readonly { readonly runId: string; readonly row: string; readonly action: string }[];
@@ -25,14 +25,17 @@ const untouched = { alive: true, stopped: false, signals: [] };
 /** With unique ids, and with start times only. */
 const tiers = ["cgroup", "cgroup,inode"] as const;
 
-describe.skipIf(!namespacesAreToBeHad())("a dead run whose number was reused", () => {
-  let namespaces: Namespaces;
+describe.skipIf(!canCreatePidNamespace())("a dead run whose number was reused", () => {
+  let namespaces: PidNamespaces;
   const outcomes = new Map<string, Promise<Outcome>>();
 
   beforeAll(async () => {
-    namespaces = await Namespaces.open();
+    namespaces = await PidNamespaces.open();
     for (const tier of tiers)
-      outcomes.set(tier, namespaces.drive(driver, [], { HOLDFAST_ANCHOR_WEAKEN: tier }) as Promise<Outcome>);
+      outcomes.set(
+        tier,
+        namespaces.runDriver(driver, [], { HOLDFAST_ANCHOR_WEAKEN: tier }) as Promise<Outcome>,
+      );
     // Failures are the tests' to report.
     await Promise.allSettled(outcomes.values());
   });

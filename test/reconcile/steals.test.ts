@@ -1,4 +1,4 @@
-import { unsaidPolicy } from "../../src/supervisor/unsaid-policy.js";
+import { defaultPolicy } from "../../src/supervisor/unsaid-policy.js";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -9,8 +9,8 @@ import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { NO_DEADLINES, NO_LIMITS, type RunRecord } from "../../src/store/run-record.js";
 import { newRunId } from "../../src/supervisor/ids.js";
 import { until } from "../tree/living.js";
-import { House } from "./house.js";
-import type { Keeper } from "./keeper.js";
+import { SharedHome } from "./house.js";
+import type { SupervisorProcess } from "./keeper.js";
 
 const DEAD = "in_dead";
 const LEASES = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 1_000;
@@ -21,9 +21,9 @@ const graceMs = 200;
 const STALLED_MS = defaults.stalledOwnerMs + 1_000;
 
 /** Runs of the dead instance of which nothing is left but their records. */
-async function recordDead(house: House, count: number): Promise<void> {
-  const store = await openSqliteStore({ path: join(house.home, "store.sqlite") });
-  const machine = await readMachineIdentity(house.home);
+async function recordDead(sharedHome: SharedHome, count: number): Promise<void> {
+  const store = await openSqliteStore({ path: join(sharedHome.home, "store.sqlite") });
+  const machine = await readMachineIdentity(sharedHome.home);
   const gone = (pid: number): NonNullable<RunRecord["root"]> => ({ pid, startTime: 1, uniqueId: "1" });
   for (let at = 0; at < count; at++) {
     const lease = await store.insertRun(
@@ -47,7 +47,7 @@ async function recordDead(house: House, count: number): Promise<void> {
         ownerInstanceId: DEAD,
         leaseEpoch: 1,
         deadlines: NO_DEADLINES,
-        policy: { ...unsaidPolicy({ onEscape: "fail", onOrphan: "adopt" }), graceMs },
+        policy: { ...defaultPolicy({ onEscape: "fail", onOrphan: "adopt" }), graceMs },
         limits: NO_LIMITS,
         createdAt: Date.now(),
         service: null,
@@ -70,152 +70,158 @@ async function recordDead(house: House, count: number): Promise<void> {
 }
 
 test.concurrent(`two supervisors, ${LEASES} expired leases: each is stolen exactly once`, async () => {
-  await using house = await House.open();
-  const dead = await house.keeper(DEAD);
+  await using sharedHome = await SharedHome.open();
+  const dead = await sharedHome.supervisorProcess(DEAD);
   const living: string[] = [];
   for (let at = 0; at < LIVING; at++)
     living.push((await dead.spawn({ io: "pipe", argv: ["cat", "/dev/stdin"] }, { graceMs })).runId);
   await dead.kill();
-  await recordDead(house, LEASES - LIVING);
-  house.expireLeases();
-  const thieves = await Promise.all([house.keeper("in_one"), house.keeper("in_two")]);
+  await recordDead(sharedHome, LEASES - LIVING);
+  sharedHome.expireLeases();
+  const thieves = await Promise.all([
+    sharedHome.supervisorProcess("in_one"),
+    sharedHome.supervisorProcess("in_two"),
+  ]);
   const found = await Promise.all(thieves.map((thief) => thief.reconcile()));
 
   const held = found.map(({ runIds }) => runIds);
   expect(held.flat().toSorted()).toEqual(living.toSorted());
-  await until("all that is gone has an end", () => house.openRuns() === LIVING);
-  const steals = house.sql(
+  await until("all that is gone has an end", () => sharedHome.openRuns() === LIVING);
+  const steals = sharedHome.sql(
     `select run_id, count(*) as times, min(data ->> 'by') as thief, min(data ->> 'epoch') as epoch
      from run_events where type = 'reconcile' group by run_id`,
   );
   expect(steals).toHaveLength(LEASES);
   const wins = new Map<unknown, number>();
   for (const { run_id, times, thief, epoch } of steals) {
-    expect({ times, epoch, owner: house.column(String(run_id), "owner_instance_id") }).toEqual({
+    expect({ times, epoch, owner: sharedHome.column(String(run_id), "owner_instance_id") }).toEqual({
       times: 1,
       epoch: 2,
       owner: thief,
     });
     wins.set(thief, (wins.get(thief) ?? 0) + 1);
   }
-  const ends = house.sql(
+  const ends = sharedHome.sql(
     "select run_id, count(*) as times from run_events where type = 'exit' group by run_id having times <> 1",
   );
   expect(ends).toEqual([]);
-  expect(house.sql("select * from run_events where type = 'exit'")).toHaveLength(LEASES - LIVING);
+  expect(sharedHome.sql("select * from run_events where type = 'exit'")).toHaveLength(LEASES - LIVING);
   for (const [at, thief] of thieves.entries()) {
     for (const runId of held[at] ?? []) {
       thief.cancel(runId);
-      expect((await thief.hear("ended")).record.ownerInstanceId).toBe(thief.instanceId);
+      expect((await thief.receive("ended")).record.ownerInstanceId).toBe(thief.instanceId);
     }
-    expect(thief.said("problem")).toEqual([]);
+    expect(thief.received("problem")).toEqual([]);
     await thief.close();
   }
   console.log(`${LEASES} leases stolen:`, Object.fromEntries(wins));
 });
 
 /** Everything that only an owner may do. */
-async function tryToSteer(keeper: Keeper, runId: string): Promise<void> {
+async function tryToSteer(supervisorProcess: SupervisorProcess, runId: string): Promise<void> {
   for (const [order, given] of [
     ["write", { data: "from the first\n" }],
     ["resize", { size: { rows: 7, cols: 7 } }],
   ] as const) {
-    keeper.order(order, { runId, ...given });
-    expect(await keeper.hear("failed")).toMatchObject({ order, code: "LEASE_LOST" });
+    supervisorProcess.order(order, { runId, ...given });
+    expect(await supervisorProcess.receive("failed")).toMatchObject({ order, code: "LEASE_LOST" });
   }
 }
 
 describe.concurrent("a supervisor stopped past its lease", () => {
   test("and robbed: steers nothing, says why and who has it, and the run goes on with the new owner", async () => {
-    await using house = await House.open();
-    const keeper = await house.keeper("in_first");
-    const { token } = house.crowd;
+    await using sharedHome = await SharedHome.open();
+    const supervisorProcess = await sharedHome.supervisorProcess("in_first");
+    const { token } = sharedHome.tokenProcesses;
     const script = `echo up; while read a; do echo "got $a of $(stty size)"; done; exit 4; : ${token}`;
-    const { runId } = await keeper.spawn({ io: "pty", argv: ["sh", "-c", script, token] }, { graceMs });
-    await keeper.printed("up");
-    await keeper.stop();
+    const { runId } = await supervisorProcess.spawn(
+      { io: "pty", argv: ["sh", "-c", script, token] },
+      { graceMs },
+    );
+    await supervisorProcess.waitForOutput("up");
+    await supervisorProcess.suspend();
     // Expired, but not for long enough: it may only be asleep.
-    house.expireLeases(STALLED_MS / 2);
-    const thief = await house.keeper("in_thief");
+    sharedHome.expireLeases(STALLED_MS / 2);
+    const thief = await sharedHome.supervisorProcess("in_thief");
     expect((await thief.reconcile()).decisions).toMatchObject([{ row: "stalled", action: "leave" }]);
-    house.expireLeases(STALLED_MS);
+    sharedHome.expireLeases(STALLED_MS);
     expect((await thief.reconcile()).decisions).toMatchObject([
       { runId, row: "anchor-alive", action: "adopt" },
     ]);
     await thief.write(runId, "one\n");
-    await thief.printed("got one of 24 80");
+    await thief.waitForOutput("got one of 24 80");
 
-    keeper.goOn();
-    const problem = await keeper.hear("problem");
+    supervisorProcess.resume();
+    const problem = await supervisorProcess.receive("problem");
     expect(problem).toMatchObject({ runId, code: "LEASE_LOST", heldBy: "in_thief" });
     expect(problem.message).toContain("in_thief has taken it over");
-    expect(await keeper.hear("rejected")).toMatchObject({ runId, code: "LEASE_LOST" });
-    await tryToSteer(keeper, runId);
-    expect((await keeper.reconcile()).decisions).toEqual([]);
+    expect(await supervisorProcess.receive("rejected")).toMatchObject({ runId, code: "LEASE_LOST" });
+    await tryToSteer(supervisorProcess, runId);
+    expect((await supervisorProcess.reconcile()).decisions).toEqual([]);
 
     await thief.write(runId, "two\n");
-    await thief.printed("got two of 24 80");
+    await thief.waitForOutput("got two of 24 80");
     expect(thief.output).not.toContain("from the first");
     thief.cancel(runId);
-    const { record } = await thief.hear("ended");
+    const { record } = await thief.receive("ended");
     expect(record).toMatchObject({ ownerInstanceId: "in_thief", leaseEpoch: 2, emptiness: "proven" });
-    expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
-    await Promise.all([keeper.close(), thief.close()]);
+    expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+    await Promise.all([supervisorProcess.close(), thief.close()]);
   });
 
   test("and robbed before GO: the command never runs", async () => {
-    await using house = await House.open();
-    const keeper = await house.keeper("in_first");
-    await keeper.stopAt("committed");
-    keeper.order("spawn", { input: house.scenario, options: { graceMs } });
-    await keeper.arrived();
-    const runId = house.onlyRun();
-    house.expireLeases(STALLED_MS);
-    const thief = await house.keeper("in_thief");
+    await using sharedHome = await SharedHome.open();
+    const supervisorProcess = await sharedHome.supervisorProcess("in_first");
+    await supervisorProcess.pauseAt("committed");
+    supervisorProcess.order("spawn", { input: sharedHome.scenario, options: { graceMs } });
+    await supervisorProcess.waitUntilPaused();
+    const runId = sharedHome.onlyRun();
+    sharedHome.expireLeases(STALLED_MS);
+    const thief = await sharedHome.supervisorProcess("in_thief");
     await thief.reconcile();
-    await house.ended(runId);
-    expect(house.column(runId, "exit_reason")).toBe("spawn-error");
+    await sharedHome.ended(runId);
+    expect(sharedHome.column(runId, "exit_reason")).toBe("spawn-error");
 
-    keeper.goOn();
-    const failed = await keeper.hear("failed");
+    supervisorProcess.resume();
+    const failed = await supervisorProcess.receive("failed");
     expect(failed.order).toBe("spawn");
-    expect(house.crowd.others()).toEqual([]);
-    expect(house.column(runId, "started_at")).toBeNull();
-    expect(house.eventTypes(runId)).toEqual(["reconcile", "cancel", "exit"]);
-    await Promise.all([keeper.close(), thief.close()]);
+    expect(sharedHome.tokenProcesses.ofRuns()).toEqual([]);
+    expect(sharedHome.column(runId, "started_at")).toBeNull();
+    expect(sharedHome.eventTypes(runId)).toEqual(["reconcile", "cancel", "exit"]);
+    await Promise.all([supervisorProcess.close(), thief.close()]);
   });
 
   test("and robbed of a run that has ended since: says so, and ends nothing twice", async () => {
-    await using house = await House.open();
-    const keeper = await house.keeper("in_first");
-    const { runId } = await keeper.spawn(house.scenario, { graceMs });
-    await house.crowd.complete();
-    await keeper.stop();
-    house.expireLeases(STALLED_MS);
-    const thief = await house.keeper("in_thief");
+    await using sharedHome = await SharedHome.open();
+    const supervisorProcess = await sharedHome.supervisorProcess("in_first");
+    const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
+    await sharedHome.tokenProcesses.waitForAllRoles();
+    await supervisorProcess.suspend();
+    sharedHome.expireLeases(STALLED_MS);
+    const thief = await sharedHome.supervisorProcess("in_thief");
     await thief.reconcile({ terminate: true });
-    await thief.hear("ended");
-    const ended = house.everything();
-    keeper.goOn();
+    await thief.receive("ended");
+    const ended = sharedHome.dumpStore();
+    supervisorProcess.resume();
     // Somebody else's end of it is an end all the same; either answer is true.
     const said = await until("it has noticed", () =>
-      [...keeper.said("rejected"), ...keeper.said("ended")].at(0),
+      [...supervisorProcess.received("rejected"), ...supervisorProcess.received("ended")].at(0),
     );
     expect(said.runId).toBe(runId);
-    expect(house.everything()).toEqual(ended);
-    await Promise.all([keeper.close(), thief.close()]);
-    expect(house.everything()).toEqual(ended);
+    expect(sharedHome.dumpStore()).toEqual(ended);
+    await Promise.all([supervisorProcess.close(), thief.close()]);
+    expect(sharedHome.dumpStore()).toEqual(ended);
   });
 });
 
 test.concurrent("an instance that is alive is not robbed however long its lease has expired by another's clock", async () => {
-  await using house = await House.open();
+  await using sharedHome = await SharedHome.open();
   // Alive, but it holds none of the runs that say so.
-  mkdirSync(join(house.home, "instances", DEAD), { recursive: true, mode: 0o700 });
-  const next = await house.supervisor("in_next");
-  await recordDead(house, 1);
-  const lock = await acquireInstanceLock(join(house.home, "instances", DEAD));
-  house.expireLeases(STALLED_MS / 2);
+  mkdirSync(join(sharedHome.home, "instances", DEAD), { recursive: true, mode: 0o700 });
+  const next = await sharedHome.supervisor("in_next");
+  await recordDead(sharedHome, 1);
+  const lock = await acquireInstanceLock(join(sharedHome.home, "instances", DEAD));
+  sharedHome.expireLeases(STALLED_MS / 2);
   expect((await next.reconcile()).decisions).toMatchObject([{ row: "stalled", action: "leave" }]);
   await lock[Symbol.asyncDispose]();
   expect((await next.reconcile()).decisions).toMatchObject([{ row: "unverifiable", action: "lose" }]);

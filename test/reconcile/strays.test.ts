@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { until } from "../tree/living.js";
 import { tiers } from "../tree/seat.js";
-import { House } from "./house.js";
-import { docile, FIRST, graceMs, NEXT, orphan } from "./orphan.js";
+import { SharedHome } from "./house.js";
+import { orphanDocileRun, FIRST_INSTANCE, ORPHAN_GRACE_MS, NEXT_INSTANCE, orphanScenario } from "./orphan.js";
 
 async function end(supervisor: Supervisor, runId: string): Promise<void> {
   const run = supervisor.run(runId);
@@ -15,129 +15,135 @@ async function end(supervisor: Supervisor, runId: string): Promise<void> {
 describe.concurrent("a run directory without a record", () => {
   test("whose anchor dies while it is given one: its tree is ended all the same", async ({ skip }) => {
     if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
-    await using house = await House.open(tiers.cgroup);
-    const runId = await docile(house);
-    house.sql("delete from runs");
-    house.sql("delete from run_events");
-    const next = await house.keeper(NEXT);
-    await next.stopAt("inserted");
+    await using sharedHome = await SharedHome.open(tiers.cgroup);
+    const runId = await orphanDocileRun(sharedHome);
+    sharedHome.sql("delete from runs");
+    sharedHome.sql("delete from run_events");
+    const next = await sharedHome.supervisorProcess(NEXT_INSTANCE);
+    await next.pauseAt("inserted");
     next.order("reconcile", { scope: {} });
-    await next.arrived();
-    await house.silence(FIRST);
-    next.goOn();
-    await house.ended(runId);
-    expect(house.crowd.others()).toEqual([]);
-    expect(house.sql("select * from runs")).toMatchObject([{ exit_reason: "lost", emptiness: "proven" }]);
-    expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+    await next.waitUntilPaused();
+    await sharedHome.stopAnchors(FIRST_INSTANCE);
+    next.resume();
+    await sharedHome.ended(runId);
+    expect(sharedHome.tokenProcesses.ofRuns()).toEqual([]);
+    expect(sharedHome.sql("select * from runs")).toMatchObject([
+      { exit_reason: "lost", emptiness: "proven" },
+    ]);
+    expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
     await next.close();
-    await house.tidy(await house.supervisor("in_tidy"));
+    await sharedHome.stopAllRuns(await sharedHome.supervisor("in_tidy"));
   });
 
   for (const [whose, by] of [
-    ["mine", FIRST],
-    ["a dead instance's", NEXT],
+    ["mine", FIRST_INSTANCE],
+    ["a dead instance's", NEXT_INSTANCE],
   ] as const) {
     test(`${whose}, whose anchor lives: gets a record and goes on`, async () => {
-      await using house = await House.open();
-      const runId = await orphan(house);
-      house.sql("delete from runs");
-      house.sql("delete from run_events");
-      const next = await house.supervisor(by);
+      await using sharedHome = await SharedHome.open();
+      const runId = await orphanScenario(sharedHome);
+      sharedHome.sql("delete from runs");
+      sharedHome.sql("delete from run_events");
+      const next = await sharedHome.supervisor(by);
       const { decisions, runs } = await next.reconcile();
       expect(decisions).toMatchObject([{ runId, row: "imported", action: "continue" }]);
       expect(runs.map((run) => run.runId)).toEqual([runId]);
-      await until("it runs", () => house.column(runId, "state") === "running");
+      await until("it runs", () => sharedHome.column(runId, "state") === "running");
       expect(await next.getRun(runId)).toMatchObject({
         leaseId: "",
         ownerInstanceId: by,
-        originInstanceId: FIRST,
+        originInstanceId: FIRST_INSTANCE,
         root: { pid: runs[0]?.rootPid },
       });
-      expect(house.decisions(runId)).toMatchObject([{ row: "imported", action: "continue", by }]);
-      expect(house.crowd.others()).toHaveLength(5);
-      const once = house.everything();
+      expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
+        { row: "imported", action: "continue", by },
+      ]);
+      expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(5);
+      const once = sharedHome.dumpStore();
       await next.reconcile();
-      expect(house.everything()).toEqual(once);
+      expect(sharedHome.dumpStore()).toEqual(once);
       await end(next, runId);
-      expect(house.eventTypes(runId)).toEqual(["reconcile", "spawn", "cancel", "cleanup", "exit"]);
+      expect(sharedHome.eventTypes(runId)).toEqual(["reconcile", "spawn", "cancel", "cleanup", "exit"]);
     });
 
     test(`${whose}, that is over: gets a record with the true end`, async () => {
-      await using house = await House.open();
-      const keeper = await house.keeper(FIRST);
-      await keeper.stopAt("end-heard");
-      keeper.order("spawn", { input: house.script("exit 7") });
-      await keeper.arrived();
-      await keeper.kill();
-      const runId = house.onlyRun();
-      house.sql("delete from runs");
-      house.sql("delete from run_events");
-      const next = await house.supervisor(by);
+      await using sharedHome = await SharedHome.open();
+      const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
+      await supervisorProcess.pauseAt("end-heard");
+      supervisorProcess.order("spawn", { input: sharedHome.script("exit 7") });
+      await supervisorProcess.waitUntilPaused();
+      await supervisorProcess.kill();
+      const runId = sharedHome.onlyRun();
+      sharedHome.sql("delete from runs");
+      sharedHome.sql("delete from run_events");
+      const next = await sharedHome.supervisor(by);
       expect(await next.reconcile()).toMatchObject({ decisions: [{ runId, row: "imported" }], runs: [] });
       expect(await next.getRun(runId)).toMatchObject({
         state: "exited",
         emptiness: "proven",
         exit: { reason: "exit", code: 7, source: "exit-file" },
       });
-      expect(house.eventTypes(runId)).toEqual(["reconcile", "spawn", "exit"]);
-      const once = house.everything();
+      expect(sharedHome.eventTypes(runId)).toEqual(["reconcile", "spawn", "exit"]);
+      const once = sharedHome.dumpStore();
       await next.reconcile();
-      expect(house.everything()).toEqual(once);
+      expect(sharedHome.dumpStore()).toEqual(once);
     });
   }
 
   test("of an instance that lives: is left to it", async () => {
-    await using house = await House.open();
-    const keeper = await house.keeper(FIRST);
-    const { runId } = await keeper.spawn(house.scenario, { graceMs });
-    await house.crowd.complete();
-    const [row = {}] = house.sql("select * from runs");
-    house.sql("delete from runs");
-    const next = await house.supervisor(NEXT);
+    await using sharedHome = await SharedHome.open();
+    const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
+    const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs: ORPHAN_GRACE_MS });
+    await sharedHome.tokenProcesses.waitForAllRoles();
+    const [row = {}] = sharedHome.sql("select * from runs");
+    sharedHome.sql("delete from runs");
+    const next = await sharedHome.supervisor(NEXT_INSTANCE);
     expect(await next.reconcile()).toEqual({ decisions: [], runs: [] });
     expect(await next.listRuns()).toEqual([]);
-    expect(house.crowd.others()).toHaveLength(5);
+    expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(5);
     const names = Object.keys(row);
-    house.sql(
+    sharedHome.sql(
       `insert into runs (${names.join(", ")}) values (${names.map(() => "?").join(", ")})`,
       ...(Object.values(row) as string[]),
     );
-    keeper.cancel(runId);
-    await keeper.hear("ended");
+    supervisorProcess.cancel(runId);
+    await supervisorProcess.receive("ended");
   });
 });
 
 describe.concurrent("a cgroup without a record and without a directory", () => {
   for (const [whose, by] of [
-    ["mine", FIRST],
-    ["a dead instance's", NEXT],
+    ["mine", FIRST_INSTANCE],
+    ["a dead instance's", NEXT_INSTANCE],
   ] as const)
     test(`${whose}: whoever is in it is ended, and that is on record`, async ({ skip }) => {
       if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
-      await using house = await House.open(tiers.cgroup);
-      const runId = await docile(house);
-      await house.silence(FIRST);
-      await rm(house.runDirectory({ originInstanceId: FIRST, runId }), { recursive: true });
-      house.sql("delete from runs");
-      house.sql("delete from run_events");
-      const next = await house.supervisor(by);
+      await using sharedHome = await SharedHome.open(tiers.cgroup);
+      const runId = await orphanDocileRun(sharedHome);
+      await sharedHome.stopAnchors(FIRST_INSTANCE);
+      await rm(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), { recursive: true });
+      sharedHome.sql("delete from runs");
+      sharedHome.sql("delete from run_events");
+      const next = await sharedHome.supervisor(by);
       expect(await next.reconcile()).toMatchObject({
         decisions: [{ runId, row: "detached-orphaned", action: "sweep" }],
         runs: [],
       });
-      expect(house.crowd.others()).toEqual([]);
+      expect(sharedHome.tokenProcesses.ofRuns()).toEqual([]);
       expect(await next.getRun(runId)).toMatchObject({
         state: "exited",
         emptiness: "proven",
         exit: { reason: "lost", source: "none" },
         residueCount: 3,
       });
-      expect(house.decisions(runId)).toMatchObject([{ row: "detached-orphaned", action: "sweep", by }]);
-      expect(house.eventTypes(runId)).toEqual(["reconcile", "cleanup", "exit"]);
-      const once = house.everything();
+      expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
+        { row: "detached-orphaned", action: "sweep", by },
+      ]);
+      expect(sharedHome.eventTypes(runId)).toEqual(["reconcile", "cleanup", "exit"]);
+      const once = sharedHome.dumpStore();
       await next.reconcile();
-      expect(house.everything()).toEqual(once);
+      expect(sharedHome.dumpStore()).toEqual(once);
       await next.close();
-      await house.tidy(await house.supervisor("in_tidy"));
+      await sharedHome.stopAllRuns(await sharedHome.supervisor("in_tidy"));
     });
 });

@@ -1,31 +1,33 @@
 import { describe, expect, test } from "vitest";
 import { tiers } from "../tree/seat.js";
-import { House } from "./house.js";
-import { FIRST, NEXT } from "./orphan.js";
-import { cases } from "./rows.js";
+import { SharedHome } from "./house.js";
+import { FIRST_INSTANCE, NEXT_INSTANCE } from "./orphan.js";
+import { decisionCases } from "./rows.js";
 
 describe.concurrent("a run without an end on record", () => {
-  for (const each of cases)
+  for (const each of decisionCases)
     test(each.name, async ({ skip }) => {
       const { tier = tiers.none, decision, record, told = 1 } = each;
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await using house = await House.open(tier);
-      const keeper = await house.keeper(FIRST, { settleMs: each.settleMs ?? null });
-      const runId = await each.arrange(house, keeper);
-      const owner = house.column(runId, "owner_instance_id");
-      const epoch = Number(house.column(runId, "lease_epoch"));
-      const before = house.alive();
-      const next = await house.supervisor(each.by ?? NEXT);
+      await using sharedHome = await SharedHome.open(tier);
+      const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE, {
+        settleMs: each.settleMs ?? null,
+      });
+      const runId = await each.arrange(sharedHome, supervisorProcess);
+      const owner = sharedHome.column(runId, "owner_instance_id");
+      const epoch = Number(sharedHome.column(runId, "lease_epoch"));
+      const before = sharedHome.survivors();
+      const next = await sharedHome.supervisor(each.by ?? NEXT_INSTANCE);
 
       const first = await next.reconcile();
       expect(first.decisions).toEqual(
         told === 0 ? [] : [{ runId, why: expect.any(String) as string, ...decision }],
       );
       const ends = "state" in record && record.state === "exited";
-      if (ends) await house.ended(runId);
+      if (ends) await sharedHome.ended(runId);
       expect(await next.getRun(runId)).toMatchObject(record);
       const left = decision.action === "leave";
-      expect(house.decisions(runId)).toEqual(
+      expect(sharedHome.reconcileDecisions(runId)).toEqual(
         Array.from({ length: told }, () => ({
           ...decision,
           why: first.decisions[0]?.why,
@@ -35,22 +37,22 @@ describe.concurrent("a run without an end on record", () => {
           ...(left ? {} : { process: expect.any(String) as string }),
         })),
       );
-      expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(ends ? 1 : 0);
-      if (left && told === 1) expect(house.problems.map(({ runId: of }) => of)).toEqual([runId]);
-      else expect(house.problems).toEqual([]);
+      expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(ends ? 1 : 0);
+      if (left && told === 1) expect(sharedHome.problems.map(({ runId: of }) => of)).toEqual([runId]);
+      else expect(sharedHome.problems).toEqual([]);
 
       // Whoever was left alone was not even stopped.
-      expect(house.alive()).toEqual(each.alive === "nobody" ? [] : before);
+      expect(sharedHome.survivors()).toEqual(each.alive === "nobody" ? [] : before);
 
-      const once = house.everything();
+      const once = sharedHome.dumpStore();
       const again = await next.reconcile();
       expect(again.decisions).toEqual(left ? first.decisions : []);
       expect(again.runs).toEqual([]);
-      expect(house.everything()).toEqual(once);
+      expect(sharedHome.dumpStore()).toEqual(once);
 
-      await each.end?.(house, keeper, next, runId);
-      await house.ended(runId);
-      expect(house.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
-      await house.tidy(next);
+      await each.end?.(sharedHome, supervisorProcess, next, runId);
+      await sharedHome.ended(runId);
+      expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+      await sharedHome.stopAllRuns(next);
     });
 });

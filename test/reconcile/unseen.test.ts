@@ -1,13 +1,13 @@
 import { chmodSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { tiers, type Tier } from "../tree/seat.js";
-import { House } from "./house.js";
-import { FIRST, NEXT, orphan } from "./orphan.js";
+import { tiers, type SandboxTier } from "../tree/seat.js";
+import { SharedHome } from "./house.js";
+import { FIRST_INSTANCE, NEXT_INSTANCE, orphanScenario } from "./orphan.js";
 
 /** The anchor binary that supervisors of this house ask, replaced by one that cannot tell anything. */
-function blind(house: House): () => void {
-  const directory = join(house.home, "bin");
+function blind(sharedHome: SharedHome): () => void {
+  const directory = join(sharedHome.home, "bin");
   const [name] = readdirSync(directory);
   const path = join(directory, name ?? "");
   renameSync(path, `${path}.kept`);
@@ -17,7 +17,7 @@ function blind(house: House): () => void {
 }
 
 describe.concurrent("when processes cannot be looked at", () => {
-  const situations: readonly { name: string; tier: Tier; row: string }[] = [
+  const situations: readonly { name: string; tier: SandboxTier; row: string }[] = [
     { name: "a run with a dead anchor", tier: tiers.none, row: "root-alive" },
     { name: "a run with a dead anchor and a cgroup", tier: tiers.cgroup, row: "root-alive" },
   ];
@@ -26,49 +26,49 @@ describe.concurrent("when processes cannot be looked at", () => {
       skip,
     }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await using house = await House.open(tier);
-      const runId = await orphan(house, { onOrphan: "terminate" });
-      await house.silence(FIRST);
-      const next = await house.supervisor(NEXT);
-      const before = house.alive();
-      const see = blind(house);
+      await using sharedHome = await SharedHome.open(tier);
+      const runId = await orphanScenario(sharedHome, { onOrphan: "terminate" });
+      await sharedHome.stopAnchors(FIRST_INSTANCE);
+      const next = await sharedHome.supervisor(NEXT_INSTANCE);
+      const before = sharedHome.survivors();
+      const see = blind(sharedHome);
       const { decisions } = await next.reconcile();
       expect(decisions).toMatchObject([{ runId, row: "unseen", action: "leave" }]);
-      expect(house.alive()).toEqual(before);
-      expect(await next.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: FIRST });
-      const once = house.everything();
+      expect(sharedHome.survivors()).toEqual(before);
+      expect(await next.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: FIRST_INSTANCE });
+      const once = sharedHome.dumpStore();
       await next.reconcile();
-      expect(house.everything()).toEqual(once);
-      expect(house.problems).toMatchObject([{ runId }]);
+      expect(sharedHome.dumpStore()).toEqual(once);
+      expect(sharedHome.problems).toMatchObject([{ runId }]);
 
       see();
       expect((await next.reconcile()).decisions).toMatchObject([{ runId, row }]);
-      await house.ended(runId);
-      expect(house.decisions(runId).map((each) => each.row)).toEqual(["unseen", row]);
+      await sharedHome.ended(runId);
+      expect(sharedHome.reconcileDecisions(runId).map((each) => each.row)).toEqual(["unseen", row]);
       // Without a cgroup nobody can find a daemon that carries no marker.
       if (tier === tiers.none) {
-        expect(house.crowd.others()).toHaveLength(1);
-        await house.endOthers();
-      } else await house.crowd.gone(5_000);
-      await house.tidy(next);
+        expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(1);
+        await sharedHome.killStrays();
+      } else await sharedHome.tokenProcesses.waitUntilGone(5_000);
+      await sharedHome.stopAllRuns(next);
     });
 
   test("a run whose anchor answers to its key is continued", async () => {
-    await using house = await House.open(tiers.none);
-    const runId = await orphan(house, { onOrphan: "adopt" });
-    const next = await house.supervisor(NEXT);
-    const before = house.alive();
-    const see = blind(house);
+    await using sharedHome = await SharedHome.open(tiers.none);
+    const runId = await orphanScenario(sharedHome, { onOrphan: "adopt" });
+    const next = await sharedHome.supervisor(NEXT_INSTANCE);
+    const before = sharedHome.survivors();
+    const see = blind(sharedHome);
     expect((await next.reconcile()).decisions).toMatchObject([
       { runId, row: "anchor-alive", action: "adopt" },
     ]);
-    expect(house.alive()).toEqual(before);
-    expect(await next.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: NEXT });
+    expect(sharedHome.survivors()).toEqual(before);
+    expect(await next.getRun(runId)).toMatchObject({ state: "running", ownerInstanceId: NEXT_INSTANCE });
     see();
     await next.run(runId)?.cancel();
-    await house.ended(runId);
-    await house.crowd.gone(5_000);
-    await house.tidy(next);
+    await sharedHome.ended(runId);
+    await sharedHome.tokenProcesses.waitUntilGone(5_000);
+    await sharedHome.stopAllRuns(next);
   });
 });
 
@@ -76,25 +76,25 @@ test.concurrent("processes cannot be looked at in the midst of a sweep: it is fi
   skip,
 }) => {
   if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
-  await using house = await House.open(tiers.cgroup);
-  const runId = await orphan(house);
-  await house.silence(FIRST);
-  const next = await house.keeper(NEXT);
-  await next.stopAt("reaping");
+  await using sharedHome = await SharedHome.open(tiers.cgroup);
+  const runId = await orphanScenario(sharedHome);
+  await sharedHome.stopAnchors(FIRST_INSTANCE);
+  const next = await sharedHome.supervisorProcess(NEXT_INSTANCE);
+  await next.pauseAt("reaping");
   next.order("reconcile", { scope: {} });
-  await next.arrived();
-  const before = house.alive();
-  const see = blind(house);
-  next.goOn();
-  await next.hear("reconciled");
-  expect((await next.hear("problem")).message).toContain("cannot find out yet");
-  expect(house.alive()).toEqual(before);
-  expect(house.column(runId, "state")).toBe("running");
+  await next.waitUntilPaused();
+  const before = sharedHome.survivors();
+  const see = blind(sharedHome);
+  next.resume();
+  await next.receive("reconciled");
+  expect((await next.receive("problem")).message).toContain("cannot find out yet");
+  expect(sharedHome.survivors()).toEqual(before);
+  expect(sharedHome.column(runId, "state")).toBe("running");
   see();
-  await house.ended(runId);
-  expect(house.crowd.others()).toEqual([]);
-  expect(house.sql("select * from runs")).toMatchObject([{ exit_reason: "lost", emptiness: "proven" }]);
-  expect(house.decisions(runId)).toHaveLength(1);
+  await sharedHome.ended(runId);
+  expect(sharedHome.tokenProcesses.ofRuns()).toEqual([]);
+  expect(sharedHome.sql("select * from runs")).toMatchObject([{ exit_reason: "lost", emptiness: "proven" }]);
+  expect(sharedHome.reconcileDecisions(runId)).toHaveLength(1);
   await next.close();
-  await house.tidy(await house.supervisor("in_tidy"));
+  await sharedHome.stopAllRuns(await sharedHome.supervisor("in_tidy"));
 });

@@ -1,36 +1,45 @@
 import { expect, test } from "vitest";
-import { Resident } from "../cli/resident.js";
-import { until } from "../io/until.js";
-import { living } from "../tree/living.js";
+import { BackgroundGateway } from "../cli/resident.js";
+import { waitFor } from "../io/until.js";
+import { findByCommandLine } from "../tree/living.js";
 
 test("holdfast service adopt, of a process and of a run", async () => {
-  await using resident = await Resident.started();
-  const run = await resident.script("sh -c 'sleep 7311 & wait' & sleep 7312 & wait");
-  const find = (number: number) => living(`sleep\0${number}`)[0];
-  await until("all are there", () => find(7311) !== undefined && find(7312) !== undefined);
+  await using gatewayFixture = await BackgroundGateway.started();
+  const run = await gatewayFixture.startScript("sh -c 'sleep 7311 & wait' & sleep 7312 & wait");
+  const find = (number: number) => findByCommandLine(`sleep\0${number}`)[0];
+  await waitFor("all are there", () => find(7311) !== undefined && find(7312) !== undefined);
   const sleeper = find(7311);
   const egg = sleeper?.parentPid ?? 0;
 
-  const { code, stdout, stderr } = await resident.holdfast("service", "adopt", String(egg));
+  const { code, stdout, stderr } = await gatewayFixture.holdfast("service", "adopt", String(egg));
   expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^run_\w{12}\n$/) as string });
   expect(stderr).toContain(`its stdout is a pipe of ${run}`);
   const service = stdout.trim();
 
-  const shown = await resident.json<{ record: { runId: string }; processes: { command: string }[] }[]>("ps");
+  const shown =
+    await gatewayFixture.json<{ record: { runId: string }; processes: { command: string }[] }[]>("ps");
   const processes = Object.fromEntries(
     shown.map((each) => [each.record.runId, each.processes.map(({ command }) => command)]),
   );
   expect(processes).toEqual({ [run]: ["sh", "sleep"], [service]: ["sh", "sleep"] });
-  expect((await resident.holdfast("runs", "show", service)).stdout).not.toContain(`${find(7312)?.pid} sleep`);
-  const who = await resident.json<{ runId: string }>("who", String(sleeper?.pid));
+  expect((await gatewayFixture.holdfast("runs", "show", service)).stdout).not.toContain(
+    `${find(7312)?.pid} sleep`,
+  );
+  const who = await gatewayFixture.json<{ runId: string }>("who", String(sleeper?.pid));
   expect(who.runId).toBe(service);
 
   // It is the first process of a run now.
-  expect(await resident.holdfast("service", "adopt", String(egg))).toMatchObject({ code: 2, stdout: "" });
+  expect(await gatewayFixture.holdfast("service", "adopt", String(egg))).toMatchObject({
+    code: 2,
+    stdout: "",
+  });
 
-  expect(await resident.holdfast("service", "adopt", run)).toMatchObject({ code: 0, stdout: `${run}\n` });
-  expect(await resident.record(run)).toMatchObject({ kind: "service" });
+  expect(await gatewayFixture.holdfast("service", "adopt", run)).toMatchObject({
+    code: 0,
+    stdout: `${run}\n`,
+  });
+  expect(await gatewayFixture.record(run)).toMatchObject({ kind: "service" });
   for (const runId of [run, service])
-    expect((await resident.holdfast("service", "stop", runId, "--grace", "0")).code).toBe(0);
+    expect((await gatewayFixture.holdfast("service", "stop", runId, "--grace", "0")).code).toBe(0);
   expect([find(7311), find(7312)]).toEqual([undefined, undefined]);
 }, 60_000);

@@ -2,36 +2,43 @@ import { existsSync as exists } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { House, PATIENT } from "../cli/foreground/called.js";
-import { until } from "../io/until.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "../cli/foreground/called.js";
+import { waitFor } from "../io/until.js";
 
 test(
   "a foreground run that was adopted outlives its caller and its gateways, and never waits for a reader",
-  PATIENT,
+  LONG_TIMEOUT,
   async () => {
-    await using house = await House.started();
+    await using fixture = await ForegroundFixture.started();
     const room = 64 * 1024;
-    const more = join(house.home, "more");
+    const more = join(fixture.home, "more");
     const wrote = (times: number): string => `${more}-${times}`;
     // Each time it is told to, it writes several times what is held for a slow reader.
     const script = `echo up; for time in 1 2; do until [ -e ${more}$time ]; do sleep 0.05; done;
     head -c ${4 * room} /dev/zero; : > ${more}-$time; done; exec sleep 7401`;
-    const { child, finished, runId } = await house.call("--buffer", `${room}`, "--", "sh", "-c", script);
-    expect(await house.holdfast("service", "adopt", runId)).toMatchObject({ code: 0 });
+    const { child, finished, runId } = await fixture.startForeground(
+      "--buffer",
+      `${room}`,
+      "--",
+      "sh",
+      "-c",
+      script,
+    );
+    expect(await fixture.holdfast("service", "adopt", runId)).toMatchObject({ code: 0 });
     child.kill("SIGKILL");
     await finished;
     await writeFile(`${more}1`, "");
-    await until(
+    await waitFor(
       "it has written",
-      async () => (await house.membersOf(runId)).length > 0 && exists(wrote(1)),
+      async () => (await fixture.membersOf(runId)).length > 0 && exists(wrote(1)),
       60_000,
     );
 
-    await house.killGateway();
-    await house.comeUp();
+    await fixture.killGateway();
+    await fixture.startGateway();
     await writeFile(`${more}2`, "");
-    await until("it has written again", () => exists(wrote(2)), 60_000);
-    expect(await house.record(runId)).toMatchObject({ state: "running", kind: "service" });
-    expect((await house.holdfast("service", "stop", runId, "--grace", "0")).code).toBe(0);
+    await waitFor("it has written again", () => exists(wrote(2)), 60_000);
+    expect(await fixture.record(runId)).toMatchObject({ state: "running", kind: "service" });
+    expect((await fixture.holdfast("service", "stop", runId, "--grace", "0")).code).toBe(0);
   },
 );

@@ -3,11 +3,11 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test, vi } from "vitest";
-import { House } from "../reconcile/house.js";
-import type { Keeper } from "../reconcile/keeper.js";
-import { isAlive, look, signal, until, type Living } from "../tree/living.js";
+import { SharedHome } from "../reconcile/house.js";
+import type { SupervisorProcess } from "../reconcile/keeper.js";
+import { isAlive, readProcess, signalProcess, until, type LiveProcess } from "../tree/living.js";
 import { tiers } from "../tree/seat.js";
-import { answers, freePort, server } from "./dev-server.js";
+import { answeringPid, freePort, serverScript } from "./dev-server.js";
 
 /** Each starts a supervisor in a process of its own, and many do at once. */
 vi.setConfig({ testTimeout: 60_000 });
@@ -25,32 +25,34 @@ const BROOD = 1 + 4 + 160;
 interface Nest {
   readonly runId: string;
   /** The first process of what is to leave. */
-  readonly egg: Living;
+  readonly egg: LiveProcess;
   /** It, and all below it. */
-  readonly leaving: readonly Living[];
-  readonly staying: readonly Living[];
+  readonly leaving: readonly LiveProcess[];
+  readonly staying: readonly LiveProcess[];
 }
 
-function sleeper(house: House, number: number): Living | undefined {
-  return house.crowd.others().find(({ argv }) => argv[1] === `${number}.${house.crowd.token}`);
+function sleeper(sharedHome: SharedHome, number: number): LiveProcess | undefined {
+  return sharedHome.tokenProcesses
+    .ofRuns()
+    .find(({ argv }) => argv[1] === `${number}.${sharedHome.tokenProcesses.token}`);
 }
 
-async function nest(house: House, keeper: Keeper): Promise<Nest> {
-  const { runId, root } = await keeper.spawn(house.script(NEST), OPTIONS);
+async function nest(sharedHome: SharedHome, supervisorProcess: SupervisorProcess): Promise<Nest> {
+  const { runId, root } = await supervisorProcess.spawn(sharedHome.script(NEST), OPTIONS);
   const below = await until("the nest is complete", () => {
-    const one = sleeper(house, 100_001);
-    return one !== undefined && sleeper(house, 100_002) && sleeper(house, 100_003) && one;
+    const one = sleeper(sharedHome, 100_001);
+    return one !== undefined && sleeper(sharedHome, 100_002) && sleeper(sharedHome, 100_003) && one;
   });
-  const egg = look(below.parentPid);
+  const egg = readProcess(below.parentPid);
   if (egg === null || egg.parentPid !== root?.pid) throw new Error("the nest is built otherwise");
-  const others = house.crowd.others();
+  const others = sharedHome.tokenProcesses.ofRuns();
   const leaving = others.filter(({ pid, parentPid }) => pid === egg.pid || parentPid === egg.pid);
   return { runId, egg, leaving, staying: others.filter((one) => !leaving.includes(one)) };
 }
 
-async function stopped(keeper: Keeper, runId: string) {
-  keeper.cancel(runId);
-  const { record } = await keeper.hear("ended");
+async function stopped(supervisorProcess: SupervisorProcess, runId: string) {
+  supervisorProcess.cancel(runId);
+  const { record } = await supervisorProcess.receive("ended");
   expect(record.runId).toBe(runId);
   return record;
 }
@@ -60,10 +62,10 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
     .skipIf(tier.whyNot !== null)
     .concurrent(`a process that is adopted out of its run, ${tier.name}`, () => {
       test("stays when the run is cancelled, and goes by its own stop", async () => {
-        await using house = await House.open(tier);
-        const keeper = await house.keeper(FIRST);
-        const { runId, egg, leaving, staying } = await nest(house, keeper);
-        const { record, warnings } = await keeper.adoptProcess(egg.pid);
+        await using sharedHome = await SharedHome.open(tier);
+        const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+        const { runId, egg, leaving, staying } = await nest(sharedHome, supervisorProcess);
+        const { record, warnings } = await supervisorProcess.adoptProcess(egg.pid);
         expect(record).toMatchObject({
           kind: "service",
           state: "running",
@@ -71,16 +73,16 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
           originInstanceId: FIRST,
         });
         expect(record.tier).toMatch(tier.recorded);
-        expect(record.anchor).toEqual((await recordOf(house, runId)).anchor);
+        expect(record.anchor).toEqual((await recordOf(sharedHome, runId)).anchor);
         expect(warnings.join()).toMatch(/stdout is a pipe .*stderr is a pipe/);
-        expect(house.eventTypes(runId)).toContain("adopt");
-        expect(await stopped(keeper, runId)).toMatchObject({
+        expect(sharedHome.eventTypes(runId)).toContain("adopt");
+        expect(await stopped(supervisorProcess, runId)).toMatchObject({
           exit: { reason: "manual-cancel" },
           emptiness: "proven",
         });
         expect(staying.filter(isAlive)).toEqual([]);
         expect(leaving.filter(isAlive)).toEqual(leaving);
-        expect(await stopped(keeper, record.runId)).toMatchObject({
+        expect(await stopped(supervisorProcess, record.runId)).toMatchObject({
           exit: { reason: "manual-cancel" },
           emptiness: "proven",
         });
@@ -88,15 +90,15 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
       });
 
       test("leaves a run that ends without it, with its own code, and nothing of the service in its record", async () => {
-        await using house = await House.open(tier);
-        const keeper = await house.keeper(FIRST);
-        const { runId, egg, leaving, staying } = await nest(house, keeper);
-        const { record } = await keeper.adoptProcess(egg.pid);
-        expect(await stopped(keeper, record.runId)).toMatchObject({ emptiness: "proven" });
+        await using sharedHome = await SharedHome.open(tier);
+        const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+        const { runId, egg, leaving, staying } = await nest(sharedHome, supervisorProcess);
+        const { record } = await supervisorProcess.adoptProcess(egg.pid);
+        expect(await stopped(supervisorProcess, record.runId)).toMatchObject({ emptiness: "proven" });
         expect(leaving.filter(isAlive)).toEqual([]);
         expect(staying.filter(isAlive)).toEqual(staying);
-        await keeper.write(runId, "\n");
-        expect((await keeper.hear("ended")).record).toMatchObject({
+        await supervisorProcess.write(runId, "\n");
+        expect((await supervisorProcess.receive("ended")).record).toMatchObject({
           runId,
           exit: { reason: "exit", code: 9 },
           emptiness: "proven",
@@ -105,72 +107,77 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
       });
 
       test("ends by itself, and takes with it what it leaves behind; the run goes on", async () => {
-        await using house = await House.open(tier);
-        const keeper = await house.keeper(FIRST);
-        const { runId, egg, leaving, staying } = await nest(house, keeper);
-        const { record } = await keeper.adoptProcess(egg.pid);
-        signal(egg, "SIGKILL");
-        const { record: ended } = await keeper.hear("ended");
+        await using sharedHome = await SharedHome.open(tier);
+        const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+        const { runId, egg, leaving, staying } = await nest(sharedHome, supervisorProcess);
+        const { record } = await supervisorProcess.adoptProcess(egg.pid);
+        signalProcess(egg, "SIGKILL");
+        const { record: ended } = await supervisorProcess.receive("ended");
         expect(ended).toMatchObject({ runId: record.runId, emptiness: "proven" });
         // The run's own process has waited for it, and did not say how it ended.
         expect(ended.exit).toMatchObject({ reason: "exit", code: null, source: "none" });
         expect(leaving.filter(isAlive)).toEqual([]);
         expect(staying.filter(isAlive)).toEqual(staying);
-        await stopped(keeper, runId);
+        await stopped(supervisorProcess, runId);
       });
     });
 
 for (const tier of [tiers.cgroup, tiers.none])
   describe.skipIf(tier.whyNot !== null).concurrent(`the move, ${tier.name}`, () => {
     test("misses nobody who is born on the way", async () => {
-      await using house = await House.open(tier);
-      const keeper = await house.keeper(FIRST);
-      const { runId, root } = await keeper.spawn(house.script(`sh '${brood}' $0 & wait`), OPTIONS);
+      await using sharedHome = await SharedHome.open(tier);
+      const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+      const { runId, root } = await supervisorProcess.spawn(
+        sharedHome.script(`sh '${brood}' $0 & wait`),
+        OPTIONS,
+      );
       const egg = await until("some are born", () => {
-        const born = house.crowd.others();
+        const born = sharedHome.tokenProcesses.ofRuns();
         return born.length > 20 && born.find(({ parentPid }) => parentPid === root?.pid);
       });
-      const { record } = await keeper.adoptProcess(egg.pid);
-      expect(await stopped(keeper, runId)).toMatchObject({ emptiness: "proven" });
+      const { record } = await supervisorProcess.adoptProcess(egg.pid);
+      expect(await stopped(supervisorProcess, runId)).toMatchObject({ emptiness: "proven" });
       const all = await until("all are born, and nobody was taken for the run's", () => {
-        const others = house.crowd.others();
+        const others = sharedHome.tokenProcesses.ofRuns();
         return others.length === BROOD && others;
       });
       expect(all.filter(isAlive)).toHaveLength(BROOD);
-      expect(await stopped(keeper, record.runId)).toMatchObject({ emptiness: "proven" });
+      expect(await stopped(supervisorProcess, record.runId)).toMatchObject({ emptiness: "proven" });
     });
 
     test("an orphan of the service stays the service's", async () => {
-      await using house = await House.open(tier);
-      const keeper = await house.keeper(FIRST);
+      await using sharedHome = await SharedHome.open(tier);
+      const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
       const script = `sh -c 'sh -c "sleep 100001.$0 & wait" $0 & wait; sleep 100002.$0' $0 & wait`;
-      const { runId, root } = await keeper.spawn(house.script(script), OPTIONS);
-      const orphan = await until("it is there", () => sleeper(house, 100_001));
-      const parent = look(orphan.parentPid);
-      const egg = look(parent?.parentPid ?? 0);
+      const { runId, root } = await supervisorProcess.spawn(sharedHome.script(script), OPTIONS);
+      const orphan = await until("it is there", () => sleeper(sharedHome, 100_001));
+      const parent = readProcess(orphan.parentPid);
+      const egg = readProcess(parent?.parentPid ?? 0);
       if (parent === null || egg === null) throw new Error("its parents are gone");
       expect(egg.parentPid).toBe(root?.pid);
-      const { record } = await keeper.adoptProcess(egg.pid);
-      signal(parent, "SIGKILL");
+      const { record } = await supervisorProcess.adoptProcess(egg.pid);
+      signalProcess(parent, "SIGKILL");
       await until("its parent is gone", () => !isAlive(parent));
-      await stopped(keeper, runId);
+      await stopped(supervisorProcess, runId);
       expect(isAlive(orphan)).toBe(true);
-      await stopped(keeper, record.runId);
+      await stopped(supervisorProcess, record.runId);
       expect(isAlive(orphan)).toBe(false);
     });
 
     test("the anchor of both is killed: both are lost, and nobody of them is left", async () => {
-      await using house = await House.open(tier);
-      const keeper = await house.keeper(FIRST);
-      const { egg, runId } = await nest(house, keeper);
-      const { record } = await keeper.adoptProcess(egg.pid);
-      for (const anchor of house.anchors(FIRST)) signal(anchor, "SIGKILL");
-      const ends = [await keeper.hear("ended"), await keeper.hear("ended")];
+      await using sharedHome = await SharedHome.open(tier);
+      const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+      const { egg, runId } = await nest(sharedHome, supervisorProcess);
+      const { record } = await supervisorProcess.adoptProcess(egg.pid);
+      for (const anchor of sharedHome.anchors(FIRST)) signalProcess(anchor, "SIGKILL");
+      const ends = [await supervisorProcess.receive("ended"), await supervisorProcess.receive("ended")];
       expect(ends.map((end) => end.record.exit?.reason)).toEqual(["lost", "lost"]);
       expect(new Set(ends.map((end) => end.record.runId))).toEqual(new Set([runId, record.runId]));
-      await house.crowd.gone(5_000);
-      const cgroups = runsCgroup(house);
-      expect(ends.filter((end) => existsSync(join(cgroups ?? house.home, end.record.runId)))).toEqual([]);
+      await sharedHome.tokenProcesses.waitUntilGone(5_000);
+      const cgroups = runsCgroup(sharedHome);
+      expect(ends.filter((end) => existsSync(join(cgroups ?? sharedHome.home, end.record.runId)))).toEqual(
+        [],
+      );
       expect(cgroups === null).toBe(tier === tiers.none);
     });
 
@@ -178,24 +185,24 @@ for (const tier of [tiers.cgroup, tiers.none])
     const steps = tier === tiers.none ? (["inserted", "attached", "committed"] as const) : [];
     for (const step of steps)
       test(`its supervisor killed, ${step}: the next one knows whose everybody is`, async () => {
-        await using house = await House.open(tier);
-        const keeper = await house.keeper(FIRST);
-        const { runId, egg, leaving } = await nest(house, keeper);
-        await keeper.stopAt(step);
-        keeper.order("adoptProcess", { pid: egg.pid });
-        expect(await keeper.arrived()).toBe(step);
-        const service = house.runsOf(FIRST).find((id) => id !== runId) ?? "";
-        await keeper.kill();
-        const next = await house.keeper(FIRST);
+        await using sharedHome = await SharedHome.open(tier);
+        const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+        const { runId, egg, leaving } = await nest(sharedHome, supervisorProcess);
+        await supervisorProcess.pauseAt(step);
+        supervisorProcess.order("adoptProcess", { pid: egg.pid });
+        expect(await supervisorProcess.waitUntilPaused()).toBe(step);
+        const service = sharedHome.runsOf(FIRST).find((id) => id !== runId) ?? "";
+        await supervisorProcess.kill();
+        const next = await sharedHome.supervisorProcess(FIRST);
         const { runIds } = await next.reconcile();
         const moved = step !== "inserted";
         expect(new Set(runIds)).toEqual(new Set(moved ? [runId, service] : [runId]));
         if (!moved) {
-          expect(house.column(service, "exit_reason")).toBe("spawn-error");
+          expect(sharedHome.column(service, "exit_reason")).toBe("spawn-error");
           expect(await stopped(next, runId)).toMatchObject({ emptiness: "proven" });
           return;
         }
-        await until("its identity is on record", () => house.column(service, "root_pid") === egg.pid);
+        await until("its identity is on record", () => sharedHome.column(service, "root_pid") === egg.pid);
         await stopped(next, runId);
         expect(leaving.filter(isAlive)).toEqual(leaving);
         expect(await stopped(next, service)).toMatchObject({ emptiness: "proven" });
@@ -203,30 +210,33 @@ for (const tier of [tiers.cgroup, tiers.none])
   });
 
 test("a server goes on answering, with the gateway and its run gone", async () => {
-  await using house = await House.open(tiers.none);
-  const keeper = await house.keeper(FIRST);
+  await using sharedHome = await SharedHome.open(tiers.none);
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const port = await freePort();
-  const script = `'${process.execPath}' '${server}' ${port} 0 $0 >/dev/null 2>&1 & wait`;
-  const { runId } = await keeper.spawn(house.script(script), { ...OPTIONS, ownerLossMs: 300 });
+  const script = `'${process.execPath}' '${serverScript}' ${port} 0 $0 >/dev/null 2>&1 & wait`;
+  const { runId } = await supervisorProcess.spawn(sharedHome.script(script), {
+    ...OPTIONS,
+    ownerLossMs: 300,
+  });
   let pid: number | null = null;
-  while (pid === null) pid = await answers(port);
-  const { record, warnings } = await keeper.adoptProcess(pid);
+  while (pid === null) pid = await answeringPid(port);
+  const { record, warnings } = await supervisorProcess.adoptProcess(pid);
   expect(warnings).toEqual([]);
-  await keeper.kill();
-  await until("the run was ended by its anchor", () => house.crowd.others().length === 1);
-  expect(await answers(port)).toBe(pid);
-  const next = await house.keeper(FIRST);
+  await supervisorProcess.kill();
+  await until("the run was ended by its anchor", () => sharedHome.tokenProcesses.ofRuns().length === 1);
+  expect(await answeringPid(port)).toBe(pid);
+  const next = await sharedHome.supervisorProcess(FIRST);
   await next.reconcile();
-  expect(house.column(runId, "exit_reason")).toBe("owner-lost");
+  expect(sharedHome.column(runId, "exit_reason")).toBe("owner-lost");
   await stopped(next, record.runId);
-  expect(await answers(port)).toBeNull();
+  expect(await answeringPid(port)).toBeNull();
 });
 
 test("refused, with nothing changed: the first process, an anchor, a stranger, one that only says so", async () => {
-  await using house = await House.open();
-  const supervisor = await house.supervisor(FIRST);
-  const run = await supervisor.spawn(house.script("sleep 100001.$0 & wait"), { graceMs: 0 });
-  await until("it is there", () => sleeper(house, 100_001));
+  await using sharedHome = await SharedHome.open();
+  const supervisor = await sharedHome.supervisor(FIRST);
+  const run = await supervisor.spawn(sharedHome.script("sleep 100001.$0 & wait"), { graceMs: 0 });
+  await until("it is there", () => sleeper(sharedHome, 100_001));
   const record = await supervisor.getRun(run.runId);
   const claims = { ...process.env, HOLDFAST_RUN_ID: run.runId };
   const stranger = spawn("sleep", ["7200"], { stdio: "ignore", env: claims });
@@ -243,7 +253,7 @@ test("refused, with nothing changed: the first process, an anchor, a stranger, o
         code,
         message: expect.stringMatching(message) as string,
       });
-    expect(house.runsOf(FIRST)).toEqual([run.runId]);
+    expect(sharedHome.runsOf(FIRST)).toEqual([run.runId]);
     expect(stranger.exitCode).toBeNull();
   } finally {
     stranger.kill("SIGKILL");
@@ -252,24 +262,24 @@ test("refused, with nothing changed: the first process, an anchor, a stranger, o
 });
 
 test("refused where a service could not be stopped apart from its run: no cgroups, no handles", async () => {
-  await using house = await House.open(tiers.noPidfd);
-  const keeper = await house.keeper(FIRST);
-  const { runId, egg } = await nest(house, keeper);
-  keeper.order("adoptProcess", { pid: egg.pid });
-  expect(await keeper.hear("failed")).toMatchObject({ code: "NOT_ADOPTED" });
-  expect(house.runsOf(FIRST)).toEqual([runId]);
-  keeper.cancel(runId);
-  await house.ended(runId);
+  await using sharedHome = await SharedHome.open(tiers.noPidfd);
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+  const { runId, egg } = await nest(sharedHome, supervisorProcess);
+  supervisorProcess.order("adoptProcess", { pid: egg.pid });
+  expect(await supervisorProcess.receive("failed")).toMatchObject({ code: "NOT_ADOPTED" });
+  expect(sharedHome.runsOf(FIRST)).toEqual([runId]);
+  supervisorProcess.cancel(runId);
+  await sharedHome.ended(runId);
 });
 
 /** Where the cgroups of all runs are; null: there are none. */
-function runsCgroup(house: House): string | null {
-  const text = readFileSync(join(house.home, "instances", FIRST, "launcher.json"), "utf8");
+function runsCgroup(sharedHome: SharedHome): string | null {
+  const text = readFileSync(join(sharedHome.home, "instances", FIRST, "launcher.json"), "utf8");
   return (JSON.parse(text) as { readonly cgroupDirectory: string | null }).cgroupDirectory;
 }
 
-async function recordOf(house: House, runId: string) {
-  const supervisor = await house.supervisor("in_reader00");
+async function recordOf(sharedHome: SharedHome, runId: string) {
+  const supervisor = await sharedHome.supervisor("in_reader00");
   const record = await supervisor.getRun(runId);
   if (record === null) throw new Error(`no record of ${runId}`);
   return record;

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 
-export const server = fileURLToPath(new URL("children/server.mjs", import.meta.url));
+export const serverScript = fileURLToPath(new URL("children/server.mjs", import.meta.url));
 
 /** One that nobody listens on, and that nobody was given a moment ago. */
 export async function freePort(): Promise<number> {
@@ -16,7 +16,7 @@ export async function freePort(): Promise<number> {
 }
 
 /** The pid of whoever answers there; null: nobody does. */
-export async function answers(port: number, path = "/"): Promise<number | null> {
+export async function answeringPid(port: number, path = "/"): Promise<number | null> {
   try {
     const response = await fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(5_000) });
     return Number(await response.text());

@@ -2,16 +2,16 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { startGateway } from "../../src/gateway/start.js";
-import { until } from "../io/until.js";
-import { Resident } from "../cli/resident.js";
-import { main } from "../cli/stage.js";
-import { answers, freePort, server } from "./dev-server.js";
+import { waitFor } from "../io/until.js";
+import { BackgroundGateway } from "../cli/resident.js";
+import { cliPath } from "../cli/stage.js";
+import { answeringPid, freePort, serverScript } from "./dev-server.js";
 
-let resident: Resident;
+let gatewayFixture: BackgroundGateway;
 beforeAll(async () => {
-  resident = await Resident.started();
+  gatewayFixture = await BackgroundGateway.started();
 });
-afterAll(() => resident[Symbol.asyncDispose]());
+afterAll(() => gatewayFixture[Symbol.asyncDispose]());
 
 function serve(port: number, ...command: readonly string[]): readonly string[] {
   return ["run", "--service", "--port", String(port), "--grace", "200ms", "--", ...command];
@@ -24,7 +24,7 @@ interface Shown {
 }
 
 async function health(runId: string): Promise<Pick<Shown, "health" | "ports"> | undefined> {
-  const shown = await resident.json<Shown[]>("ps");
+  const shown = await gatewayFixture.json<Shown[]>("ps");
   const { health: state = null, ports = [] } = shown.find(({ record }) => record.runId === runId) ?? {};
   return { health: state, ports };
 }
@@ -35,22 +35,24 @@ vi.setConfig({ testTimeout: 60_000 });
 describe("holdfast run --service --port", () => {
   test("prints id and port once it listens; a killed gateway changes nothing for it", async () => {
     const port = await freePort();
-    const { code, stdout } = await resident.holdfast(...serve(port, process.execPath, server, String(port)));
+    const { code, stdout } = await gatewayFixture.holdfast(
+      ...serve(port, process.execPath, serverScript, String(port)),
+    );
     expect(code).toBe(0);
     const [, runId = ""] = /^(run_\w{12}) (\d+)\n$/.exec(stdout) ?? [];
     expect(stdout).toBe(`${runId} ${port}\n`);
-    const pid = await answers(port);
-    const record = await resident.record(runId);
+    const pid = await answeringPid(port);
+    const record = await gatewayFixture.record(runId);
     expect(record).toMatchObject({ kind: "service", service: { port }, root: { pid } });
     expect(record.service?.readyAt).toBeGreaterThanOrEqual(record.startedAt ?? Infinity);
-    expect((await resident.events(runId)).find(({ type }) => type === "ready")?.data).toEqual({ port });
+    expect((await gatewayFixture.events(runId)).find(({ type }) => type === "ready")?.data).toEqual({ port });
 
-    const gateway = await resident.status();
+    const gateway = await gatewayFixture.status();
     process.kill(gateway.pid, "SIGKILL");
-    expect(await answers(port)).toBe(pid);
-    await startGateway(resident.home, main);
-    expect(await answers(port)).toBe(pid);
-    expect(await resident.record(runId)).toMatchObject({
+    expect(await answeringPid(port)).toBe(pid);
+    await startGateway(gatewayFixture.home, cliPath);
+    expect(await answeringPid(port)).toBe(pid);
+    expect(await gatewayFixture.record(runId)).toMatchObject({
       state: "running",
       ownerInstanceId: gateway.instanceId,
       service: record.service,
@@ -58,23 +60,23 @@ describe("holdfast run --service --port", () => {
     });
     expect(await health(runId)).toEqual({ health: "ready", ports: [port] });
 
-    expect(await answers(port, "/deaf")).toBe(pid);
-    await until("it is deaf", async () => (await answers(port)) === null);
+    expect(await answeringPid(port, "/deaf")).toBe(pid);
+    await waitFor("it is deaf", async () => (await answeringPid(port)) === null);
     expect(await health(runId)).toEqual({ health: "not listening", ports: [] });
-    const { stdout: shown } = await resident.holdfast("runs", "show", runId);
+    const { stdout: shown } = await gatewayFixture.holdfast("runs", "show", runId);
     expect(shown).toMatch(new RegExp(`service +port ${port}; first ready .*; not listening`));
-    expect((await resident.holdfast("service", "stop", runId)).code).toBe(0);
-    expect(await resident.membersOf(runId)).toEqual([]);
+    expect((await gatewayFixture.holdfast("service", "stop", runId)).code).toBe(0);
+    expect(await gatewayFixture.membersOf(runId)).toEqual([]);
   });
 
   test("a grandchild in a session of its own may be the one that listens", async () => {
     const port = await freePort();
-    const script = `sh -c 'setsid "${process.execPath}" "${server}" ${port} 200; true' & wait`;
-    const { code, stdout } = await resident.holdfast(...serve(port, "sh", "-c", script));
+    const script = `sh -c 'setsid "${process.execPath}" "${serverScript}" ${port} 200; true' & wait`;
+    const { code, stdout } = await gatewayFixture.holdfast(...serve(port, "sh", "-c", script));
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(` ${port}\n$`) as string });
     const runId = stdout.split(" ")[0] ?? "";
-    expect((await resident.record(runId)).root?.pid).not.toBe(await answers(port));
-    await resident.holdfast("service", "stop", runId);
+    expect((await gatewayFixture.record(runId)).root?.pid).not.toBe(await answeringPid(port));
+    await gatewayFixture.holdfast("service", "stop", runId);
   });
 
   test("a stranger on the port is not it, and is named; the service is stopped when its time is over", async () => {
@@ -82,11 +84,11 @@ describe("holdfast run --service --port", () => {
     await once(stranger, "listening");
     const { port } = stranger.address() as { port: number };
     const flags = ["--ready-timeout", "300ms", ...serve(port, "sleep", "7100").slice(1)];
-    const { code, stdout, stderr } = await resident.holdfast("run", ...flags);
+    const { code, stdout, stderr } = await gatewayFixture.holdfast("run", ...flags);
     expect({ code, stdout }).toEqual({ code: 124, stdout: "" });
     expect(stderr).toMatch(new RegExp(`port ${port} is held by process ${process.pid} \\(`));
     const runId = /run_\w{12}/.exec(stderr)?.[0] ?? "";
-    expect(await resident.record(runId)).toMatchObject({
+    expect(await gatewayFixture.record(runId)).toMatchObject({
       state: "exited",
       exit: { reason: "overall-timeout", actor: "operator (not ready in time)" },
       service: { port, readyAt: null },
@@ -97,38 +99,38 @@ describe("holdfast run --service --port", () => {
 
   test("one that ends before says how, with its own code; a success that serves nobody is a failure", async () => {
     const port = await freePort();
-    const failed = await resident.holdfast(...serve(port, "sh", "-c", "exit 7"));
+    const failed = await gatewayFixture.holdfast(...serve(port, "sh", "-c", "exit 7"));
     expect(failed).toMatchObject({ code: 7, stdout: "" });
     expect(failed.stderr).toContain(`(exit 7) before it listened on port ${port}`);
-    expect(await resident.holdfast(...serve(port, "true"))).toMatchObject({ code: 125 });
-    expect(await resident.holdfast(...serve(port, "/no/such"))).toMatchObject({ code: 127 });
+    expect(await gatewayFixture.holdfast(...serve(port, "true"))).toMatchObject({ code: 125 });
+    expect(await gatewayFixture.holdfast(...serve(port, "/no/such"))).toMatchObject({ code: 127 });
   });
 
   test("Ctrl-C while it is waited for stops it", async () => {
     const port = await freePort();
-    const before = new Set((await resident.json<Shown[]>("ps")).map(({ record }) => record.runId));
-    const { child, finished } = resident.start(...serve(port, "sleep", "7101"));
+    const before = new Set((await gatewayFixture.json<Shown[]>("ps")).map(({ record }) => record.runId));
+    const { child, finished } = gatewayFixture.start(...serve(port, "sleep", "7101"));
     let runId = "";
-    await until("it runs, and is waited for", async () => {
-      const shown = await resident.json<Shown[]>("service", "list");
+    await waitFor("it runs, and is waited for", async () => {
+      const shown = await gatewayFixture.json<Shown[]>("service", "list");
       const fresh = shown.find(({ record }) => !before.has(record.runId));
       runId = fresh?.record.runId ?? "";
       return fresh?.health === "starting";
     });
     child.kill("SIGINT");
     expect(await finished).toMatchObject({ code: 130, stdout: "" });
-    expect(await resident.record(runId)).toMatchObject({
+    expect(await gatewayFixture.record(runId)).toMatchObject({
       state: "exited",
       exit: { reason: "manual-cancel" },
     });
   });
 
   test("without a port it is not waited for", async () => {
-    const { code, stdout } = await resident.holdfast("run", "--service", "--", "sleep", "7102");
+    const { code, stdout } = await gatewayFixture.holdfast("run", "--service", "--", "sleep", "7102");
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^run_\w{12}\n$/) as string });
-    const record = await resident.record(stdout.trim());
+    const record = await gatewayFixture.record(stdout.trim());
     expect(record).toMatchObject({ kind: "service", service: { port: null, readyAt: null } });
-    await resident.holdfast("service", "stop", record.runId, "--grace", "0");
+    await gatewayFixture.holdfast("service", "stop", record.runId, "--grace", "0");
   });
 
   test.each([
@@ -137,7 +139,7 @@ describe("holdfast run --service --port", () => {
     ["a service with an end", ["--service", "--timeout", "3s"], /no --timeout/],
     ["no port at all", ["--service", "--port", "70000"], /from 1 to 65535/],
   ])("refused: %s", async (_, flags, why) => {
-    const { code, stderr } = await resident.holdfast("run", ...flags, "--", "sleep", "7103");
+    const { code, stderr } = await gatewayFixture.holdfast("run", ...flags, "--", "sleep", "7103");
     expect(code).toBe(2);
     expect(stderr).toMatch(why);
   });
@@ -146,8 +148,8 @@ describe("holdfast run --service --port", () => {
 describe("exec of a service over the API", () => {
   test("answers when it is ready, and leaves it running when the caller hangs up afterwards", async () => {
     const port = await freePort();
-    const client = await resident.client();
-    const argv = [process.execPath, server, String(port)];
+    const client = await gatewayFixture.client();
+    const argv = [process.execPath, serverScript, String(port)];
     const answer = await client.exec({ body: { argv, kind: "service", port, graceMs: 200 } });
     expect(answer).toMatchObject({ running: true, failure: null, readiness: { state: "ready" } });
     expect(answer.run.service?.readyAt).not.toBeNull();
@@ -157,16 +159,16 @@ describe("exec of a service over the API", () => {
 
   test("a caller that leaves before takes it along; a port is for services only", async () => {
     const port = await freePort();
-    const client = await resident.client();
+    const client = await gatewayFixture.client();
     const leaving = new AbortController();
     const argv = ["sleep", "7104"];
     const asked = client.exec({ body: { argv, kind: "service", port, graceMs: 200 } }, leaving.signal);
     asked.catch(() => {});
     const mine = async () =>
       (await client.listRuns({ query: { all: "1" } })).runs.find(({ command }) => command === "sleep 7104");
-    await until("it runs", async () => (await mine())?.state === "running");
+    await waitFor("it runs", async () => (await mine())?.state === "running");
     leaving.abort();
-    await until("it was stopped", async () => (await mine())?.state === "exited");
+    await waitFor("it was stopped", async () => (await mine())?.state === "exited");
     expect((await mine())?.exit).toMatchObject({ reason: "manual-cancel", actor: "operator (left)" });
     await expect(client.exec({ body: { argv, port } })).rejects.toMatchObject({ code: "BAD_INPUT" });
   });

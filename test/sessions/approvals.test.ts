@@ -1,28 +1,28 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { TooManyApprovals } from "../../src/errors.js";
-import { Approvals, openApprovals, type ApprovalRequest } from "../../src/sessions/approvals.js";
-import { commandQuestion, NO_STDIN } from "../../src/sessions/question.js";
+import { Approvals, openApprovals, type ExecApprovalRequest } from "../../src/sessions/approvals.js";
+import { questionAboutCommand, NO_STDIN } from "../../src/sessions/question.js";
 import type { Approval, ApprovalDecision } from "../../src/store/approval-record.js";
-import type { SessionRow } from "../../src/store/session-record.js";
+import type { SessionRecord } from "../../src/store/session-record.js";
 import type { SessionStore } from "../../src/store/session-store.js";
-import { openWorld, type SessionWorld } from "./open-sessions.js";
+import { openSessionFixture, type SessionFixture } from "./open-sessions.js";
 
-let world: SessionWorld;
+let world: SessionFixture;
 let approvals: Approvals;
-let session: SessionRow;
+let session: SessionRecord;
 let news: Approval[];
 
 beforeEach(async () => {
   news = [];
-  world = await openWorld({ onNews: (approval) => news.push(approval) });
+  world = await openSessionFixture({ onChange: (approval) => news.push(approval) });
   ({ approvals } = world);
   ({ session } = await world.sessions.open("main"));
 });
 
 afterEach(() => world[Symbol.asyncDispose]());
 
-const push: ApprovalRequest = {
+const push: ExecApprovalRequest = {
   executable: "/usr/bin/git",
   argv: ["git", "push"],
   cwd: "/work",
@@ -33,7 +33,7 @@ const push: ApprovalRequest = {
 
 /** Asked, and the row that the operator sees of it. */
 async function ask(
-  question: ApprovalRequest = push,
+  question: ExecApprovalRequest = push,
   options: { readonly signal?: AbortSignal } = {},
 ): Promise<{ readonly id: string; readonly answer: Promise<ApprovalDecision> }> {
   const answer = approvals.ask(session, question, options);
@@ -57,7 +57,7 @@ test("a question is on record, for the operator to see, before anybody answers",
       askedAt: world.clock.wallTime,
       expiresAt: world.clock.wallTime + defaults.approvalMs,
       decision: null,
-      question: { whole: true, digest: commandQuestion(push).digest },
+      question: { whole: true, digest: questionAboutCommand(push).digest },
     },
   ]);
   expect(news).toEqual(await approvals.listPending());
@@ -91,9 +91,9 @@ test("of two answers at once one counts, and both are told which", async () => {
 
 test("nobody's answer within the time is an answer", async () => {
   const { id, answer } = await ask();
-  world.clock.pass(defaults.approvalMs - 1);
+  world.clock.advance(defaults.approvalMs - 1);
   expect((await approvals.get(id))?.decision).toBeNull();
-  world.clock.pass(1);
+  world.clock.advance(1);
   expect(await answer).toMatchObject({ verdict: "expired" });
   expect((await approvals.get(id))?.decision).toEqual(await answer);
   expect(await approvals.decide(id, "allow", "cli:ada")).toMatchObject({
@@ -107,7 +107,7 @@ test("a wall clock that is set expires nothing and delays nothing", async () => 
   world.clock.wallTime += 100 * defaults.approvalMs;
   expect((await approvals.get(id))?.decision).toBeNull();
   world.clock.wallTime = 0;
-  world.clock.pass(defaults.approvalMs);
+  world.clock.advance(defaults.approvalMs);
   expect((await answer).verdict).toBe("expired");
 });
 
@@ -127,8 +127,8 @@ test("secrets in a command are not stored", async () => {
 });
 
 describe("what would run", () => {
-  const hiding: ApprovalRequest = { ...push, argv: ["sh", "-c", "echo Cookie: a; id > /tmp/x"] };
-  const long: ApprovalRequest = { ...push, argv: ["sh", "-c", `${"echo x; ".repeat(100)}id > /tmp/x`] };
+  const hiding: ExecApprovalRequest = { ...push, argv: ["sh", "-c", "echo Cookie: a; id > /tmp/x"] };
+  const long: ExecApprovalRequest = { ...push, argv: ["sh", "-c", `${"echo x; ".repeat(100)}id > /tmp/x`] };
 
   test("is shown while it waits, and stored without what may be secret", async () => {
     const { id } = await ask(hiding);
@@ -153,7 +153,7 @@ describe("what would run", () => {
     expect((await world.store.getApproval(id))?.decision).toBeNull();
     const page = await approvals.page(id, 1, false);
     expect(JSON.stringify(page?.parts)).toContain("id > /tmp/x");
-    expect(page?.digest).toBe(commandQuestion(long).digest);
+    expect(page?.digest).toBe(questionAboutCommand(long).digest);
     expect(await approvals.decide(id, "allow", "cli:ada", page?.digest ?? "")).toMatchObject({
       decided: true,
     });
@@ -174,7 +174,7 @@ describe("what would run", () => {
 
   test("an answer to another question is refused, also to one that a list shows whole", async () => {
     const { id } = await ask(push);
-    const { digest } = commandQuestion({ ...push, argv: ["git", "pull"] });
+    const { digest } = questionAboutCommand({ ...push, argv: ["git", "pull"] });
     await expect(approvals.decide(id, "allow", "cli:ada", digest)).rejects.toThrow("nothing was decided");
     expect((await approvals.get(id))?.decision).toBeNull();
   });
@@ -223,7 +223,7 @@ test("a session that asks too much is refused, others are not", async () => {
   const other = (await world.sessions.open("other")).session;
   answers.push(approvals.ask(other, push));
   await new Promise(setImmediate);
-  world.clock.pass(defaults.approvalMs);
+  world.clock.advance(defaults.approvalMs);
   expect(new Set((await Promise.all(answers)).map(({ verdict }) => verdict))).toEqual(new Set(["expired"]));
   expect((await ask()).id).not.toBe("");
 });
@@ -304,7 +304,7 @@ describe("with a store that fails", () => {
     const answer = failing.ask(session, push);
     await new Promise(setImmediate);
     const [{ id } = { id: "" }] = await failing.listPending();
-    clock.pass(defaults.approvalMs);
+    clock.advance(defaults.approvalMs);
     expect((await answer).verdict).toBe("expired");
     expect(problems).toEqual([expect.stringContaining(id)]);
     await expect(failing.decide(id, "allow", "cli:ada")).rejects.toThrow("disk");

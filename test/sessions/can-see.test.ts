@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { canSeeSessionRow, narrower, type SightRequest } from "../../src/sessions/can-see.js";
+import { canSeeSessionRow, narrower, type VisibilityRequest } from "../../src/sessions/can-see.js";
 import { VISIBILITIES } from "../../src/store/session-record.js";
 
 const off = { enabled: false, allow: [{ from: "*", to: "*" }] };
@@ -21,7 +21,7 @@ const rows = {
 };
 
 describe("examples", () => {
-  test.each<[keyof typeof rows, Partial<SightRequest>, boolean, string]>([
+  test.each<[keyof typeof rows, Partial<VisibilityRequest>, boolean, string]>([
     ["me", { visibility: "self" }, true, "self"],
     ["me", { visibility: "self", sandboxed: true }, true, "self"],
     ["me", { visibility: "all", sandboxed: true }, true, "self"],
@@ -88,7 +88,7 @@ const request = fc.record({
   }),
   sandboxed: fc.boolean(),
 });
-const sees = (asked: SightRequest): boolean => canSeeSessionRow(asked).visible;
+const sees = (asked: VisibilityRequest): boolean => canSeeSessionRow(asked).visible;
 
 describe("for every request", () => {
   test("each level contains the one before", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { carriedBy, carry } from "../../src/sessions/carried.js";
+import { findDelivered, packMessages } from "../../src/sessions/carried.js";
 import type { SessionMessage } from "../../src/store/message-record.js";
 
 const nobody = { get: async () => null };
@@ -14,7 +14,7 @@ function notice(seq: number): SessionMessage {
 
 test("of notices in the same words, those that did not fit were not told", async () => {
   const waiting = [1, 2, 3, 4].map(notice);
-  const { messages, text } = await carry(waiting, nobody, 200);
+  const { messages, text } = await packMessages(waiting, nobody, 200);
   expect(messages).toEqual(["msg_1", "msg_2"]);
-  expect(await carriedBy(`${text}go on`, waiting, nobody)).toEqual(messages);
+  expect(await findDelivered(`${text}go on`, waiting, nobody)).toEqual(messages);
 });

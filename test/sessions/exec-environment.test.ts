@@ -1,6 +1,10 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { cleanEnvironment, judgeEnvironment, namesOf } from "../../src/sessions/exec-environment.js";
+import {
+  cleanEnvironment,
+  evaluateEnvironment,
+  formatVariableNames,
+} from "../../src/sessions/exec-environment.js";
 
 const own = {
   PATH: "/usr/bin",
@@ -56,7 +60,7 @@ test.each<[string, string, boolean]>([
   ["__proto__", "x", false],
 ])("%s=%s set for a command passes: %s", (name, value, passes) => {
   const set = Object.fromEntries([[name, value]]);
-  const { unlisted } = judgeEnvironment({ base: cleanEnvironment([], own), set, pass: ["LISTED"] }, own);
+  const { unlisted } = evaluateEnvironment({ base: cleanEnvironment([], own), set, pass: ["LISTED"] }, own);
   expect(unlisted).toEqual(passes ? [] : [name]);
 });
 
@@ -78,7 +82,7 @@ test("whatever the caller's environment, a command without unlisted variables ha
   const listed = new Set(["LANG", "TZ", "LISTED", "LC_ALL"]);
   fc.assert(
     fc.property(variables, variables, (inherited, set) => {
-      const { environment, unlisted } = judgeEnvironment({ base, inherited, set, pass: ["LISTED"] }, own);
+      const { environment, unlisted } = evaluateEnvironment({ base, inherited, set, pass: ["LISTED"] }, own);
       for (const [variable, given] of Object.entries(environment)) {
         if (unlisted.includes(variable) || listed.has(variable)) continue;
         expect([variable, given]).toEqual([variable, (own as Record<string, string>)[variable]]);
@@ -90,9 +94,9 @@ test("whatever the caller's environment, a command without unlisted variables ha
 });
 
 test("names in a message are few, short and harmless", () => {
-  expect(namesOf(["A", "B_1"])).toBe("A, B_1");
-  expect(namesOf(["\u001B[2J", "a b", "ü"])).toBe(String.raw`"\u001b[2J", "a b", "?"`);
-  const many = namesOf(Array.from({ length: 1_000 }, (_, at) => `${"X".repeat(1_000)}${at}`));
+  expect(formatVariableNames(["A", "B_1"])).toBe("A, B_1");
+  expect(formatVariableNames(["\u001B[2J", "a b", "ü"])).toBe(String.raw`"\u001b[2J", "a b", "?"`);
+  const many = formatVariableNames(Array.from({ length: 1_000 }, (_, at) => `${"X".repeat(1_000)}${at}`));
   expect(many.length).toBeLessThan(2_000);
   expect(many).toMatch(/ and 980 more$/);
 });

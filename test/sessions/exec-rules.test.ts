@@ -1,17 +1,17 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { execRuleSchema, execRulesSchema } from "../../src/sessions/exec-rule-schema.js";
-import { decideExec, type ExecRequest } from "../../src/sessions/exec-rules.js";
+import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-rules.js";
 import type { ExecRule } from "../../src/store/session-record.js";
 
-const at = (executable: string, argv: string[], cwd = "/"): ExecRequest => ({
+const at = (executable: string, argv: string[], cwd = "/"): ResolvedCommand => ({
   executable,
   file: executable,
-  found: "on-path",
+  foundBy: "on-path",
   argv,
   cwd,
 });
-const git = (...args: string[]): ExecRequest => at("/usr/bin/git", ["git", ...args], "/srv/app");
+const git = (...args: string[]): ResolvedCommand => at("/usr/bin/git", ["git", ...args], "/srv/app");
 const effect = "allow";
 
 test.each<[Omit<ExecRule, "effect">, string[], boolean]>([
@@ -100,7 +100,10 @@ describe("several rules", () => {
 
 describe("a program that the operator's PATH does not lead to", () => {
   const rule = (says: ExecRule["effect"], executable: string): ExecRule => ({ effect: says, executable });
-  const planted = (found: ExecRequest["found"]): ExecRequest => ({ ...at("/tmp/bin/git", ["git"]), found });
+  const planted = (found: ResolvedCommand["foundBy"]): ResolvedCommand => ({
+    ...at("/tmp/bin/git", ["git"]),
+    foundBy: found,
+  });
 
   test.each(["allow", "ask"] as const)("is none that a rule which says %s means by its name", (says) => {
     for (const found of ["by-path", "relative"] as const)
@@ -122,7 +125,7 @@ describe("a program that the operator's PATH does not lead to", () => {
   });
 
   test("is denied by its name, its path and its link target, however it was given", () => {
-    const linked = (found: ExecRequest["found"]) => ({ ...planted(found), file: "/usr/bin/curl" });
+    const linked = (found: ResolvedCommand["foundBy"]) => ({ ...planted(found), file: "/usr/bin/curl" });
     for (const found of ["on-path", "by-path", "relative"] as const)
       for (const name of ["git", "/tmp/bin/git", "/tmp/", "curl", "/usr/bin/curl", "/usr/bin/"])
         expect([name, decideExec([rule("deny", name)], linked(found)).rule]).toEqual([name, 0]);

@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../../src/errors.js";
-import { History } from "../../src/sessions/history.js";
-import { openWorld, type SessionWorld } from "./open-sessions.js";
+import { SessionHistory } from "../../src/sessions/history.js";
+import { openSessionFixture, type SessionFixture } from "./open-sessions.js";
 
-let world: SessionWorld;
-let history: History;
+let world: SessionFixture;
+let history: SessionHistory;
 let id: string;
 
 beforeEach(async () => {
-  world = await openWorld();
-  history = new History(world.store, world.clock);
+  world = await openSessionFixture();
+  history = new SessionHistory(world.store, world.clock);
   ({ id } = (await world.sessions.open("main")).session);
 });
 
@@ -24,7 +24,7 @@ test("what is sent waits until it is acknowledged, also for who comes later", as
   const texts = async (of = history): Promise<string[]> => (await of.waiting(id)).map(({ text }) => text);
   expect(await texts()).toEqual(["one", "two"]);
   // Taken, but its taker has gone before the agent had it.
-  expect(await texts(new History(world.store, world.clock))).toEqual(["one", "two"]);
+  expect(await texts(new SessionHistory(world.store, world.clock))).toEqual(["one", "two"]);
   world.clock.wallTime += 5;
   expect(await history.acknowledge(id, [first.id])).toEqual([first.id]);
   expect(await history.acknowledge(id, [first.id])).toEqual([]);
@@ -51,7 +51,7 @@ test("what is recorded never waits, and is recorded once for its cause", async (
 test("whoever listens is told of what begins to wait, and of nothing else", async () => {
   const heard: string[] = [];
   {
-    using _listening = history.onWaiting((sessionId) => heard.push(sessionId));
+    using _listening = history.onMessage((sessionId) => heard.push(sessionId));
     await history.record(id, "user", saying("recorded"));
     expect(heard).toEqual([]);
     await history.send(id, "user", saying("sent"));

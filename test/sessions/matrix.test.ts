@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { canSeeSessionRow } from "../../src/sessions/can-see.js";
 import { VISIBILITIES } from "../../src/store/session-record.js";
-import { matrix, RELATIONS, type Relation } from "./matrix.js";
+import { visibilityMatrix, RELATIONS, type Relation } from "./matrix.js";
 
 const requester = { id: "ses_me", agentId: "codex" };
 const rows: Readonly<
@@ -16,11 +16,11 @@ const rows: Readonly<
 };
 
 test("the table has every case once", () => {
-  expect(matrix).toHaveLength(VISIBILITIES.length * 2 * 2 * RELATIONS.length);
-  expect(matrix.filter(({ visible }) => visible)).toHaveLength(16 + 3 * 12 + 4 + 1);
+  expect(visibilityMatrix).toHaveLength(VISIBILITIES.length * 2 * 2 * RELATIONS.length);
+  expect(visibilityMatrix.filter(({ visible }) => visible)).toHaveLength(16 + 3 * 12 + 4 + 1);
 });
 
-test.each(matrix)(
+test.each(visibilityMatrix)(
   "$relation, at $visibility, a2a $a2a, sandboxed $sandboxed: $visible",
   ({ relation, visibility, a2a, sandboxed, visible }) => {
     const a2aPolicy = { enabled: a2a, allow: [{ from: "codex", to: "claude" }] };

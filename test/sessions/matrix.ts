@@ -11,7 +11,7 @@ export const RELATIONS = [
 ] as const;
 export type Relation = (typeof RELATIONS)[number];
 
-export interface Case {
+export interface VisibilityCase {
   readonly visibility: Visibility;
   readonly a2a: boolean;
   readonly sandboxed: boolean;
@@ -23,7 +23,7 @@ export interface Case {
  * Who sees whom, written out: `+` it is seen, `-` it looks as if it were not there. The columns of each group are
  * self, tree, agent, all.
  */
-const TABLE = `
+const VISIBILITY_TABLE = `
                         not sandboxed           sandboxed
                         a2a off     a2a on      a2a off     a2a on
 itself                  +  +  +  +  +  +  +  +  +  +  +  +  +  +  +  +
@@ -34,8 +34,8 @@ same agent              -  -  +  +  -  -  +  +  -  -  -  -  -  -  -  -
 cross agent             -  -  -  -  -  -  -  +  -  -  -  -  -  -  -  -
 `;
 
-export const matrix: readonly Case[] = RELATIONS.flatMap((relation) => {
-  const row = TABLE.split("\n").find((line) => line.startsWith(`${relation}  `)) ?? "";
+export const visibilityMatrix: readonly VisibilityCase[] = RELATIONS.flatMap((relation) => {
+  const row = VISIBILITY_TABLE.split("\n").find((line) => line.startsWith(`${relation}  `)) ?? "";
   const marks = row.slice(relation.length).trim().split(/\s+/);
   return [false, true].flatMap((sandboxed, box) =>
     [false, true].flatMap((a2a, policy) =>

@@ -1,5 +1,5 @@
-import { Approvals, type ApprovalsParts } from "../../src/sessions/approvals.js";
-import { Sessions, type SessionsParts } from "../../src/sessions/sessions.js";
+import { Approvals, type ApprovalsDependencies } from "../../src/sessions/approvals.js";
+import { Sessions, type SessionsDependencies } from "../../src/sessions/sessions.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { Store } from "../../src/store/store.js";
 import type { Clock } from "../../src/supervisor/clock.js";
@@ -21,21 +21,21 @@ export class TestClock implements Clock {
     return this.wallTime;
   }
 
-  spread(ms: number): number {
+  jitter(ms: number): number {
     return ms;
   }
 
-  after(ms: number, call: () => void): { cancel(): void } {
+  setTimer(ms: number, call: () => void): { cancel(): void } {
     const id = this.#next++;
     this.#timers.set(id, { at: this.#now + ms, call });
     return { cancel: () => this.#timers.delete(id) };
   }
 
-  pause(): never {
+  sleep(): never {
     throw new Error("nobody pauses here");
   }
 
-  pass(ms: number): void {
+  advance(ms: number): void {
     this.#now += ms;
     for (const [id, { at, call }] of [...this.#timers])
       if (at <= this.#now && this.#timers.delete(id)) call();
@@ -46,7 +46,7 @@ export class TestClock implements Clock {
   }
 }
 
-export interface SessionWorld extends AsyncDisposable {
+export interface SessionFixture extends AsyncDisposable {
   readonly path: string;
   readonly store: Store;
   readonly clock: TestClock;
@@ -54,9 +54,9 @@ export interface SessionWorld extends AsyncDisposable {
   readonly sessions: Sessions;
 }
 
-export async function openWorld(
-  parts: Partial<SessionsParts> & Partial<Pick<ApprovalsParts, "onNews" | "onProblem">> = {},
-): Promise<SessionWorld> {
+export async function openSessionFixture(
+  parts: Partial<SessionsDependencies> & Partial<Pick<ApprovalsDependencies, "onChange" | "onProblem">> = {},
+): Promise<SessionFixture> {
   const directory = await temporaryDirectory();
   const path = `${directory.path}/store.sqlite`;
   const store = await openSqliteStore({ path });

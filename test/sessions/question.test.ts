@@ -2,26 +2,26 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import {
-  commandQuestion,
-  environmentDifference,
+  questionAboutCommand,
+  diffEnvironment,
   NO_STDIN,
   questionLines,
-  questionPage,
-  textQuestion,
-  type AskedCommand,
-  type Question,
+  pageOfQuestion,
+  questionAboutText,
+  type CommandToApprove,
+  type ApprovalQuestion,
   type QuestionPart,
 } from "../../src/sessions/question.js";
 
-const plain: AskedCommand = {
+const plain: CommandToApprove = {
   executable: "/usr/bin/true",
   argv: ["true"],
   cwd: "/work",
   env: { set: {}, unset: [], unlisted: [] },
   stdin: NO_STDIN,
 };
-const textOf = (command: Partial<AskedCommand>, reveal = false): string =>
-  questionLines(commandQuestion({ ...plain, ...command }).parts({ reveal })).join("\n");
+const textOf = (command: Partial<CommandToApprove>, reveal = false): string =>
+  questionLines(questionAboutCommand({ ...plain, ...command }).parts({ reveal })).join("\n");
 /** Put together here, so that no scanner takes this file for a leak. */
 const fake = (prefix: string, length = 36): string => prefix + "aB3".repeat(length).slice(0, length);
 
@@ -41,7 +41,7 @@ const word = fc.oneof(
   fc.array(pieces, { maxLength: 5 }).map((parts) => parts.join("")),
 );
 const name = word.map((text) => text.replaceAll(/[=\0]/g, "_") || "N");
-const command: fc.Arbitrary<AskedCommand> = fc.record({
+const command: fc.Arbitrary<CommandToApprove> = fc.record({
   executable: word,
   argv: fc.array(word, { minLength: 1, maxLength: 5 }),
   cwd: word,
@@ -158,7 +158,7 @@ describe("a question", () => {
       fc.property(command, command, (one, other) => {
         const same = JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
         expect(textOf(one) === textOf(other)).toBe(same);
-        expect(commandQuestion(one).digest === commandQuestion(other).digest).toBe(same);
+        expect(questionAboutCommand(one).digest === questionAboutCommand(other).digest).toBe(same);
       }),
       { numRuns: 2_000 },
     );
@@ -184,7 +184,7 @@ describe("a question", () => {
   test("leaves nothing out: masks cover single words, everything else is there", () => {
     fc.assert(
       fc.property(command, (asked) => {
-        const parts = joined(commandQuestion(asked).parts());
+        const parts = joined(questionAboutCommand(asked).parts());
         asked.argv.forEach((real, at) => mustShow(parts.get(`argv[${at}]`) ?? "", real));
         mustShow(parts.get("program") ?? "", asked.executable);
         mustShow(parts.get("cwd") ?? "", asked.cwd);
@@ -194,7 +194,7 @@ describe("a question", () => {
         expect([...parts.keys()].filter((label) => label.startsWith("unset "))).toHaveLength(
           asked.env.unset.length,
         );
-        const revealed = joined(commandQuestion(asked).parts({ reveal: true }));
+        const revealed = joined(questionAboutCommand(asked).parts({ reveal: true }));
         asked.argv.forEach((real, at) => expect(unquote(revealed.get(`argv[${at}]`) ?? "")).toEqual([real]));
         // oxlint-disable-next-line no-control-regex
         expect(textOf(asked)).not.toMatch(/[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]/);
@@ -254,31 +254,34 @@ describe("a question", () => {
 
   test("about a command of any length is shown whole, page by page", async () => {
     const script = `${"echo '\u001b' \\\n".repeat(100_000)}id > /tmp/last`;
-    const question = commandQuestion({
+    const question = questionAboutCommand({
       ...plain,
       argv: ["sh", "-c", script, ...Array<string>(50_000).fill("x")],
     });
     expect(question.whole).toBe(false);
     expect(question.summary.length).toBeLessThan(defaults.displayCommandChars + 40);
     expect(question.summary).toContain("not shown whole");
-    const { pages } = await questionPage(question, 1, false);
+    const { pages } = await pageOfQuestion(question, 1, false);
     const parts: QuestionPart[] = [];
     for (const number of [1, 2, Math.ceil(pages / 2), pages - 1, pages]) {
-      const { page, digest, parts: some } = await questionPage(question, number, false);
+      const { page, digest, parts: some } = await pageOfQuestion(question, number, false);
       expect(page).toBe(number);
       expect(digest).toBe(number === pages ? question.digest : null);
       expect(JSON.stringify(some).length).toBeLessThan(4 * defaults.questionPageChars);
     }
     for (const part of question.parts()) parts.push(part);
     expect(unquote(joined(parts).get("argv[2]") ?? "")).toEqual([script]);
-    expect((await questionPage(question, pages + 7, false)).page).toBe(pages);
+    expect((await pageOfQuestion(question, pages + 7, false)).page).toBe(pages);
   });
 
   test("pages put together are the question", async () => {
-    const question: Question = commandQuestion({ ...plain, argv: ["echo", "y ".repeat(200_000), "z"] });
+    const question: ApprovalQuestion = questionAboutCommand({
+      ...plain,
+      argv: ["echo", "y ".repeat(200_000), "z"],
+    });
     const parts: QuestionPart[] = [];
     for (let page = 1; ; page++) {
-      const next = await questionPage(question, page, false);
+      const next = await pageOfQuestion(question, page, false);
       parts.push(...next.parts);
       if (next.page === next.pages) break;
     }
@@ -286,14 +289,18 @@ describe("a question", () => {
   });
 
   test("is whole in one line only without variables and input", () => {
-    expect(commandQuestion(plain)).toMatchObject({ summary: "true", whole: true });
-    expect(commandQuestion({ ...plain, stdin: { kind: "pipe" } }).whole).toBe(false);
-    expect(commandQuestion({ ...plain, env: { set: { A: "" }, unset: [], unlisted: [] } }).whole).toBe(false);
-    expect(commandQuestion({ ...plain, env: { set: {}, unset: ["A"], unlisted: [] } }).whole).toBe(false);
-    expect(commandQuestion({ ...plain, argv: ["echo", "x".repeat(500)] }).whole).toBe(false);
-    expect(textQuestion(["title", "Edit a"], [])).toMatchObject({ whole: true, summary: "Edit a" });
-    expect(textQuestion(["title", "Edit a"], [["input", "{}"]]).whole).toBe(false);
-    expect(textQuestion(["title", "Edit \u202ea"], [])).toMatchObject({
+    expect(questionAboutCommand(plain)).toMatchObject({ summary: "true", whole: true });
+    expect(questionAboutCommand({ ...plain, stdin: { kind: "pipe" } }).whole).toBe(false);
+    expect(questionAboutCommand({ ...plain, env: { set: { A: "" }, unset: [], unlisted: [] } }).whole).toBe(
+      false,
+    );
+    expect(questionAboutCommand({ ...plain, env: { set: {}, unset: ["A"], unlisted: [] } }).whole).toBe(
+      false,
+    );
+    expect(questionAboutCommand({ ...plain, argv: ["echo", "x".repeat(500)] }).whole).toBe(false);
+    expect(questionAboutText(["title", "Edit a"], [])).toMatchObject({ whole: true, summary: "Edit a" });
+    expect(questionAboutText(["title", "Edit a"], [["input", "{}"]]).whole).toBe(false);
+    expect(questionAboutText(["title", "Edit \u202ea"], [])).toMatchObject({
       whole: false,
       summary: String.raw`$'Edit \u202ea'`,
     });
@@ -303,7 +310,7 @@ describe("a question", () => {
     "of a megabyte of %j is made quickly",
     (piece) => {
       const began = performance.now();
-      const question = commandQuestion({
+      const question = questionAboutCommand({
         ...plain,
         argv: ["sh", "-c", piece.repeat(1_000_000 / piece.length)],
       });
@@ -315,16 +322,14 @@ describe("a question", () => {
 
 test("the difference of environments has what is added, changed and removed, and not what Holdfast sets", () => {
   const base = { A: "1", B: "2", C: "3", HOLDFAST_RUN_ID: "r" };
-  expect(
-    environmentDifference({ A: "1", B: "x", D: "4", HOLDFAST_TOKEN: "t", __proto__x: "5" }, base),
-  ).toEqual({
+  expect(diffEnvironment({ A: "1", B: "x", D: "4", HOLDFAST_TOKEN: "t", __proto__x: "5" }, base)).toEqual({
     set: { B: "x", D: "4", __proto__x: "5" },
     unset: ["C"],
     unlisted: [],
   });
 });
 
-function sorted(asked: AskedCommand): unknown {
+function sorted(asked: CommandToApprove): unknown {
   const { env, ...rest } = asked;
   return [rest.executable, rest.argv, rest.cwd, Object.entries(env.set), env.unset, rest.stdin];
 }

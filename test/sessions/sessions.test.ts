@@ -3,22 +3,22 @@ import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { BadInput, SessionClosed, SessionTaken } from "../../src/errors.js";
-import { lineageOf } from "../../src/sessions/lineage.js";
+import { ancestorIds } from "../../src/sessions/lineage.js";
 import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
-import type { SessionRow } from "../../src/store/session-record.js";
-import { openWorld, type SessionWorld } from "./open-sessions.js";
+import type { SessionRecord } from "../../src/store/session-record.js";
+import { openSessionFixture, type SessionFixture } from "./open-sessions.js";
 
-let world: SessionWorld;
+let world: SessionFixture;
 let sessions: Sessions;
 
 beforeEach(async () => {
-  world = await openWorld();
+  world = await openSessionFixture();
   ({ sessions } = world);
 });
 
 afterEach(() => world[Symbol.asyncDispose]());
 
-async function open(key: string, options?: SessionOptions): Promise<SessionRow> {
+async function open(key: string, options?: SessionOptions): Promise<SessionRecord> {
   return (await sessions.open(key, options)).session;
 }
 
@@ -106,7 +106,7 @@ describe("lineage", () => {
     const child = await open("child", { ownerSessionKey: "later" });
     expect(child).toMatchObject({ lineage: [], ownerSessionKey: "later" });
     const later = await open("later", { visibility: "all" });
-    expect(sessions.requesterSees(later, child).visible).toBe(false);
+    expect(sessions.canSee(later, child).visible).toBe(false);
   });
 
   test("a parent must be an open session", async () => {
@@ -128,7 +128,7 @@ describe("lineage", () => {
     await sessions.close(first.id, "cli:ada");
     const second = await open("main");
     expect(second.id).not.toBe(first.id);
-    expect(sessions.requesterSees(second, child).visible).toBe(false);
+    expect(sessions.canSee(second, child).visible).toBe(false);
     expect(await sessions.authenticate(token)).toBeNull();
     const again = sessions.open("child", { ownerSessionKey: "main" });
     await expect(again).rejects.toBeInstanceOf(SessionTaken);
@@ -138,7 +138,7 @@ describe("lineage", () => {
     const id = fc.constantFrom("a", "b", "c", "d");
     fc.assert(
       fc.property(fc.array(fc.record({ id, lineage: fc.array(id) })), (nearest) => {
-        const lineage = lineageOf(nearest);
+        const lineage = ancestorIds(nearest);
         expect(new Set(lineage).size).toBe(lineage.length);
         for (const each of nearest)
           expect(lineage).toEqual(expect.arrayContaining([each.id, ...each.lineage]));
@@ -219,11 +219,11 @@ test("a session opened on behalf of another is its child, and no more than it", 
 });
 
 test("whatever agent it is said to be of, a session opened on behalf of another sees nobody that its opener does not", async () => {
-  await using wide = await openWorld({
+  await using wide = await openSessionFixture({
     a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },
     visibility: "all",
   });
-  const make = async (key: string, agentId: string): Promise<SessionRow> =>
+  const make = async (key: string, agentId: string): Promise<SessionRecord> =>
     (await wide.sessions.open(key, { agentId })).session;
   const boss = await make("boss", "planner");
   const others = [await make("a codex", "codex"), await make("a claude", "claude")];
@@ -231,8 +231,8 @@ test("whatever agent it is said to be of, a session opened on behalf of another 
     const named = agentId === undefined ? {} : { agentId };
     const { session } = await wide.sessions.openFor(boss, `${agentId}'s`, named);
     for (const other of others) {
-      expect(wide.sessions.requesterSees(boss, other).visible).toBe(false);
-      expect({ agentId, ...wide.sessions.requesterSees(session, other) }).toMatchObject({ visible: false });
+      expect(wide.sessions.canSee(boss, other).visible).toBe(false);
+      expect({ agentId, ...wide.sessions.canSee(session, other) }).toMatchObject({ visible: false });
     }
   }
   const { session: same } = await wide.sessions.openFor(boss, "same", { agentId: "planner" });
@@ -270,16 +270,16 @@ test("a session is found by its id, ended or not, and by its key while it is ope
 });
 
 test("who sees whom is by the requester's level and sandbox, and the gateway's policy", async () => {
-  await using open2 = await openWorld({
+  await using open2 = await openSessionFixture({
     a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },
     visibility: "all",
   });
-  const make = async (key: string, options: SessionOptions): Promise<SessionRow> =>
+  const make = async (key: string, options: SessionOptions): Promise<SessionRecord> =>
     (await open2.sessions.open(key, options)).session;
   const codex = await make("codex", { agentId: "codex" });
   const boxed = await make("boxed", { agentId: "codex", sandboxed: true });
   const claude = await make("claude", { agentId: "claude" });
-  expect(open2.sessions.requesterSees(codex, claude)).toEqual({ visible: true, rule: "a2a" });
-  expect(open2.sessions.requesterSees(boxed, claude)).toEqual({ visible: false, rule: "sandboxed" });
-  expect(open2.sessions.requesterSees(claude, codex)).toEqual({ visible: false, rule: "a2a-no-rule" });
+  expect(open2.sessions.canSee(codex, claude)).toEqual({ visible: true, rule: "a2a" });
+  expect(open2.sessions.canSee(boxed, claude)).toEqual({ visible: false, rule: "sandboxed" });
+  expect(open2.sessions.canSee(claude, codex)).toEqual({ visible: false, rule: "a2a-no-rule" });
 });

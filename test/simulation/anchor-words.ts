@@ -1,18 +1,18 @@
 import type { AnchorExit, FirstStop, LeaderStatus, StartSpec, Welcome } from "../../src/anchor/host.js";
-import { REAPED, type ProcessIdentity, type Residue } from "../../src/store/run-record.js";
-import type { Cgroup } from "./machine.js";
+import { REAPED_USAGE, type ProcessIdentity, type Residue } from "../../src/store/run-record.js";
+import type { SimulatedCgroup } from "./machine.js";
 
 export const STDIN_LIMIT = 1_000_000;
 
 /** What an anchor knows of its run, to be told. */
-export interface AnchorFacts {
+export interface AnchorState {
   readonly runId: string;
   readonly spec: StartSpec;
   readonly executed: boolean;
   readonly firstStop: FirstStop | null;
   readonly highestEpoch: number;
   readonly elapsedMs: number;
-  readonly cgroup: Cgroup | null;
+  readonly cgroup: SimulatedCgroup | null;
   readonly root: ProcessIdentity;
   readonly anchor: ProcessIdentity;
   readonly leader: LeaderStatus | null;
@@ -25,7 +25,7 @@ export interface AnchorFacts {
 }
 
 /** The content of `exit.json`. */
-export function exitOf(facts: AnchorFacts): AnchorExit {
+export function exitMessage(facts: AnchorState): AnchorExit {
   const { firstStop, residue, executed, cgroup } = facts;
   return {
     runId: facts.runId,
@@ -44,7 +44,7 @@ export function exitOf(facts: AnchorFacts): AnchorExit {
     stdout: { start: 0, end: facts.output, dropped: 0 },
     stderr: { start: 0, end: 0, dropped: 0 },
     processes: 1,
-    usage: { ...REAPED, cpuMs: 1, peakKb: 1 },
+    usage: { ...REAPED_USAGE, cpuMs: 1, peakKb: 1 },
     limitHit: null,
     durationMs: facts.elapsedMs,
     endedAt: facts.wall,
@@ -53,14 +53,14 @@ export function exitOf(facts: AnchorFacts): AnchorExit {
 
 export const NO_SUCH_COMMAND = { errno: 2, step: "exec", message: "no such command" } as const;
 
-function ownReason({ executed, escaped, spec, leader }: AnchorFacts): string {
+function ownReason({ executed, escaped, spec, leader }: AnchorState): string {
   if (!executed) return "spawn-error";
   if (escaped && spec.policy.onEscape === "fail") return "ownership-escape";
   return leader === null || leader.signal === null ? "exit" : "signal";
 }
 
 /** The answer to HELLO and START. */
-export function welcomeOf(facts: AnchorFacts): Welcome {
+export function welcomeMessage(facts: AnchorState): Welcome {
   const { executed, firstStop, leader, cgroup, tier } = facts;
   const stdout = { start: 0, end: facts.output, acked: 0, dropped: 0, closed: false };
   const exiting = firstStop !== null || leader !== null;

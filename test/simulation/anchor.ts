@@ -1,28 +1,34 @@
 import type { AnchorLink, FirstStop, LeaderStatus, StartSpec, StopRequest } from "../../src/anchor/host.js";
 import type { Residue } from "../../src/store/run-record.js";
-import { exitOf, NO_SUCH_COMMAND, STDIN_LIMIT, welcomeOf, type AnchorFacts } from "./anchor-words.js";
-import { Connection, type Command, type Listener } from "./connection.js";
-import type { Cgroup, Place, Process } from "./machine.js";
-import { die, signal } from "./signal.js";
-import type { RunDirectory } from "./state-directory.js";
-import type { World } from "./world.js";
+import {
+  exitMessage,
+  NO_SUCH_COMMAND,
+  STDIN_LIMIT,
+  welcomeMessage,
+  type AnchorState,
+} from "./anchor-words.js";
+import { SimulatedConnection, type AnchorCommand, type AnchorEndpoint } from "./connection.js";
+import type { SimulatedCgroup, SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
+import { endProcess, sendSignal } from "./signal.js";
+import type { SimulatedRunDirectory } from "./state-directory.js";
+import type { SimulatedWorld } from "./world.js";
 
 const SWEEP_AGAIN_MS = 1_000;
 
 /** The contract of `docs/anchor-protocol.md`, as a state machine: one anchor, one run. */
-export class Anchor implements Listener {
+export class SimulatedAnchor implements AnchorEndpoint {
   readonly name = "anchor";
   readonly runId: string;
   readonly spec: StartSpec;
-  readonly place: Place;
-  readonly process: Process;
-  readonly root: Process;
-  readonly cgroup: Cgroup | null;
-  readonly directory: RunDirectory;
-  readonly connections = new Set<Connection>();
-  readonly #world: World;
+  readonly place: SimulatedPidNamespace;
+  readonly process: SimulatedProcess;
+  readonly root: SimulatedProcess;
+  readonly cgroup: SimulatedCgroup | null;
+  readonly directory: SimulatedRunDirectory;
+  readonly connections = new Set<SimulatedConnection>();
+  readonly #world: SimulatedWorld;
   readonly #residue: Residue[] = [];
-  owner: Connection | null = null;
+  owner: SimulatedConnection | null = null;
   highestEpoch = 0;
   executed = false;
   firstStop: FirstStop | null = null;
@@ -50,10 +56,10 @@ export class Anchor implements Listener {
   #cancelAlarm: () => void = () => undefined;
 
   constructor(
-    world: World,
-    directory: RunDirectory,
-    place: Place,
-    parent: Process,
+    world: SimulatedWorld,
+    directory: SimulatedRunDirectory,
+    place: SimulatedPidNamespace,
+    parent: SimulatedProcess,
     spec: StartSpec,
     instanceId: string,
   ) {
@@ -97,7 +103,7 @@ export class Anchor implements Listener {
   }
 
   /** Everyone of its run it can see: below it, or in its cgroup. */
-  members(): Process[] {
+  members(): SimulatedProcess[] {
     const below = this.place.descendantsOf(this.process);
     const inside = this.cgroup === null ? [] : this.place.membersOf(this.cgroup);
     return [...new Set([...below, ...inside])];
@@ -115,9 +121,13 @@ export class Anchor implements Listener {
   }
 
   /** HELLO, or START's own connection. Null: refused, a higher epoch has been here. */
-  connect(by: Connection["by"], epoch: number, opened: (link: AnchorLink) => void): Connection | null {
+  connect(
+    by: SimulatedConnection["by"],
+    epoch: number,
+    opened: (link: AnchorLink) => void,
+  ): SimulatedConnection | null {
     if (epoch !== 0 && epoch <= this.highestEpoch && this.#world.flaws.anyEpoch !== true) return null;
-    const connection = new Connection(this.#world.scheduler, this, by, epoch);
+    const connection = new SimulatedConnection(this.#world.scheduler, this, by, epoch);
     this.connections.add(connection);
     if (epoch !== 0) {
       const former = this.owner;
@@ -126,12 +136,12 @@ export class Anchor implements Listener {
       this.owner = connection;
       if (former !== null && this.#world.flaws.anyEpoch !== true) this.#drop(former);
     }
-    connection.welcome(welcomeOf(this.#facts), opened);
+    connection.welcome(welcomeMessage(this.#facts), opened);
     this.advance();
     return connection;
   }
 
-  receive(connection: Connection, command: Command): void {
+  receive(connection: SimulatedConnection, command: AnchorCommand): void {
     if (!this.connections.has(connection)) return;
     if (command.type === "stop") {
       this.stop(command.stop);
@@ -139,7 +149,7 @@ export class Anchor implements Listener {
       return this.advance();
     }
     if (command.type === "status") {
-      connection.tell({ type: "status", welcome: welcomeOf(this.#facts) });
+      connection.tell({ type: "status", welcome: welcomeMessage(this.#facts) });
       return;
     }
     if (connection !== this.owner && this.#world.flaws.anyEpoch !== true)
@@ -149,7 +159,7 @@ export class Anchor implements Listener {
     this.advance();
   }
 
-  hungUp(connection: Connection): void {
+  hungUp(connection: SimulatedConnection): void {
     if (!this.connections.delete(connection) || connection !== this.owner) return;
     this.#world.note(() => `anchor of ${this.#alias}: its owner (epoch ${connection.epoch}) is gone`);
     this.owner = null;
@@ -255,11 +265,11 @@ export class Anchor implements Listener {
     this.#terminatingSince = now;
     for (const each of this.members()) {
       if (this.#leaderDone && each !== this.root) this.#noteResidue(each);
-      signal(this.#world, this.#signaller, each, "TERM");
+      sendSignal(this.#world, this.#signaller, each, "TERM");
     }
   }
 
-  #noteResidue({ identity: { pid, startTime }, what, session }: Process): void {
+  #noteResidue({ identity: { pid, startTime }, what, session }: SimulatedProcess): void {
     const kind = session === this.root.session ? "background" : "detached";
     this.#residue.push({ pid, startTime, kind, command: what });
     if (kind === "detached" && this.firstStop === null) this.#escaped = true;
@@ -269,7 +279,7 @@ export class Anchor implements Listener {
     const since = this.#terminatingSince;
     if (since === null || now < since + this.#graceMs || now < this.#sweepAt) return;
     this.#sweepAt = now + SWEEP_AGAIN_MS;
-    for (const each of this.members()) signal(this.#world, this.#signaller, each, "KILL");
+    for (const each of this.members()) sendSignal(this.#world, this.#signaller, each, "KILL");
     const left = this.members();
     if (left.length === 0 || now < since + this.#graceMs + this.spec.policy.killReportMs) return;
     const survivors = left.map(({ identity: { pid, startTime }, what }) => {
@@ -295,7 +305,7 @@ export class Anchor implements Listener {
     if (at < Infinity) this.#cancelAlarm = this.#world.scheduler.after(this, at - now, () => this.advance());
   }
 
-  #obey(connection: Connection, command: Exclude<Command, { type: "stop" | "status" }>): void {
+  #obey(connection: SimulatedConnection, command: Exclude<AnchorCommand, { type: "stop" | "status" }>): void {
     switch (command.type) {
       case "go":
         return this.#go(connection);
@@ -317,13 +327,13 @@ export class Anchor implements Listener {
     }
   }
 
-  #go(connection: Connection): void {
+  #go(connection: SimulatedConnection): void {
     if (this.executed || this.#gateClosed || this.firstStop !== null || this.#leaderDone)
       return connection.tell({ type: "refused", code: "bad-phase", message: "", epoch: null });
     if (this.spec.argv.includes("missing")) {
       connection.tell({ type: "failed", failure: NO_SUCH_COMMAND });
       this.#gateClosed = true;
-      die(this.#world, this.root, null);
+      endProcess(this.#world, this.root, null);
       return;
     }
     this.executed = true;
@@ -338,7 +348,7 @@ export class Anchor implements Listener {
   #closeGate(): void {
     if (this.executed || this.#gateClosed) return;
     this.#gateClosed = true;
-    this.#world.scheduler.post(this.place.machine, () => die(this.#world, this.root, null));
+    this.#world.scheduler.post(this.place.machine, () => endProcess(this.#world, this.root, null));
   }
 
   #leaderEnded(by: number | null): void {
@@ -356,7 +366,7 @@ export class Anchor implements Listener {
   #finish(): void {
     this.#finished = true;
     this.#cancelAlarm();
-    const exit = exitOf(this.#facts);
+    const exit = exitMessage(this.#facts);
     this.directory.exit = exit;
     if (this.cgroup !== null) this.place.machine.removeCgroup(this.cgroup);
     this.#world.note(() => `anchor of ${this.#alias}: wrote its end, ${exit.reason}`);
@@ -366,7 +376,7 @@ export class Anchor implements Listener {
         each.drop();
       }
       this.connections.clear();
-      die(this.#world, this.process, null);
+      endProcess(this.#world, this.process, null);
     });
   }
 
@@ -378,12 +388,12 @@ export class Anchor implements Listener {
     this.connections.clear();
   }
 
-  #drop(connection: Connection): void {
+  #drop(connection: SimulatedConnection): void {
     this.connections.delete(connection);
     connection.drop();
   }
 
-  get #facts(): AnchorFacts {
+  get #facts(): AnchorState {
     const { runId, spec, executed, firstStop, highestEpoch, elapsedMs, cgroup } = this;
     return {
       runId,

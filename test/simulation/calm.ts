@@ -1,88 +1,89 @@
 import { defaults } from "../../src/defaults.js";
-import { wakes } from "./acts/processes.js";
-import { listingWorks } from "./acts/surroundings.js";
-import type { Cast } from "./cast.js";
-import { doubled, hiddenByStrangers, unsettled } from "./checks/all-settled.js";
+import { makeKillable } from "./acts/processes.js";
+import { repairProcessListing } from "./acts/surroundings.js";
+import type { Actors } from "./cast.js";
+import { findDoubledInstance, hiddenByStrangers, findUnsettledRun } from "./checks/all-settled.js";
 import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
-import { cancelArrives, stopEmptiesTheTree, stopNeedsNoAnchor } from "./checks/stopping-works.js";
-import type { Stage } from "./stage.js";
+import { cancelReachesAnchor, stopEmptiesTheTree, stopNeedsNoAnchor } from "./checks/stopping-works.js";
+import type { SimulationContext } from "./stage.js";
 
 /** Above a lease, a deadline, an owner loss and the pauses between two tries, one after the other. */
-const PATIENCE_MS = 150_000;
-const LOOK_EVERY_MS = 6_000;
+const SETTLE_TIMEOUT_MS = 150_000;
+const POLL_MS = 6_000;
 /** Above the longest pause between two tries to connect, with grace and kill. */
 const STOP_MS = 16_000;
 /** Above asking, SIGCONT, grace and kill, after the longest pause between two tries to connect. */
 const SILENT_STOP_MS = 40_000;
 
 /** Faults end, everybody comes back, time passes: then everything must be settled. */
-export async function calm(stage: Stage): Promise<void> {
-  const { world, cast } = stage;
+export async function quiesce(context: SimulationContext): Promise<void> {
+  const { world, actors } = context;
   const { random } = world;
   world.note(() => "--- calm ---");
-  listingWorks(stage);
-  wakes(stage);
-  for (const process of cast.alive) if (process.held) stage.wake(process);
-  if (random.chance(0.8)) await stopWithoutAnchors(stage);
-  for (const anchor of cast.anchors) anchor.release();
-  if (world.storeTrouble !== null) await stopWithoutStore(stage);
+  repairProcessListing(context);
+  makeKillable(context);
+  for (const process of actors.alive) if (process.held) context.wake(process);
+  if (random.chance(0.8)) await stopWithoutAnchors(context);
+  for (const anchor of actors.anchors) anchor.release();
+  if (world.storeTrouble !== null) await stopWithoutStore(context);
   world.storeTrouble = null;
-  comeBack(cast);
-  if (random.chance(0.5)) cast.dismissStrangers();
-  await settle(cast);
-  if (cast.absent.length > 0 && random.chance(0.3)) await loseAbsentMachines(cast);
+  restartSupervisors(actors);
+  if (random.chance(0.5)) actors.endUnrelated();
+  await waitUntilSettled(actors);
+  if (actors.emptyMachines.length > 0 && random.chance(0.3)) await loseAbsentMachines(actors);
 }
 
-async function settle(cast: Cast): Promise<void> {
-  const { scheduler, watch } = cast.world;
-  for (let passed = 0, good = 0; good < 2; passed += LOOK_EVERY_MS) {
-    await scheduler.pass(LOOK_EVERY_MS);
-    checkStops(cast);
-    const replaced = replaceClosed(cast);
-    const found = unsettled(cast) ?? doubled(cast);
+async function waitUntilSettled(actors: Actors): Promise<void> {
+  const { scheduler, watch } = actors.world;
+  for (let passed = 0, good = 0; good < 2; passed += POLL_MS) {
+    await scheduler.pass(POLL_MS);
+    checkStops(actors);
+    const replaced = restartClosed(actors);
+    const found = findUnsettledRun(actors) ?? findDoubledInstance(actors);
     good = found === null && !replaced ? good + 1 : 0;
     // A number taken by a stranger within a tick hides what became of a run, until the stranger is gone.
-    if (passed > PATIENCE_MS / 2) cast.dismissStrangers();
-    if (found !== null && passed > PATIENCE_MS) watch.blame(found.runId, found.what);
+    if (passed > SETTLE_TIMEOUT_MS / 2) actors.endUnrelated();
+    if (found !== null && passed > SETTLE_TIMEOUT_MS) watch.blame(found.runId, found.what);
     watch.raise();
   }
-  if (!hiddenByStrangers(cast)) watch.blame(null, await readingChangesNothing(cast));
+  if (!hiddenByStrangers(actors)) watch.blame(null, await readingChangesNothing(actors));
   watch.raise();
 }
 
 /** A day without a word of a machine: its runs are given up, on record only. Then it comes back after all. */
-async function loseAbsentMachines(cast: Cast): Promise<void> {
-  const { world } = cast;
+async function loseAbsentMachines(actors: Actors): Promise<void> {
+  const { world } = actors;
   const { scheduler, watch, database } = world;
   const given = [...database.records.values()].filter(
-    ({ hostId, state }) => state !== "exited" && cast.absent.some((machine) => machine.hostId === hostId),
+    ({ hostId, state }) =>
+      state !== "exited" && actors.emptyMachines.some((machine) => machine.hostId === hostId),
   );
   for (const { runId } of given) watch.truth(runId).givenUp = true;
   // Long enough for its leases to expire, and for somebody to notice.
   await scheduler.pass(defaults.leaseMs + 2 * defaults.reconcileMs);
   world.note(() => "a day passes");
-  for (const process of cast.alive) cast.hinder(process);
+  for (const process of actors.alive) actors.markHindered(process);
   scheduler.now += defaults.hostLostMs;
   await scheduler.pass(2 * defaults.reconcileMs);
   for (const { runId } of given)
     if (database.getRun(runId)?.state !== "exited")
       watch.blame(runId, "nothing was heard of its machine for a day, and it is still open");
   watch.raise();
-  for (const seat of cast.down) cast.boot(seat);
-  await settle(cast);
+  for (const slot of actors.down) actors.boot(slot);
+  await waitUntilSettled(actors);
 }
 
 /** Anchors stay stopped: what was asked to stop ends without them. Nobody may be killed for silence alone. */
-async function stopWithoutAnchors(stage: Stage): Promise<void> {
-  const { cast, world } = stage;
-  const silent = cast.anchors.filter((anchor) => anchor.held);
+async function stopWithoutAnchors(context: SimulationContext): Promise<void> {
+  const { actors, world } = context;
+  const silent = actors.anchors.filter((anchor) => anchor.held);
   if (silent.length === 0) return;
   world.storeTrouble = null;
   const unending = silent.filter((anchor) => !anchor.mayEnd());
   world.note(() => `${silent.length} anchors stay stopped`);
-  for (const { runId } of silent) if (world.random.chance(0.7)) cancelHeld(stage, runId);
+  for (const { runId } of silent) if (world.random.chance(0.7)) cancelHeldRun(context, runId);
   await world.scheduler.pass(SILENT_STOP_MS);
-  for (const each of stage.asked)
+  for (const each of context.cancelRequests)
     world.watch.blame(each.runId, stopNeedsNoAnchor(each, world.watch.truth(each.runId)));
   for (const anchor of unending)
     // Neither its own end nor a stop: it was killed for its silence.
@@ -91,8 +92,8 @@ async function stopWithoutAnchors(stage: Stage): Promise<void> {
   world.watch.raise();
 }
 
-function cancelHeld({ cast, asked }: Stage, runId: string): void {
-  const process = cast.awake.find(({ supervisor }) => supervisor.run(runId) !== null);
+function cancelHeldRun({ actors, cancelRequests: asked }: SimulationContext, runId: string): void {
+  const process = actors.awake.find(({ supervisor }) => supervisor.run(runId) !== null);
   if (process === undefined) return;
   asked.push({ process, runId });
   void process.supervisor
@@ -101,47 +102,47 @@ function cancelHeld({ cast, asked }: Stage, runId: string): void {
     .catch(() => undefined);
 }
 
-async function stopWithoutStore({ cast, asked }: Stage): Promise<void> {
-  const { scheduler, watch } = cast.world;
+async function stopWithoutStore({ actors, cancelRequests: asked }: SimulationContext): Promise<void> {
+  const { scheduler, watch } = actors.world;
   await scheduler.pass(STOP_MS);
-  checkStops(cast);
-  for (const each of asked) watch.blame(each.runId, cancelArrives(each, watch.truth(each.runId)));
+  checkStops(actors);
+  for (const each of asked) watch.blame(each.runId, cancelReachesAnchor(each, watch.truth(each.runId)));
   watch.raise();
 }
 
-function checkStops(cast: Cast): void {
-  const { watch } = cast.world;
-  for (const anchor of cast.anchors)
+function checkStops(actors: Actors): void {
+  const { watch } = actors.world;
+  for (const anchor of actors.anchors)
     watch.blame(anchor.runId, stopEmptiesTheTree(anchor, watch.truth(anchor.runId)));
 }
 
 /** Who closes now leaves a place empty that was not. */
-function replaceClosed(cast: Cast): boolean {
-  const left = cast.seats.filter(({ process, place, instanceId }) => {
-    const former = cast.former.filter((each) => each.instanceId === instanceId);
+function restartClosed(actors: Actors): boolean {
+  const left = actors.slots.filter(({ process, place, instanceId }) => {
+    const former = actors.replaced.filter((each) => each.instanceId === instanceId);
     const closed = [process, ...former].some((each) => each?.gone === true && each.closing);
-    return closed && !cast.alive.some((each) => each.place === place);
+    return closed && !actors.alive.some((each) => each.place === place);
   });
-  for (const seat of left) cast.boot(seat);
+  for (const slot of left) actors.boot(slot);
   return left.length > 0;
 }
 
 /** Sometimes one stays away for good: then the others must see to its runs. One per container is always there. */
-function comeBack(cast: Cast): void {
-  const { random, places, variant } = cast.world;
+function restartSupervisors(actors: Actors): void {
+  const { random, places, variant } = actors.world;
   for (const place of places) {
     if (place.machine !== places[0]?.machine && random.chance(0.3)) {
-      for (const process of cast.alive)
+      for (const process of actors.alive)
         if (process.place === place) {
           process.closing = false;
           process.end();
         }
       continue;
     }
-    const down = cast.down.filter((seat) => seat.place === place);
+    const down = actors.down.filter((slot) => slot.place === place);
     const all = down.length === variant.supervisors;
     const returning =
       variant.containers === 1 ? down.filter((_, at) => (all && at === 0) || random.chance(0.6)) : down;
-    for (const seat of returning) cast.boot(seat);
+    for (const slot of returning) actors.boot(slot);
   }
 }

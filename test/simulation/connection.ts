@@ -7,9 +7,9 @@ import type {
   TerminalSize,
   Welcome,
 } from "../../src/anchor/host.js";
-import { Channel, type Actor, type Scheduler } from "./scheduler.js";
+import { OrderedQueue, type Actor, type Scheduler } from "./scheduler.js";
 
-export type Command =
+export type AnchorCommand =
   | { readonly type: "stop"; readonly stop: StopRequest }
   | { readonly type: "write"; readonly offset: number; readonly length: number }
   | { readonly type: "policy"; readonly change: Partial<AnchorPolicy> }
@@ -17,34 +17,39 @@ export type Command =
   | { readonly type: "go" | "closeStdin" | "resize" | "ack" | "heartbeat" | "abandon" };
 
 /** What a connection needs of the anchor at its other end. */
-export interface Listener extends Actor {
-  receive(connection: Connection, command: Command): void;
-  hungUp(connection: Connection): void;
+export interface AnchorEndpoint extends Actor {
+  receive(connection: SimulatedConnection, command: AnchorCommand): void;
+  hungUp(connection: SimulatedConnection): void;
 }
 
 /** One socket between a supervisor (or somebody with the key) and an anchor. Each direction keeps its order. */
-export class Connection {
+export class SimulatedConnection {
   readonly epoch: number;
   readonly by: Actor & { readonly name: string };
-  readonly #anchor: Listener;
-  readonly #toAnchor: Channel;
-  readonly #toSupervisor: Channel;
-  #link: Link | null = null;
+  readonly #anchor: AnchorEndpoint;
+  readonly #toAnchor: OrderedQueue;
+  readonly #toSupervisor: OrderedQueue;
+  #link: SimulatedLink | null = null;
   /** At the supervisor's end. */
   open = true;
 
-  constructor(scheduler: Scheduler, anchor: Listener, by: Actor & { readonly name: string }, epoch: number) {
+  constructor(
+    scheduler: Scheduler,
+    anchor: AnchorEndpoint,
+    by: Actor & { readonly name: string },
+    epoch: number,
+  ) {
     this.epoch = epoch;
     this.by = by;
     this.#anchor = anchor;
-    this.#toAnchor = new Channel(scheduler, anchor);
-    this.#toSupervisor = new Channel(scheduler, by);
+    this.#toAnchor = new OrderedQueue(scheduler, anchor);
+    this.#toSupervisor = new OrderedQueue(scheduler, by);
   }
 
   /** The first thing the supervisor hears: it has a link. */
   welcome(welcome: Welcome, opened: (link: AnchorLink) => void): void {
     this.#toSupervisor.post(() => {
-      this.#link = new Link(this, welcome);
+      this.#link = new SimulatedLink(this, welcome);
       opened(this.#link);
     });
   }
@@ -58,7 +63,7 @@ export class Connection {
     this.#toSupervisor.post(() => this.#end());
   }
 
-  send(command: Command): void {
+  send(command: AnchorCommand): void {
     if (this.open) this.#toAnchor.post(() => this.#anchor.receive(this, command));
   }
 
@@ -86,14 +91,14 @@ export class Connection {
 }
 
 /** The supervisor's end. */
-class Link implements AnchorLink {
+class SimulatedLink implements AnchorLink {
   readonly welcome: Welcome;
-  readonly #connection: Connection;
+  readonly #connection: SimulatedConnection;
   readonly #waiting: AnchorEvent[] = [];
   #listener: ((event: AnchorEvent) => void) | null = null;
   #closed = false;
 
-  constructor(connection: Connection, welcome: Welcome) {
+  constructor(connection: SimulatedConnection, welcome: Welcome) {
     this.#connection = connection;
     this.welcome = welcome;
   }
@@ -130,11 +135,11 @@ class Link implements AnchorLink {
     this.#connection.send({ type: "resize" });
   }
 
-  ack(_stream: StreamName, _offset: number): void {
+  acknowledge(_stream: StreamName, _offset: number): void {
     this.#connection.send({ type: "ack" });
   }
 
-  policy(change: Partial<AnchorPolicy>): void {
+  setPolicy(change: Partial<AnchorPolicy>): void {
     this.#connection.send({ type: "policy", change });
   }
 
@@ -146,9 +151,9 @@ class Link implements AnchorLink {
 
   signal(): void {}
 
-  members(): void {}
+  requestMembers(): void {}
 
-  status(): void {
+  requestStatus(): void {
     this.#connection.send({ type: "status" });
   }
 

@@ -4,42 +4,42 @@ import type { RunRecord } from "../../src/store/run-record.js";
 import type {
   EventFilter,
   Lease,
-  LeaseClaim,
+  LeaseRequest,
   NewRun,
   RunChange,
-  RunEnd,
+  TerminalRunChange,
   RunFilter,
-  StateScope,
+  StateDirectoryScope,
 } from "../../src/store/store.js";
-import { applyChange, newRecord } from "../../src/store/apply-change.js";
+import { applyRunChange, newRunRecord } from "../../src/store/apply-change.js";
 
 /** One committed change of one record. `before` is null for an insert. */
-export interface Commit {
+export interface RecordCommit {
   readonly by: "insert" | "save" | "claim" | "renew" | "restore";
   readonly before: RunRecord | null;
   readonly after: RunRecord;
 }
 
 /** Bugs to be found. */
-export interface DatabaseFlaws {
+export interface DatabaseBugs {
   readonly claimIgnoresEpoch?: boolean;
   readonly claimIgnoresExpiry?: boolean;
   readonly endsTwice?: boolean;
 }
 
 /** All durable state, in memory. Every call is one transaction. Records are never changed, only replaced. */
-export class Database {
+export class SimulatedDatabase {
   readonly records = new Map<string, RunRecord>();
   events: RunEvent[] = [];
   readonly #clock: () => number;
   readonly #wall: () => number;
-  readonly #flaws: DatabaseFlaws;
+  readonly #flaws: DatabaseBugs;
   #seq = 0;
   /** Sees every commit in the moment it happens. */
-  watch: (commit: Commit) => void = () => undefined;
+  watch: (commit: RecordCommit) => void = () => undefined;
   watchEvent: (event: RunEvent) => void = () => undefined;
 
-  constructor(clock: () => number, wall: () => number, flaws: DatabaseFlaws = {}) {
+  constructor(clock: () => number, wall: () => number, flaws: DatabaseBugs = {}) {
     this.#clock = clock;
     this.#wall = wall;
     this.#flaws = flaws;
@@ -47,7 +47,7 @@ export class Database {
 
   insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[], kept = Infinity): Lease {
     if (this.records.has(run.runId)) throw new RunExists(run.runId);
-    const after = newRecord(run, this.#clock() + Math.ceil(leaseMs));
+    const after = newRunRecord(run, this.#clock() + Math.ceil(leaseMs));
     this.#commit({ by: "insert", before: null, after }, events, kept);
     return { runId: run.runId, ownerInstanceId: run.ownerInstanceId, epoch: run.leaseEpoch };
   }
@@ -57,12 +57,12 @@ export class Database {
     if (before?.state === "exited" && this.#flaws.endsTwice !== true) return false;
     const stale = before?.leaseEpoch !== lease.epoch || before.ownerInstanceId !== lease.ownerInstanceId;
     if (before === undefined || stale) throw new LeaseLost(lease.runId, lease.epoch);
-    const after = { ...applyChange(before, change), updatedAt: this.#wall() };
+    const after = { ...applyRunChange(before, change), updatedAt: this.#wall() };
     this.#commit({ by: "save", before, after }, events, kept);
     return true;
   }
 
-  claimLease(claim: LeaseClaim, events: readonly NewRunEvent[], kept = Infinity): Lease | null {
+  claimLease(claim: LeaseRequest, events: readonly NewRunEvent[], kept = Infinity): Lease | null {
     const { runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs } = claim;
     if (epoch <= from.epoch) throw new Error(`epoch ${epoch} is not above ${from.epoch}`);
     const before = this.records.get(runId);
@@ -77,7 +77,12 @@ export class Database {
     return { runId, ownerInstanceId, epoch };
   }
 
-  concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[], kept = Infinity): boolean {
+  concludeRun(
+    claim: LeaseRequest,
+    end: TerminalRunChange,
+    events: readonly NewRunEvent[],
+    kept = Infinity,
+  ): boolean {
     const lease = this.claimLease(claim, []);
     return lease !== null && this.saveRun(lease, end, events, kept);
   }
@@ -150,7 +155,7 @@ export class Database {
           (ownerInstanceId === undefined || each.ownerInstanceId === ownerInstanceId) &&
           runIds?.includes(each.runId) !== false &&
           hostIds?.includes(each.hostId) !== false &&
-          (ofState === undefined || isOf(ofState, each)) &&
+          (ofState === undefined || isInScope(ofState, each)) &&
           !notFrom.includes(each.originInstanceId) &&
           (sessionKey === undefined || each.sessionKey === sessionKey) &&
           (sessionId === undefined || each.sessionId === sessionId) &&
@@ -211,13 +216,13 @@ export class Database {
     return this.#clock();
   }
 
-  #commit(commit: Commit, events: readonly NewRunEvent[], kept = Infinity): void {
+  #commit(commit: RecordCommit, events: readonly NewRunEvent[], kept = Infinity): void {
     this.records.set(commit.after.runId, commit.after);
     this.watch(commit);
     this.appendEvents(events, kept);
   }
 }
 
-function isOf({ stateId, instanceIds }: StateScope, run: RunRecord): boolean {
+function isInScope({ stateId, instanceIds }: StateDirectoryScope, run: RunRecord): boolean {
   return run.stateId === null ? instanceIds.includes(run.originInstanceId) : run.stateId === stateId;
 }

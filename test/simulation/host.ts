@@ -1,8 +1,8 @@
 import type {
   AnchorHost,
   AnchorLink,
-  Boundary,
-  BoundaryEvidence,
+  CgroupRef,
+  CgroupState,
   FirstStop,
   KnownAnchor,
   LocalInstance,
@@ -13,34 +13,34 @@ import type {
   ReapResult,
   RunAddress,
   RunIdentities,
-  RunRemains,
+  RunFiles,
   StartSpec,
-  Swept,
+  SweptFile,
 } from "../../src/anchor/host.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import type { ProcessIdentity } from "../../src/store/run-record.js";
-import { evidenceOf, isSame } from "./inspect.js";
-import { Launcher } from "./launcher.js";
-import type { Machine, Place } from "./machine.js";
+import { evidenceOf, matchesIdentity } from "./inspect.js";
+import { SimulatedLauncher } from "./launcher.js";
+import type { SimulatedMachine, SimulatedPidNamespace } from "./machine.js";
 import { reap } from "./reap.js";
-import type { Instance, StateDirectory } from "./state-directory.js";
-import type { SupervisorProcess } from "./supervisor-process.js";
-import type { World } from "./world.js";
+import type { SimulatedInstance, SimulatedStateDirectory } from "./state-directory.js";
+import type { SimulatedSupervisor } from "./supervisor-process.js";
+import type { SimulatedWorld } from "./world.js";
 
-const NOTHING_LEFT: RunRemains = { exit: null, leader: null, firstStop: null, swept: null };
+const NO_RUN_FILES: RunFiles = { exit: null, leader: null, firstStop: null, swept: null };
 
 /** One supervisor's access to its machine. Every question is put at one moment and answered at a later one. */
 export class SimulatedHost implements AnchorHost {
   readonly anchorPath = "/sim/anchor";
   readonly machine;
-  readonly #world: World;
-  readonly #by: SupervisorProcess;
-  readonly #place: Place;
-  readonly #kernel: Machine;
-  readonly #directory: StateDirectory;
-  readonly #instance: Instance;
+  readonly #world: SimulatedWorld;
+  readonly #by: SimulatedSupervisor;
+  readonly #place: SimulatedPidNamespace;
+  readonly #kernel: SimulatedMachine;
+  readonly #directory: SimulatedStateDirectory;
+  readonly #instance: SimulatedInstance;
 
-  constructor(world: World, by: SupervisorProcess, instance: Instance) {
+  constructor(world: SimulatedWorld, by: SimulatedSupervisor, instance: SimulatedInstance) {
     this.#world = world;
     this.#by = by;
     this.#place = by.place;
@@ -54,7 +54,8 @@ export class SimulatedHost implements AnchorHost {
     return this.#later((resolve, reject) => {
       if (spec.argv.includes("no-fork"))
         return this.#answer(() => reject(new SpawnFailed(spec.runId, 11, "fork", "cannot start a process")));
-      const launcher = this.#instance.launcher ?? new Launcher(this.#world, this.#instance, this.#place);
+      const launcher =
+        this.#instance.launcher ?? new SimulatedLauncher(this.#world, this.#instance, this.#place);
       launcher.hold(this.#by);
       const anchor = launcher.start(spec);
       this.#world.watch.started(anchor);
@@ -78,11 +79,11 @@ export class SimulatedHost implements AnchorHost {
     return this.#ask(() => ({ offset, bytes: new Uint8Array() }));
   }
 
-  remains(run: RunAddress): Promise<RunRemains> {
-    return this.#ask(() => this.#directory.run(run)?.remains ?? NOTHING_LEFT);
+  readRunFiles(run: RunAddress): Promise<RunFiles> {
+    return this.#ask(() => this.#directory.run(run)?.remains ?? NO_RUN_FILES);
   }
 
-  instances(): Promise<readonly LocalInstance[]> {
+  listInstances(): Promise<readonly LocalInstance[]> {
     const blind = this.#world.flaws.blindToLocks === true;
     return this.#ask(() =>
       [...this.#directory.instances.values()].map(({ instanceId, locked, launcher }) => {
@@ -92,11 +93,11 @@ export class SimulatedHost implements AnchorHost {
     );
   }
 
-  runIds(instanceId: string): Promise<readonly string[]> {
+  listRunIds(instanceId: string): Promise<readonly string[]> {
     return this.#ask(() => [...(this.#directory.instances.get(instanceId)?.runs.keys() ?? [])]);
   }
 
-  boundaries(instanceId: string): Promise<readonly (Boundary & { readonly runId: string })[]> {
+  listRunCgroups(instanceId: string): Promise<readonly (CgroupRef & { readonly runId: string })[]> {
     return this.#ask(() =>
       this.#kernel.cgroups
         .filter((each) => each.instanceId === instanceId)
@@ -112,7 +113,7 @@ export class SimulatedHost implements AnchorHost {
     });
   }
 
-  inspect(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]> {
+  inspectProcesses(wanted: readonly (ProcessIdentity | number)[]): Promise<readonly ProcessEvidence[]> {
     return this.#ask(() => {
       this.#mustList();
       return wanted.map((each) => evidenceOf(this.#place, each));
@@ -124,7 +125,7 @@ export class SimulatedHost implements AnchorHost {
     return this.#ask(() => ({ open: false, holders: [] }));
   }
 
-  inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
+  inspectCgroups(wanted: readonly CgroupRef[]): Promise<readonly CgroupState[]> {
     return this.#ask(() => {
       this.#mustList();
       return wanted.map(({ path, inode }) => {
@@ -135,7 +136,7 @@ export class SimulatedHost implements AnchorHost {
     });
   }
 
-  markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+  findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
     return this.#ask(() => {
       this.#mustList();
       const carried = new Set<string | null>();
@@ -154,7 +155,7 @@ export class SimulatedHost implements AnchorHost {
     });
   }
 
-  identities(run: RunAddress): Promise<RunIdentities | null> {
+  readIdentities(run: RunAddress): Promise<RunIdentities | null> {
     return this.#ask(() => {
       const anchor = this.#directory.run(run)?.anchor ?? null;
       if (anchor === null) return null;
@@ -166,18 +167,18 @@ export class SimulatedHost implements AnchorHost {
   continueAnchor({ identity }: KnownAnchor): Promise<string | null> {
     return this.#ask(() => {
       const found = this.#place.processes.get(identity.pid);
-      if (found?.what !== "anchor" || !isSame(found, identity)) return "the anchor is gone";
+      if (found?.what !== "anchor" || !matchesIdentity(found, identity)) return "the anchor is gone";
       for (const { anchor } of this.#world.watch.runs.values())
         if (anchor?.process === found) anchor.continue();
       return null;
     });
   }
 
-  takeSilence(): Promise<null> {
+  takeSilentFile(): Promise<null> {
     return this.#ask(() => null);
   }
 
-  recordStop(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
+  writeStopFile(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
     return this.#ask(() => {
       const directory = this.#directory.run(run);
       const { reason, actor, requestId } = directory?.firstStop ?? stop;
@@ -186,18 +187,18 @@ export class SimulatedHost implements AnchorHost {
     });
   }
 
-  recordSwept(run: RunAddress, swept: Swept): Promise<void> {
+  writeSweptFile(run: RunAddress, swept: SweptFile): Promise<void> {
     return this.#ask(() => {
       const directory = this.#directory.run(run);
       if (directory !== null) directory.swept = swept;
     });
   }
 
-  size(): Promise<number> {
+  directorySize(): Promise<number> {
     return this.#ask(() => 0);
   }
 
-  discard({ instanceId, runId }: RunAddress): Promise<void> {
+  removeRunDirectory({ instanceId, runId }: RunAddress): Promise<void> {
     return this.#ask(() => {
       this.#world.watch.discarded(runId);
       this.#directory.instances.get(instanceId)?.runs.delete(runId);
@@ -212,7 +213,7 @@ export class SimulatedHost implements AnchorHost {
     if (this.#kernel.listingFails) throw new Error("process listing unavailable");
   }
 
-  #connected(connection: ReturnType<NonNullable<Instance["launcher"]>["start"]>["owner"]): void {
+  #connected(connection: ReturnType<NonNullable<SimulatedInstance["launcher"]>["start"]>["owner"]): void {
     if (connection === null) return;
     // Its asker may be gone before the anchor has heard of it.
     if (this.#by.gone) connection.hangUp();

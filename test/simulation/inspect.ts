@@ -1,16 +1,16 @@
 import type { ProcessEvidence } from "../../src/anchor/host.js";
 import type { ProcessIdentity } from "../../src/store/run-record.js";
-import type { Place, Process } from "./machine.js";
+import type { SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 
 /** Who has the number now, and whether it is who was asked for: start time, and unique id where there is one. */
-export function evidenceOf(place: Place, wanted: ProcessIdentity | number): ProcessEvidence {
+export function evidenceOf(place: SimulatedPidNamespace, wanted: ProcessIdentity | number): ProcessEvidence {
   const pid = typeof wanted === "number" ? wanted : wanted.pid;
   const found = place.processes.get(pid) ?? null;
   const asked = typeof wanted === "number" ? { pid, startTime: 0, uniqueId: null } : wanted;
   return {
     identity: found?.identity ?? asked,
     alive: found !== null,
-    matches: found !== null && (typeof wanted === "number" || isSame(found, wanted)),
+    matches: found !== null && (typeof wanted === "number" || matchesIdentity(found, wanted)),
     state: found === null ? "" : "S",
     parentPid: found?.parent?.identity.pid ?? 1,
     processGroupId: pid,
@@ -30,7 +30,7 @@ export function evidenceOf(place: Place, wanted: ProcessIdentity | number): Proc
   };
 }
 
-export function isSame({ identity }: Process, wanted: ProcessIdentity): boolean {
+export function matchesIdentity({ identity }: SimulatedProcess, wanted: ProcessIdentity): boolean {
   return (
     identity.startTime === wanted.startTime &&
     (wanted.uniqueId === null || identity.uniqueId === null || identity.uniqueId === wanted.uniqueId)

@@ -9,9 +9,9 @@ const LAST_PID = 131;
 /** Coarse, so that a number used twice within a tick is the rule rather than the exception. */
 const TICK_MS = 30_000;
 /** A number that was just freed is most likely the next: that is the case to be afraid of. */
-const REUSE = 0.5;
+const PID_REUSE_PROBABILITY = 0.5;
 
-export interface Cgroup {
+export interface SimulatedCgroup {
   readonly path: string;
   readonly inode: string;
   readonly instanceId: string;
@@ -19,12 +19,12 @@ export interface Cgroup {
   exists: boolean;
 }
 
-export interface Birth {
+export interface ProcessStart {
   readonly what: string;
-  readonly parent: Process | null;
+  readonly parent: SimulatedProcess | null;
   readonly runId?: string;
   readonly leaseId?: string | null;
-  readonly cgroup?: Cgroup | null;
+  readonly cgroup?: SimulatedCgroup | null;
   readonly newSession?: boolean;
   readonly subreaper?: boolean;
   /** Free: the next number, if it is to be this one. */
@@ -32,18 +32,18 @@ export interface Birth {
 }
 
 /** A process as it truly is. Only this file knows how it looks from outside. */
-export class Process {
-  readonly place: Place;
+export class SimulatedProcess {
+  readonly place: SimulatedPidNamespace;
   readonly identity: ProcessIdentity;
   readonly what: string;
   /** The run it truly belongs to; undefined: a stranger, or one of Holdfast's own. */
   readonly runId: string | undefined;
   /** The marker in its environment, from its exec on. */
   leaseId: string | null;
-  readonly cgroup: Cgroup | null;
-  readonly session: Process;
+  readonly cgroup: SimulatedCgroup | null;
+  readonly session: SimulatedProcess;
   readonly subreaper: boolean;
-  parent: Process | null;
+  parent: SimulatedProcess | null;
   alive = true;
   ignoresTerm = false;
   /** In uninterruptible sleep: dies of a KILL only when it wakes. */
@@ -51,7 +51,7 @@ export class Process {
   doomed = false;
   onDeath: (signal: number | null) => void = () => undefined;
 
-  constructor(place: Place, identity: ProcessIdentity, birth: Birth) {
+  constructor(place: SimulatedPidNamespace, identity: ProcessIdentity, birth: ProcessStart) {
     this.place = place;
     this.identity = identity;
     this.what = birth.what;
@@ -65,14 +65,14 @@ export class Process {
 }
 
 /** One pid namespace of a machine: a process table. */
-export class Place {
-  readonly machine: Machine;
+export class SimulatedPidNamespace {
+  readonly machine: SimulatedMachine;
   /** Another one after the container was restarted. */
   pidNamespace: string;
-  readonly processes = new Map<number, Process>();
+  readonly processes = new Map<number, SimulatedProcess>();
   readonly #freed: number[] = [];
 
-  constructor(machine: Machine, pidNamespace: string) {
+  constructor(machine: SimulatedMachine, pidNamespace: string) {
     this.machine = machine;
     this.pidNamespace = pidNamespace;
   }
@@ -82,12 +82,12 @@ export class Place {
     return { hostId, bootId, pidNamespace: this.pidNamespace, timeNamespace: null };
   }
 
-  bear(birth: Birth): Process {
+  bear(birth: ProcessStart): SimulatedProcess {
     const { hasUniqueIds, monotonic } = this.machine;
     const pid = birth.pid ?? this.#freePid();
     const uniqueId = hasUniqueIds ? String(++this.machine.births) : null;
     const identity = { pid, startTime: Math.floor(monotonic / TICK_MS), uniqueId };
-    const born = new Process(this, identity, birth);
+    const born = new SimulatedProcess(this, identity, birth);
     this.processes.set(pid, born);
     return born;
   }
@@ -95,7 +95,7 @@ export class Place {
   #freePid(): number {
     const { random } = this.machine;
     const freed = this.#freed.filter((each) => !this.processes.has(each));
-    if (freed.length > 0 && random.chance(REUSE)) return random.pick(freed);
+    if (freed.length > 0 && random.chance(PID_REUSE_PROBABILITY)) return random.pick(freed);
     let pid = random.between(FIRST_PID, LAST_PID);
     // A machine full of processes has higher numbers too.
     while (this.processes.has(pid)) pid = pid === LAST_PID ? LAST_PID + 1 : pid + 1;
@@ -103,7 +103,7 @@ export class Place {
   }
 
   /** The process is gone; its children fall to the next subreaper above. */
-  bury(process: Process, signal: number | null): void {
+  bury(process: SimulatedProcess, signal: number | null): void {
     if (!process.alive) return;
     process.alive = false;
     this.processes.delete(process.identity.pid);
@@ -115,32 +115,32 @@ export class Place {
     process.onDeath(signal);
   }
 
-  childrenOf(parent: Process): Process[] {
+  childrenOf(parent: SimulatedProcess): SimulatedProcess[] {
     return [...this.processes.values()].filter((each) => each.parent === parent);
   }
 
-  descendantsOf(root: Process): Process[] {
+  descendantsOf(root: SimulatedProcess): SimulatedProcess[] {
     return this.childrenOf(root).flatMap((child) => [child, ...this.descendantsOf(child)]);
   }
 
-  membersOf(cgroup: Cgroup): Process[] {
+  membersOf(cgroup: SimulatedCgroup): SimulatedProcess[] {
     return [...this.processes.values()].filter((each) => each.cgroup === cgroup);
   }
 
-  ofRun(runId: string): Process[] {
+  ofRun(runId: string): SimulatedProcess[] {
     return [...this.processes.values()].filter((each) => each.runId === runId);
   }
 }
 
 /** One computer. Its kernel is an actor: what happens to processes by themselves happens to it. */
-export class Machine implements Actor, Timebase {
+export class SimulatedMachine implements Actor, Timebase {
   readonly random: Random;
   readonly hostId: string;
   readonly hasUniqueIds: boolean;
   readonly hasCgroups: boolean;
   readonly #scheduler: Scheduler;
-  readonly places: Place[] = [];
-  readonly cgroups: Cgroup[] = [];
+  readonly places: SimulatedPidNamespace[] = [];
+  readonly cgroups: SimulatedCgroup[] = [];
   readonly gone = false;
   readonly held = false;
   births = 0;
@@ -180,7 +180,7 @@ export class Machine implements Actor, Timebase {
   }
 
   /** Null: cgroups are not to be had here. */
-  makeCgroup(instanceId: string, runId: string): Cgroup | null {
+  makeCgroup(instanceId: string, runId: string): SimulatedCgroup | null {
     if (!this.hasCgroups) return null;
     const path = `/cgroup/${instanceId}/runs/${runId}`;
     const cgroup = { path, inode: String(++this.births), instanceId, runId, exists: true };
@@ -188,7 +188,7 @@ export class Machine implements Actor, Timebase {
     return cgroup;
   }
 
-  removeCgroup(cgroup: Cgroup): void {
+  removeCgroup(cgroup: SimulatedCgroup): void {
     cgroup.exists = false;
     const at = this.cgroups.indexOf(cgroup);
     if (at >= 0) this.cgroups.splice(at, 1);

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { runSchedule } from "./schedule.js";
 import { firstSeed, variants } from "./variants.js";
-import type { Flaws, Variant } from "./world.js";
+import type { PlantedBugs, SimulationVariant } from "./world.js";
 
 interface Planted {
   readonly what: string;
-  readonly flaws: Flaws;
+  readonly flaws: PlantedBugs;
   readonly seen: RegExp;
   /** Where it shows; everywhere unless said. */
-  readonly where?: (variant: Variant) => boolean;
+  readonly where?: (variant: SimulationVariant) => boolean;
 }
 
 /** Schedules until it must have been found: the suite runs ten times as many and more. */

@@ -1,9 +1,9 @@
 import type { ReapRequest, ReapResult } from "../../src/anchor/host.js";
-import { isSame } from "./inspect.js";
-import type { Cgroup, Place, Process } from "./machine.js";
+import { matchesIdentity } from "./inspect.js";
+import type { SimulatedCgroup, SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 import type { Actor } from "./scheduler.js";
-import { die, signal } from "./signal.js";
-import type { World } from "./world.js";
+import { endProcess, sendSignal } from "./signal.js";
+import type { SimulatedWorld } from "./world.js";
 
 const KILL_ROUNDS = 3;
 
@@ -18,8 +18,8 @@ const NOTHING_REAPED = {
 
 /** `anchor reap`: a process of its own, which outlives the supervisor that asked for it. */
 export function reap(
-  world: World,
-  place: Place,
+  world: SimulatedWorld,
+  place: SimulatedPidNamespace,
   runId: string | null,
   request: ReapRequest,
   done: (result: ReapResult) => void,
@@ -36,9 +36,9 @@ export function reap(
     return done({ ...NOTHING_REAPED, emptiness });
   }
   const by = { who: "reap", runId, place } as const;
-  const known = new Set<Process>(root === null ? [] : [root]);
+  const known = new Set<SimulatedProcess>(root === null ? [] : [root]);
   // Behind handles: whoever was found is the same process for good.
-  const collect = (): Process[] => {
+  const collect = (): SimulatedProcess[] => {
     if (anchor?.alive === true) for (const each of place.descendantsOf(anchor)) known.add(each);
     for (const each of [...known])
       if (each.alive) for (const child of place.descendantsOf(each)) known.add(child);
@@ -51,7 +51,7 @@ export function reap(
     const all = anchor?.alive === true || cgroup !== null;
     const proven = all && left.length === 0 && (cgroup === null || place.membersOf(cgroup).length === 0);
     if (proven && cgroup !== null) place.machine.removeCgroup(cgroup);
-    if (proven && anchor !== null) die(world, anchor, 9);
+    if (proven && anchor !== null) endProcess(world, anchor, 9);
     done({
       verified: true,
       why: "",
@@ -74,39 +74,44 @@ export function reap(
   };
   const kill = (round: number): void => {
     if (place.machine.bootId !== boot) return;
-    for (const each of collect()) signal(world, by, each, "KILL");
+    for (const each of collect()) sendSignal(world, by, each, "KILL");
     if (collect().length === 0 || round === KILL_ROUNDS) finish();
     else world.scheduler.after(actor, 100, () => kill(round + 1));
   };
-  for (const each of collect()) if (request.graceMs > 0) signal(world, by, each, "TERM");
+  for (const each of collect()) if (request.graceMs > 0) sendSignal(world, by, each, "TERM");
   world.scheduler.after(actor, request.graceMs, () => kill(1));
 }
 
-function findCgroup(place: Place, { cgroup }: ReapRequest): Cgroup | null {
+function findCgroup(place: SimulatedPidNamespace, { cgroup }: ReapRequest): SimulatedCgroup | null {
   if (cgroup === null) return null;
   return (
     place.machine.cgroups.find(({ path, inode }) => path === cgroup.path && inode === cgroup.inode) ?? null
   );
 }
 
-function verifiedAnchor(place: Place, { anchor = null }: ReapRequest): Process | null {
+function verifiedAnchor(
+  place: SimulatedPidNamespace,
+  { anchor = null }: ReapRequest,
+): SimulatedProcess | null {
   const found = anchor === null ? undefined : place.processes.get(anchor.identity.pid);
   // The program it runs is the second fact where there are no unique ids.
-  return found?.what === "anchor" && anchor !== null && isSame(found, anchor.identity) ? found : null;
+  return found?.what === "anchor" && anchor !== null && matchesIdentity(found, anchor.identity)
+    ? found
+    : null;
 }
 
 /** A start time collides within a tick: without a unique id, the cgroup or the marker must match too. */
 function verified(
-  world: World,
-  place: Place,
+  world: SimulatedWorld,
+  place: SimulatedPidNamespace,
   { root, leaseId }: ReapRequest,
-  cgroup: Cgroup | null,
-): Process | null {
+  cgroup: SimulatedCgroup | null,
+): SimulatedProcess | null {
   if (root === null) return null;
   const found = place.processes.get(root.pid);
   if (found === undefined) return null;
   if (world.flaws.reapByNumber === true) return found;
-  if (!isSame(found, root)) return null;
+  if (!matchesIdentity(found, root)) return null;
   const unique = root.uniqueId !== null && found.identity.uniqueId === root.uniqueId;
   const inside = cgroup !== null && found.cgroup === cgroup;
   const marked = leaseId !== null && found.leaseId === leaseId;

@@ -1,18 +1,18 @@
-import type { Anchor } from "./anchor.js";
-import type { Process } from "./machine.js";
-import type { SupervisorProcess } from "./supervisor-process.js";
+import type { SimulatedAnchor } from "./anchor.js";
+import type { SimulatedProcess } from "./machine.js";
+import type { SimulatedSupervisor } from "./supervisor-process.js";
 
 /** What is true of a run, whatever anybody has recorded of it. */
 export class RunTruth {
   readonly alias: string;
   readonly committedEpochs = new Set<number>();
   /** The latest process of each instance that has taken it. */
-  readonly takers = new Map<string, SupervisorProcess>();
+  readonly takers = new Map<string, SimulatedSupervisor>();
   highestOwned = 0;
   exitEvents = 0;
   /** When its lease was last written, in the order of commits. */
   renewedAt = 0;
-  anchor: Anchor | null = null;
+  anchor: SimulatedAnchor | null = null;
   /** Killed by the schedule. */
   anchorKilled = false;
   /** Its record was lost: what cannot be read off its directory is not known any more. */
@@ -41,7 +41,7 @@ export class RunTruth {
   }
 
   /** All that live and have run an instruction of the command; one behind the gate has not. */
-  processes(): Process[] {
+  processes(): SimulatedProcess[] {
     return this.anchor?.executed === true ? this.anchor.place.ofRun(this.anchor.runId) : [];
   }
 

@@ -1,9 +1,9 @@
-import { Actions } from "./actions.js";
-import { calm } from "./calm.js";
-import { Stage } from "./stage.js";
-import { World, type Flaws, type Variant } from "./world.js";
+import { RandomActions } from "./actions.js";
+import { quiesce } from "./calm.js";
+import { SimulationContext } from "./stage.js";
+import { SimulatedWorld, type PlantedBugs, type SimulationVariant } from "./world.js";
 
-export interface Failure {
+export interface ScheduleFailure {
   readonly seed: number;
   readonly message: string;
 }
@@ -11,25 +11,25 @@ export interface Failure {
 /** One schedule from one seed, checked after every step. Null: every invariant held. */
 export async function runSchedule(
   seed: number,
-  variant: Variant,
+  variant: SimulationVariant,
   options: {
-    readonly flaws?: Flaws;
+    readonly flaws?: PlantedBugs;
     readonly tell?: (line: string) => void;
-    readonly ended?: (world: World) => void;
+    readonly ended?: (world: SimulatedWorld) => void;
   } = {},
-): Promise<Failure | null> {
-  const world = new World(seed, variant, options.flaws);
+): Promise<ScheduleFailure | null> {
+  const world = new SimulatedWorld(seed, variant, options.flaws);
   world.tell = options.tell ?? null;
   const { random, scheduler } = world;
-  const stage = new Stage(world);
-  const actions = new Actions(stage);
+  const context = new SimulationContext(world);
+  const actions = new RandomActions(context);
   try {
-    for (const seat of stage.cast.seats) stage.cast.boot(seat);
+    for (const slot of context.actors.slots) context.actors.boot(slot);
     for (let left = random.between(30, 80); left > 0; left--) {
       if (random.chance(0.7)) await actions.any();
       for (let more = random.below(12); more > 0; more--) if (!(await scheduler.deliverOne())) break;
     }
-    await calm(stage);
+    await quiesce(context);
     options.ended?.(world);
     return null;
   } catch (error) {

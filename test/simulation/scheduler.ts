@@ -22,7 +22,7 @@ interface Alarm {
 }
 
 /** Things that happen in their order, at moments of the schedule's choosing. */
-export class Channel {
+export class OrderedQueue {
   readonly items: (() => void)[] = [];
   readonly #scheduler: Scheduler;
   readonly actor: Actor;
@@ -45,7 +45,7 @@ export class Channel {
 
 /** All that is pending in the world, and the time. Nothing happens by itself: the schedule picks what comes next. */
 export class Scheduler {
-  readonly busy = new Set<Channel>();
+  readonly busy = new Set<OrderedQueue>();
   readonly #random: Random;
   #alarms: Alarm[] = [];
   #order = 0;
@@ -60,7 +60,7 @@ export class Scheduler {
 
   /** At some later moment, in no order with anything else. */
   post(actor: Actor, happen: () => void): void {
-    new Channel(this, actor).post(happen);
+    new OrderedQueue(this, actor).post(happen);
   }
 
   after(actor: Actor, ms: number, ring: () => void): () => void {
@@ -136,7 +136,7 @@ export class Scheduler {
     return ready;
   }
 
-  #take(channel: Channel): void {
+  #take(channel: OrderedQueue): void {
     // Whoever was before it in this round may have changed everything.
     if (channel.actor.gone || channel.actor.held) return;
     const happen = channel.items.shift();

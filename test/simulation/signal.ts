@@ -1,28 +1,33 @@
-import type { Place, Process } from "./machine.js";
-import type { World } from "./world.js";
+import type { SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
+import type { SimulatedWorld } from "./world.js";
 
 /** Who signals, and for which run it believes to do so. */
-export interface Signaller {
+export interface SignalSender {
   readonly who: "anchor" | "launcher" | "reap";
   readonly runId: string | null;
-  readonly place: Place;
+  readonly place: SimulatedPidNamespace;
 }
 
 /** The only way a process is signalled by Holdfast. The true owner is known here, whatever the evidence said. */
-export function signal(world: World, by: Signaller, target: Process, what: "TERM" | "KILL"): void {
+export function sendSignal(
+  world: SimulatedWorld,
+  by: SignalSender,
+  target: SimulatedProcess,
+  what: "TERM" | "KILL",
+): void {
   world.watch.signalled(by, target);
   if (!target.alive) return;
   world.note(() => `${by.who} sends ${what} to ${target.identity.pid} (${target.what})`);
   if (what === "TERM") {
     if (target.ignoresTerm || target.stuck) return;
-    world.scheduler.post(target.place.machine, () => die(world, target, 15));
+    world.scheduler.post(target.place.machine, () => endProcess(world, target, 15));
     return;
   }
   if (target.stuck) target.doomed = true;
-  else die(world, target, 9);
+  else endProcess(world, target, 9);
 }
 
-export function die(world: World, process: Process, by: number | null): void {
+export function endProcess(world: SimulatedWorld, process: SimulatedProcess, by: number | null): void {
   if (!process.alive) return;
   world.note(
     () => `process ${process.identity.pid} (${process.what}) is gone${by === null ? "" : `, signal ${by}`}`,

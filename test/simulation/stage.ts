@@ -1,36 +1,36 @@
-import type { Anchor } from "./anchor.js";
-import { Cast } from "./cast.js";
-import type { Process } from "./machine.js";
+import type { SimulatedAnchor } from "./anchor.js";
+import { Actors } from "./cast.js";
+import type { SimulatedProcess } from "./machine.js";
 import type { Random } from "./random.js";
 import type { RunTruth } from "./run-truth.js";
-import type { SupervisorProcess } from "./supervisor-process.js";
-import type { World } from "./world.js";
+import type { SimulatedSupervisor } from "./supervisor-process.js";
+import type { SimulatedWorld } from "./world.js";
 
 /** A run in a supervisor's hands. */
-export interface Held {
-  readonly process: SupervisorProcess;
+export interface HeldRun {
+  readonly process: SimulatedSupervisor;
   readonly runId: string;
 }
 
 /** What all acts of a schedule share. */
-export class Stage {
-  readonly cast: Cast;
-  readonly world: World;
+export class SimulationContext {
+  readonly actors: Actors;
+  readonly world: SimulatedWorld;
   readonly random: Random;
   /** Cancels that were asked for: each must reach its anchor, whatever the store does. */
-  readonly asked: Held[] = [];
+  readonly cancelRequests: HeldRun[] = [];
   readonly serviceShare: number;
   spawned = 0;
 
-  constructor(world: World) {
+  constructor(world: SimulatedWorld) {
     this.world = world;
     this.random = world.random;
-    this.cast = new Cast(world);
+    this.actors = new Actors(world);
     this.serviceShare = this.random.pick([0.1, 0.5, 0.9]);
   }
 
-  held(suits: (truth: RunTruth) => boolean = () => true): Held | null {
-    const held = this.cast.awake.flatMap((process) =>
+  pickHeldRun(suits: (truth: RunTruth) => boolean = () => true): HeldRun | null {
+    const held = this.actors.awake.flatMap((process) =>
       [...this.world.watch.runs].flatMap(([runId, truth]) =>
         process.supervisor.run(runId) !== null && suits(truth) ? [{ process, runId }] : [],
       ),
@@ -39,7 +39,7 @@ export class Stage {
   }
 
   /** A process of a run that has been executed. */
-  target(): { process: Process; anchor: Anchor } | null {
+  pickProcess(): { process: SimulatedProcess; anchor: SimulatedAnchor } | null {
     const targets = [...this.world.watch.runs.values()].flatMap(({ anchor }) =>
       anchor?.executed === true
         ? anchor.place
@@ -51,7 +51,7 @@ export class Stage {
     return this.random.maybePick(targets);
   }
 
-  wake(process: SupervisorProcess): void {
+  wake(process: SimulatedSupervisor): void {
     this.world.note(() => `${process.name} continues`);
     process.held = false;
     // With what it was about to do: it does not know yet how long it was away.

@@ -1,31 +1,31 @@
-import type { AnchorExit, LeaderStatus, RecordedStop, RunRemains, Swept } from "../../src/anchor/host.js";
-import type { Anchor } from "./anchor.js";
-import type { Launcher } from "./launcher.js";
+import type { AnchorExit, LeaderStatus, StopFile, RunFiles, SweptFile } from "../../src/anchor/host.js";
+import type { SimulatedAnchor } from "./anchor.js";
+import type { SimulatedLauncher } from "./launcher.js";
 
 /** What lies in a run's directory. It outlives every process. */
-export class RunDirectory {
+export class SimulatedRunDirectory {
   readonly runId: string;
-  anchor: Anchor | null = null;
+  anchor: SimulatedAnchor | null = null;
   exit: AnchorExit | null = null;
   leader: LeaderStatus | null = null;
-  firstStop: RecordedStop | null = null;
-  swept: Swept | null = null;
+  firstStop: StopFile | null = null;
+  swept: SweptFile | null = null;
 
   constructor(runId: string) {
     this.runId = runId;
   }
 
-  get remains(): RunRemains {
+  get remains(): RunFiles {
     const { exit, leader, firstStop, swept } = this;
     return { exit, leader, firstStop, swept };
   }
 }
 
 /** An instance's directory: its lock, its launcher, its runs. */
-export class Instance {
+export class SimulatedInstance {
   readonly instanceId: string;
-  readonly runs = new Map<string, RunDirectory>();
-  launcher: Launcher | null = null;
+  readonly runs = new Map<string, SimulatedRunDirectory>();
+  launcher: SimulatedLauncher | null = null;
   /** The process whose lock file is in place, stopped or not. Null: the lock is free. */
   holder: object | null = null;
   /** When it was last free before it was taken, in the order of commits. */
@@ -41,19 +41,25 @@ export class Instance {
 }
 
 /** What the supervisors of one machine share beside the store. */
-export class StateDirectory {
-  readonly instances = new Map<string, Instance>();
+export class SimulatedStateDirectory {
+  readonly instances = new Map<string, SimulatedInstance>();
 
-  instance(instanceId: string): Instance {
+  instance(instanceId: string): SimulatedInstance {
     let found = this.instances.get(instanceId);
     if (found === undefined) {
-      found = new Instance(instanceId);
+      found = new SimulatedInstance(instanceId);
       this.instances.set(instanceId, found);
     }
     return found;
   }
 
-  run({ instanceId, runId }: { readonly instanceId: string; readonly runId: string }): RunDirectory | null {
+  run({
+    instanceId,
+    runId,
+  }: {
+    readonly instanceId: string;
+    readonly runId: string;
+  }): SimulatedRunDirectory | null {
     return this.instances.get(instanceId)?.runs.get(runId) ?? null;
   }
 }

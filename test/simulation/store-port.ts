@@ -1,37 +1,37 @@
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
-  Here,
+  LocalScope,
   EventFilter,
   Lease,
-  LeaseClaim,
+  LeaseRequest,
   NewRun,
   RunChange,
-  RunEnd,
+  TerminalRunChange,
   RunFilter,
   RunStore,
 } from "../../src/store/store.js";
-import type { Database } from "./database.js";
+import type { SimulatedDatabase } from "./database.js";
 
-export interface Question {
+export interface StoreCall {
   readonly name: keyof RunStore;
   readonly writes: boolean;
 }
 
 /** How a question gets to the database and its answer back. */
-export type Ask = <T>(question: Question, work: () => T) => Promise<T>;
+export type StoreTransport = <T>(question: StoreCall, work: () => T) => Promise<T>;
 
 /** One supervisor's access to the database. */
-export class StorePort implements RunStore {
+export class SimulatedStore implements RunStore {
   readonly shared: boolean;
-  readonly eras = 1;
-  readonly #database: Database;
-  readonly #ask: Ask;
+  readonly generation = 1;
+  readonly #database: SimulatedDatabase;
+  readonly #ask: StoreTransport;
   readonly #eventsKept: number;
 
   constructor(
-    database: Database,
-    ask: Ask,
+    database: SimulatedDatabase,
+    ask: StoreTransport,
     {
       shared = false,
       eventsKept = Infinity,
@@ -51,28 +51,34 @@ export class StorePort implements RunStore {
     return this.#write("saveRun", () => this.#database.saveRun(lease, change, events, this.#eventsKept));
   }
 
-  claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
-    return this.#write("claimLease", () => this.#database.claimLease(claim, events, this.#eventsKept));
+  acquireLease(claim: LeaseRequest, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
+    return this.#write("acquireLease", () => this.#database.claimLease(claim, events, this.#eventsKept));
   }
 
-  concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[] = []): Promise<boolean> {
-    return this.#write("concludeRun", () => this.#database.concludeRun(claim, end, events, this.#eventsKept));
+  acquireAndFinalizeRun(
+    claim: LeaseRequest,
+    end: TerminalRunChange,
+    events: readonly NewRunEvent[] = [],
+  ): Promise<boolean> {
+    return this.#write("acquireAndFinalizeRun", () =>
+      this.#database.concludeRun(claim, end, events, this.#eventsKept),
+    );
   }
 
   restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
     return this.#write("restoreRun", () => this.#database.restoreRun(run, leaseMs, events, this.#eventsKept));
   }
 
-  listUnattended(ownerInstanceId: string, { bootId }: Here): Promise<readonly RunRecord[]> {
-    return this.#read("listUnattended", () => this.#database.listUnattended(ownerInstanceId, bootId));
+  listUnattendedRuns(ownerInstanceId: string, { bootId }: LocalScope): Promise<readonly RunRecord[]> {
+    return this.#read("listUnattendedRuns", () => this.#database.listUnattended(ownerInstanceId, bootId));
   }
 
   renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
     return this.#write("renewLeases", () => this.#database.renewLeases(ownerInstanceId, leaseMs));
   }
 
-  heldRuns(ownerInstanceId: string): Promise<readonly string[]> {
-    return this.#read("heldRuns", () => this.#database.heldRuns(ownerInstanceId));
+  listOwnedRunIds(ownerInstanceId: string): Promise<readonly string[]> {
+    return this.#read("listOwnedRunIds", () => this.#database.heldRuns(ownerInstanceId));
   }
 
   getRun(runId: string): Promise<RunRecord | null> {
@@ -107,8 +113,8 @@ export class StorePort implements RunStore {
     return this.#write("deleteRuns", () => this.#database.deleteRuns(runIds));
   }
 
-  countEnded(filter: RunFilter = {}): Promise<number> {
-    return this.#read("countEnded", () => this.#database.countEnded(filter));
+  countEndedRuns(filter: RunFilter = {}): Promise<number> {
+    return this.#read("countEndedRuns", () => this.#database.countEnded(filter));
   }
 
   now(): Promise<number> {

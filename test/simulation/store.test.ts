@@ -1,14 +1,14 @@
-import { storeContract } from "../store/contract.js";
-import { Database } from "./database.js";
-import { StorePort } from "./store-port.js";
+import { runContract } from "../store/contract.js";
+import { SimulatedDatabase } from "./database.js";
+import { SimulatedStore } from "./store-port.js";
 
-storeContract("simulated", async () => {
-  const database = new Database(
+runContract("simulated", async () => {
+  const database = new SimulatedDatabase(
     () => Math.floor(performance.now()),
     () => Date.now(),
   );
   return {
-    open: async (options) => new StorePort(database, async (_, work) => work(), options),
+    open: async (options) => new SimulatedStore(database, async (_, work) => work(), options),
     [Symbol.asyncDispose]: async () => undefined,
   };
 });

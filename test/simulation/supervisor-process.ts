@@ -3,29 +3,34 @@ import { defaults } from "../../src/defaults.js";
 import type { Problem, Supervisor } from "../../src/supervisor/api.js";
 import type { Clock } from "../../src/supervisor/clock.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
-import type { Connection } from "./connection.js";
+import type { SimulatedConnection } from "./connection.js";
 import { SimulatedHost } from "./host.js";
-import type { Place } from "./machine.js";
+import type { SimulatedPidNamespace } from "./machine.js";
 import type { Actor } from "./scheduler.js";
-import type { Instance } from "./state-directory.js";
-import { StorePort, type Question } from "./store-port.js";
-import type { World } from "./world.js";
+import type { SimulatedInstance } from "./state-directory.js";
+import { SimulatedStore, type StoreCall } from "./store-port.js";
+import type { SimulatedWorld } from "./world.js";
 
 /** One process of a supervisor, from its start to its end. The code in it is the real one. */
-export class SupervisorProcess implements Actor {
+export class SimulatedSupervisor implements Actor {
   readonly name: string;
-  readonly place: Place;
-  readonly connections = new Set<Connection>();
+  readonly place: SimulatedPidNamespace;
+  readonly connections = new Set<SimulatedConnection>();
   readonly problems: Problem[] = [];
   readonly supervisor: Supervisor;
-  readonly #world: World;
-  readonly #instance: Instance;
+  readonly #world: SimulatedWorld;
+  readonly #instance: SimulatedInstance;
   readonly incarnation: number;
   gone = false;
   held = false;
   closing = false;
 
-  constructor(world: World, instance: Instance, place: Place, incarnation: number) {
+  constructor(
+    world: SimulatedWorld,
+    instance: SimulatedInstance,
+    place: SimulatedPidNamespace,
+    incarnation: number,
+  ) {
     this.#world = world;
     this.#instance = instance;
     this.place = place;
@@ -35,7 +40,7 @@ export class SupervisorProcess implements Actor {
     instance.freeAt = world.watch.commits;
     instance.holder = this;
     this.supervisor = createSupervisor({
-      store: new StorePort(world.database, (question, work) => this.#askStore(question, work), {
+      store: new SimulatedStore(world.database, (question, work) => this.#askStore(question, work), {
         shared: world.machines.length > 1,
       }),
       host: new SimulatedHost(world, this, instance),
@@ -110,8 +115,8 @@ export class SupervisorProcess implements Actor {
     return {
       now: () => actor.timebase.monotonic,
       wall: () => machine.wall,
-      after: (ms, call) => ({ cancel: scheduler.after(actor, ms, call) }),
-      pause: (ms, early) =>
+      setTimer: (ms, call) => ({ cancel: scheduler.after(actor, ms, call) }),
+      sleep: (ms, early) =>
         new Promise((resolve) => {
           const cancel = scheduler.after(actor, ms, resolve);
           const stop = (): void => {
@@ -120,7 +125,7 @@ export class SupervisorProcess implements Actor {
           };
           early?.then(stop, stop);
         }),
-      spread: (ms) => ms,
+      jitter: (ms) => ms,
     };
   }
 
@@ -148,7 +153,7 @@ export class SupervisorProcess implements Actor {
    * Applied at one moment, answered at a later one. What a dead process asked of a server may have been applied, or
    * not; a file is written by the process itself.
    */
-  #askStore<T>({ name, writes }: Question, work: () => T): Promise<T> {
+  #askStore<T>({ name, writes }: StoreCall, work: () => T): Promise<T> {
     const { scheduler, random, flaws } = this.#world;
     return new Promise<T>((resolve, reject) => {
       const early = flaws.earlyAnswer === true && name === "saveRun";

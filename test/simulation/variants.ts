@@ -1,6 +1,6 @@
-import type { Variant } from "./world.js";
+import type { SimulationVariant } from "./world.js";
 
-const ONE: Variant = {
+const ONE: SimulationVariant = {
   name: "one supervisor",
   cgroups: true,
   uniqueIds: true,
@@ -10,7 +10,7 @@ const ONE: Variant = {
   reboots: true,
 };
 
-export const variants: readonly Variant[] = [
+export const variants: readonly SimulationVariant[] = [
   ONE,
   { ...ONE, name: "one supervisor, no cgroup, no unique ids", cgroups: false, uniqueIds: false },
   { ...ONE, name: "two supervisors", supervisors: 2 },
@@ -24,11 +24,11 @@ export const variants: readonly Variant[] = [
 /** A seed says its variant too: one number is enough to replay a schedule. */
 const SEEDS_EACH = 1_000_000;
 
-export function firstSeed(variant: Variant): number {
+export function firstSeed(variant: SimulationVariant): number {
   return variants.indexOf(variant) * SEEDS_EACH + 1;
 }
 
-export function variantOf(seed: number): Variant {
+export function variantOf(seed: number): SimulationVariant {
   const variant = variants[Math.floor(seed / SEEDS_EACH)];
   if (variant === undefined) throw new Error(`no variant has a seed ${seed}`);
   return variant;

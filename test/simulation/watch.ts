@@ -1,49 +1,49 @@
 import type { MachineIdentity, ReapRequest } from "../../src/anchor/host.js";
 import type { RunEvent } from "../../src/store/run-event.js";
-import type { Anchor } from "./anchor.js";
+import type { SimulatedAnchor } from "./anchor.js";
 import { deadlinesKeepTime } from "./checks/deadlines-keep-time.js";
-import { endsOnce, toldOnce } from "./checks/one-end.js";
-import { epochIsCommitted, neverTakenBack, onlyTheNewestSteers } from "./checks/one-owner.js";
-import { onlyOurs } from "./checks/only-ours.js";
+import { endsOnce, exitEventOnce } from "./checks/one-end.js";
+import { epochIsCommitted, neverTakenBack, onlyNewestOwnerControls } from "./checks/one-owner.js";
+import { signalsOnlyOwnProcesses } from "./checks/only-ours.js";
 import { provenIsEmpty } from "./checks/proven-is-empty.js";
 import { recordedBeforeRun } from "./checks/recorded-before-run.js";
-import { takenByTheRules } from "./checks/taken-by-the-rules.js";
-import type { Commit } from "./database.js";
-import type { Process } from "./machine.js";
+import { leaseTakenByRules } from "./checks/taken-by-the-rules.js";
+import type { RecordCommit } from "./database.js";
+import type { SimulatedProcess } from "./machine.js";
 import { RunTruth } from "./run-truth.js";
-import type { Signaller } from "./signal.js";
-import type { SupervisorProcess } from "./supervisor-process.js";
-import type { World } from "./world.js";
+import type { SignalSender } from "./signal.js";
+import type { SimulatedSupervisor } from "./supervisor-process.js";
+import type { SimulatedWorld } from "./world.js";
 
 /** A promise was broken. */
-export class Violation extends Error {}
+export class InvariantViolation extends Error {}
 
 /** Where an instance's supervisor is now, and whether anything ever kept it from renewing. */
-export interface Whereabouts {
+export interface InstanceLocation {
   readonly identity: MachineIdentity;
   hindered: boolean;
 }
 
 /** Sees everything that happens, in the moment it happens, and checks it against the invariants. */
-export class Watch {
+export class InvariantMonitor {
   readonly runs = new Map<string, RunTruth>();
-  readonly whereabouts = new Map<string, Whereabouts>();
-  readonly #world: World;
+  readonly whereabouts = new Map<string, InstanceLocation>();
+  readonly #world: SimulatedWorld;
   #violation: string | null = null;
-  #asking: SupervisorProcess | null = null;
+  #asking: SimulatedSupervisor | null = null;
   commits = 1;
 
-  constructor(world: World) {
+  constructor(world: SimulatedWorld) {
     this.#world = world;
   }
 
   /** Throw what was found since the last time. Not at once: the code under test catches what is thrown through it. */
   raise(): void {
-    if (this.#violation !== null) throw new Violation(this.#violation);
+    if (this.#violation !== null) throw new InvariantViolation(this.#violation);
   }
 
   /** What is committed meanwhile is this process's doing. */
-  by<T>(process: SupervisorProcess, work: () => T): T {
+  by<T>(process: SimulatedSupervisor, work: () => T): T {
     this.#asking = process;
     try {
       return work();
@@ -71,7 +71,7 @@ export class Watch {
     return this.truth(runId).alias;
   }
 
-  started(anchor: Anchor): void {
+  started(anchor: SimulatedAnchor): void {
     const truth = this.truth(anchor.runId);
     truth.anchor = anchor;
     truth.leaseId = anchor.spec.env["HOLDFAST_LEASE_ID"] ?? "";
@@ -84,26 +84,26 @@ export class Watch {
     return null;
   }
 
-  signalled(by: Signaller, target: Process): void {
-    this.blame(by.runId, onlyOurs(by, target));
+  signalled(by: SignalSender, target: SimulatedProcess): void {
+    this.blame(by.runId, signalsOnlyOwnProcesses(by, target));
   }
 
-  executed(anchor: Anchor): void {
+  executed(anchor: SimulatedAnchor): void {
     if (this.truth(anchor.runId).forgotten) return;
     this.blame(anchor.runId, recordedBeforeRun(anchor, this.#world.database.getRun(anchor.runId)));
   }
 
-  owned(anchor: Anchor, epoch: number): void {
+  owned(anchor: SimulatedAnchor, epoch: number): void {
     const truth = this.truth(anchor.runId);
     this.blame(anchor.runId, epochIsCommitted(epoch, truth));
     truth.highestOwned = Math.max(truth.highestOwned, epoch);
   }
 
-  steered(anchor: Anchor, epoch: number, what: string): void {
-    this.blame(anchor.runId, onlyTheNewestSteers(epoch, what, this.truth(anchor.runId)));
+  steered(anchor: SimulatedAnchor, epoch: number, what: string): void {
+    this.blame(anchor.runId, onlyNewestOwnerControls(epoch, what, this.truth(anchor.runId)));
   }
 
-  stopped(anchor: Anchor, reason: string): void {
+  stopped(anchor: SimulatedAnchor, reason: string): void {
     this.blame(anchor.runId, deadlinesKeepTime(anchor, reason));
     this.truth(anchor.runId).stoppedAt ??= anchor.place.machine.monotonic;
   }
@@ -117,10 +117,10 @@ export class Watch {
   }
 
   noted(event: RunEvent): void {
-    this.blame(event.runId, toldOnce(event, this.truth(event.runId)));
+    this.blame(event.runId, exitEventOnce(event, this.truth(event.runId)));
   }
 
-  committed(commit: Commit): void {
+  committed(commit: RecordCommit): void {
     const { before, after, by } = commit;
     const { runId, leaseEpoch } = after;
     const truth = this.truth(runId);
@@ -139,14 +139,14 @@ export class Watch {
       });
   }
 
-  #taken({ before, after }: Commit, truth: RunTruth): void {
+  #taken({ before, after }: RecordCommit, truth: RunTruth): void {
     const taker = this.whereabouts.get(after.ownerInstanceId);
     if (before === null || taker === undefined) return;
     const machine = this.#world.machines.find(({ hostId }) => hostId === taker.identity.hostId);
     const instance = machine && this.#world.directoryOf(machine).instances.get(before.ownerInstanceId);
     this.blame(
       after.runId,
-      takenByTheRules({
+      leaseTakenByRules({
         before,
         after,
         taker: taker.identity,

@@ -1,12 +1,12 @@
-import { Database, type DatabaseFlaws } from "./database.js";
-import { Machine, Place } from "./machine.js";
+import { SimulatedDatabase, type DatabaseBugs } from "./database.js";
+import { SimulatedMachine, SimulatedPidNamespace } from "./machine.js";
 import { Random } from "./random.js";
 import { Scheduler } from "./scheduler.js";
-import { StateDirectory } from "./state-directory.js";
-import { Watch } from "./watch.js";
+import { SimulatedStateDirectory } from "./state-directory.js";
+import { InvariantMonitor } from "./watch.js";
 
 /** Bugs to be found: each breaks one promise of the parts the supervisor stands on. */
-export interface Flaws extends DatabaseFlaws {
+export interface PlantedBugs extends DatabaseBugs {
   /** An anchor obeys whoever speaks. */
   readonly anyEpoch?: boolean;
   /** `saveRun` answers before it has written. */
@@ -31,7 +31,7 @@ export interface Flaws extends DatabaseFlaws {
   readonly anchorHopes?: boolean;
 }
 
-export interface Variant {
+export interface SimulationVariant {
   readonly name: string;
   readonly cgroups: boolean;
   readonly uniqueIds: boolean;
@@ -44,35 +44,39 @@ export interface Variant {
 }
 
 /** Everything there is besides the supervisors, made from one seed. */
-export class World {
-  readonly variant: Variant;
-  readonly flaws: Flaws;
+export class SimulatedWorld {
+  readonly variant: SimulationVariant;
+  readonly flaws: PlantedBugs;
   readonly random: Random;
   readonly scheduler: Scheduler;
-  readonly machines: readonly Machine[];
-  readonly places: readonly Place[];
-  readonly database: Database;
-  readonly watch: Watch;
-  readonly #directories = new Map<Machine, StateDirectory>();
+  readonly machines: readonly SimulatedMachine[];
+  readonly places: readonly SimulatedPidNamespace[];
+  readonly database: SimulatedDatabase;
+  readonly watch: InvariantMonitor;
+  readonly #directories = new Map<SimulatedMachine, SimulatedStateDirectory>();
   /** `refuse`: nothing is applied. `uncertain`: it is, and yet an error comes back. */
   storeTrouble: "refuse-writes" | "refuse-all" | "uncertain" | null = null;
   /** Set: every step is told. */
   tell: ((line: string) => void) | null = null;
 
-  constructor(seed: number, variant: Variant, flaws: Flaws = {}) {
+  constructor(seed: number, variant: SimulationVariant, flaws: PlantedBugs = {}) {
     this.variant = variant;
     this.flaws = flaws;
     this.random = new Random(seed);
     this.scheduler = new Scheduler(this.random);
-    const machines: Machine[] = [];
-    const places: Place[] = [];
+    const machines: SimulatedMachine[] = [];
+    const places: SimulatedPidNamespace[] = [];
     for (let at = 0; at < variant.machines; at++) {
       const { uniqueIds, cgroups } = variant;
-      const machine = new Machine(this.scheduler, this.random, { hostId: `host-${at}`, uniqueIds, cgroups });
+      const machine = new SimulatedMachine(this.scheduler, this.random, {
+        hostId: `host-${at}`,
+        uniqueIds,
+        cgroups,
+      });
       machines.push(machine);
-      this.#directories.set(machine, new StateDirectory());
+      this.#directories.set(machine, new SimulatedStateDirectory());
       for (let box = 0; box < (at === 0 ? variant.containers : 1); box++) {
-        const place = new Place(machine, `pid:[${box}]`);
+        const place = new SimulatedPidNamespace(machine, `pid:[${box}]`);
         machine.places.push(place);
         places.push(place);
       }
@@ -80,16 +84,16 @@ export class World {
     this.machines = machines;
     this.places = places;
     // One machine: its monotonic clock, like SQLite's. Several: a server of its own.
-    const [first] = machines as [Machine, ...Machine[]];
+    const [first] = machines as [SimulatedMachine, ...SimulatedMachine[]];
     const clock = (): number => (machines.length === 1 ? first.monotonic : this.scheduler.now + 1_000_000);
-    this.database = new Database(clock, () => first.wall, flaws);
-    this.watch = new Watch(this);
+    this.database = new SimulatedDatabase(clock, () => first.wall, flaws);
+    this.watch = new InvariantMonitor(this);
     this.database.watch = (commit) => this.watch.committed(commit);
     this.database.watchEvent = (event) => this.watch.noted(event);
     this.scheduler.afterTurn = () => this.watch.raise();
   }
 
-  directoryOf(machine: Machine): StateDirectory {
+  directoryOf(machine: SimulatedMachine): SimulatedStateDirectory {
     const found = this.#directories.get(machine);
     if (found === undefined) throw new Error("a machine without a state directory");
     return found;

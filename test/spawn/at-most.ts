@@ -1,5 +1,5 @@
 /** Works through all items, a few at a time. */
-export async function atMost<T>(
+export async function forEachConcurrently<T>(
   limit: number,
   items: readonly T[],
   work: (item: T) => Promise<unknown>,

@@ -14,17 +14,17 @@ import { openStateDirectory } from "../../src/store/state-directory.js";
 import type { RunStore } from "../../src/store/store.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
-import type { Home } from "./scene.js";
-import type { StepName } from "./steps.js";
+import type { SpawnHome } from "./scene.js";
+import type { SpawnStep } from "./steps.js";
 
 /** Called in the midst of a spawn, before anything else can happen in this process. */
-export type Interruption = (step: StepName, runId: string) => void;
+export type Interruption = (step: SpawnStep, runId: string) => void;
 
 /** START is seen on the wire, where only the run's id tells whose it is. */
-const announced = new Map<string, Interruption>();
+const interruptions = new Map<string, Interruption>();
 
 /** A supervisor on real parts, each of whose spawn steps is announced. */
-export async function interruptedSupervisor(home: Home, interrupt: Interruption): Promise<Supervisor> {
+export async function interruptedSupervisor(home: SpawnHome, interrupt: Interruption): Promise<Supervisor> {
   const { storePath } = await openStateDirectory(home.path);
   const instanceDir = join(home.path, "instances", home.instanceId);
   await mkdir(instanceDir, { recursive: true, mode: 0o700 });
@@ -35,21 +35,21 @@ export async function interruptedSupervisor(home: Home, interrupt: Interruption)
   const host = await openNativeHost({ ...names, instanceDir, incarnation: "interrupted", machine });
   const supervisor = createSupervisor({
     ...names,
-    store: announcingStore(store, interrupt),
-    host: announcingHost(host, interrupt),
+    store: interruptingStore(store, interrupt),
+    host: interruptingHost(host, interrupt),
     onClosed: async () => lock[Symbol.asyncDispose](),
   });
   onTestFinished(() => supervisor.close());
   return supervisor;
 }
 
-function announcingStore(store: RunStore, interrupt: Interruption): RunStore {
+function interruptingStore(store: RunStore, interrupt: Interruption): RunStore {
   return new Proxy(store, {
     get(target, name) {
       if (name === "insertRun")
         return async (...args: Parameters<RunStore["insertRun"]>) => {
           const lease = await target.insertRun(...args);
-          announced.set(lease.runId, interrupt);
+          interruptions.set(lease.runId, interrupt);
           interrupt("inserted", lease.runId);
           return lease;
         };
@@ -59,25 +59,25 @@ function announcingStore(store: RunStore, interrupt: Interruption): RunStore {
           if (args[1].to === "gated") interrupt("committed", args[0].runId);
           return saved;
         };
-      return bound(target, name);
+      return boundProperty(target, name);
     },
   });
 }
 
-function announcingHost(host: AnchorHost, interrupt: Interruption): AnchorHost {
+function interruptingHost(host: AnchorHost, interrupt: Interruption): AnchorHost {
   return new Proxy(host, {
     get(target, name) {
-      if (name !== "start") return bound(target, name);
+      if (name !== "start") return boundProperty(target, name);
       return async (...[spec]: Parameters<AnchorHost["start"]>) => {
         const link = await target.start(spec);
         interrupt("welcomed", spec.runId);
-        return announcingLink(link, spec.runId, interrupt);
+        return interruptingLink(link, spec.runId, interrupt);
       };
     },
   });
 }
 
-function announcingLink(link: AnchorLink, runId: string, interrupt: Interruption): AnchorLink {
+function interruptingLink(link: AnchorLink, runId: string, interrupt: Interruption): AnchorLink {
   return new Proxy(link, {
     get(target, name) {
       if (name === "go")
@@ -91,23 +91,23 @@ function announcingLink(link: AnchorLink, runId: string, interrupt: Interruption
             if (event.type === "started") interrupt("heard", runId);
             listener(event);
           });
-      return bound(target, name);
+      return boundProperty(target, name);
     },
   });
 }
 
-function bound(target: object, name: string | symbol): unknown {
+function boundProperty(target: object, name: string | symbol): unknown {
   const value: unknown = Reflect.get(target, name, target);
   return typeof value === "function" ? (value.bind(target) as unknown) : value;
 }
 
 /** START is inside the host: it is seen on its way out, and announced when the kernel has it. */
-export function announceStarts(): void {
+export function interceptStarts(): void {
   const write = Reflect.get(Duplex.prototype, "write") as (...args: unknown[]) => boolean;
   const value = function (this: Socket, chunk: unknown, ...rest: unknown[]): boolean {
     if (!Buffer.isBuffer(chunk) || chunk[4] !== messages.start.type) return write.call(this, chunk, ...rest);
     const runId = chunk.toString("latin1", 10, 10 + chunk.readUInt32LE(6));
-    return write.call(this, chunk, () => announced.get(runId)?.("asked", runId));
+    return write.call(this, chunk, () => interruptions.get(runId)?.("asked", runId));
   };
   Object.defineProperty(Socket.prototype, "write", { configurable: true, writable: true, value });
   onTestFinished(() => {

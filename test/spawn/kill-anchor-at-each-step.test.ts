@@ -1,26 +1,26 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { until } from "../anchor/fake-peer.js";
-import { atMost } from "./at-most.js";
-import { announceStarts, findAnchorOf, interruptedSupervisor, parentOf } from "./interrupted.js";
-import { type Home, Scene, SCRIPT } from "./scene.js";
-import { type StepName, steps } from "./steps.js";
+import { waitUntil } from "../anchor/fake-peer.js";
+import { forEachConcurrently } from "./at-most.js";
+import { interceptStarts, findAnchorOf, interruptedSupervisor, parentOf } from "./interrupted.js";
+import { type SpawnHome, SpawnFixture, MARK_AND_SLEEP } from "./scene.js";
+import { type SpawnStep, SPAWN_STEPS } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const REPEATS = soak ? 150 : 10;
 /** Each waits more than it works. */
 const AT_ONCE = 15;
 const LIVING = ["starting", "running", "exiting"] as const;
-const argv = ["/bin/sh", "-c", SCRIPT];
+const argv = ["/bin/sh", "-c", MARK_AND_SLEEP];
 
 type Target = "anchor" | "launcher" | "anchor and launcher";
 
 /** Spawns one run whose anchor, launcher or both are killed at a step, and sees it end. */
-async function spawnAndKill(home: Home, step: StepName, target: Target): Promise<void> {
+async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): Promise<void> {
   let armed = false;
   let launcher = 0;
-  const interrupt = (here: StepName, runId: string): void => {
+  const interrupt = (here: SpawnStep, runId: string): void => {
     if (!armed || here !== step) return;
     armed = false;
     const anchor = target === "launcher" ? null : (anchorOf(home, runId) ?? findAnchorOf(runId, launcher));
@@ -42,14 +42,14 @@ async function spawnAndKill(home: Home, step: StepName, target: Target): Promise
   if (target === "launcher" || step === "asked") await run?.cancel({ actor: "test" });
   await run?.wait();
   // Who was refused a run may be told so before its record has ended.
-  await until(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
+  await waitUntil(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
   // Whatever died, the next run works.
   const next = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
   expect((await next.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
   await supervisor.close();
 }
 
-function anchorOf(home: Home, runId: string): number | null {
+function anchorOf(home: SpawnHome, runId: string): number | null {
   try {
     const path = join(home.path, "instances", home.instanceId, "runs", runId, "anchor.json");
     return (JSON.parse(readFileSync(path, "utf8")) as { anchor: { pid: number } }).anchor.pid;
@@ -59,7 +59,7 @@ function anchorOf(home: Home, runId: string): number | null {
 }
 
 /** How a run may end when somebody else than its supervisor dies. */
-function possibleReasons(step: StepName, target: Target): readonly string[] {
+function possibleReasons(step: SpawnStep, target: Target): readonly string[] {
   // A launcher is needed to start an anchor, not to have one; without it, a start is tried again.
   if (step === "inserted") return ["manual-cancel", "spawn-error"];
   // It may have answered just before.
@@ -69,18 +69,18 @@ function possibleReasons(step: StepName, target: Target): readonly string[] {
 }
 
 /** Homes in which that happens, a few at a time; then everything that must be true of them. */
-async function killAndCheck(target: Target, names: readonly StepName[], repeats: number): Promise<void> {
-  announceStarts();
-  const scene = await Scene.open();
+async function killAndCheck(target: Target, names: readonly SpawnStep[], repeats: number): Promise<void> {
+  interceptStarts();
+  const fixture = await SpawnFixture.open();
   const scenes = names.flatMap((name) => Array.from({ length: repeats }, (_, at) => ({ name, at })));
   const homes = await Promise.all(
-    scenes.map(async ({ name, at }) => ({ name, home: await scene.home(`${name}${at}`) })),
+    scenes.map(async ({ name, at }) => ({ name, home: await fixture.home(`${name}${at}`) })),
   );
-  await atMost(AT_ONCE, homes, ({ name, home }) => spawnAndKill(home, name, target));
-  await scene.runsGone(0);
+  await forEachConcurrently(AT_ONCE, homes, ({ name, home }) => spawnAndKill(home, name, target));
+  await fixture.runsGone(0);
   const ends: Record<string, number> = {};
   for (const { name, home } of homes) {
-    const records = await scene.settle(home);
+    const records = await fixture.recoverAndCheck(home);
     expect(records).toHaveLength(1);
     for (const record of records) {
       const { reason = "", detail = null } = record.exit ?? {};
@@ -88,19 +88,19 @@ async function killAndCheck(target: Target, names: readonly StepName[], repeats:
       ends[reason] = (ends[reason] ?? 0) + 1;
       // Without GO, not one instruction; with it, it may have died before its first.
       if (reason === "spawn-error" || (reason === "lost" && !mayRun(name)))
-        expect(scene.isMarked(home, record)).toBe(false);
+        expect(fixture.hasRun(home, record)).toBe(false);
     }
   }
-  await scene.nothingLeft();
+  await fixture.expectNoProcesses();
   console.log(`${target}, ${names.join(" ")}: ${homes.length} kills;`, ends);
 }
 
-function mayRun(step: StepName): boolean {
-  return steps.find(({ name }) => name === step)?.runs ?? false;
+function mayRun(step: SpawnStep): boolean {
+  return SPAWN_STEPS.find(({ name }) => name === step)?.runs ?? false;
 }
 
 // Before START there is no anchor.
-const withAnchor = steps.filter(({ name }) => name !== "inserted");
+const withAnchor = SPAWN_STEPS.filter(({ name }) => name !== "inserted");
 
 describe("the anchor killed outright", () => {
   for (const { name, after } of withAnchor)
@@ -110,7 +110,7 @@ describe("the anchor killed outright", () => {
 });
 
 describe("the launcher killed outright", () => {
-  for (const { name, after } of steps)
+  for (const { name, after } of SPAWN_STEPS)
     test(`after ${after}: the run goes on or never began, and the next one works`, async () => {
       await killAndCheck("launcher", [name], REPEATS);
     });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { until } from "../anchor/fake-peer.js";
-import { atMost } from "./at-most.js";
-import { nextSupervisor, Scene } from "./scene.js";
-import { steps } from "./steps.js";
+import { waitUntil } from "../anchor/fake-peer.js";
+import { forEachConcurrently } from "./at-most.js";
+import { nextSupervisor, SpawnFixture } from "./scene.js";
+import { SPAWN_STEPS } from "./steps.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const VICTIMS = soak ? 100 : 5;
@@ -16,43 +16,43 @@ const OWNER_LOSS_MS = 200;
 const POLICY_MS = OWNER_LOSS_MS + 100;
 
 describe("a supervisor killed outright", () => {
-  for (const { name, after, runs, reason } of steps) {
+  for (const { name, after, runs, reason } of SPAWN_STEPS) {
     test(`after ${after}: ${runs ? "the command ends by its policy" : "the command never runs"}`, async () => {
-      const scene = await Scene.open();
-      const homes = await Promise.all(Array.from({ length: VICTIMS }, (_, at) => scene.home(`v${at}`)));
-      await atMost(AT_ONCE, homes, (home) => scene.kill(home, name, SPAWNS, OWNER_LOSS_MS));
-      const goneMs = await scene.runsGone(POLICY_MS);
+      const fixture = await SpawnFixture.open();
+      const homes = await Promise.all(Array.from({ length: VICTIMS }, (_, at) => fixture.home(`v${at}`)));
+      await forEachConcurrently(AT_ONCE, homes, (home) => fixture.kill(home, name, SPAWNS, OWNER_LOSS_MS));
+      const goneMs = await fixture.runsGone(POLICY_MS);
       for (const home of homes) {
-        const records = await scene.settle(home);
+        const records = await fixture.recoverAndCheck(home);
         expect(records).toHaveLength(SPAWNS);
         for (const record of records) {
           expect(record.exit?.reason, record.exit?.detail ?? "").toBe(reason);
-          expect(scene.isMarked(home, record)).toBe(runs);
+          expect(fixture.hasRun(home, record)).toBe(runs);
           expect(record.startedAt !== null).toBe(runs);
         }
       }
-      await scene.nothingLeft();
+      await fixture.expectNoProcesses();
       const count = `${VICTIMS} supervisors of ${SPAWNS} runs each`;
       console.log(`${name}: ${count}, nothing left ${Math.round(goneMs)} ms after the last was killed`);
     });
   }
 
   test("at any time at all, with several spawns on their way: each run has one end, and it is true", async () => {
-    const scene = await Scene.open();
+    const fixture = await SpawnFixture.open();
     const spawns = 4;
-    const homes = await Promise.all(Array.from({ length: RANDOM }, (_, at) => scene.home(`v${at}`)));
-    await atMost(AT_ONCE, homes, (home) => {
+    const homes = await Promise.all(Array.from({ length: RANDOM }, (_, at) => fixture.home(`v${at}`)));
+    await forEachConcurrently(AT_ONCE, homes, (home) => {
       const cold = Math.random() < 0.3;
       const step = `random:${Math.random().toFixed(4)}${cold ? ":cold" : ""}`;
-      return scene.kill(home, step, spawns, OWNER_LOSS_MS);
+      return fixture.kill(home, step, spawns, OWNER_LOSS_MS);
     });
-    await scene.runsGone(POLICY_MS);
+    await fixture.runsGone(POLICY_MS);
     const counts: Record<string, number> = {};
     for (const home of homes) {
-      const records = await scene.settle(home);
+      const records = await fixture.recoverAndCheck(home);
       expect(records.length).toBeLessThanOrEqual(spawns);
       for (const record of records) {
-        const ran = scene.isMarked(home, record);
+        const ran = fixture.hasRun(home, record);
         expect(record.exit?.reason, record.exit?.detail ?? "").toBe(ran ? "owner-lost" : "spawn-error");
         const key = ran
           ? "had been started"
@@ -63,24 +63,24 @@ describe("a supervisor killed outright", () => {
       }
       counts["were not recorded"] = (counts["were not recorded"] ?? 0) + spawns - records.length;
     }
-    await scene.nothingLeft();
+    await fixture.expectNoProcesses();
     console.log(`at random: ${RANDOM} kills in ${spawns} spawns each; of the runs`, counts);
   });
 });
 
 describe("a supervisor that comes back within the grace", () => {
-  for (const { name, after, runs } of steps) {
+  for (const { name, after, runs } of SPAWN_STEPS) {
     test(`after ${after}: ${runs ? "goes on with the run" : "ends it, unexecuted"}`, async () => {
-      const scene = await Scene.open();
+      const fixture = await SpawnFixture.open();
       for (let round = 0; round < (soak ? 30 : 1); round++) {
-        const home = await scene.home(`v${round}`);
-        await scene.kill(home, name, SPAWNS, 60_000);
+        const home = await fixture.home(`v${round}`);
+        await fixture.kill(home, name, SPAWNS, 60_000);
         const supervisor = await nextSupervisor(home);
         const found = await supervisor.recover();
         const ended = Promise.all(found.map((run) => run.wait()));
         if (runs) {
           expect(found).toHaveLength(SPAWNS);
-          await until(() => found.every((run) => scene.isMarked(home, run)));
+          await waitUntil(() => found.every((run) => fixture.hasRun(home, run)));
           for (const run of found) {
             expect(run.state).toBe("running");
             await run.cancel({ actor: "test", graceMs: 0 });
@@ -88,14 +88,14 @@ describe("a supervisor that comes back within the grace", () => {
         }
         await ended;
         await supervisor.close();
-        const records = await scene.settle(home);
+        const records = await fixture.recoverAndCheck(home);
         expect(records).toHaveLength(SPAWNS);
         for (const record of records) {
           expect(record.exit?.reason).toBe(runs ? "manual-cancel" : "spawn-error");
-          expect(scene.isMarked(home, record)).toBe(runs);
+          expect(fixture.hasRun(home, record)).toBe(runs);
         }
       }
-      await scene.nothingLeft();
+      await fixture.expectNoProcesses();
     });
   }
 });

@@ -12,15 +12,15 @@ import type { Problem, Supervisor } from "../../src/supervisor/api.js";
 import { newInstanceId } from "../../src/supervisor/ids.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
 
-const VICTIM = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
+const VICTIM_SCRIPT = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
 /** A launcher and its anchors leave within milliseconds; this is a loaded machine. */
 const SLACK_MS = 5_000;
 /** How long a launcher waits for a supervisor that has started it and not said HOLD yet. */
 const FIRST_HOLD_MS = 10_000;
 /** Every process that lives longer than this is seen at least once. */
-const LOOK_EVERY_MS = 20;
+const POLL_MS = 20;
 
-interface Seen {
+interface SeenProcess {
   readonly pid: string;
   readonly text: string;
   /** Null: a launcher. */
@@ -29,9 +29,9 @@ interface Seen {
 }
 
 /** The first thing it does is to leave a mark with its run's name. Then it would stay for an hour. */
-export const SCRIPT = ': > "$MARKS/$HOLDFAST_RUN_ID"; exec sleep 3041';
+export const MARK_AND_SLEEP = ': > "$MARKS/$HOLDFAST_RUN_ID"; exec sleep 3041';
 
-export interface Home {
+export interface SpawnHome {
   readonly path: string;
   /** Of its own: cgroups are named by it. */
   readonly instanceId: string;
@@ -42,7 +42,7 @@ export interface Home {
  * State directories whose supervisors are killed, and everything that is seen of their runs meanwhile. A bystander with
  * the very same command line lives through it all.
  */
-export class Scene {
+export class SpawnFixture {
   readonly #base: string;
   /** Were there before us. */
   readonly #others: ReadonlySet<string>;
@@ -51,33 +51,33 @@ export class Scene {
   #watching = true;
   readonly #watch: Promise<void>;
 
-  static async open(): Promise<Scene> {
+  static async open(): Promise<SpawnFixture> {
     const base = await mkdtemp(join(tmpdir(), "hf-scene-"));
     const strangerMarks = await mkdtemp(join(tmpdir(), "stranger-"));
-    const bystander = spawn("/bin/sh", ["-c", SCRIPT], {
+    const bystander = spawn("/bin/sh", ["-c", MARK_AND_SLEEP], {
       stdio: "ignore",
       env: { PATH: "/usr/bin:/bin", MARKS: strangerMarks, HOLDFAST_RUN_ID: "mark" },
     });
-    const scene = new Scene(base, await readdir("/proc"));
+    const fixture = new SpawnFixture(base, await readdir("/proc"));
     onTestFinished(async () => {
-      scene.#watching = false;
-      await scene.#watch;
+      fixture.#watching = false;
+      await fixture.#watch;
       const survived = bystander.exitCode === null && bystander.signalCode === null;
       bystander.kill("SIGKILL");
       await rm(base, { recursive: true, force: true, maxRetries: 5 });
       await rm(strangerMarks, { recursive: true, force: true });
       if (!survived) throw new Error("the bystander did not survive");
     });
-    return scene;
+    return fixture;
   }
 
   private constructor(base: string, others: readonly string[]) {
     this.#base = base;
     this.#others = new Set(others);
-    this.#watch = this.#look();
+    this.#watch = this.#pollProcesses();
   }
 
-  async home(name: string): Promise<Home> {
+  async home(name: string): Promise<SpawnHome> {
     const path = join(this.#base, name);
     const marks = join(path, "marks");
     await mkdir(marks, { recursive: true, mode: 0o700 });
@@ -85,8 +85,16 @@ export class Scene {
   }
 
   /** Resolves when the victim is dead. */
-  async kill(home: Home, step: string, spawns: number, ownerLossMs: number): Promise<void> {
-    const args = [VICTIM, home.path, home.instanceId, step, String(spawns), String(ownerLossMs), SCRIPT];
+  async kill(home: SpawnHome, step: string, spawns: number, ownerLossMs: number): Promise<void> {
+    const args = [
+      VICTIM_SCRIPT,
+      home.path,
+      home.instanceId,
+      step,
+      String(spawns),
+      String(ownerLossMs),
+      MARK_AND_SLEEP,
+    ];
     const env = { ...process.env, MARKS: home.marks };
     const victim = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"], env });
     const [code, signal] = (await once(victim, "exit")) as [number | null, NodeJS.Signals | null];
@@ -101,11 +109,11 @@ export class Scene {
   }
 
   /** No launcher either. One that was started and not held yet may wait a while for who started it. */
-  async nothingLeft(): Promise<void> {
+  async expectNoProcesses(): Promise<void> {
     await this.#gone(FIRST_HOLD_MS, () => true);
   }
 
-  async #gone(withinMs: number, counts: (process: Seen) => boolean): Promise<void> {
+  async #gone(withinMs: number, counts: (process: SeenProcess) => boolean): Promise<void> {
     const deadline = performance.now() + withinMs + SLACK_MS;
     for (;;) {
       const left = (await this.#processes()).filter(counts).map(({ pid, text }) => `${pid} ${text}`);
@@ -116,7 +124,7 @@ export class Scene {
   }
 
   /** Everything that must be true of a home, whoever was killed in it, and of its records afterwards. */
-  async settle(home: Home): Promise<readonly RunRecord[]> {
+  async recoverAndCheck(home: SpawnHome): Promise<readonly RunRecord[]> {
     const first = await recoverTwice(home);
     // Once more, by yet another supervisor.
     expect(await recoverTwice(home)).toEqual(first);
@@ -137,29 +145,29 @@ export class Scene {
     return runs.filter(({ command }) => command.includes("MARKS"));
   }
 
-  isMarked(home: Home, { runId }: { readonly runId: string }): boolean {
+  hasRun(home: SpawnHome, { runId }: { readonly runId: string }): boolean {
     return existsSync(join(home.marks, runId));
   }
 
-  async #look(): Promise<void> {
+  async #pollProcesses(): Promise<void> {
     while (this.#watching) {
       for (const { runId, home } of await this.#processes()) if (runId !== null) this.seen.set(runId, home);
-      await setTimeout(LOOK_EVERY_MS);
+      await setTimeout(POLL_MS);
     }
   }
 
-  async #processes(): Promise<readonly Seen[]> {
+  async #processes(): Promise<readonly SeenProcess[]> {
     const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && !this.#others.has(name));
     const found = await Promise.all(pids.map((pid) => this.#describe(pid)));
     return found.filter((each) => each !== null);
   }
 
   /** Anchors and launchers show by their arguments, commands by their environment. */
-  async #describe(pid: string): Promise<Seen | null> {
+  async #describe(pid: string): Promise<SeenProcess | null> {
     const read = (name: string): Promise<string> =>
       readFile(`/proc/${pid}/${name}`, "latin1").catch(() => "");
     const cmdline = await read("cmdline");
-    if (cmdline.includes(VICTIM)) return null;
+    if (cmdline.includes(VICTIM_SCRIPT)) return null;
     const environ = await read("environ");
     const text = `${cmdline}\0${environ}`;
     const at = text.indexOf(this.#base);
@@ -173,13 +181,13 @@ export class Scene {
   }
 }
 
-export interface Told {
+export interface RecoveredState {
   readonly runs: readonly RunRecord[];
   readonly events: Awaited<ReturnType<Supervisor["listEvents"]>>;
 }
 
 /** The next supervisor of the home, if only to look: a problem it meets is a failure. */
-export async function nextSupervisor(home: Home): Promise<Supervisor> {
+export async function nextSupervisor(home: SpawnHome): Promise<Supervisor> {
   const problems: Problem[] = [];
   const supervisor = await openSupervisor({
     home: home.path,
@@ -193,16 +201,16 @@ export async function nextSupervisor(home: Home): Promise<Supervisor> {
   return supervisor;
 }
 
-async function recoverTwice(home: Home): Promise<Told> {
+async function recoverTwice(home: SpawnHome): Promise<RecoveredState> {
   const supervisor = await nextSupervisor(home);
   expect(await supervisor.recover()).toEqual([]);
-  const first = await everything(supervisor);
+  const first = await readState(supervisor);
   expect(await supervisor.recover()).toEqual([]);
-  expect(await everything(supervisor)).toEqual(first);
+  expect(await readState(supervisor)).toEqual(first);
   await supervisor.close();
   return first;
 }
 
-async function everything(supervisor: Supervisor): Promise<Told> {
+async function readState(supervisor: Supervisor): Promise<RecoveredState> {
   return { runs: await supervisor.listRuns(), events: await supervisor.listEvents() };
 }

@@ -2,7 +2,7 @@
  * The spawn sequence, and what must be true of a run whose supervisor was killed right after each step:
  * whether the command may have run, and how the record ends when its policy has passed.
  */
-export const steps = [
+export const SPAWN_STEPS = [
   { name: "inserted", after: "the record is inserted, before START", runs: false, reason: "spawn-error" },
   { name: "asked", after: "START, before WELCOME", runs: false, reason: "spawn-error" },
   { name: "welcomed", after: "WELCOME, before its commit", runs: false, reason: "spawn-error" },
@@ -12,4 +12,4 @@ export const steps = [
   { name: "running", after: "spawn() has returned", runs: true, reason: "owner-lost" },
 ] as const;
 
-export type StepName = (typeof steps)[number]["name"];
+export type SpawnStep = (typeof SPAWN_STEPS)[number]["name"];

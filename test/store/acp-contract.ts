@@ -33,7 +33,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.listAcpSessions({ runId: "run_1", open: true })).toEqual([newAcpSession(id)]);
       expect(await store.listAcpSessions({ open: false })).toEqual([]);
       const session = { argv: null, agent: null, tmpdir: null, sending: null, pending: [] };
-      expect(await store.commitAcp(id, "in_1", { session })).toBe(0);
+      expect(await store.commitAcpChange(id, "in_1", { session })).toBe(0);
       expect(await store.getAcpSession(id)).toMatchObject(session);
     });
 
@@ -44,20 +44,20 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
 
     test("only the gateway that has it writes it; another changes nothing", async () => {
       const change = { session: { end: 99 }, newTurn: newAcpTurn("turn_1") };
-      expect(await store.commitAcp(id, "in_2", change)).toBeNull();
+      expect(await store.commitAcpChange(id, "in_2", change)).toBeNull();
       expect(await store.getAcpSession(id)).toMatchObject({ end: 17 });
       expect(await store.listAcpTurns({ sessionId: id })).toEqual([]);
-      expect(await store.commitAcp(id, "in_1", { session: { gatewayInstanceId: "in_2" } })).toBe(0);
-      expect(await store.commitAcp(id, "in_1", change)).toBeNull();
-      expect(await store.commitAcp(id, "in_2", change)).toBe(0);
+      expect(await store.commitAcpChange(id, "in_1", { session: { gatewayInstanceId: "in_2" } })).toBe(0);
+      expect(await store.commitAcpChange(id, "in_1", change)).toBeNull();
+      expect(await store.commitAcpChange(id, "in_2", change)).toBe(0);
       const { version = 0 } = (await store.getAcpSession(id)) ?? {};
-      expect(await store.commitAcp(id, "in_2", { version: version - 1 })).toBeNull();
-      expect(await store.commitAcp(id, "in_2", { version })).toBe(0);
+      expect(await store.commitAcpChange(id, "in_2", { version: version - 1 })).toBeNull();
+      expect(await store.commitAcpChange(id, "in_2", { version })).toBe(0);
     });
 
     test("turns have their order, one runs, and an end is final", async () => {
       for (const turnId of ["turn_b", "turn_a"])
-        await store.commitAcp(id, "in_1", { newTurn: newAcpTurn(turnId) });
+        await store.commitAcpChange(id, "in_1", { newTurn: newAcpTurn(turnId) });
       const turns = await store.listAcpTurns({ sessionId: id });
       expect(await store.listAcpTurns({ sessionId: id, after: turns[0]?.place ?? 0 })).toEqual(
         turns.slice(1),
@@ -68,11 +68,11 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       ]);
       const begin = (turnId: string) =>
         ({ turnId, from: "queued", set: { state: "running", startedAt: AT, requestId: 7 } }) as const;
-      expect(await store.commitAcp(id, "in_1", { turns: [begin("turn_b")] })).toBe(0);
-      await expect(store.commitAcp(id, "in_1", { turns: [begin("turn_a")] })).rejects.toThrow();
+      expect(await store.commitAcpChange(id, "in_1", { turns: [begin("turn_b")] })).toBe(0);
+      await expect(store.commitAcpChange(id, "in_1", { turns: [begin("turn_a")] })).rejects.toThrow();
       // One that is there is not written again, nor anything with it.
       const again = { newTurn: newAcpTurn("turn_a"), session: { end: 1_000 } };
-      expect(await store.commitAcp(id, "in_1", again)).toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", again)).toBeNull();
       const set: Partial<AcpTurn> = {
         ...ended,
         stopReason: "end_turn",
@@ -86,29 +86,33 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
         droppedUpdates: 6,
       };
       const end = { turns: [{ turnId: "turn_b", from: "running", set } as const] };
-      expect(await store.commitAcp(id, "in_1", end)).toBe(0);
+      expect(await store.commitAcpChange(id, "in_1", end)).toBe(0);
       expect(await store.getAcpTurn("turn_b")).toMatchObject({ ...set, requestId: 7 });
       // A second end, together with something else: neither is written.
-      expect(await store.commitAcp(id, "in_1", { ...end, session: { end: 1_000 } })).toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", { ...end, session: { end: 1_000 } })).toBeNull();
       expect(await store.getAcpSession(id)).toMatchObject({ end: 17 });
       await expect(
-        store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_b", from: "ended", set: { text: "else" } }] }),
+        store.commitAcpChange(id, "in_1", {
+          turns: [{ turnId: "turn_b", from: "ended", set: { text: "else" } }],
+        }),
       ).rejects.toThrow(/never changes/);
       const audit = { at: AT, left: [], reaped: false, survivors: [], unknown: null };
-      await store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_b", from: "ended", set: { audit } }] });
+      await store.commitAcpChange(id, "in_1", {
+        turns: [{ turnId: "turn_b", from: "ended", set: { audit } }],
+      });
       expect(await store.getAcpTurn("turn_b")).toMatchObject({ audit });
     });
 
     test("updates are numbered without gaps, with what they came with, or not at all", async () => {
       const update = (n: number) => ({ turnId: "turn_1", at: AT, type: "update", data: { n } }) as const;
       const many = Array.from({ length: 250 }, (_, n) => update(n));
-      expect(await store.commitAcp(id, "in_1", { updates: many, session: { end: 20 } })).toBe(250);
+      expect(await store.commitAcpChange(id, "in_1", { updates: many, session: { end: 20 } })).toBe(250);
       const lost = {
         updates: [update(-1)],
         turns: [{ turnId: "none", from: "queued", set: ended } as const],
       };
-      expect(await store.commitAcp(id, "in_1", lost)).toBeNull();
-      expect(await store.commitAcp(id, "in_1", { updates: [update(250)] })).toBe(251);
+      expect(await store.commitAcpChange(id, "in_1", lost)).toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", { updates: [update(250)] })).toBe(251);
       const all = await store.listAcpUpdates({ sessionId: id });
       expect(all.map(({ seq, data }) => [seq, data])).toEqual(
         Array.from({ length: 251 }, (_, n) => [n + 1, { n }]),
@@ -125,7 +129,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
     test("a page of updates ends with the one that makes it large enough; the first is in it, however large", async () => {
       const update = (letters: string) => ({ turnId: null, at: AT, type: "update", data: letters }) as const;
       const sizes = [1_000_000, 10, 400, 600, 10, 2_000].map((letters) => update("é".repeat(letters / 2)));
-      await store.commitAcp(id, "in_1", { updates: sizes });
+      await store.commitAcpChange(id, "in_1", { updates: sizes });
       const page = async (after: number, maxBytes: number) =>
         (await store.listAcpUpdates({ sessionId: id, after, limit: 4, maxBytes })).map(({ seq }) => seq);
       expect(await page(0, 1)).toEqual([1]);
@@ -137,18 +141,18 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
 
     test("a question is decided once", async () => {
       const permission = newAcpPermission(id, "prm_1");
-      await store.commitAcp(id, "in_1", { newPermission: permission });
-      expect(await store.listAcpPermissions({ pending: true })).toEqual([permission]);
+      await store.commitAcpChange(id, "in_1", { newPermission: permission });
+      expect(await store.listAcpPermissionRequests({ pending: true })).toEqual([permission]);
       const decision = { verdict: "deny", optionId: "no", actor: "ada", at: AT + 1 } as const;
       const decide = [{ id: "prm_1", decision }];
-      expect(await store.commitAcp(id, "in_1", { decide })).toBe(0);
+      expect(await store.commitAcpChange(id, "in_1", { decide })).toBe(0);
       const other = [{ id: "prm_1", decision: { ...decision, actor: "bob" } }];
-      expect(await store.commitAcp(id, "in_1", { decide: other, session: { end: 50 } })).toBeNull();
-      expect(await store.getAcpPermission("prm_1")).toEqual({ ...permission, decision });
+      expect(await store.commitAcpChange(id, "in_1", { decide: other, session: { end: 50 } })).toBeNull();
+      expect(await store.getAcpPermissionRequest("prm_1")).toEqual({ ...permission, decision });
       expect((await store.getAcpSession(id))?.end).toBe(17);
-      expect(await store.listAcpPermissions({ sessionId: id, answered: false })).toHaveLength(1);
-      await store.commitAcp(id, "in_1", { answered: ["prm_1"] });
-      expect(await store.listAcpPermissions({ sessionId: id, answered: false })).toEqual([]);
+      expect(await store.listAcpPermissionRequests({ sessionId: id, answered: false })).toHaveLength(1);
+      await store.commitAcpChange(id, "in_1", { answered: ["prm_1"] });
+      expect(await store.listAcpPermissionRequests({ sessionId: id, answered: false })).toEqual([]);
     });
 
     test("whatever an agent says can be kept, and as much as it says", async () => {
@@ -169,13 +173,13 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
         toolCalls: [{ id: odd, title: odd, kind: odd, status: odd }],
       };
       const session = { end: 2 ** 52, agentSessionId: odd, capabilities: { [odd]: odd } };
-      await store.commitAcp(id, "in_1", {
+      await store.commitAcpChange(id, "in_1", {
         session,
         newTurn: newAcpTurn("turn_1"),
         newPermission: permission,
         updates: [{ turnId: "turn_1", at: AT, type: "update", data: { [odd]: odd } }],
       });
-      await store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_1", from: "queued", set }] });
+      await store.commitAcpChange(id, "in_1", { turns: [{ turnId: "turn_1", from: "queued", set }] });
       expect(await store.getAcpTurn("turn_1")).toMatchObject({
         requestId: 2 ** 52,
         toolCalls: set.toolCalls,
@@ -184,31 +188,33 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
         end: 2 ** 52,
         capabilities: session.capabilities,
       });
-      const { rpcId, options } = (await store.getAcpPermission("prm_odd")) ?? {};
+      const { rpcId, options } = (await store.getAcpPermissionRequest("prm_odd")) ?? {};
       expect({ rpcId, options }).toEqual({ rpcId: odd, options: permission.options });
       expect(await store.listAcpUpdates({ sessionId: id })).toMatchObject([{ data: { [odd]: odd } }]);
     });
 
     test("updates of old turns are forgotten, what came of them stays; a session takes everything with it", async () => {
       const begin = { state: "running", startedAt: AT } as const;
-      await store.commitAcp(id, "in_1", {
+      await store.commitAcpChange(id, "in_1", {
         newTurn: newAcpTurn("turn_1"),
         updates: [{ turnId: "turn_1", at: AT, type: "update", data: null }],
         newPermission: newAcpPermission(id, "prm_1"),
       });
-      await store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_1", from: "queued", set: begin }] });
-      expect(await store.forgetAcpUpdates(AT + 1_000)).toBe(0);
-      await store.commitAcp(id, "in_1", { turns: [{ turnId: "turn_1", from: "running", set: ended }] });
-      expect(await store.forgetAcpUpdates(AT + 9)).toBe(0);
-      expect(await store.forgetAcpUpdates(AT + 10)).toBe(1);
+      await store.commitAcpChange(id, "in_1", { turns: [{ turnId: "turn_1", from: "queued", set: begin }] });
+      expect(await store.deleteAcpUpdates(AT + 1_000)).toBe(0);
+      await store.commitAcpChange(id, "in_1", { turns: [{ turnId: "turn_1", from: "running", set: ended }] });
+      expect(await store.deleteAcpUpdates(AT + 9)).toBe(0);
+      expect(await store.deleteAcpUpdates(AT + 10)).toBe(1);
       expect(await store.getAcpTurn("turn_1")).toMatchObject({ state: "ended" });
-      await store.commitAcp(id, "in_1", { session: { state: "closed", closedAt: AT } });
-      await expect(store.commitAcp(id, "in_1", { session: { end: 1 } })).rejects.toThrow(/never changes/);
+      await store.commitAcpChange(id, "in_1", { session: { state: "closed", closedAt: AT } });
+      await expect(store.commitAcpChange(id, "in_1", { session: { end: 1 } })).rejects.toThrow(
+        /never changes/,
+      );
       await store.closeSession(id, "test", AT);
-      expect(await store.forgetSessions(AT + 1)).toBe(1);
+      expect(await store.deleteClosedSessions(AT + 1)).toBe(1);
       expect(await store.getAcpSession(id)).toBeNull();
       expect(await store.getAcpTurn("turn_1")).toBeNull();
-      expect(await store.getAcpPermission("prm_1")).toBeNull();
+      expect(await store.getAcpPermissionRequest("prm_1")).toBeNull();
     });
   });
 }

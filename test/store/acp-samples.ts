@@ -1,4 +1,4 @@
-import type { AcpPermission, AcpSession, NewAcpTurn } from "../../src/store/acp-record.js";
+import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../src/store/acp-record.js";
 import { AT } from "./session-samples.js";
 
 /** Every field filled in, so that a column that gets lost is noticed. */
@@ -42,7 +42,7 @@ export const newAcpTurn = (turnId: string): NewAcpTurn => ({
   createdAt: AT,
 });
 
-export function newAcpPermission(sessionId: string, id: string): AcpPermission {
+export function newAcpPermission(sessionId: string, id: string): AcpPermissionRequest {
   return {
     id,
     sessionId,

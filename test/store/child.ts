@@ -2,21 +2,21 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
-export interface Child extends AsyncDisposable {
+export interface ChildHandle extends AsyncDisposable {
   /** What the child said next; rejects when it ended without another word. */
   next(): Promise<unknown>;
-  tell(message: unknown): void;
+  send(message: unknown): void;
   kill(): Promise<void>;
   /** Its exit code, once it has ended by itself. */
   readonly ended: Promise<number | null>;
 }
 
 /** A real process that runs `children/<script>.mjs`, from here or beside another file, and talks over Node's channel. */
-export function startChild(script: string, ...args: readonly string[]): Child {
-  return startChildOf(import.meta.url, script, ...args);
+export function startChild(script: string, ...args: readonly string[]): ChildHandle {
+  return startChildBeside(import.meta.url, script, ...args);
 }
 
-export function startChildOf(file: string, script: string, ...args: readonly string[]): Child {
+export function startChildBeside(file: string, script: string, ...args: readonly string[]): ChildHandle {
   const path = fileURLToPath(new URL(`children/${script}.mjs`, file));
   const child = fork(path, args, { execArgv: [], stdio: ["ignore", "inherit", "pipe", "ipc"] });
   const said: unknown[] = [];
@@ -41,7 +41,7 @@ export function startChildOf(file: string, script: string, ...args: readonly str
         else if (over) reject(new Error(`${script} has ended: ${complaint}`));
         else waiting.push({ resolve, reject });
       }),
-    tell: (message) => void child.send(message as object),
+    send: (message) => void child.send(message as object),
     async kill() {
       child.kill("SIGKILL");
       await ended;

@@ -4,8 +4,18 @@ import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { RunChange, RunStore } from "../../src/store/store.js";
 import { leaseContract } from "./lease-contract.js";
-import { listContract } from "./list-contract.js";
-import { LEASE_MS, event, exited, exiting, gated, mine, newRun, running, theft } from "./samples.js";
+import { runListContract } from "./list-contract.js";
+import {
+  LEASE_MS,
+  newRunEvent,
+  EXITED,
+  EXITING,
+  GATED,
+  ownClaim,
+  newRun,
+  RUNNING,
+  stealClaim,
+} from "./samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
 
 /** One empty database; each `open` is another supervisor on it. */
@@ -14,14 +24,14 @@ export interface TestDatabase extends AsyncDisposable {
 }
 
 /** What every store promises of runs, whatever the database. */
-export function storeContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
-  recordContract(name, createDatabase);
+export function runContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
+  runRecordContract(name, createDatabase);
   leaseContract(name, createDatabase);
-  listContract(name, createDatabase);
+  runListContract(name, createDatabase);
 }
 
 /** Records, and the steps that change them. */
-function recordContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
+function runRecordContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   describe(`${name} store`, () => {
     let database: TestDatabase;
     let store: RunStore;
@@ -65,7 +75,7 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
     test("a task that becomes a service, and ready, stays in its state and is so for everybody", async () => {
       const run = newRun();
       const lease = await store.insertRun(run, LEASE_MS);
-      await store.saveRun(lease, running);
+      await store.saveRun(lease, RUNNING);
       const service = { port: 3000, readyAt: null };
       const deadlines = { overallMs: null, noOutputMs: null };
       const policy = { ...run.policy, onOrphan: "adopt" } as const;
@@ -75,61 +85,61 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
       const ready = { port: 3000, readyAt: 77 };
       expect(await store.saveRun(lease, { to: "ready", service: ready })).toBe(true);
       expect(await other.getRun(run.runId)).toMatchObject({ ...became, service: ready });
-      await store.saveRun(lease, exited);
+      await store.saveRun(lease, EXITED);
       expect(await store.saveRun(lease, { to: "service", service, deadlines, policy })).toBe(false);
     });
 
     test("every step's facts are kept to the end", async () => {
       const run = newRun();
       const lease = await store.insertRun(run, LEASE_MS);
-      for (const change of [gated, running, { to: "output", at: 5 }, exiting, exited] as const) {
+      for (const change of [GATED, RUNNING, { to: "output", at: 5 }, EXITING, EXITED] as const) {
         expect(await store.saveRun(lease, change)).toBe(true);
       }
       expect(await other.getRun(run.runId)).toMatchObject({
-        anchor: gated.anchor,
-        root: gated.root,
-        processGroupId: gated.processGroupId,
-        boundary: gated.boundary,
-        tier: gated.tier,
+        anchor: GATED.anchor,
+        root: GATED.root,
+        processGroupId: GATED.processGroupId,
+        boundary: GATED.boundary,
+        tier: GATED.tier,
         state: "exited",
-        startedAt: running.at,
+        startedAt: RUNNING.at,
         lastOutputAt: 5,
-        endedAt: exited.at,
-        exit: exited.exit,
-        residue: exited.residue,
+        endedAt: EXITED.at,
+        exit: EXITED.exit,
+        residue: EXITED.residue,
         residueCount: 1,
-        usage: exited.usage,
+        usage: EXITED.usage,
         emptiness: "proven",
       });
     });
 
     test("no run ends before it started, whatever its supervisor says", async () => {
-      const early = { ...exited, at: running.at - 5_000 };
+      const early = { ...EXITED, at: RUNNING.at - 5_000 };
       const executed = await store.insertRun(newRun(), LEASE_MS);
-      await store.saveRun(executed, running);
+      await store.saveRun(executed, RUNNING);
       await store.saveRun(executed, early);
       expect(await other.getRun(executed.runId)).toMatchObject({
-        startedAt: running.at,
-        endedAt: running.at,
+        startedAt: RUNNING.at,
+        endedAt: RUNNING.at,
       });
-      const run = newRun({ createdAt: running.at });
+      const run = newRun({ createdAt: RUNNING.at });
       const concluded = await store.insertRun(run, -1);
-      await store.concludeRun(theft(concluded, "owner-b"), early);
+      await store.acquireAndFinalizeRun(stealClaim(concluded, "owner-b"), early);
       expect(await other.getRun(run.runId)).toMatchObject({ startedAt: null, endedAt: run.createdAt });
     });
 
     test("the end of a run may say when its last output came", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
-      await store.saveRun(lease, running);
-      await store.saveRun(lease, { ...exited, lastOutputAt: running.at + 1 });
-      expect(await other.getRun(lease.runId)).toMatchObject({ lastOutputAt: running.at + 1 });
+      await store.saveRun(lease, RUNNING);
+      await store.saveRun(lease, { ...EXITED, lastOutputAt: RUNNING.at + 1 });
+      expect(await other.getRun(lease.runId)).toMatchObject({ lastOutputAt: RUNNING.at + 1 });
     });
 
     test("a run id is recorded once; the second insert changes nothing", async () => {
       const run = newRun();
       await store.insertRun(run, LEASE_MS);
       const record = await store.getRun(run.runId);
-      const twice = other.insertRun({ ...run, command: "another" }, LEASE_MS, [event(run.runId)]);
+      const twice = other.insertRun({ ...run, command: "another" }, LEASE_MS, [newRunEvent(run.runId)]);
       await expect(twice).rejects.toBeInstanceOf(RunExists);
       expect(await store.getRun(run.runId)).toEqual(record);
       expect(await store.listEvents({})).toEqual([]);
@@ -137,31 +147,31 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
 
     test("news of the start after a stop fills in the start and leaves the run exiting", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
-      await store.saveRun(lease, exiting);
-      await store.saveRun(lease, gated);
-      await store.saveRun(lease, running);
+      await store.saveRun(lease, EXITING);
+      await store.saveRun(lease, GATED);
+      await store.saveRun(lease, RUNNING);
       expect(await store.getRun(lease.runId)).toMatchObject({
         state: "exiting",
-        startedAt: running.at,
-        root: gated.root,
+        startedAt: RUNNING.at,
+        root: GATED.root,
       });
     });
 
     test("a run starts once: told again, the first time stands", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
-      await store.saveRun(lease, running);
-      await store.saveRun(lease, { to: "running", at: running.at + 50 });
-      expect(await store.getRun(lease.runId)).toMatchObject({ startedAt: running.at });
+      await store.saveRun(lease, RUNNING);
+      await store.saveRun(lease, { to: "running", at: RUNNING.at + 50 });
+      expect(await store.getRun(lease.runId)).toMatchObject({ startedAt: RUNNING.at });
     });
 
     test("a step and its events are one: a refused step leaves no event", async () => {
-      const lease = await store.insertRun(newRun(), LEASE_MS, [event("inserted")]);
-      await store.saveRun(lease, running, [event("running")]);
-      await expect(store.saveRun({ ...lease, epoch: 9 }, exiting, [event("stale")])).rejects.toBeInstanceOf(
-        LeaseLost,
-      );
-      await store.saveRun(lease, exited, [event("exited")]);
-      expect(await store.saveRun(lease, exited, [event("again")])).toBe(false);
+      const lease = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("inserted")]);
+      await store.saveRun(lease, RUNNING, [newRunEvent("running")]);
+      await expect(
+        store.saveRun({ ...lease, epoch: 9 }, EXITING, [newRunEvent("stale")]),
+      ).rejects.toBeInstanceOf(LeaseLost);
+      await store.saveRun(lease, EXITED, [newRunEvent("exited")]);
+      expect(await store.saveRun(lease, EXITED, [newRunEvent("again")])).toBe(false);
       const events = await other.listEvents({});
       expect(events.map(({ runId }) => runId)).toEqual(["inserted", "running", "exited"]);
     });
@@ -177,27 +187,29 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
     test("a record that is missing, or older, is put back whole; one that has ended or has a newer owner stays", async () => {
       const run = newRun({ leaseEpoch: 3, service: { port: 80, readyAt: 5 } });
       const lease = await store.insertRun(run, LEASE_MS);
-      for (const step of [gated, running]) await store.saveRun(lease, step);
+      for (const step of [GATED, RUNNING]) await store.saveRun(lease, step);
       const open = (await store.getRun(run.runId)) ?? expect.fail("no record");
-      await store.saveRun(lease, exited);
+      await store.saveRun(lease, EXITED);
       const ended = (await store.getRun(run.runId)) ?? expect.fail("no record");
       const without = (record: RunRecord) => ({ ...record, leaseExpiresAt: 0 });
       const known = async () => without((await other.getRun(run.runId)) ?? expect.fail("no record"));
 
       // It has ended: nothing is taken back.
-      expect(await store.restoreRun({ ...open, leaseEpoch: 9 }, LEASE_MS, [event(run.runId)])).toBe(false);
+      expect(await store.restoreRun({ ...open, leaseEpoch: 9 }, LEASE_MS, [newRunEvent(run.runId)])).toBe(
+        false,
+      );
       expect(await known()).toEqual(without(ended));
       await store.deleteRuns([run.runId]);
-      expect(await store.restoreRun(open, LEASE_MS, [event(run.runId)])).toBe(true);
+      expect(await store.restoreRun(open, LEASE_MS, [newRunEvent(run.runId)])).toBe(true);
       expect(await known()).toEqual(without(open));
       expect((await store.listEvents({ runId: run.runId })).length).toBe(1);
       // Under its own epoch, with a fresh lease.
       expect(await store.renewLeases("owner-a", LEASE_MS)).toBe(1);
-      expect(await store.claimLease(theft(lease, "owner-b"))).toBeNull();
+      expect(await store.acquireLease(stealClaim(lease, "owner-b"))).toBeNull();
 
       const newer = { ...open, leaseEpoch: 2, ownerInstanceId: "owner-b" };
-      expect(await store.restoreRun(newer, LEASE_MS, [event(run.runId)])).toBe(false);
-      expect(await store.restoreRun(ended, 0, [event(run.runId)])).toBe(true);
+      expect(await store.restoreRun(newer, LEASE_MS, [newRunEvent(run.runId)])).toBe(false);
+      expect(await store.restoreRun(ended, 0, [newRunEvent(run.runId)])).toBe(true);
       expect(await known()).toEqual(without(ended));
       expect((await store.listEvents({ runId: run.runId })).length).toBe(2);
       expect(await store.listRuns({ runIds: [run.runId, "another"] })).toHaveLength(1);
@@ -209,10 +221,10 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
       // Which of two that are asked for at once comes first is the database's business.
       const written = await Promise.all(
         leases.flatMap((lease) => [
-          store.saveRun(lease, gated, [event(lease.runId)]),
-          store.saveRun(lease, exited, [event(lease.runId)]),
+          store.saveRun(lease, GATED, [newRunEvent(lease.runId)]),
+          store.saveRun(lease, EXITED, [newRunEvent(lease.runId)]),
           store.getRun(lease.runId).then(() => false),
-          store.saveRun({ ...lease, epoch: 0 }, running, [event("stale")]).catch(() => false),
+          store.saveRun({ ...lease, epoch: 0 }, RUNNING, [newRunEvent("stale")]).catch(() => false),
         ]),
       );
       expect(await store.listRuns({ states: ["exited"] })).toHaveLength(50);
@@ -224,7 +236,7 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
       const order = { starting: 0, running: 1, exiting: 2, exited: 3 };
       const at = fc.integer({ min: 1, max: 1_000 });
       const step: fc.Arbitrary<RunChange> = fc.oneof(
-        fc.constant(gated),
+        fc.constant(GATED),
         at.map((time) => ({ to: "running", at: time }) as const),
         at.map((time) => ({ to: "output", at: time }) as const),
         at.map((time) => ({ to: "exiting", at: time }) as const),
@@ -235,9 +247,9 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
             emptiness: fc.constantFrom("proven", "unproven"),
           })
           .map(({ time, code, emptiness }) => ({
-            ...exited,
+            ...EXITED,
             at: time,
-            exit: { ...exited.exit, code },
+            exit: { ...EXITED.exit, code },
             emptiness,
           })),
       );
@@ -248,7 +260,7 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
           let epoch = lease.epoch;
           let record = (await store.getRun(lease.runId)) ?? expect.fail("no record");
           for (const { step: change, stale, reclaim } of moves) {
-            if (reclaim) epoch = (await store.claimLease(mine({ ...lease, epoch })))?.epoch ?? epoch;
+            if (reclaim) epoch = (await store.acquireLease(ownClaim({ ...lease, epoch })))?.epoch ?? epoch;
             await store
               .saveRun({ ...lease, epoch: stale ? epoch - 1 : epoch }, change)
               .catch((error: unknown) => {
@@ -272,10 +284,10 @@ function recordContract(name: string, createDatabase: () => Promise<TestDatabase
     });
 
     test("what one supervisor wrote is there after it is gone", async () => {
-      const lease = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+      const lease = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
       await store[Symbol.asyncDispose]();
       await using next = await database.open();
-      expect(await next.saveRun(lease, exited)).toBe(true);
+      expect(await next.saveRun(lease, EXITED)).toBe(true);
       expect(await next.listEvents({})).toHaveLength(1);
     });
   });

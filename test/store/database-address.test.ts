@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { databaseAddress } from "../../src/store/database-address.js";
+import { databaseUrl } from "../../src/store/database-address.js";
 import { temporaryDirectory, type TemporaryDirectory } from "./temporary-directory.js";
 
 let directory: TemporaryDirectory;
@@ -14,7 +14,7 @@ const place = (name: string): string => join(directory.path, name);
 
 async function chosen(config: string, env: Record<string, string> = {}): Promise<string | null> {
   await writeFile(place("config.toml"), config);
-  return databaseAddress({ HOLDFAST_CONFIG: place("config.toml"), ...env });
+  return databaseUrl({ HOLDFAST_CONFIG: place("config.toml"), ...env });
 }
 
 test("the environment is over the config file, and in each the address over the name of a file", async () => {

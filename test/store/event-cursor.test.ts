@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { EventCursor } from "../../src/store/event-cursor.js";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { EventFilter } from "../../src/store/store.js";
-import { event } from "./samples.js";
+import { newRunEvent } from "./samples.js";
 
 /** Events whose numbers follow a sequence, like a server's. */
 class Events {
@@ -10,7 +10,7 @@ class Events {
   sequence = 0;
 
   write(runId: string, at: number): void {
-    this.all.push({ ...event(runId, at), seq: ++this.sequence });
+    this.all.push({ ...newRunEvent(runId, at), seq: ++this.sequence });
   }
 
   /** As it was when it had come so far. */

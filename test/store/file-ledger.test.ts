@@ -2,32 +2,32 @@ import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { applyChange, newRecord } from "../../src/store/apply-change.js";
-import { FileLedger } from "../../src/store/ledger/file-ledger.js";
-import type { Told } from "../../src/store/ledger/ledger.js";
-import { exited, newRun } from "./samples.js";
+import { applyRunChange, newRunRecord } from "../../src/store/apply-change.js";
+import { FileRunCopy } from "../../src/store/ledger/file-ledger.js";
+import type { CopiedRun } from "../../src/store/ledger/ledger.js";
+import { EXITED, newRun } from "./samples.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
 let path: string;
-let ledger: FileLedger;
+let localCopy: FileRunCopy;
 beforeEach(async () => {
   const directory = await temporaryDirectory();
   onTestFinished(() => directory[Symbol.asyncDispose]());
   path = join(directory.path, "ledger");
-  ledger = new FileLedger(path);
+  localCopy = new FileRunCopy(path);
 });
 
-const open = (runId: string): Told => ({ record: newRecord(newRun({ runId }), 0), anchorEpoch: 1 });
-const ended = (runId: string): Told => {
+const open = (runId: string): CopiedRun => ({ record: newRunRecord(newRun({ runId }), 0), anchorEpoch: 1 });
+const ended = (runId: string): CopiedRun => {
   const told = open(runId);
-  return { ...told, record: applyChange(told.record, exited) };
+  return { ...told, record: applyRunChange(told.record, EXITED) };
 };
 
 test("what is kept is there for the next process, an end instead of what was open", async () => {
-  await ledger.keep(open("one"));
-  await ledger.keep(open("two"));
-  await ledger.keep(ended("two"));
-  const next = new FileLedger(path);
+  await localCopy.keep(open("one"));
+  await localCopy.keep(open("two"));
+  await localCopy.keep(ended("two"));
+  const next = new FileRunCopy(path);
   expect((await next.runIds()).toSorted()).toEqual(["one", "two"]);
   expect(await next.get("one")).toEqual(open("one"));
   expect(await next.get("two")).toEqual(ended("two"));
@@ -36,38 +36,38 @@ test("what is kept is there for the next process, an end instead of what was ope
 });
 
 test("what is remembered is known here, and nowhere else", async () => {
-  ledger.remember(open("one"));
-  expect(await ledger.get("one")).toEqual(open("one"));
-  expect(await new FileLedger(path).get("one")).toBeNull();
+  localCopy.keepInMemory(open("one"));
+  expect(await localCopy.get("one")).toEqual(open("one"));
+  expect(await new FileRunCopy(path).get("one")).toBeNull();
 });
 
 test("of many writes at once for one run, the last one told stays", async () => {
   const epochs = Array.from({ length: 20 }, (_, at) => at + 1);
-  await Promise.all(epochs.map((anchorEpoch) => ledger.keep({ ...open("one"), anchorEpoch })));
-  expect(await new FileLedger(path).get("one")).toMatchObject({ anchorEpoch: 20 });
+  await Promise.all(epochs.map((anchorEpoch) => localCopy.keep({ ...open("one"), anchorEpoch })));
+  expect(await new FileRunCopy(path).get("one")).toMatchObject({ anchorEpoch: 20 });
 });
 
 test("ends are forgotten on purpose, and when they are a day old; what is open is not", async () => {
-  await ledger.keep(ended("first"));
-  await ledger.keep(ended("old"));
-  await ledger.keep(open("open"));
+  await localCopy.keep(ended("first"));
+  await localCopy.keep(ended("old"));
+  await localCopy.keep(open("open"));
   const before = (Date.now() - defaults.ledgerEndsKeptMs - 1_000) / 1_000;
   for (const name of ["old.ended.json", "open.json"]) await utimes(join(path, name), before, before);
-  const next = new FileLedger(path);
+  const next = new FileRunCopy(path);
   // The first end of a process looks for those that are too old.
   await next.keep(ended("new"));
-  await next.forget(["first", "open"]);
+  await next.deleteEnded(["first", "open"]);
   expect((await next.runIds()).toSorted()).toEqual(["new", "open"]);
 });
 
 test("a file that is damaged is as if it had not been kept", async () => {
-  await ledger.keep(open("one"));
+  await localCopy.keep(open("one"));
   await writeFile(join(path, "one.json"), "{");
-  expect(await new FileLedger(path).get("one")).toBeNull();
+  expect(await new FileRunCopy(path).get("one")).toBeNull();
 });
 
 test("what could not be written leaves nothing behind", async () => {
   await mkdir(join(path, "one.json"), { recursive: true });
-  await expect(ledger.keep(open("one"))).rejects.toThrow();
+  await expect(localCopy.keep(open("one"))).rejects.toThrow();
   expect(await readdir(path)).toEqual(["one.json"]);
 });

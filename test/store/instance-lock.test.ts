@@ -40,7 +40,7 @@ test("a lock held by another process is seen and respected, and ends when that p
   expect(await holder.next()).toBe("held");
   expect(await isInstanceLockFree(dir)).toBe(false);
   await expect(acquireInstanceLock(dir)).rejects.toBeInstanceOf(InstanceLocked);
-  holder.tell("let go");
+  holder.send("let go");
   await holder.ended;
   expect(await isInstanceLockFree(dir)).toBe(true);
 });

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { RunStore } from "../../src/store/store.js";
 import type { TestDatabase } from "./contract.js";
-import { LEASE_MS, event, exited, newRun, running } from "./samples.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "./samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
 
 /** What every store promises of finding, counting and forgetting runs and their events. */
-export function listContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
+export function runListContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
   describe(`${name} store`, () => {
     let database: TestDatabase;
     let store: RunStore;
@@ -19,9 +19,9 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
         [5, 3, 4].map(() => store.insertRun(newRun({ createdAt: 1 }), LEASE_MS)),
       );
       for (const [at, lease] of ended.entries())
-        await store.saveRun(lease, { ...exited, at: [5, 3, 4][at] ?? 0 }, [event(lease.runId)]);
-      const live = await store.insertRun(newRun(), LEASE_MS, [event("live")]);
-      expect(await store.countEnded()).toBe(3);
+        await store.saveRun(lease, { ...EXITED, at: [5, 3, 4][at] ?? 0 }, [newRunEvent(lease.runId)]);
+      const live = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("live")]);
+      expect(await store.countEndedRuns()).toBe(3);
       const old = (await other.listRuns({ endedBefore: 5 })).map(({ endedAt }) => endedAt);
       expect(old).toEqual([3, 4]);
       const ids = [...ended.slice(0, 2), live].map(({ runId }) => runId);
@@ -44,7 +44,7 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
     test("ended runs are listed and counted by state directory, and without those of some instances", async () => {
       const ended = async (stateId: string | null, originInstanceId: string): Promise<string> => {
         const lease = await store.insertRun(newRun({ stateId, originInstanceId }), LEASE_MS);
-        await store.saveRun(lease, exited);
+        await store.saveRun(lease, EXITED);
         return lease.runId;
       };
       const here = await ended("state", "in_a");
@@ -61,7 +61,7 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
         [{ notFrom: ["in_b"] }, 4],
         [{ notFrom: [] }, 5],
       ] as const) {
-        expect(await store.countEnded(filter)).toBe(count);
+        expect(await store.countEndedRuns(filter)).toBe(count);
         expect(await store.listRuns(filter)).toHaveLength(count);
       }
       const both = { ofState, notFrom: ["in_b"], endedBefore: Number.MAX_SAFE_INTEGER };
@@ -72,10 +72,14 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
     test("events are of their run's state directory, whoever writes them", async () => {
       for (const stateId of ["one", "two", null]) {
         const runId = `run_${stateId}`;
-        const lease = await store.insertRun(newRun({ stateId, runId }), LEASE_MS, [event(runId, 1)]);
-        await store.saveRun(lease, exited, [event(runId, 2)]);
+        const lease = await store.insertRun(newRun({ stateId, runId }), LEASE_MS, [newRunEvent(runId, 1)]);
+        await store.saveRun(lease, EXITED, [newRunEvent(runId, 2)]);
       }
-      await other.appendEvents([event("run_one", 3), event("run_two", 3), event("nobody's", 3)]);
+      await other.appendEvents([
+        newRunEvent("run_one", 3),
+        newRunEvent("run_two", 3),
+        newRunEvent("nobody's", 3),
+      ]);
       const of = async (stateId: string, page = {}): Promise<string[]> =>
         (await other.listEvents({ stateId, ...page })).map(({ runId, at }) => `${runId} ${at}`);
       expect(await of("one")).toEqual(["run_one 1", "run_one 2", "run_one 3"]);
@@ -86,7 +90,7 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
     test("runs and their events are found by host", async () => {
       for (const hostId of ["one", "two", "three"]) {
         const runId = `run_${hostId}`;
-        await store.insertRun(newRun({ hostId, runId }), LEASE_MS, [event(runId)]);
+        await store.insertRun(newRun({ hostId, runId }), LEASE_MS, [newRunEvent(runId)]);
       }
       const hostIds = ["one", "three"];
       const found = (await other.listRuns({ hostIds })).map(({ runId }) => runId).toSorted();
@@ -110,7 +114,7 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
       const live = await store.insertRun(newRun(), LEASE_MS);
       const ended = await store.insertRun(newRun(), LEASE_MS);
       const shown = await store.insertRun(newRun(), LEASE_MS);
-      await store.saveRun(ended, exited);
+      await store.saveRun(ended, EXITED);
       const before = await Promise.all([live, ended].map(({ runId }) => store.getRun(runId)));
       expect(await other.hideRuns([live.runId, ended.runId, "no such run"], 7)).toBe(2);
       // The first time stands.
@@ -120,17 +124,17 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
       expect((await store.listRuns({ hidden: false })).map(({ runId }) => runId)).toEqual([shown.runId]);
       expect(await store.listRuns({})).toHaveLength(3);
       // Its owner goes on, and it ends as any other.
-      await store.saveRun(live, exited);
+      await store.saveRun(live, EXITED);
       expect(await store.getRun(live.runId)).toMatchObject({ state: "exited", hiddenAt: 7 });
     });
 
     test("ten thousand events are written in one go", async () => {
-      await store.appendEvents(Array.from({ length: 10_000 }, (_, at) => event("r", at)));
+      await store.appendEvents(Array.from({ length: 10_000 }, (_, at) => newRunEvent("r", at)));
       expect((await other.listEvents({ newestFirst: true, limit: 1 }))[0]?.at).toBe(9_999);
     });
 
     test("the newest event can be asked for first", async () => {
-      await store.appendEvents([1, 2, 3].map((at) => event("r", at)));
+      await store.appendEvents([1, 2, 3].map((at) => newRunEvent("r", at)));
       expect((await store.listEvents({ newestFirst: true, limit: 2 })).map(({ at }) => at)).toEqual([3, 2]);
     });
 
@@ -153,7 +157,7 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
         newRun({ runId: "mid", createdAt: 2, ownerInstanceId: "owner-b", labels: strange }),
         LEASE_MS,
       );
-      await store.saveRun(lease, running);
+      await store.saveRun(lease, RUNNING);
       const list = async (filter: Parameters<RunStore["listRuns"]>[0]): Promise<string[]> =>
         (await store.listRuns(filter)).map(({ runId }) => runId);
       expect(await list({})).toEqual(["new", "mid", "old"]);
@@ -169,8 +173,8 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
     });
 
     test("events are read oldest first, after a cursor, of one run, in pages", async () => {
-      await store.appendEvents([event("r1"), event("r2"), event("r1")]);
-      await other.appendEvents([event("r3")]);
+      await store.appendEvents([newRunEvent("r1"), newRunEvent("r2"), newRunEvent("r1")]);
+      await other.appendEvents([newRunEvent("r3")]);
       const all = await store.listEvents({});
       expect(all.map(({ runId }) => runId)).toEqual(["r1", "r2", "r1", "r3"]);
       expect(all.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq).toSorted((a, b) => a - b));
@@ -185,7 +189,11 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
       const seen = new Set<number>();
       let last = 0;
       for (let round = 0; round < 300; round += 1) {
-        await small.appendEvents([event(`r${round}`), event(`r${round}`), event(`r${round}`)]);
+        await small.appendEvents([
+          newRunEvent(`r${round}`),
+          newRunEvent(`r${round}`),
+          newRunEvent(`r${round}`),
+        ]);
         for (const { seq } of await small.listEvents({ after: last })) {
           expect(seq).toBeGreaterThan(last);
           seen.add(seq);
@@ -203,7 +211,7 @@ export function listContract(name: string, createDatabase: () => Promise<TestDat
     test("many short-lived supervisors keep the events bounded together", async () => {
       for (let round = 0; round < 30; round += 1) {
         const brief = await database.open({ eventsKept: 10 });
-        await brief.appendEvents([event(`r${round}`)]);
+        await brief.appendEvents([newRunEvent(`r${round}`)]);
         await brief[Symbol.asyncDispose]();
       }
       expect((await store.listEvents({})).length).toBeLessThanOrEqual(10);

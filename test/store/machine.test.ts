@@ -2,7 +2,7 @@ import { readFile, readdir, readlink, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
-import { isSameClock, keptHostId, readMachineIdentity } from "../../src/store/machine.js";
+import { isSameClock, persistentHostId, readMachineIdentity } from "../../src/store/machine.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
 const known = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
@@ -30,16 +30,16 @@ test("what the caller knows is taken as it is", async () => {
 
 test("without a machine id, one is made, private, and all who start at once agree on it", async () => {
   await using home = await temporaryDirectory();
-  const ids = await Promise.all(Array.from({ length: 10 }, () => keptHostId(home.path)));
+  const ids = await Promise.all(Array.from({ length: 10 }, () => persistentHostId(home.path)));
   expect(new Set(ids).size).toBe(1);
-  expect(await keptHostId(home.path)).toBe(ids[0]);
+  expect(await persistentHostId(home.path)).toBe(ids[0]);
   expect(await readdir(home.path)).toEqual(["host-id"]);
   expect((await stat(join(home.path, "host-id"))).mode & 0o777).toBe(0o600);
 });
 
 test("a host id that cannot be kept is refused, not made up", async () => {
   await using home = await temporaryDirectory();
-  await expect(keptHostId(join(home.path, "missing"))).rejects.toBeInstanceOf(StateUnusable);
+  await expect(persistentHostId(join(home.path, "missing"))).rejects.toBeInstanceOf(StateUnusable);
 });
 
 test("start times are comparable between namespaces with the same offsets; a record that names none has none", () => {

@@ -61,7 +61,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(await other.listMessages(id, { cause: "why", limit: 9 })).toEqual([second]);
       const { turnId } = newAcpTurn("turn_1");
       const take = { turnId, messages: [first.id] };
-      expect(await store.commitAcp(id, "in_1", { newTurn: newAcpTurn(turnId), take })).not.toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", { newTurn: newAcpTurn(turnId), take })).not.toBeNull();
       // A turn has its place among the messages.
       expect(await other.listAcpTurns({ sessionId: id })).toMatchObject([
         { turnId, place: 3, timeoutMs: 5_000 },
@@ -76,22 +76,22 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
         { seq: 4 },
       ]);
       const its = { ...newAcpTurn("turn_3"), place: first.seq };
-      await store.commitAcp(id, "in_1", { newTurn: its });
+      await store.commitAcpChange(id, "in_1", { newTurn: its });
       expect(await other.listAcpTurns({ sessionId: id })).toMatchObject([{ turnId: "turn_3" }, { turnId }]);
       const again = {
         newTurn: newAcpTurn("turn_2"),
         take: { turnId: "turn_2", messages: [second.id, first.id] },
       };
-      expect(await store.commitAcp(id, "in_1", again)).toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", again)).toBeNull();
       expect(await other.listMessages(id, { pending: true, deliver: "next-turn", limit: 9 })).toEqual([
         second,
       ]);
       expect(await other.countMessages(id)).toMatchObject({ total: 3, pending: 3, undelivered: 0 });
       const ended = { state: "ended", endedAt: AT, outcome: "completed" } as const;
       const turns = [{ turnId, from: "queued", set: ended }] as const;
-      await store.commitAcp(id, "in_1", { turns });
+      await store.commitAcpChange(id, "in_1", { turns });
       expect(await other.countMessages(id)).toMatchObject({ total: 3, pending: 2, undelivered: 1 });
-      await store.commitAcp(id, "in_1", { delivered: { turnId, at: AT + 9 } });
+      await store.commitAcpChange(id, "in_1", { delivered: { turnId, at: AT + 9 } });
       expect(await other.countMessages(id)).toMatchObject({ total: 3, pending: 2, undelivered: 0 });
       expect((await other.listMessages(id, { limit: 9 }))[0]).toEqual({
         ...first,
@@ -107,7 +107,9 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       const said = await say({ deliver: "next-turn", text: "said" });
       const send = async (turnId: string, messages: readonly string[]): Promise<void> => {
         const newTurn = newAcpTurn(turnId);
-        expect(await store.commitAcp(id, "in_1", { newTurn, take: { turnId, messages } })).not.toBeNull();
+        expect(
+          await store.commitAcpChange(id, "in_1", { newTurn, take: { turnId, messages } }),
+        ).not.toBeNull();
       };
       const end = (turnId: string, outcome: "interrupted" | "completed") => ({
         turns: [{ turnId, from: "queued", set: { state: "ended", endedAt: AT, outcome } }] as const,
@@ -120,9 +122,9 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
         ...bounds,
         bytes: 10,
       });
-      expect(await store.forgetMessages(AT + 1)).toBeGreaterThan(0);
+      expect(await store.deleteSettledMessages(AT + 1)).toBeGreaterThan(0);
       expect(await texts()).toEqual(["one", "two"]);
-      await store.commitAcp(id, "in_1", end("turn_1", "interrupted"));
+      await store.commitAcpChange(id, "in_1", end("turn_1", "interrupted"));
       expect(await other.listMessages(id, { pending: true, limit: 9 })).toEqual([
         { ...first, inVain: 1 },
         { ...second, inVain: 1 },
@@ -130,12 +132,12 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(await other.countMessages(id)).toMatchObject({ pending: 2, undelivered: 0 });
       const last = await say({ deliver: "next-turn", text: "last" });
       await send("turn_2", [first.id, last.id]);
-      await store.commitAcp(id, "in_1", end("turn_2", "interrupted"));
+      await store.commitAcpChange(id, "in_1", end("turn_2", "interrupted"));
       expect(await texts({ pending: true })).toEqual(["one", "two"]);
       expect(await other.countMessages(id)).toMatchObject({ pending: 2, undelivered: 1 });
       await send("turn_3", [first.id, second.id]);
       const delivered = { turnId: "turn_3", at: AT + 9 };
-      await store.commitAcp(id, "in_1", { ...end("turn_3", "completed"), delivered });
+      await store.commitAcpChange(id, "in_1", { ...end("turn_3", "completed"), delivered });
       expect(await other.listMessages(id, { limit: 9 })).toEqual([
         { ...first, turnId: "turn_3", inVain: 2, deliveredAt: AT + 9 },
         { ...second, turnId: "turn_3", inVain: 1, deliveredAt: AT + 9 },
@@ -149,9 +151,9 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       await store.deliverMessages(id, [read.id], AT);
       const [turnId, messages] = ["turn_1", [read.id, left.id]];
       const newTurn = newAcpTurn(turnId);
-      expect(await store.commitAcp(id, "in_1", { newTurn, take: { turnId, messages } })).toBeNull();
-      expect(await store.commitAcp(id, "in_1", { newTurn })).not.toBeNull();
-      expect(await store.commitAcp(id, "in_1", { take: { turnId, messages } })).not.toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", { newTurn, take: { turnId, messages } })).toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", { newTurn })).not.toBeNull();
+      expect(await store.commitAcpChange(id, "in_1", { take: { turnId, messages } })).not.toBeNull();
       expect(await other.listMessages(id, { limit: 9 })).toEqual([
         { ...read, deliveredAt: AT },
         { ...left, turnId },
@@ -258,11 +260,11 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       const asked = await say({ runId: "run_a", deliveredAt: AT });
       await say({ runId: null });
       const unanswered = async (): Promise<string[]> =>
-        (await other.listUnanswered({ gatewayInstanceId: "in_1" }, 9)).map((message) => message.id);
+        (await other.listUnansweredMessages({ gatewayInstanceId: "in_1" }, 9)).map((message) => message.id);
       expect(await unanswered()).toEqual([asked.id]);
-      expect(await store.listUnanswered({ gatewayInstanceId: "in_2" }, 9)).toEqual([]);
-      expect(await store.listUnanswered({ sessionId: id }, 9)).toMatchObject([{ id: asked.id }]);
-      expect(await store.listUnanswered({ sessionId: "ses_other" }, 9)).toEqual([]);
+      expect(await store.listUnansweredMessages({ gatewayInstanceId: "in_2" }, 9)).toEqual([]);
+      expect(await store.listUnansweredMessages({ sessionId: id }, 9)).toMatchObject([{ id: asked.id }]);
+      expect(await store.listUnansweredMessages({ sessionId: "ses_other" }, 9)).toEqual([]);
       await say({ runId: "run_a", role: "agent", deliveredAt: AT });
       expect(await unanswered()).toEqual([]);
       await say({ runId: "run_b", deliveredAt: AT });
@@ -275,11 +277,11 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       await say({ at: AT, deliveredAt: AT, text: "old" });
       await say({ at: AT, text: "old, waits" });
       await say({ at: AT + 10, deliveredAt: AT + 10, text: "new" });
-      expect(await store.forgetMessages(AT + 5)).toBe(1);
+      expect(await store.deleteSettledMessages(AT + 5)).toBe(1);
       expect(await texts()).toEqual(["old, waits", "new"]);
       expect((await say({ text: "next" })).seq).toBe(4);
       await store.closeSession(id, "a", AT + 11);
-      expect(await store.forgetSessions(AT + 12)).toBe(1);
+      expect(await store.deleteClosedSessions(AT + 12)).toBe(1);
       expect(await texts()).toEqual([]);
     });
 

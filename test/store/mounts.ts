@@ -23,9 +23,9 @@ export interface SmallDisk extends AsyncDisposable {
 export function mountSmallDisk(size: string): SmallDisk {
   const writable = mkdtempSync(join(tmpdir(), "hf-"));
   const readOnly = mkdtempSync(join(tmpdir(), "hf-"));
-  run("mount", "-t", "tmpfs", "-o", `size=${size},mode=0700`, "tmpfs", writable);
-  run("mount", "--bind", writable, readOnly);
-  run("mount", "-o", "remount,bind,ro", readOnly);
+  runCommand("mount", "-t", "tmpfs", "-o", `size=${size},mode=0700`, "tmpfs", writable);
+  runCommand("mount", "--bind", writable, readOnly);
+  runCommand("mount", "-o", "remount,bind,ro", readOnly);
   mkdirSync(join(writable, "home"), { mode: 0o700 });
   return {
     path: join(writable, "home"),
@@ -33,14 +33,14 @@ export function mountSmallDisk(size: string): SmallDisk {
     async [Symbol.asyncDispose]() {
       for (const point of [readOnly, writable]) {
         // Lazily: handles that only a garbage collection closes may still be open.
-        run("umount", "--lazy", point);
+        runCommand("umount", "--lazy", point);
         rmSync(point, { recursive: true });
       }
     },
   };
 }
 
-function run(command: string, ...args: readonly string[]): void {
+function runCommand(command: string, ...args: readonly string[]): void {
   const { status, stderr } = spawnSync(command, args, { encoding: "utf8" });
   if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${stderr}`);
 }

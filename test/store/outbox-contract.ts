@@ -1,10 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { Store } from "../../src/store/store.js";
-import { outboxKey, type OutboxEntry, type Target } from "../../src/store/task-record.js";
+import { outboxKey, type OutboxEntry, type NotificationTarget } from "../../src/store/task-record.js";
 import type { TestSessionDatabase } from "./session-contract.js";
 import { AT } from "./session-samples.js";
-import { CHAT, ending, newTask, notice, PARENT, stating, taskEvent } from "./task-samples.js";
+import {
+  CHAT,
+  endWithNotification,
+  newTask,
+  newNotification,
+  PARENT,
+  changeWithNotification,
+  taskEvent,
+} from "./task-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
 
 const leaseMs = 60_000;
@@ -25,9 +33,9 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       const { task } = await store.insertTask(newTask({ policy: "state_changes" }), [taskEvent("created")]);
       return task.taskId;
     }
-    async function ended(targets: readonly Target[] = [PARENT]): Promise<string> {
+    async function ended(targets: readonly NotificationTarget[] = [PARENT]): Promise<string> {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, ending(taskId, targets));
+      await store.commitTask(taskId, 1, endWithNotification(taskId, targets));
       return taskId;
     }
     const claim = (on = store, owner = "a", limit = 9): Promise<readonly OutboxEntry[]> =>
@@ -43,7 +51,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
         key: outboxKey(`task-terminal:${taskId}`, PARENT),
         taskId,
         target: PARENT,
-        notification: notice(taskId, "terminal").notification,
+        notification: newNotification(taskId, "terminal").notification,
         status: "pending",
         attempts: 1,
         unheard: 0,
@@ -51,7 +59,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       });
       expect(await claim(other, "b")).toEqual([]);
       expect(await claim(store, "a")).toEqual([]);
-      expect(await store.outboxDueIn()).toBeGreaterThan(leaseMs / 2);
+      expect(await store.nextOutboxDelay()).toBeGreaterThan(leaseMs / 2);
       // Whoever sent it has been killed, and another has its name now.
       expect(await other.releaseOutbox("a")).toBe(1);
       expect(await claim(other, "b")).toMatchObject([{ attempts: 2, unheard: 1, leaseOwner: "b" }]);
@@ -98,14 +106,14 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     });
 
     test("messages for some channels can be left where they are, whomever there they are for", async () => {
-      const elsewhere: Target = { ...CHAT, channel: "chat_2" };
+      const elsewhere: NotificationTarget = { ...CHAT, channel: "chat_2" };
       await ended([CHAT, { ...CHAT, address: null }, elsewhere, PARENT]);
       const except = [CHAT.channel, "c%"];
       const claimed = await store.claimOutbox({ owner: "a", limit: 9, leaseMs, except });
       expect(claimed.map(({ target }) => target)).toHaveLength(2);
       expect(claimed.map(({ target }) => target)).toEqual(expect.arrayContaining([elsewhere, PARENT]));
-      expect(await store.outboxDueIn(except)).toBeGreaterThan(leaseMs / 2);
-      expect(await store.outboxDueIn()).toBe(0);
+      expect(await store.nextOutboxDelay(except)).toBeGreaterThan(leaseMs / 2);
+      expect(await store.nextOutboxDelay()).toBe(0);
       expect(await claim(other, "b")).toHaveLength(2);
     });
 
@@ -116,11 +124,11 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
         { status: "pending", attempts: 1, unheard: 0, spentMs: 2, error: "busy", leaseOwner: null },
       ]);
       expect(await claim()).toEqual([]);
-      const dueIn = (await other.outboxDueIn()) ?? 0;
+      const dueIn = (await other.nextOutboxDelay()) ?? 0;
       expect(dueIn).toBeGreaterThan(30_000);
       expect(dueIn).toBeLessThanOrEqual(60_000);
       await ended();
-      expect(await store.outboxDueIn()).toBe(0);
+      expect(await store.nextOutboxDelay()).toBe(0);
       const entry = await one();
       expect(await store.settleOutbox(entry, delivered)).toBe(true);
       expect(await store.settleOutbox(entry, delivered)).toBe(false);
@@ -133,7 +141,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     test("a task is delivered when all have got it; what waits in a session is not delivered until it was read", async () => {
       const taskId = await ended([PARENT, CHAT]);
       const entries = await claim();
-      const of = (target: Target): OutboxEntry =>
+      const of = (target: NotificationTarget): OutboxEntry =>
         entries.find(({ key }) => key === outboxKey(`task-terminal:${taskId}`, target)) ??
         expect.fail("none");
       await store.settleOutbox(of(CHAT), delivered);
@@ -220,7 +228,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       await store.settleOutbox(second, { status: "parent_missing", at: AT + 5 });
       expect(await deliveryOf(taskId)).toBe("failed");
       expect(await claim()).toEqual([]);
-      expect(await store.outboxDueIn()).toBeNull();
+      expect(await store.nextOutboxDelay()).toBeNull();
       expect(await store.retryOutbox(taskId, taskEvent("retried", { actor: "ada" }))).toBe(2);
       expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
       expect(await deliveryOf(taskId)).toBe("pending");
@@ -242,8 +250,8 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     test("a newer change takes the place of one that nobody has begun to send", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, stating(taskId, { seq: 2, inMs: 60_000 }));
-      await store.commitTask(taskId, 2, stating(taskId, { seq: 3 }));
+      await store.commitTask(taskId, 1, changeWithNotification(taskId, { seq: 2, inMs: 60_000 }));
+      await store.commitTask(taskId, 2, changeWithNotification(taskId, { seq: 3 }));
       expect((await claim()).map(({ notification }) => notification.id)).toEqual([`task-state:${taskId}:3`]);
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
       expect(await deliveryOf(taskId)).toBe("pending");
@@ -251,23 +259,23 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     test("it takes its time as well: who was to hear at once does; one that was tried before has lost it", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, stating(taskId, { seq: 2 }));
-      await store.commitTask(taskId, 2, stating(taskId, { seq: 3, inMs: 60_000 }));
-      expect(await store.outboxDueIn()).toBe(0);
+      await store.commitTask(taskId, 1, changeWithNotification(taskId, { seq: 2 }));
+      await store.commitTask(taskId, 2, changeWithNotification(taskId, { seq: 3, inMs: 60_000 }));
+      expect(await store.nextOutboxDelay()).toBe(0);
       const entry = await one();
       expect(entry.notification.id).toBe(`task-state:${taskId}:3`);
       await store.settleOutbox(entry, again);
-      await store.commitTask(taskId, 3, stating(taskId, { seq: 4, inMs: 60_000 }));
+      await store.commitTask(taskId, 3, changeWithNotification(taskId, { seq: 4, inMs: 60_000 }));
       expect(await claim()).toEqual([]);
-      expect(await store.outboxDueIn()).toBeGreaterThan(30_000);
+      expect(await store.nextOutboxDelay()).toBeGreaterThan(30_000);
     });
 
     test("the end takes the place of changes, and waits for the one that is being sent", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, stating(taskId, { seq: 2 }));
+      await store.commitTask(taskId, 1, changeWithNotification(taskId, { seq: 2 }));
       const state = await one();
-      await store.commitTask(taskId, 2, stating(taskId, { seq: 3 }));
-      await store.commitTask(taskId, 3, ending(taskId));
+      await store.commitTask(taskId, 2, changeWithNotification(taskId, { seq: 3 }));
+      await store.commitTask(taskId, 3, endWithNotification(taskId));
       expect(await store.listOutbox({ taskId })).toHaveLength(2);
       expect(await claim(other, "b")).toEqual([]);
       // It has failed: nobody wants to hear of it any more.
@@ -278,21 +286,21 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     test("a change whose sender was killed is not told beside or after the end", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, stating(taskId));
+      await store.commitTask(taskId, 1, changeWithNotification(taskId));
       await one();
-      await store.commitTask(taskId, 2, ending(taskId));
+      await store.commitTask(taskId, 2, endWithNotification(taskId));
       await store.releaseOutbox("a");
       const [only, ...more] = await claim(other, "b");
       expect(only).toMatchObject({ notification: { kind: "terminal" } });
       expect(more).toEqual([]);
       await other.settleOutbox(only ?? expect.fail("none"), delivered);
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
-      expect(await store.outboxDueIn()).toBeNull();
+      expect(await store.nextOutboxDelay()).toBeNull();
     });
 
     test("a change whose sender was killed is not told again to whoever wants to hear of none any more", async () => {
       const taskId = await begun();
-      await store.commitTask(taskId, 1, stating(taskId));
+      await store.commitTask(taskId, 1, changeWithNotification(taskId));
       await one();
       await store.commitTask(taskId, 2, { set: { policy: "silent" } });
       await store.releaseOutbox("a");
@@ -306,10 +314,10 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
     ] as const)
       test(`a change whose sender was killed does not wait for ever beside an end that nobody is told of, ${how}`, async () => {
         const taskId = await begun();
-        await store.commitTask(taskId, 1, stating(taskId));
+        await store.commitTask(taskId, 1, changeWithNotification(taskId));
         await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 5 });
         await store.commitTask(taskId, 2, { set: { policy: "silent" } });
-        const { set = {} } = ending(taskId);
+        const { set = {} } = endWithNotification(taskId);
         await store.commitTask(taskId, 3, { set: { ...set, delivery: "not_applicable" } });
         await over();
         const waiting = async (): Promise<number> => {
@@ -336,7 +344,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
 
     /** A change that is told at another time than those before it. */
     const changed = (taskId: string, seq: number, at = AT + seq) => {
-      const { notification, ...rest } = notice(taskId, "state", { seq });
+      const { notification, ...rest } = newNotification(taskId, "state", { seq });
       return {
         set: { noticedAt: AT },
         notices: [{ ...rest, notification: { ...notification, at } }],
@@ -384,7 +392,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       const taskId = await begun();
       await store.commitTask(taskId, 1, changed(taskId, 2));
       await store.settleOutbox(await one(), dead);
-      await store.commitTask(taskId, 2, ending(taskId));
+      await store.commitTask(taskId, 2, endWithNotification(taskId));
       await store.settleOutbox(await one(), delivered);
       expect(await store.retryOutbox(taskId, taskEvent("retried"))).toBe(0);
       expect(await store.listOutbox({ taskId, statuses: ["pending"] })).toEqual([]);
@@ -400,7 +408,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       const kept = await other.listOutbox({ taskId });
       expect(kept).toHaveLength(defaults.taskEventsKept);
       expect(kept.map(({ createdAt }) => createdAt - AT)).toEqual(kept.map((_, index) => index + 6));
-      await store.commitTask(taskId, defaults.taskEventsKept + 6, ending(taskId));
+      await store.commitTask(taskId, defaults.taskEventsKept + 6, endWithNotification(taskId));
       expect(await claim()).toMatchObject([{ notification: { kind: "terminal" } }]);
     });
   });

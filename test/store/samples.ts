@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import type { NewRunEvent } from "../../src/store/run-event.js";
-import type { Lease, LeaseClaim, NewRun, RunChange } from "../../src/store/store.js";
+import type { Lease, LeaseRequest, NewRun, RunChange } from "../../src/store/store.js";
 
 export const LEASE_MS = 30_000;
 
-export const HERE = { hostId: "host", bootId: "boot", stateId: "state" };
+export const THIS_HOST = { hostId: "host", bootId: "boot", stateId: "state" };
 
 /** A run with every field filled in, so that a column that gets lost is noticed. */
 export function newRun(change: Partial<NewRun> = {}): NewRun {
@@ -22,7 +22,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
     command: "sh -c 'sleep 1'",
     commandHash: "hash",
     cwd: "/tmp",
-    ...HERE,
+    ...THIS_HOST,
     pidNamespace: "pid:[1]",
     timeNamespace: "time:[1]",
     anchorPath: "/bin/anchor",
@@ -48,7 +48,7 @@ export function newRun(change: Partial<NewRun> = {}): NewRun {
   };
 }
 
-export const gated = {
+export const GATED = {
   to: "gated",
   anchor: { pid: 100, startTime: 5_000, uniqueId: "77" },
   root: { pid: 101, startTime: 5_001, uniqueId: null },
@@ -57,10 +57,10 @@ export const gated = {
   tier: "cgroup",
 } as const satisfies RunChange;
 
-export const running = { to: "running", at: 1_700_000_000_100 } as const satisfies RunChange;
-export const exiting = { to: "exiting", at: 1_700_000_000_300 } as const satisfies RunChange;
+export const RUNNING = { to: "running", at: 1_700_000_000_100 } as const satisfies RunChange;
+export const EXITING = { to: "exiting", at: 1_700_000_000_300 } as const satisfies RunChange;
 
-export const exited = {
+export const EXITED = {
   to: "exited",
   at: 1_700_000_000_400,
   exit: {
@@ -85,7 +85,7 @@ export const exited = {
   emptiness: "proven",
 } as const satisfies RunChange;
 
-export function event(runId: string, at = 1_700_000_000_000): NewRunEvent {
+export function newRunEvent(runId: string, at = 1_700_000_000_000): NewRunEvent {
   return {
     type: "spawn",
     runId,
@@ -97,18 +97,18 @@ export function event(runId: string, at = 1_700_000_000_000): NewRunEvent {
 }
 
 /** An owner's next claim on what it holds itself. */
-export function mine({ runId, ownerInstanceId, epoch }: Lease): LeaseClaim {
+export function ownClaim({ runId, ownerInstanceId, epoch }: Lease): LeaseRequest {
   const from = { ownerInstanceId, epoch };
   return { runId, from, ownerInstanceId, epoch: epoch + 1, leaseMs: LEASE_MS, expiredForMs: null };
 }
 
 /** Somebody else's claim. */
-export function theft(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseClaim {
-  return { ...mine(of), ownerInstanceId: thief, expiredForMs };
+export function stealClaim(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseRequest {
+  return { ...ownClaim(of), ownerInstanceId: thief, expiredForMs };
 }
 
 /** Of a run that has ended, whatever statement tries. `different`: the columns, each with another value for it. */
-export function forbiddenOnceEnded(different: ReadonlyMap<string, string>): string[] {
+export function forbiddenUpdates(different: ReadonlyMap<string, string>): string[] {
   return [
     "exit_code = 9",
     "hidden_at = null",

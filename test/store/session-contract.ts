@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { canSeeSessionRow, visibleSessions } from "../../src/sessions/can-see.js";
 import { VISIBILITIES } from "../../src/store/session-record.js";
 import type { RunFilter, Store } from "../../src/store/store.js";
-import { LEASE_MS, event, exited, newRun } from "./samples.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun } from "./samples.js";
 import { newTask } from "./task-samples.js";
 import { AT, newApproval, newSession } from "./session-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
@@ -69,7 +69,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       }
       for (const sessionId of [...ids, ...ids, "ses_unknown", null]) {
         const run = newRun({ sessionId });
-        await store.insertRun(run, LEASE_MS, [event(run.runId, AT)]);
+        await store.insertRun(run, LEASE_MS, [newRunEvent(run.runId, AT)]);
         ofSession.set(run.runId, sessionId);
       }
       const policy = fc.record({
@@ -116,10 +116,10 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       const lease = await store.insertRun(run, LEASE_MS);
       expect(await store.bindToken("of-run", run.runId)).toBe(true);
       expect((await other.resolveToken("of-run", AT))?.id).toBe(session.id);
-      await store.saveRun(lease, exited);
+      await store.saveRun(lease, EXITED);
       expect(await other.resolveToken("of-run", AT)).toBeNull();
-      expect(await other.forgetTokens(AT)).toBe(1);
-      expect(await other.forgetTokens(AT)).toBe(0);
+      expect(await other.deleteEndedTokens(AT)).toBe(1);
+      expect(await other.deleteEndedTokens(AT)).toBe(0);
     });
 
     test("tokens of ended runs do not accumulate, and a token whose run was never started is removed", async () => {
@@ -130,13 +130,13 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
         const run = newRun({ sessionId: session.id });
         const lease = await store.insertRun(run, LEASE_MS);
         await store.bindToken(`hash-${at}`, run.runId);
-        await store.saveRun(lease, exited);
+        await store.saveRun(lease, EXITED);
       }
       await store.issueToken(session.id, "unused", AT, { ofRun: true });
       // Each new token removed those before it.
-      expect(await store.forgetTokens(AT)).toBe(0);
+      expect(await store.deleteEndedTokens(AT)).toBe(0);
       expect((await store.resolveToken("unused", AT))?.id).toBe(session.id);
-      expect(await store.forgetTokens(AT + 2 * 3_600_000)).toBe(1);
+      expect(await store.deleteEndedTokens(AT + 2 * 3_600_000)).toBe(1);
       expect(await store.resolveToken("unused", AT)).toBeNull();
     });
 
@@ -159,7 +159,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
         true,
       ]);
       expect([await alive("newest", AT + 8), await alive("newest", AT + 9)]).toEqual([true, false]);
-      expect(await store.forgetTokens(AT + 9)).toBe(1);
+      expect(await store.deleteEndedTokens(AT + 9)).toBe(1);
       await store.closeSession(session.id, "cli:ada", AT);
       expect(await store.rotateTokens(session.id, "late", AT, { expiresAt: null, endAt: AT })).toBe(false);
     });
@@ -223,13 +223,13 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
     test("what its agent calls it is kept while it is open, and it is found by that", async () => {
       const [session, other1] = [newSession({ backend: "cli" }), newSession({ backend: "cli" })];
       for (const each of [session, other1]) await store.createSession(each);
-      expect(await store.setAgentSession(session.id, "thread-1")).toBe(true);
-      expect(await store.setAgentSession("ses_none", "thread-1")).toBe(false);
+      expect(await store.setAgentSessionId(session.id, "thread-1")).toBe(true);
+      expect(await store.setAgentSessionId("ses_none", "thread-1")).toBe(false);
       expect((await other.getSession(session.id))?.agentSessionId).toBe("thread-1");
       const found = await other.listSessions({ backend: "cli", agentSessionId: "thread-1" });
       expect(found.map(({ id }) => id)).toEqual([session.id]);
       await store.closeSession(session.id, "a", AT + 1);
-      expect(await store.setAgentSession(session.id, "thread-2")).toBe(false);
+      expect(await store.setAgentSessionId(session.id, "thread-2")).toBe(false);
       expect((await other.getSession(session.id))?.agentSessionId).toBe("thread-1");
     });
 
@@ -265,10 +265,10 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       await store.insertRun(newRun({ sessionKey: "with run", sessionId: withRun.id }), LEASE_MS);
       await store.closeSession(parent.id, "a", AT + 1);
       await store.closeSession(withRun.id, "a", AT + 1);
-      expect(await store.forgetSessions(AT + 10)).toBe(0);
+      expect(await store.deleteClosedSessions(AT + 10)).toBe(0);
       await store.closeSession(child.id, "a", AT + 11);
-      expect(await store.forgetSessions(AT + 10)).toBe(0);
-      expect(await other.forgetSessions(AT + 12)).toBe(2);
+      expect(await store.deleteClosedSessions(AT + 10)).toBe(0);
+      expect(await other.deleteClosedSessions(AT + 12)).toBe(2);
       const left = (await store.listSessions({})).map(({ id }) => id);
       expect(new Set(left)).toEqual(new Set([withRun.id, open.id, asked.id, did.id]));
     });
@@ -381,8 +381,8 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await ids({ sessionId: two.id })).toEqual([c.id, b.id]);
       expect(await ids({ gatewayInstanceId: "in_2" })).toEqual([b.id]);
       expect(await ids({ limit: 1 })).toEqual([c.id]);
-      expect(await store.forgetApprovals(allowed.at)).toBe(0);
-      expect(await store.forgetApprovals(allowed.at + 1)).toBe(1);
+      expect(await store.deleteDecidedApprovals(allowed.at)).toBe(0);
+      expect(await store.deleteDecidedApprovals(allowed.at + 1)).toBe(1);
       expect(await ids({})).toEqual([b.id, a.id]);
     });
 
@@ -392,7 +392,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       const approval = newApproval(session.id);
       await store.insertApproval(approval);
       await store.closeSession(session.id, "a", AT + 1);
-      expect(await store.forgetSessions(AT + 2)).toBe(1);
+      expect(await store.deleteClosedSessions(AT + 2)).toBe(1);
       expect(await store.getApproval(approval.id)).toBeNull();
     });
   });

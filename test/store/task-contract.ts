@@ -5,7 +5,15 @@ import type { TaskRecord } from "../../src/store/task-record.js";
 import type { NewTask } from "../../src/store/task-store.js";
 import type { TestSessionDatabase } from "./session-contract.js";
 import { AT } from "./session-samples.js";
-import { CHAT, ending, newTask, notice, PARENT, SUCCEEDED, taskEvent } from "./task-samples.js";
+import {
+  CHAT,
+  endWithNotification,
+  newTask,
+  newNotification,
+  PARENT,
+  SUCCEEDED,
+  taskEvent,
+} from "./task-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";
 
 /** What every store promises of tasks, whatever the database. */
@@ -55,8 +63,8 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       const { taskId } = await created();
       const lost = { set: { progress: "lost" }, events: [taskEvent("progress")] };
       const answers = await Promise.all([
-        store.commitTask(taskId, 1, ending(taskId)),
-        other.commitTask(taskId, 1, ending(taskId)),
+        store.commitTask(taskId, 1, endWithNotification(taskId)),
+        other.commitTask(taskId, 1, endWithNotification(taskId)),
       ]);
       expect(answers.filter((answer) => answer !== null)).toHaveLength(1);
       expect(await store.commitTask(taskId, 1, lost)).toBeNull();
@@ -72,7 +80,9 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
     test("an end whose messages cannot be written is none: nothing of it is", async () => {
       const { taskId } = await created();
       // The same message to the same target is one, and cannot be two.
-      await expect(store.commitTask(taskId, 1, ending(taskId, [PARENT, PARENT]))).rejects.toThrow();
+      await expect(
+        store.commitTask(taskId, 1, endWithNotification(taskId, [PARENT, PARENT])),
+      ).rejects.toThrow();
       expect(await other.getTask(taskId)).toMatchObject({ endedAt: null, version: 1 });
       expect(await other.listTaskEvents(taskId)).toHaveLength(1);
       expect(await other.listOutbox({ taskId })).toEqual([]);
@@ -80,7 +90,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
 
     test("a task that has ended never changes; what came too late can still be noted", async () => {
       const { taskId } = await created();
-      await store.commitTask(taskId, 1, ending(taskId));
+      await store.commitTask(taskId, 1, endWithNotification(taskId));
       const again = { set: { status: "failed", outcome: null, endedAt: AT + 9 } } as const;
       await expect(store.commitTask(taskId, 2, again)).rejects.toThrow(/never changes/);
       await expect(store.commitTask(taskId, 2, { set: { summary: "else" } })).rejects.toThrow(/never/);
@@ -97,7 +107,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       await say(taskEvent("started"));
       const many = Array.from({ length: defaults.taskEventsKept }, (_, n) => taskEvent("progress", { n }));
       await say(...many);
-      await store.commitTask(taskId, version, ending(taskId));
+      await store.commitTask(taskId, version, endWithNotification(taskId));
       version += 1;
       for (let n = 0; n < 3; n += 1) await say(...many);
       const kept = await other.listTaskEvents(taskId);
@@ -140,7 +150,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await list({ childSessionId: "ses_a" })).toEqual([third, first]);
       expect(await list({ deliveries: ["failed"] })).toEqual([third]);
       expect(await list({ runId: tasks[3]?.runId ?? "" })).toEqual([fourth]);
-      await store.commitTask(fourth ?? "", 1, ending(fourth ?? ""));
+      await store.commitTask(fourth ?? "", 1, endWithNotification(fourth ?? ""));
       expect(await list({ statuses: ["succeeded", "lost"] })).toEqual([fourth]);
       expect(await list({ open: false })).toEqual([fourth]);
       expect(await list({ open: true })).toHaveLength(4);
@@ -155,7 +165,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       const { taskId } = await created();
       const { taskId: open } = newTask();
       await store.insertTask(newTask({ taskId: open, delivery: "not_applicable" }), [taskEvent("created")]);
-      await store.commitTask(taskId, 1, ending(taskId));
+      await store.commitTask(taskId, 1, endWithNotification(taskId));
       const settled = async (status: "parent_missing" | "session_queued"): Promise<void> => {
         for (const entry of await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9_000 }))
           await store.settleOutbox(entry, { status, at: AT });
@@ -176,7 +186,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
 
     test("reading changes nothing", async () => {
       const { taskId, key } = await created();
-      await store.commitTask(taskId, 1, ending(taskId, [PARENT, CHAT]));
+      await store.commitTask(taskId, 1, endWithNotification(taskId, [PARENT, CHAT]));
       const all = async (): Promise<unknown> => [
         await store.listTasks({ limit: 9 }),
         await store.listTaskEvents(taskId),
@@ -188,11 +198,11 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
         await other.getTaskByKey(key ?? "");
         await other.findTasks("task", 9);
         await other.listTasks({ sessionId: "ses_parent", limit: 9 });
-        await other.outboxDueIn();
+        await other.nextOutboxDelay();
         await other.listOutbox({ taskId, statuses: ["pending"], limit: 1 });
       }
       expect(await all()).toEqual(before);
-      expect(notice(taskId, "terminal").notification).toEqual(
+      expect(newNotification(taskId, "terminal").notification).toEqual(
         (await store.listOutbox({ taskId, limit: 1 }))[0]?.notification,
       );
     });

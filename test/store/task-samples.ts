@@ -3,14 +3,14 @@ import type {
   NewOutboxEntry,
   NewTaskEvent,
   Notification,
-  Target,
+  NotificationTarget,
   TaskEventType,
   TaskPatch,
 } from "../../src/store/task-record.js";
 import type { NewTask, TaskChange } from "../../src/store/task-store.js";
 import { AT } from "./session-samples.js";
 
-export const PARENT: Target = { kind: "session", sessionId: "ses_parent" };
+export const PARENT: NotificationTarget = { kind: "session", sessionId: "ses_parent" };
 export const CHAT = { kind: "channel", channel: "chat", address: "42" } as const;
 
 export function newTask(change: Partial<NewTask> = {}): NewTask {
@@ -53,7 +53,7 @@ export function taskEvent(type: TaskEventType, data: NewTaskEvent["data"] = {}):
   return { type, at: AT, data };
 }
 
-export function notice(
+export function newNotification(
   taskId: string,
   kind: Notification["kind"],
   change: Partial<NewOutboxEntry> & { readonly seq?: number } = {},
@@ -76,8 +76,11 @@ export function notice(
 }
 
 /** A change that is to be told. */
-export function stating(taskId: string, change: Parameters<typeof notice>[2] = {}): TaskChange {
-  return { set: { noticedAt: AT }, notices: [notice(taskId, "state", change)] };
+export function changeWithNotification(
+  taskId: string,
+  change: Parameters<typeof newNotification>[2] = {},
+): TaskChange {
+  return { set: { noticedAt: AT }, notices: [newNotification(taskId, "state", change)] };
 }
 
 export const SUCCEEDED: TaskPatch = {
@@ -91,10 +94,13 @@ export const SUCCEEDED: TaskPatch = {
 };
 
 /** An end, and its message. */
-export function ending(taskId: string, targets: readonly Target[] = [PARENT]): TaskChange {
+export function endWithNotification(
+  taskId: string,
+  targets: readonly NotificationTarget[] = [PARENT],
+): TaskChange {
   return {
     set: SUCCEEDED,
     events: [taskEvent("started"), taskEvent("ended", { status: "succeeded" })],
-    notices: targets.map((target) => notice(taskId, "terminal", { target })),
+    notices: targets.map((target) => newNotification(taskId, "terminal", { target })),
   };
 }

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach } from "vitest";
 
-interface Openable<Store> extends AsyncDisposable {
+interface OpenableDatabase<Store> extends AsyncDisposable {
   open(): Promise<Store>;
 }
 
 /** Before each test, an empty database with two supervisors on it, which are closed afterwards, whatever became of them. */
-export function twoSupervisors<Store extends AsyncDisposable, Database extends Openable<Store>>(
-  createDatabase: () => Promise<Database & Openable<Store>>,
+export function twoSupervisors<Store extends AsyncDisposable, Database extends OpenableDatabase<Store>>(
+  createDatabase: () => Promise<Database & OpenableDatabase<Store>>,
   opened: (opened: { readonly database: Database; readonly store: Store; readonly other: Store }) => void,
 ): void {
   const open: AsyncDisposable[] = [];

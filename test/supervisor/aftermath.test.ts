@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { endVerified, type Traces } from "../../src/supervisor/aftermath.js";
+import { killVerifiedTree, type RecordedIdentity } from "../../src/supervisor/aftermath.js";
 import { FakeHost } from "./fake-host.js";
 
-const traces: Traces = {
+const traces: RecordedIdentity = {
   run: { instanceId: "in_test", runId: "run_a" },
   leaseId: "lease_a",
   machine: { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null },
@@ -20,22 +20,26 @@ for (const [seen, taken] of [
   test(`a dead anchor's cgroup that is ${seen} proves that nobody is left, and does not stay`, async () => {
     const host = new FakeHost();
     host.cgroups.set("/cgroup/run_a", seen);
-    expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", by: "nobody", killed: 0 });
+    expect(await killVerifiedTree(host, traces)).toMatchObject({
+      emptiness: "proven",
+      by: "nobody",
+      killed: 0,
+    });
     expect(host.reaped).toEqual(taken);
   });
 
 test("somebody in a dead anchor's cgroup is ended", async () => {
   const host = new FakeHost();
   host.cgroups.set("/cgroup/run_a", "populated");
-  expect(await endVerified(host, traces)).toMatchObject({ emptiness: "proven", by: "reap", killed: 2 });
+  expect(await killVerifiedTree(host, traces)).toMatchObject({ emptiness: "proven", by: "reap", killed: 2 });
   expect(host.reaped).toMatchObject([{ root: null, cgroup: { inode: "9" } }]);
 });
 
 test("a first process of which only the first thread has ended is not gone: it is verified and ended", async () => {
   const host = new FakeHost();
   host.alive.add(77);
-  const inspect = host.inspect.bind(host);
-  host.inspect = async (wanted) => (await inspect(wanted)).map((each) => ({ ...each, state: "Z" }));
-  await endVerified(host, { ...traces, boundary: null });
+  const inspect = host.inspectProcesses.bind(host);
+  host.inspectProcesses = async (wanted) => (await inspect(wanted)).map((each) => ({ ...each, state: "Z" }));
+  await killVerifiedTree(host, { ...traces, boundary: null });
   expect(host.reaped).toMatchObject([{ root: traces.root }]);
 });

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
 import { StoreAway } from "../../src/errors.js";
-import { awaitStore } from "../../src/supervisor/await-store.js";
+import { retryWhileStoreAway } from "../../src/supervisor/await-store.js";
 
 test("however often a store that is away is asked, nothing piles up; and the waiting can be ended", async () => {
   const leave = new AbortController();
@@ -12,6 +12,8 @@ test("however often a store that is away is asked, nothing piles up; and the wai
     if (listeners.length === 3) setTimeout(() => leave.abort(), 10);
   };
   const error = new StoreAway("", "it is away");
-  await expect(awaitStore(() => Promise.reject(error), { away, signal })).rejects.toBe(error);
+  await expect(retryWhileStoreAway(() => Promise.reject(error), { onStoreAway: away, signal })).rejects.toBe(
+    error,
+  );
   expect(listeners).toEqual([0, 0, 0]);
 });

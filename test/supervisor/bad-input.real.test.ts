@@ -5,18 +5,18 @@ import { defaults } from "../../src/defaults.js";
 import { BadInput, SpawnFailed } from "../../src/errors.js";
 import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { hash, pattern } from "../io/pattern.js";
-import { exitFile, spooled } from "../io/run-directory.js";
-import { until, within } from "../io/until.js";
+import { hash, bytePattern } from "../io/pattern.js";
+import { readExitFile, spoolUsage } from "../io/run-directory.js";
+import { waitFor, withTimeout } from "../io/until.js";
 import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
 import {
-  bystander,
-  printed,
-  processesOf,
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
   realSupervisor,
-  sh,
+  shellInput,
   temporaryHome,
-  textOf,
+  readOutput,
 } from "./real-supervisor.js";
 
 const TRUE: CommandInput = { io: "pipe", argv: ["true"] };
@@ -145,7 +145,7 @@ describe("what cannot be started", () => {
     const supervisor = await realSupervisor();
     const proof = join(supervisor.home, "ran");
     const cwd = join(supervisor.home, "d/".repeat(2_100));
-    const error = await errorOf(supervisor.spawn(sh(`: >'${proof}'`), { cwd }));
+    const error = await errorOf(supervisor.spawn(shellInput(`: >'${proof}'`), { cwd }));
     expect((error as Error).message).toMatch(/directory/);
     await expect(readFile(proof)).rejects.toMatchObject({ code: "ENOENT" });
     expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
@@ -155,7 +155,7 @@ describe("what cannot be started", () => {
     const supervisor = await realSupervisor();
     const many = Array.from({ length: 70_000 }, () => "x");
     const run = await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", "echo $#", "sh", ...many] });
-    expect((await textOf(run)).stdout).toBe("70000\n");
+    expect((await readOutput(run)).stdout).toBe("70000\n");
     await run.wait();
   });
 });
@@ -163,9 +163,9 @@ describe("what cannot be started", () => {
 describe("a mistake in a call does not hurt the run:", () => {
   async function running(): Promise<Run> {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3071");
-    const run = await supervisor.spawn(sh("echo ready; cat; sleep 3071"), { graceMs: 100 });
-    await printed(run, "ready");
+    plantLookalike("sleep", "3071");
+    const run = await supervisor.spawn(shellInput("echo ready; cat; sleep 3071"), { graceMs: 100 });
+    await waitForOutput(run, "ready");
     return run;
   }
 
@@ -197,7 +197,7 @@ describe("a mistake in a call does not hurt the run:", () => {
       expect(answer, JSON.stringify(wrong)).toBeInstanceOf(Error);
     }
     await run.write("still here\n");
-    await printed(run, "still here");
+    await waitForOutput(run, "still here");
     await run.cancel();
     await run.wait();
   });
@@ -229,7 +229,7 @@ describe("a supervisor that cannot be opened says why, and leaves nothing:", () 
 
   test("an instance that another one holds, which does not notice", async () => {
     const first = await realSupervisor({ instanceId: "in_taken" });
-    const run = await first.spawn(sh("read line; exit 3"));
+    const run = await first.spawn(shellInput("read line; exit 3"));
     const error = await errorOf(openSupervisor({ home: first.home, instanceId: "in_taken" }));
     expect(error).toMatchObject({ code: "INSTANCE_LOCKED" });
     expect((error as Error).message).toContain("in_taken");
@@ -284,7 +284,7 @@ describe("a full disk", () => {
       free,
       file: async (length) => {
         const path = join(elsewhere, "pattern");
-        await writeFile(path, pattern(length));
+        await writeFile(path, bytePattern(length));
         return path;
       },
     };
@@ -298,10 +298,10 @@ describe("a full disk", () => {
     await (await supervisor.spawn(TRUE)).wait();
     for (let left = 0; left <= 96 * 1024; left += 4 * 1024) {
       await fill(left);
-      const answer = await within(
+      const answer = await withTimeout(
         5_000,
         `an answer with ${left} bytes left`,
-        supervisor.spawn(sh("exit 3")).catch((error: unknown) => error),
+        supervisor.spawn(shellInput("exit 3")).catch((error: unknown) => error),
       );
       if (answer instanceof Error) {
         expect(answer, `${left} left`).toMatchObject({
@@ -312,11 +312,11 @@ describe("a full disk", () => {
       await free();
       // With space again, what could not be written is: by and by.
       if (!(answer instanceof Error))
-        expect(await within(8_000, `the end with ${left} left`, (answer as Run).wait())).toMatchObject({
+        expect(await withTimeout(8_000, `the end with ${left} left`, (answer as Run).wait())).toMatchObject({
           exit: { reason: "exit", code: 3 },
         });
     }
-    await until(
+    await waitFor(
       "nothing is left in the middle",
       async () => (await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).length === 0,
     );
@@ -333,56 +333,56 @@ describe("a full disk", () => {
     const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
     const length = 12 * MIB;
     const path = await file(length);
-    const run = await supervisor.spawn(sh(`read line; cat '${path}'; exit 3`));
+    const run = await supervisor.spawn(shellInput(`read line; cat '${path}'; exit 3`));
     await fill(2 * MIB);
     await run.write("go\n");
-    await until("the program has written it all", async () => {
-      return (await processesOf(run.runId)).length === 0;
+    await waitFor("the program has written it all", async () => {
+      return (await findProcessesOfRun(run.runId)).length === 0;
     });
     await free();
-    const record = await within(8_000, "the end", run.wait());
+    const record = await withTimeout(8_000, "the end", run.wait());
     expect(record).toMatchObject({ exit: { reason: "exit", code: 3 }, emptiness: "proven" });
     let at = 0;
     for await (const { offset, bytes } of run.follow({ streams: ["stdout"] })) {
       expect(offset).toBeGreaterThanOrEqual(at);
-      expect(hash(bytes)).toBe(hash(pattern(bytes.length, offset)));
+      expect(hash(bytes)).toBe(hash(bytePattern(bytes.length, offset)));
       at = offset + bytes.length;
     }
-    const { stdout } = await exitFile(supervisor, run.runId).catch(() => ({ stdout: null }));
+    const { stdout } = await readExitFile(supervisor, run.runId).catch(() => ({ stdout: null }));
     if (stdout !== null) expect(stdout).toMatchObject({ end: length, dropped: stdout.start });
   });
 
   test("under a stream with back-pressure: stopping works at once, and what nobody has acked is not thrown away", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
-    bystander("sleep", "3072");
+    plantLookalike("sleep", "3072");
     const path = await file(4 * MIB);
-    const run = await supervisor.spawn(sh(`read line; sleep 3072 & exec cat '${path}'`), {
+    const run = await supervisor.spawn(shellInput(`read line; sleep 3072 & exec cat '${path}'`), {
       stdout: { policy: "back-pressure" },
       graceMs: 200,
     });
     await fill(2 * MIB);
     await run.write("go\n");
     let stored = 0;
-    await until("the spool has stopped growing", async () => {
+    await waitFor("the spool has stopped growing", async () => {
       const before = stored;
-      stored = (await spooled(supervisor, run.runId)).end;
+      stored = (await spoolUsage(supervisor, run.runId)).end;
       return stored > MIB && stored === before;
     });
     expect(stored).toBeLessThan(3 * MIB);
     const began = performance.now();
     await run.cancel({ actor: "test" });
-    await until("no process of it is left", async () => (await processesOf(run.runId)).length === 0);
+    await waitFor("no process of it is left", async () => (await findProcessesOfRun(run.runId)).length === 0);
     expect(performance.now() - began).toBeLessThan(3_000);
     await free();
-    const record = await within(8_000, "the end on record", run.wait());
+    const record = await withTimeout(8_000, "the end on record", run.wait());
     expect(record).toMatchObject({ exit: { reason: "manual-cancel", actor: "test" }, emptiness: "proven" });
     const chunks = [];
     for await (const chunk of run.follow({ streams: ["stdout"] })) chunks.push(chunk);
     const kept = Buffer.concat(chunks.map(({ bytes }) => bytes));
     expect(chunks[0]?.offset).toBe(0);
     expect(kept.length).toBeGreaterThanOrEqual(stored);
-    expect(hash(kept)).toBe(hash(pattern(kept.length)));
+    expect(hash(kept)).toBe(hash(bytePattern(kept.length)));
   });
 
   test("that has space again: the program goes on where it waited, and not a byte is lost", async (context) => {
@@ -390,21 +390,21 @@ describe("a full disk", () => {
     const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
     const length = 4 * MIB;
     const path = await file(length);
-    const run = await supervisor.spawn(sh(`read line; exec cat '${path}'`), {
+    const run = await supervisor.spawn(shellInput(`read line; exec cat '${path}'`), {
       stdout: { policy: "back-pressure" },
     });
     await fill(MIB);
     await run.write("go\n");
     let stored = 0;
-    await until("the spool has stopped growing", async () => {
+    await waitFor("the spool has stopped growing", async () => {
       const before = stored;
-      stored = (await spooled(supervisor, run.runId)).end;
+      stored = (await spoolUsage(supervisor, run.runId)).end;
       return stored > MIB / 2 && stored === before;
     });
     await free();
     const parts: Uint8Array[] = [];
     for await (const { bytes } of run.follow({ streams: ["stdout"], ack: true })) parts.push(bytes);
-    expect(hash(Buffer.concat(parts))).toBe(hash(pattern(length)));
+    expect(hash(Buffer.concat(parts))).toBe(hash(bytePattern(length)));
     expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
   });
 
@@ -413,14 +413,14 @@ describe("a full disk", () => {
     const { supervisor, fill, free, file } = await tight("8m", 8 * MIB);
     const path = await file(4 * MIB);
     const noOutputTimeoutMs = 1_000;
-    const run = await supervisor.spawn(sh(`read line; cat '${path}'; exit 3`), {
+    const run = await supervisor.spawn(shellInput(`read line; cat '${path}'; exit 3`), {
       stdout: { policy: "back-pressure" },
       noOutputTimeoutMs,
       graceMs: 100,
     });
     await fill(MIB);
     await run.write("go\n");
-    await until("the spool is full", async () => (await spooled(supervisor, run.runId)).end > MIB / 2);
+    await waitFor("the spool is full", async () => (await spoolUsage(supervisor, run.runId)).end > MIB / 2);
     await new Promise((resolve) => setTimeout(resolve, noOutputTimeoutMs + defaults.backstopMs + 400));
     expect.soft(run.firstStop).toBeNull();
     await free();

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn, waitUntil } from "./fake-supervisor.js";
 
 test("cancel hands the stop to the anchor and records who asked", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   await run.cancel({ actor: "cli:alice", requestId: "r1" });
   expect(world.host.last.stops).toEqual([
     { reason: "manual-cancel", actor: "cli:alice", requestId: "r1", graceMs: null },
@@ -15,8 +15,8 @@ test("cancel hands the stop to the anchor and records who asked", async () => {
 });
 
 test("a second cancel can shorten the grace, and is no second reason", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   await run.cancel({ actor: "first" });
   await run.cancel({ actor: "second", reason: "shutdown", graceMs: 0 });
   expect(world.host.last.stops.map(({ graceMs }) => graceMs)).toEqual([null, 0]);
@@ -27,8 +27,8 @@ test("a second cancel can shorten the grace, and is no second reason", async () 
 });
 
 test("the anchor's first stop is the truth when somebody else was faster", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.host.last.stop({ reason: "manual-cancel", actor: "signal:TERM pid:7", requestId: "", graceMs: null });
   await run.cancel({ actor: "late" });
   world.host.last.exit();
@@ -36,12 +36,12 @@ test("the anchor's first stop is the truth when somebody else was faster", async
 });
 
 test("stopping does not wait for the store", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.store.failing = new Error("database is locked");
   await run.cancel();
   expect(world.host.last.stops).toHaveLength(1);
-  await turn();
+  await nextTurn();
   expect(world.problems[0]).toMatchObject({ runId: run.runId, cause: world.store.failing });
   world.host.last.exit();
   const ended = run.wait();
@@ -52,16 +52,16 @@ test("stopping does not wait for the store", async () => {
 });
 
 test("a cancel between two connections is owed to the next", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
-  world.host.last.hangUp();
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  world.host.last.disconnect();
   await run.cancel({ actor: "meanwhile" });
   expect(world.host.last.stops).toMatchObject([{ actor: "meanwhile" }]);
 });
 
 test("a cancel after the end does nothing", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.host.last.exit();
   const record = await run.wait();
   await run.cancel();
@@ -69,30 +69,30 @@ test("a cancel after the end does nothing", async () => {
 });
 
 test("a bad grace is refused and stops nothing", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   await expect(run.cancel({ graceMs: -1 })).rejects.toMatchObject({ code: "BAD_INPUT" });
   expect(world.host.last.stops).toEqual([]);
 });
 
 test("a deadline stops the run in its own name", async () => {
-  const world = fakeWorld();
-  const run = await start(world, { timeoutMs: 20 });
-  await until(() => world.host.last.stops.length > 0);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world, { timeoutMs: 20 });
+  await waitUntil(() => world.host.last.stops.length > 0);
   expect(world.host.last.stops).toMatchObject([{ reason: "overall-timeout", actor: "deadline" }]);
   world.host.last.exit();
   expect((await run.wait()).exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
 });
 
 test("a heartbeat keeps a silent run alive, and the anchor hears of it", async () => {
-  const world = fakeWorld();
-  const run = await start(world, { noOutputTimeoutMs: 60 });
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world, { noOutputTimeoutMs: 60 });
   for (let beat = 0; beat < 10; beat++) {
     await new Promise((resolve) => setTimeout(resolve, 15));
     run.heartbeat();
   }
   expect(world.host.last.stops).toEqual([]);
   expect(world.host.last.links[0]?.sent).toContain("heartbeat");
-  await until(() => world.host.last.stops.length > 0);
+  await waitUntil(() => world.host.last.stops.length > 0);
   expect(world.host.last.stops).toMatchObject([{ reason: "no-output-timeout" }]);
 });

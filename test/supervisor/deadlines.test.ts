@@ -26,7 +26,7 @@ test("the overall deadline counts from the start of the command, output or not",
   tree.arm();
   for (let at = 0; at < 9; at++) {
     vi.advanceTimersByTime(100);
-    tree.progress();
+    tree.recordProgress();
   }
   expect(reasons()).toEqual([]);
   vi.advanceTimersByTime(101);
@@ -53,7 +53,7 @@ test("silence is counted from the last output", () => {
   tree.arm();
   for (let at = 0; at < 50; at++) {
     vi.advanceTimersByTime(999);
-    tree.progress();
+    tree.recordProgress();
   }
   expect(reasons()).toEqual([]);
   vi.advanceTimersByTime(1_001);
@@ -63,7 +63,7 @@ test("silence is counted from the last output", () => {
 test("a million signs of life are one timer", () => {
   const tree = deadlines(null, 1_000);
   tree.arm();
-  for (let at = 0; at < 1_000_000; at++) tree.progress();
+  for (let at = 0; at < 1_000_000; at++) tree.recordProgress();
   expect(vi.getTimerCount()).toBe(1);
 });
 
@@ -71,10 +71,10 @@ test("silence does not count while the anchor withholds reading, and counts anew
   const tree = deadlines(null, 1_000);
   tree.arm();
   vi.advanceTimersByTime(900);
-  tree.withhold(true);
+  tree.setWithheld(true);
   vi.advanceTimersByTime(HOUR);
   expect(reasons()).toEqual([]);
-  tree.withhold(false);
+  tree.setWithheld(false);
   vi.advanceTimersByTime(999);
   expect(reasons()).toEqual([]);
   vi.advanceTimersByTime(2);
@@ -86,15 +86,15 @@ test("the first reason silences the others", () => {
   tree.arm();
   vi.advanceTimersByTime(HOUR);
   expect(reasons()).toEqual(["no-output-timeout"]);
-  expect(tree.cancel(manual)).toBe(false);
+  expect(tree.requestStop(manual)).toBe(false);
   expect(vi.getTimerCount()).toBe(0);
 });
 
 test("a cancel is the root: both deadlines fall silent", () => {
   const tree = deadlines(1_000, 500);
   tree.arm();
-  expect(tree.cancel(manual)).toBe(true);
-  expect(tree.cancel({ ...manual, requestId: "2" })).toBe(false);
+  expect(tree.requestStop(manual)).toBe(true);
+  expect(tree.requestStop({ ...manual, requestId: "2" })).toBe(false);
   vi.advanceTimersByTime(HOUR);
   expect(stops).toEqual([manual]);
   expect(vi.getTimerCount()).toBe(0);
@@ -102,7 +102,7 @@ test("a cancel is the root: both deadlines fall silent", () => {
 
 test("a cancel before the command runs keeps its deadlines from ever being armed", () => {
   const tree = deadlines(1_000, 500);
-  tree.cancel(manual);
+  tree.requestStop(manual);
   tree.arm();
   expect(vi.getTimerCount()).toBe(0);
 });
@@ -120,7 +120,7 @@ test("after the end nothing fires and no timer is left", () => {
   const tree = deadlines(1_000, 500);
   tree.arm();
   tree.dispose();
-  tree.progress();
+  tree.recordProgress();
   tree.arm();
   tree.dispose();
   vi.advanceTimersByTime(HOUR);

@@ -6,10 +6,10 @@ import type {
   FirstStop,
   KnownAnchor,
   RunIdentities,
-  Swept,
+  SweptFile,
   AnchorLink,
-  Boundary,
-  BoundaryEvidence,
+  CgroupRef,
+  CgroupState,
   LocalInstance,
   OutputSlice,
   PortEvidence,
@@ -17,17 +17,17 @@ import type {
   ReapRequest,
   ReapResult,
   RunAddress,
-  RunRemains,
+  RunFiles,
   StartSpec,
   StopRequest,
   StreamName,
   TerminalSize,
   Welcome,
 } from "../../src/anchor/host.js";
-import { REAPED } from "../../src/store/run-record.js";
+import { REAPED_USAGE } from "../../src/store/run-record.js";
 import { StaleEpoch } from "../../src/errors.js";
 
-export const NO_REMAINS: RunRemains = { exit: null, leader: null, firstStop: null, swept: null };
+export const NO_RUN_FILES: RunFiles = { exit: null, leader: null, firstStop: null, swept: null };
 const RANGE = { start: 0, end: 0, acked: 0, dropped: 0, closed: false };
 
 /** One anchor with no process behind it. A test says what happens to it; it does by itself only what every anchor does. */
@@ -37,8 +37,8 @@ export class FakeAnchor {
   readonly stops: StopRequest[] = [];
   welcome: Welcome;
   /** GO is answered with `started`, STOP with `stopping`. */
-  obliging = true;
-  went = 0;
+  autoReply = true;
+  goCount = 0;
   answers = true;
 
   constructor(runId: string, epoch: number, pid: number) {
@@ -67,12 +67,12 @@ export class FakeAnchor {
     return link;
   }
 
-  say(event: AnchorEvent): void {
+  emit(event: AnchorEvent): void {
     for (const link of [...this.links]) link.emit(event);
   }
 
   /** The connection breaks; the anchor lives. */
-  hangUp(): void {
+  disconnect(): void {
     for (const link of this.links.splice(0)) link.emit({ type: "closed" });
   }
 
@@ -95,7 +95,7 @@ export class FakeAnchor {
       stdout: { start: 0, end: stdout.end, dropped: 0 },
       stderr: { start: 0, end: stderr.end, dropped: 0 },
       processes: 1,
-      usage: { ...REAPED, cpuMs: 1, peakKb: 1 },
+      usage: { ...REAPED_USAGE, cpuMs: 1, peakKb: 1 },
       limitHit: null,
       durationMs: 1,
       endedAt: null,
@@ -106,20 +106,20 @@ export class FakeAnchor {
   exit(change: Partial<AnchorExit> = {}): void {
     const exit = this.exitFacts(change);
     this.answers = false;
-    this.say({ type: "exited", exit });
-    this.hangUp();
+    this.emit({ type: "exited", exit });
+    this.disconnect();
   }
 
   output(stream: StreamName, end: number): void {
     this.welcome = { ...this.welcome, [stream]: { ...this.welcome[stream], end } };
-    this.say({ type: "output", stream, start: 0, end, dropped: 0, closed: false });
+    this.emit({ type: "output", stream, start: 0, end, dropped: 0, closed: false });
   }
 
   go(): void {
-    this.went++;
-    if (!this.obliging) return;
+    this.goCount++;
+    if (!this.autoReply) return;
     this.welcome = { ...this.welcome, phase: "running" };
-    this.say({ type: "started" });
+    this.emit({ type: "started" });
   }
 
   stop(stop: StopRequest): void {
@@ -127,7 +127,7 @@ export class FakeAnchor {
     const firstStop = this.welcome.firstStop ?? stop;
     const phase = this.welcome.phase === "gated" ? "gated" : "exiting";
     this.welcome = { ...this.welcome, firstStop, phase };
-    if (this.obliging) this.say({ type: "stopping", stop: firstStop });
+    if (this.autoReply) this.emit({ type: "stopping", stop: firstStop });
   }
 }
 
@@ -174,11 +174,11 @@ export class FakeLink implements AnchorLink {
     this.sent.push(`resize ${rows} ${cols}`);
   }
 
-  ack(stream: StreamName, offset: number): void {
+  acknowledge(stream: StreamName, offset: number): void {
     this.sent.push(`ack ${stream} ${offset}`);
   }
 
-  policy(): void {
+  setPolicy(): void {
     this.sent.push("policy");
   }
 
@@ -186,7 +186,7 @@ export class FakeLink implements AnchorLink {
     this.sent.push("signal");
   }
 
-  members(requestId: string): void {
+  requestMembers(requestId: string): void {
     this.sent.push(`members ${requestId}`);
   }
 
@@ -194,7 +194,7 @@ export class FakeLink implements AnchorLink {
     this.sent.push(`adopt ${runId}`);
   }
 
-  status(): void {
+  requestStatus(): void {
     this.sent.push("status");
     // Of what it serves a test says itself when it is told; that it lives it says at once.
     const welcome = { ...this.#anchor.welcome, kind: "task" as const };
@@ -224,7 +224,7 @@ export class FakeHost implements AnchorHost {
   readonly machine = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null };
   readonly anchorPath = "/nowhere/anchor";
   readonly anchors = new Map<string, FakeAnchor>();
-  readonly left = new Map<string, RunRemains>();
+  readonly left = new Map<string, RunFiles>();
   readonly spools = new Map<string, Buffer>();
   readonly discarded: string[] = [];
   readonly reaped: ReapRequest[] = [];
@@ -241,7 +241,7 @@ export class FakeHost implements AnchorHost {
     emptiness: "proven",
   };
   locals: LocalInstance[] = [{ instanceId: "in_test", alive: true, launched: true }];
-  readonly cgroups = new Map<string, BoundaryEvidence>();
+  readonly cgroups = new Map<string, CgroupState>();
   /** Pids that live. */
   readonly alive = new Set<number>();
   prepare: (anchor: FakeAnchor) => void = () => undefined;
@@ -286,19 +286,19 @@ export class FakeHost implements AnchorHost {
     return { offset, bytes: spool.subarray(offset, offset + maxBytes) };
   }
 
-  async remains({ runId }: RunAddress): Promise<RunRemains> {
-    return this.left.get(runId) ?? NO_REMAINS;
+  async readRunFiles({ runId }: RunAddress): Promise<RunFiles> {
+    return this.left.get(runId) ?? NO_RUN_FILES;
   }
 
-  async runIds(): Promise<readonly string[]> {
+  async listRunIds(): Promise<readonly string[]> {
     return [...new Set([...this.anchors.keys(), ...this.left.keys()])];
   }
 
-  async instances(): Promise<readonly LocalInstance[]> {
+  async listInstances(): Promise<readonly LocalInstance[]> {
     return this.locals;
   }
 
-  async boundaries(): Promise<readonly []> {
+  async listRunCgroups(): Promise<readonly []> {
     return [];
   }
 
@@ -310,20 +310,22 @@ export class FakeHost implements AnchorHost {
     return { open: false, holders: [] };
   }
 
-  async inspectBoundaries(wanted: readonly Boundary[]): Promise<readonly BoundaryEvidence[]> {
+  async inspectCgroups(wanted: readonly CgroupRef[]): Promise<readonly CgroupState[]> {
     return wanted.map(({ path }) => this.cgroups.get(path) ?? "gone");
   }
 
   readonly markers = new Set<string>();
-  async markedBy(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+  async findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
     return new Set(leaseIds.filter((leaseId) => this.markers.has(leaseId)));
   }
 
-  async size(): Promise<number> {
+  async directorySize(): Promise<number> {
     return 0;
   }
 
-  async inspect(wanted: Parameters<AnchorHost["inspect"]>[0]): Promise<readonly ProcessEvidence[]> {
+  async inspectProcesses(
+    wanted: Parameters<AnchorHost["inspectProcesses"]>[0],
+  ): Promise<readonly ProcessEvidence[]> {
     return wanted.map((each) => {
       const identity = typeof each === "number" ? { pid: each, startTime: 0, uniqueId: null } : each;
       const alive =
@@ -360,7 +362,7 @@ export class FakeHost implements AnchorHost {
     return this.reapResult;
   }
 
-  async identities({ runId }: RunAddress): Promise<RunIdentities | null> {
+  async readIdentities({ runId }: RunAddress): Promise<RunIdentities | null> {
     const anchor = this.anchors.get(runId);
     return anchor === undefined
       ? null
@@ -374,22 +376,22 @@ export class FakeHost implements AnchorHost {
     return null;
   }
 
-  async takeSilence(): Promise<null> {
+  async takeSilentFile(): Promise<null> {
     return null;
   }
 
-  async recordStop({ runId }: RunAddress, stop: FirstStop): Promise<FirstStop> {
-    const remains = this.left.get(runId) ?? NO_REMAINS;
+  async writeStopFile({ runId }: RunAddress, stop: FirstStop): Promise<FirstStop> {
+    const remains = this.left.get(runId) ?? NO_RUN_FILES;
     const { reason, actor, requestId } = remains.firstStop ?? stop;
     this.left.set(runId, { ...remains, firstStop: { reason, actor, requestId, withoutAnchor: true } });
     return { reason, actor, requestId };
   }
 
-  async recordSwept({ runId }: RunAddress, swept: Swept): Promise<void> {
-    this.left.set(runId, { ...(this.left.get(runId) ?? NO_REMAINS), swept });
+  async writeSweptFile({ runId }: RunAddress, swept: SweptFile): Promise<void> {
+    this.left.set(runId, { ...(this.left.get(runId) ?? NO_RUN_FILES), swept });
   }
 
-  async discard({ runId }: RunAddress): Promise<void> {
+  async removeRunDirectory({ runId }: RunAddress): Promise<void> {
     this.discarded.push(runId);
   }
 

@@ -2,22 +2,22 @@ import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { NewRunEvent, RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type {
-  Here,
+  LocalScope,
   EventFilter,
   Lease,
-  LeaseClaim,
+  LeaseRequest,
   NewRun,
   RunChange,
-  RunEnd,
+  TerminalRunChange,
   RunFilter,
   RunStore,
 } from "../../src/store/store.js";
-import { applyChange, newRecord } from "../../src/store/apply-change.js";
+import { applyRunChange, newRunRecord } from "../../src/store/apply-change.js";
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */
 export class FakeStore implements RunStore {
   readonly shared = false;
-  readonly eras = 1;
+  readonly generation = 1;
   readonly runs = new Map<string, RunRecord>();
   readonly events: RunEvent[] = [];
   /** Every write that succeeded: `insert`, `gated`, `running`, … */
@@ -33,7 +33,7 @@ export class FakeStore implements RunStore {
     this.#write("insert");
     if (this.runs.has(run.runId)) throw new RunExists(run.runId);
     const { runId, ownerInstanceId, leaseEpoch } = run;
-    this.runs.set(runId, newRecord(run, leaseMs));
+    this.runs.set(runId, newRunRecord(run, leaseMs));
     this.#append(events);
     return { runId, ownerInstanceId, epoch: leaseEpoch };
   }
@@ -44,12 +44,12 @@ export class FakeStore implements RunStore {
     if (run?.state === "exited") return false;
     if (run === undefined || run.leaseEpoch !== lease.epoch || run.ownerInstanceId !== lease.ownerInstanceId)
       throw new LeaseLost(lease.runId, lease.epoch);
-    this.runs.set(lease.runId, applyChange(run, change));
+    this.runs.set(lease.runId, applyRunChange(run, change));
     this.#append(events);
     return true;
   }
 
-  async claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
+  async acquireLease(claim: LeaseRequest, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
     this.#write("claim");
     const { runId, from, ownerInstanceId, epoch, expiredForMs } = claim;
     const run = this.runs.get(runId);
@@ -79,12 +79,16 @@ export class FakeStore implements RunStore {
     return [...this.runs.values()].filter((run) => run.ownerInstanceId === ownerInstanceId).length;
   }
 
-  async concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[] = []): Promise<boolean> {
-    const lease = await this.claimLease(claim);
+  async acquireAndFinalizeRun(
+    claim: LeaseRequest,
+    end: TerminalRunChange,
+    events: readonly NewRunEvent[] = [],
+  ): Promise<boolean> {
+    const lease = await this.acquireLease(claim);
     return lease !== null && this.saveRun(lease, end, events);
   }
 
-  async listUnattended(ownerInstanceId: string, { bootId }: Here): Promise<readonly RunRecord[]> {
+  async listUnattendedRuns(ownerInstanceId: string, { bootId }: LocalScope): Promise<readonly RunRecord[]> {
     return [...this.runs.values()].filter(
       (run) =>
         run.state !== "exited" &&
@@ -92,7 +96,7 @@ export class FakeStore implements RunStore {
     );
   }
 
-  async heldRuns(ownerInstanceId: string): Promise<readonly string[]> {
+  async listOwnedRunIds(ownerInstanceId: string): Promise<readonly string[]> {
     return [...this.runs.values()]
       .filter((run) => run.ownerInstanceId === ownerInstanceId && run.state !== "exited")
       .map(({ runId }) => runId);
@@ -111,7 +115,7 @@ export class FakeStore implements RunStore {
       .length;
   }
 
-  async countEnded(): Promise<number> {
+  async countEndedRuns(): Promise<number> {
     return [...this.runs.values()].filter(({ state }) => state === "exited").length;
   }
 

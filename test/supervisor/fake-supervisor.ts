@@ -1,10 +1,10 @@
 import { onTestFinished } from "vitest";
 import type { Problem, Run, Supervisor } from "../../src/supervisor/api.js";
-import { createSupervisor, type SupervisorParts } from "../../src/supervisor/supervisor.js";
+import { createSupervisor, type SupervisorDependencies } from "../../src/supervisor/supervisor.js";
 import { FakeHost } from "./fake-host.js";
 import { FakeStore } from "./fake-store.js";
 
-export interface FakeWorld {
+export interface FakeSupervisor {
   readonly supervisor: Supervisor;
   readonly store: FakeStore;
   readonly host: FakeHost;
@@ -12,9 +12,9 @@ export interface FakeWorld {
 }
 
 /** A supervisor on fakes. With the store and host of another world: its successor after a restart. */
-export function fakeWorld(
-  parts: Partial<SupervisorParts> & { store?: FakeStore; host?: FakeHost } = {},
-): FakeWorld {
+export function fakeSupervisor(
+  parts: Partial<SupervisorDependencies> & { store?: FakeStore; host?: FakeHost } = {},
+): FakeSupervisor {
   const { store = new FakeStore(), host = new FakeHost() } = parts;
   const problems: Problem[] = [];
   const supervisor = createSupervisor({
@@ -29,12 +29,12 @@ export function fakeWorld(
   return { supervisor, store, host, problems };
 }
 
-export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Poll: for what happens after a real pause of the supervisor's. */
-export async function until(condition: () => boolean): Promise<void> {
+export async function waitUntil(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));
 }
 
-export const start = ({ supervisor }: FakeWorld, options = {}): Promise<Run> =>
+export const spawnFakeRun = ({ supervisor }: FakeSupervisor, options = {}): Promise<Run> =>
   supervisor.spawn({ io: "pipe", argv: ["/bin/true"] }, options);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { REAPED } from "../../src/store/run-record.js";
+import { REAPED_USAGE } from "../../src/store/run-record.js";
 import type { FakeAnchor } from "./fake-host.js";
-import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn, waitUntil } from "./fake-supervisor.js";
 
 const residue = [
   { pid: 5, startTime: 1, kind: "background", command: "sleep" },
@@ -9,8 +9,8 @@ const residue = [
 ] as const;
 
 test("the anchor's exit is copied, with its cleanup and escape, in one transaction", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.host.last.exit({
     reason: "ownership-escape",
     residue,
@@ -24,7 +24,7 @@ test("the anchor's exit is copied, with its cleanup and escape, in one transacti
     exit: { reason: "ownership-escape", code: 7, source: "anchor" },
     residue,
     residueCount: 2,
-    usage: { ...REAPED, cpuMs: 1, peakKb: 1, processes: 4 },
+    usage: { ...REAPED_USAGE, cpuMs: 1, peakKb: 1, processes: 4 },
     emptiness: "proven",
   });
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "escape", "cleanup", "exit"]);
@@ -35,15 +35,15 @@ test("the anchor's exit is copied, with its cleanup and escape, in one transacti
 });
 
 test("a run whose start is heard of late does not end before it started", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.host.prepare = (made) => {
-    made.obliging = false;
+    made.autoReply = false;
   };
-  const starting = start(world);
-  await until(() => [...world.host.anchors.values()].at(-1)?.went === 1);
+  const starting = spawnFakeRun(world);
+  await waitUntil(() => [...world.host.anchors.values()].at(-1)?.goCount === 1);
   const anchor = world.host.last;
   const endedAt = Date.now();
-  anchor.obliging = true;
+  anchor.autoReply = true;
   await new Promise((resolve) => setTimeout(resolve, 20));
   anchor.go();
   const run = await starting;
@@ -54,8 +54,8 @@ test("a run whose start is heard of late does not end before it started", async 
 });
 
 test("a wall clock that is set back makes no run end before it started: its duration counts", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.host.last.output("stdout", 3);
   world.host.last.exit({ endedAt: Date.now() - 3_600_000, durationMs: 2_000 });
   const { createdAt, startedAt, lastOutputAt, endedAt } = await run.wait();
@@ -70,8 +70,8 @@ test.for([
   ["said on the way", (anchor: FakeAnchor) => anchor.output("stdout", 3), {}],
   ["said with its end", () => undefined, { stderr: { start: 0, end: 4, dropped: 0 } }],
 ] as const)("a short run has a time of its last output, %s", async ([, say, end]) => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   say(world.host.last);
   world.host.last.exit({ ...end, endedAt: Date.now() });
   const { startedAt, lastOutputAt, endedAt } = await run.wait();
@@ -80,29 +80,29 @@ test.for([
 });
 
 test("a run without output has no lastOutputAt", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.host.last.exit();
   expect((await run.wait()).lastOutputAt).toBeNull();
 });
 
 test("a second end changes nothing", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   const anchor = world.host.last;
   const [link] = anchor.links;
   link?.emit({ type: "exited", exit: anchor.exitFacts({ leader: { code: 1, signal: null } }) });
   link?.emit({ type: "exited", exit: anchor.exitFacts({ leader: { code: 2, signal: null } }) });
   link?.emit({ type: "closed" });
   expect((await run.wait()).exit?.code).toBe(1);
-  await turn();
+  await nextTurn();
   expect(world.store.log.filter((what) => what === "exited")).toHaveLength(1);
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
 });
 
 test("an end that somebody else has recorded is not recorded again", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   const record = world.store.runs.get(run.runId);
   if (record !== undefined) world.store.runs.set(run.runId, { ...record, state: "exited" });
   world.host.last.exit();
@@ -111,8 +111,8 @@ test("an end that somebody else has recorded is not recorded again", async () =>
 });
 
 test("wait is answered only when the end is committed, and it is tried until then", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
   world.host.last.exit();
   let answered = false;
@@ -120,7 +120,7 @@ test("wait is answered only when the end is committed, and it is tried until the
     answered = true;
     return record;
   });
-  await until(() => world.problems.length >= 2);
+  await waitUntil(() => world.problems.length >= 2);
   expect(answered).toBe(false);
   expect(world.supervisor.run(run.runId)).toBe(run);
   expect(world.host.discarded).toEqual([]);
@@ -130,8 +130,8 @@ test("wait is answered only when the end is committed, and it is tried until the
 });
 
 test("an end that cannot be committed before closing is told to who waits", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
   world.host.last.exit();
   const ended = run.wait().catch((error: unknown) => error);
@@ -141,44 +141,44 @@ test("an end that cannot be committed before closing is told to who waits", asyn
 });
 
 test("without discardOutput the run's directory stays", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.host.last.exit();
   await run.wait();
-  await turn();
+  await nextTurn();
   expect(world.host.discarded).toEqual([]);
 });
 
 test("with discardOutput it goes when the end was told and nobody reads", async () => {
-  const world = fakeWorld({ discardOutput: true });
-  const run = await start(world);
+  const world = fakeSupervisor({ discardOutput: true });
+  const run = await spawnFakeRun(world);
   world.host.spools.set(`${run.runId} stdout`, Buffer.from("output"));
   world.host.last.output("stdout", 6);
   world.host.last.exit();
-  await turn();
+  await nextTurn();
   expect(world.host.discarded).toEqual([]);
   await run.wait();
   // Begun in answer to the end: in time.
   const chunks = run.follow()[Symbol.asyncIterator]();
   const { value } = await chunks.next();
   expect(Buffer.from((value as { bytes: Uint8Array }).bytes).toString()).toBe("output");
-  await turn();
+  await nextTurn();
   expect(world.host.discarded).toEqual([]);
   expect((await chunks.next()).done).toBe(true);
-  await until(() => world.host.discarded.length > 0);
+  await waitUntil(() => world.host.discarded.length > 0);
   expect(world.host.discarded).toEqual([run.runId]);
 });
 
 test("survivors are shown, recorded once and reported, and the run stays", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   await run.cancel();
   const survivors = [{ pid: 9, startTime: 1, kind: "unkillable", command: "dd" }];
-  world.host.last.say({ type: "survivors", survivors });
-  world.host.last.say({ type: "survivors", survivors });
+  world.host.last.emit({ type: "survivors", survivors });
+  world.host.last.emit({ type: "survivors", survivors });
   expect(run.state).toBe("exiting");
   expect(run.survivors).toEqual(survivors);
-  await turn();
+  await nextTurn();
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "cleanup"]);
   expect(world.problems.map(({ message }) => message).join()).toContain("9 dd (unkillable)");
   world.host.last.exit();

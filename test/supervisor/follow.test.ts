@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { StreamName } from "../../src/anchor/host.js";
 import type { OutputChunk } from "../../src/supervisor/api.js";
-import { follow, type FollowSource } from "../../src/supervisor/follow.js";
+import { followStreams, type FollowSource } from "../../src/supervisor/follow.js";
 import { OutputRanges } from "../../src/supervisor/output-ranges.js";
 
 /** A spool that grows as the test says. */
@@ -17,7 +17,7 @@ class Spool {
 
   get source(): FollowSource {
     return {
-      ranges: this.ranges,
+      outputRanges: this.ranges,
       read: async (stream, offset, maxBytes) => {
         this.reads++;
         const from = Math.max(offset, this.dropped);
@@ -57,7 +57,7 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 test("a follower sees what was there and what comes, and ends when all streams have ended", async () => {
   const spool = new Spool();
   spool.write("stdout", "one ");
-  const collected = collect(follow(spool.source));
+  const collected = collect(followStreams(spool.source));
   await turn();
   spool.write("stderr", "two");
   spool.close("stderr");
@@ -75,15 +75,15 @@ test("bytes that come while a read is under way are not missed", async () => {
     if (more-- > 0) spool.write("stdout", "b");
     else spool.close("stdout");
   };
-  expect((await collect(follow(spool.source, { streams: ["stdout"] }))).stdout).toBe("abbbbb");
+  expect((await collect(followStreams(spool.source, { streams: ["stdout"] }))).stdout).toBe("abbbbb");
 });
 
 test("two followers see the same bytes, each at its own pace and from its own offset", async () => {
   const spool = new Spool();
   spool.write("stdout", "0123456789");
-  const slow = follow(spool.source, { streams: ["stdout"] });
+  const slow = followStreams(spool.source, { streams: ["stdout"] });
   const first = slow.next();
-  const late = collect(follow(spool.source, { streams: ["stdout"], offsets: { stdout: 5 } }));
+  const late = collect(followStreams(spool.source, { streams: ["stdout"], offsets: { stdout: 5 } }));
   spool.write("stdout", "ab");
   spool.close("stdout");
   expect((await late).stdout).toBe("56789ab");
@@ -96,7 +96,7 @@ test("a run that has ended is read to its end, without being told how much there
   const spool = new Spool();
   spool.write("stdout", "never announced", false);
   spool.ranges.end();
-  expect((await collect(follow(spool.source))).stdout).toBe("never announced");
+  expect((await collect(followStreams(spool.source))).stdout).toBe("never announced");
 });
 
 test("a run that has ended as announced is not read past its end", async () => {
@@ -105,7 +105,7 @@ test("a run that has ended as announced is not read past its end", async () => {
   spool.close("stdout");
   spool.close("stderr");
   spool.ranges.end();
-  expect((await collect(follow(spool.source))).stdout).toBe("all");
+  expect((await collect(followStreams(spool.source))).stdout).toBe("all");
   expect(spool.reads).toBe(1);
 });
 
@@ -115,14 +115,14 @@ test("bytes that were dropped are skipped, and the offset says so", async () => 
   spool.dropped = 4;
   spool.close("stdout");
   const chunks: OutputChunk[] = [];
-  for await (const chunk of follow(spool.source, { streams: ["stdout"] })) chunks.push(chunk);
+  for await (const chunk of followStreams(spool.source, { streams: ["stdout"] })) chunks.push(chunk);
   expect(chunks.map(({ offset, bytes }) => [offset, Buffer.from(bytes).toString()])).toEqual([[4, "456789"]]);
 });
 
 test("with ack, a chunk is freed when the next is asked for, not when it is handed out", async () => {
   const spool = new Spool();
   spool.write("stdout", "abc");
-  const chunks = follow(spool.source, { streams: ["stdout"], ack: true });
+  const chunks = followStreams(spool.source, { streams: ["stdout"], ack: true });
   await chunks.next();
   expect(spool.acks).toEqual([]);
   spool.close("stdout");
@@ -133,11 +133,11 @@ test("with ack, a chunk is freed when the next is asked for, not when it is hand
 test("aborting ends a waiting follower, and a follower that has not begun", async () => {
   const spool = new Spool();
   const controller = new AbortController();
-  const waiting = collect(follow(spool.source, { signal: controller.signal }));
+  const waiting = collect(followStreams(spool.source, { signal: controller.signal }));
   await turn();
   controller.abort();
   expect(await waiting).toEqual({ stdout: "", stderr: "" });
-  expect(await collect(follow(spool.source, { signal: controller.signal }))).toEqual({
+  expect(await collect(followStreams(spool.source, { signal: controller.signal }))).toEqual({
     stdout: "",
     stderr: "",
   });
@@ -146,7 +146,7 @@ test("aborting ends a waiting follower, and a follower that has not begun", asyn
 test("a follower that breaks off leaves nothing waiting", async () => {
   const spool = new Spool();
   spool.write("stdout", "abc");
-  for await (const chunk of follow(spool.source)) {
+  for await (const chunk of followStreams(spool.source)) {
     expect(chunk.stream).toBe("stdout");
     break;
   }
@@ -164,7 +164,10 @@ test("however output and reads interleave, no byte is missed and no follower han
     fc.asyncProperty(fc.array(happening, { maxLength: 40 }), async (happenings) => {
       const spool = new Spool();
       const wanted = { stdout: "", stderr: "" };
-      const collected = Promise.all([collect(follow(spool.source)), collect(follow(spool.source))]);
+      const collected = Promise.all([
+        collect(followStreams(spool.source)),
+        collect(followStreams(spool.source)),
+      ]);
       for (const each of happenings) {
         if (each === null) await turn();
         else {

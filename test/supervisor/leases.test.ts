@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { NotSteering } from "../../src/errors.js";
 import { FakeStore } from "./fake-store.js";
-import { fakeWorld, start } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun } from "./fake-supervisor.js";
 
 beforeEach(() => {
   vi.useFakeTimers({
@@ -14,18 +14,18 @@ afterEach(() => {
 });
 
 test("all leases are renewed in one statement, and none when there are none", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   await vi.advanceTimersByTimeAsync(3 * defaults.renewMs);
   expect(world.store.log).toEqual([]);
-  await Promise.all([start(world), start(world), start(world)]);
+  await Promise.all([spawnFakeRun(world), spawnFakeRun(world), spawnFakeRun(world)]);
   world.store.log.length = 0;
   await vi.advanceTimersByTimeAsync(defaults.renewMs);
   expect(world.store.log).toEqual(["renew"]);
 });
 
 test("a supervisor that cannot write stops steering; stopping and reading still work", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
   await vi.advanceTimersByTimeAsync(defaults.selfFenceMs);
   await expect(run.write("x")).rejects.toThrow(NotSteering);
@@ -40,8 +40,8 @@ test("a supervisor that cannot write stops steering; stopping and reading still 
 });
 
 test("after an outage the first write that succeeds brings the right to steer back, before the next renewal", async () => {
-  const world = fakeWorld();
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
   await vi.advanceTimersByTimeAsync(2 * defaults.selfFenceMs - 1);
   world.host.last.output("stdout", 1);
@@ -53,17 +53,17 @@ test("after an outage the first write that succeeds brings the right to steer ba
 });
 
 test("a lease taken after a long idle time is as good as a renewal", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.store.failing = new Error("disk full");
   await vi.advanceTimersByTimeAsync(10 * defaults.selfFenceMs);
   world.store.failing = null;
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   expect(() => run.resize({ rows: 1, cols: 1 })).not.toThrow();
 });
 
 test("no GO from a supervisor that lost its right to steer while the anchor was prepared", async () => {
   const store = new FakeStore();
-  const world = fakeWorld({ store });
+  const world = fakeSupervisor({ store });
   world.host.prepare = (anchor) => {
     vi.advanceTimersByTime(defaults.selfFenceMs);
     anchor.answers = false;
@@ -77,13 +77,13 @@ test("no GO from a supervisor that lost its right to steer while the anchor was 
   store.beforeWrite = (what) => {
     if (what === "renew") throw new Error("disk full");
   };
-  await expect(start(world)).rejects.toMatchObject({ code: "SPAWN_FAILED", step: "record" });
-  expect(world.host.last.went).toBe(0);
+  await expect(spawnFakeRun(world)).rejects.toMatchObject({ code: "SPAWN_FAILED", step: "record" });
+  expect(world.host.last.goCount).toBe(0);
 });
 
 test("output is noted once per heartbeat, and not at all for a short run", async () => {
-  const world = fakeWorld();
-  const [long, short] = [await start(world), await start(world)];
+  const world = fakeSupervisor();
+  const [long, short] = [await spawnFakeRun(world), await spawnFakeRun(world)];
   const [longAnchor, shortAnchor] = [...world.host.anchors.values()];
   shortAnchor?.output("stdout", 10);
   shortAnchor?.exit();

@@ -6,23 +6,23 @@ import { systemClock } from "../../src/supervisor/clock.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
 import type { Store } from "../../src/store/store.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
-import { exited, newRun } from "../store/samples.js";
+import { EXITED, newRun } from "../store/samples.js";
 import { FakeHost } from "./fake-host.js";
 
 describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
   let host: FakeHost;
   let supervisor: Supervisor;
   let ahead: number;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
@@ -48,7 +48,7 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
   test("forgets its own ended runs, and neither counts nor dates them by others'", async () => {
     const ended = async (stateId: string, runId: string, at: number): Promise<void> => {
       const run = newRun({ runId, stateId, originInstanceId: `in_${stateId}`, createdAt: at });
-      await store.saveRun(await store.insertRun(run, 1_000), { ...exited, at });
+      await store.saveRun(await store.insertRun(run, 1_000), { ...EXITED, at });
     };
     for (const at of [1, 2, 3]) await ended("elsewhere", `run_elsewhere${at}`, at);
     for (const at of [4, 5]) await ended("here", `run_here${at}`, at);
@@ -57,7 +57,7 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
     expect(await supervisor.retain({ endedKept: 2 })).toEqual({ records: 0, outputs: 0 });
     expect(await supervisor.retain({ endedKept: 1 })).toEqual({ records: 1, outputs: 0 });
     expect(host.discarded).toEqual(["run_here4"]);
-    expect(await store.countEnded({ ofState: { stateId: "elsewhere", instanceIds: [] } })).toBe(4);
+    expect(await store.countEndedRuns({ ofState: { stateId: "elsewhere", instanceIds: [] } })).toBe(4);
   });
 
   test("does not hold the time for which the database was away against a host", async () => {

@@ -3,7 +3,7 @@ import { PROTOCOL } from "../../src/anchor/protocol.js";
 import { defaults } from "../../src/defaults.js";
 import type { ProcessEvidence } from "../../src/anchor/host.js";
 import type { FakeAnchor } from "./fake-host.js";
-import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn, waitUntil } from "./fake-supervisor.js";
 
 const told = (pid: number): ProcessEvidence["descendants"][number] => ({
   identity: { pid, startTime: pid, uniqueId: null },
@@ -18,9 +18,9 @@ const told = (pid: number): ProcessEvidence["descendants"][number] => ({
 
 /** A run that goes on, and what its anchor was asked. */
 async function running() {
-  const world = fakeWorld();
-  const inspect = vi.spyOn(world.host, "inspect");
-  const run = await start(world);
+  const world = fakeSupervisor();
+  const inspect = vi.spyOn(world.host, "inspectProcesses");
+  const run = await spawnFakeRun(world);
   const anchor = world.host.anchors.get(run.runId) as FakeAnchor;
   const asked = () =>
     anchor.links
@@ -35,8 +35,8 @@ test("the anchor's own word is enough: no process is started to look", async () 
   const { run, anchor, asked, inspect } = await running();
   const [one, two] = [run.members(), run.members()];
   const [first = "", second = ""] = asked();
-  anchor.say({ type: "members", requestId: second, processes: [told(22)] });
-  anchor.say({ type: "members", requestId: first, processes: [told(21)] });
+  anchor.emit({ type: "members", requestId: second, processes: [told(22)] });
+  anchor.emit({ type: "members", requestId: first, processes: [told(21)] });
   expect([await one, await two]).toEqual([[told(21)], [told(22)]]);
   expect(inspect).not.toHaveBeenCalled();
 });
@@ -47,7 +47,7 @@ test.for([
 ] as const)("an anchor that %s is looked at from outside", async ([, event]) => {
   const { world, run, anchor, inspect } = await running();
   const members = run.members();
-  anchor.say(event);
+  anchor.emit(event);
   expect(await members).toEqual([]);
   expect(inspect).toHaveBeenCalledOnce();
   expect(world.problems).toEqual([]);
@@ -56,8 +56,8 @@ test.for([
 test("one from before an upgrade is not even asked", async () => {
   const { run, anchor, asked, inspect } = await running();
   anchor.welcome = { ...anchor.welcome, protocol: PROTOCOL - 1 };
-  anchor.hangUp();
-  await until(() => anchor.links.length > 0);
+  anchor.disconnect();
+  await waitUntil(() => anchor.links.length > 0);
   expect(await run.members()).toEqual([]);
   expect(asked()).toEqual([]);
   expect(inspect).toHaveBeenCalledOnce();
@@ -73,8 +73,8 @@ test("one that does not answer keeps nobody waiting; its late answer is not take
     expect(inspect).toHaveBeenCalledOnce();
     const again = run.members();
     const [late = "", now = ""] = asked();
-    anchor.say({ type: "members", requestId: late, processes: [told(21)] });
-    anchor.say({ type: "members", requestId: now, processes: [told(22)] });
+    anchor.emit({ type: "members", requestId: late, processes: [told(21)] });
+    anchor.emit({ type: "members", requestId: now, processes: [told(22)] });
     expect(await again).toEqual([told(22)]);
   } finally {
     vi.useRealTimers();
@@ -85,6 +85,6 @@ test("nobody waits for an anchor that has said its last word", async () => {
   const { run, anchor } = await running();
   const members = run.members();
   anchor.exit();
-  await turn();
+  await nextTurn();
   expect(await members).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import type { AnchorExit, RunRemains } from "../../src/anchor/host.js";
-import { END_REASONS, REAPED } from "../../src/store/run-record.js";
-import { endReason, outcomeOf, outcomeOfRemains } from "../../src/supervisor/outcome.js";
+import type { AnchorExit, RunFiles } from "../../src/anchor/host.js";
+import { END_REASONS, REAPED_USAGE } from "../../src/store/run-record.js";
+import { parseEndReason, outcomeOfExit, outcomeOfRunFiles } from "../../src/supervisor/outcome.js";
 
 const end = { start: 0, end: 0, dropped: 0 };
 const ended: AnchorExit = {
@@ -21,15 +21,15 @@ const ended: AnchorExit = {
   stdout: end,
   stderr: end,
   processes: 1,
-  usage: { ...REAPED, cpuMs: 0, peakKb: 0 },
+  usage: { ...REAPED_USAGE, cpuMs: 0, peakKb: 0 },
   limitHit: null,
   durationMs: 1,
   endedAt: null,
 };
-const nothing: RunRemains = { exit: null, leader: null, firstStop: null, swept: null };
+const nothing: RunFiles = { exit: null, leader: null, firstStop: null, swept: null };
 
 describe("by the anchor's word", () => {
-  test.each<[string, Partial<AnchorExit>, Partial<ReturnType<typeof outcomeOf>>]>([
+  test.each<[string, Partial<AnchorExit>, Partial<ReturnType<typeof outcomeOfExit>>]>([
     ["an exit code", { leader: { code: 3, signal: null } }, { reason: "exit", code: 3, signal: null }],
     [
       "a signal, by name",
@@ -76,37 +76,37 @@ describe("by the anchor's word", () => {
     ["the same without any status", { reason: "?", leader: null }, { reason: "lost", source: "none" }],
     ["the same, never executed", { reason: "?", executed: false, leader: null }, { reason: "spawn-error" }],
   ])("%s", (_, exit, outcome) => {
-    expect(outcomeOf({ ...ended, ...exit }, "anchor")).toMatchObject(outcome);
+    expect(outcomeOfExit({ ...ended, ...exit }, "anchor")).toMatchObject(outcome);
   });
 
   test("names what was to be run, when that is known", () => {
     const spawnError = { errno: 2, step: "exec", message: "" };
     const exit = { ...ended, executed: false, reason: "spawn-error", leader: null, spawnError };
-    expect(outcomeOf(exit, "anchor", { cwd: "/", command: "nothere" }).detail).toContain("nothere");
+    expect(outcomeOfExit(exit, "anchor", { cwd: "/", command: "nothere" }).detail).toContain("nothere");
   });
 
   test("says over which way the status came", () => {
-    expect(outcomeOf(ended, "anchor").source).toBe("anchor");
-    expect(outcomeOf(ended, "exit-file").source).toBe("exit-file");
+    expect(outcomeOfExit(ended, "anchor").source).toBe("anchor");
+    expect(outcomeOfExit(ended, "exit-file").source).toBe("exit-file");
   });
 
   test.each(END_REASONS)("every reason of ours is understood: %s", (reason) => {
-    expect(endReason(reason)).toBe(reason);
-    expect(outcomeOf({ ...ended, reason }, "anchor").reason).toBe(reason);
+    expect(parseEndReason(reason)).toBe(reason);
+    expect(outcomeOfExit({ ...ended, reason }, "anchor").reason).toBe(reason);
   });
 
   test.each(["", "Exit", "toString", "constructor"])("%j is no reason", (text) => {
-    expect(endReason(text)).toBeNull();
+    expect(parseEndReason(text)).toBeNull();
   });
 });
 
 describe("by what a dead anchor left", () => {
   test("its exit file tells everything", () => {
-    expect(outcomeOfRemains({ ...nothing, exit: ended })).toEqual(outcomeOf(ended, "exit-file"));
+    expect(outcomeOfRunFiles({ ...nothing, exit: ended })).toEqual(outcomeOfExit(ended, "exit-file"));
   });
 
   test("nothing at all: lost, and no status is made up", () => {
-    expect(outcomeOfRemains(nothing)).toEqual({
+    expect(outcomeOfRunFiles(nothing)).toEqual({
       reason: "lost",
       actor: "",
       code: null,
@@ -119,14 +119,14 @@ describe("by what a dead anchor left", () => {
   });
 
   test("the leader's status is kept although the run is lost", () => {
-    expect(outcomeOfRemains({ ...nothing, leader: { code: 7, signal: null } })).toMatchObject({
+    expect(outcomeOfRunFiles({ ...nothing, leader: { code: 7, signal: null } })).toMatchObject({
       reason: "lost",
       code: 7,
       source: "leader-file",
     });
   });
 
-  test.each<[string, Partial<RunRemains>, string]>([
+  test.each<[string, Partial<RunFiles>, string]>([
     [
       "what the launcher killed",
       { swept: { anchorSignal: 9, killed: 3, killMode: "pid", emptiness: "proven" } },
@@ -148,6 +148,6 @@ describe("by what a dead anchor left", () => {
       "its anchor is gone without a word; it had been asked to stop (manual-cancel)",
     ],
   ])("it tells %s", (_, remains, detail) => {
-    expect(outcomeOfRemains({ ...nothing, ...remains }).detail).toBe(detail);
+    expect(outcomeOfRunFiles({ ...nothing, ...remains }).detail).toBe(detail);
   });
 });

@@ -15,31 +15,31 @@ import {
 import { StateUnusable } from "../../src/errors.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { startProxy, type Proxy } from "../store/postgres/proxy.js";
+import { startCuttableProxy, type CuttableProxy } from "../store/postgres/proxy.js";
 import {
-  startServer,
+  startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
-  type TestServer,
+  type PostgresServer,
 } from "../store/postgres/server.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../store/temporary-directory.js";
 import { until } from "../until.js";
-import { printed, sh } from "./real-supervisor.js";
+import { waitForOutput, shellInput } from "./real-supervisor.js";
 
 describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let directory: TemporaryDirectory;
-  let proxy: Proxy;
+  let proxy: CuttableProxy;
   let supervisor: Supervisor;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
     database = await server.createDatabase();
     directory = await temporaryDirectory();
-    proxy = await startProxy(server.directory);
+    proxy = await startCuttableProxy(server.directory);
     vi.stubEnv("HOLDFAST_DATABASE_URL", database.url.replace(server.directory, proxy.directory));
     supervisor = await openSupervisor({ home: join(directory.path, "h"), onProblem: () => {} });
   });
@@ -56,13 +56,13 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
     "stops a run while the server is dead, starts none, and records the end when it is back",
     { timeout: 90_000 },
     async () => {
-      const run = await supervisor.spawn(sh("sleep 300"));
-      const other = await supervisor.spawn(sh("sleep 300"));
+      const run = await supervisor.spawn(shellInput("sleep 300"));
+      const other = await supervisor.spawn(shellInput("sleep 300"));
       const bystander = spawn("sleep", ["300"], { stdio: "ignore" });
       onTestFinished(() => void bystander.kill("SIGKILL"));
       await server.kill();
       const mark = join(directory.path, "ran");
-      await expect(supervisor.spawn(sh(`touch ${mark}`))).rejects.toBeInstanceOf(StateUnusable);
+      await expect(supervisor.spawn(shellInput(`touch ${mark}`))).rejects.toBeInstanceOf(StateUnusable);
       await run.cancel();
       await until("its processes are gone", () => !existsSync(`/proc/${run.rootPid}`), 15_000);
       expect(existsSync(`/proc/${other.rootPid}`)).toBe(true);
@@ -96,7 +96,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
       // Not refused, but silent.
       server.pause();
       writeFileSync(join(directory.path, "end"), "");
-      await printed(ends, "done");
+      await waitForOutput(ends, "done");
       await stops.cancel();
       await until("it is gone", () => !existsSync(`/proc/${stops.rootPid}`), 15_000);
       server.resume();
@@ -133,7 +133,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
         const mark = join(directory.path, `ran-${passing}`);
         await supervisor.listRuns({ limit: 1 });
         proxy.cut("answer", passing);
-        const run = await supervisor.spawn(sh(`touch ${mark}`)).catch(() => null);
+        const run = await supervisor.spawn(shellInput(`touch ${mark}`)).catch(() => null);
         proxy.mend();
         if (run !== null) {
           // What was cut, if anything, came after GO.

@@ -4,7 +4,14 @@ import { defaults } from "../../src/defaults.js";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
-import { bystander, printed, processesOf, realSupervisor, sh, textOf } from "./real-supervisor.js";
+import {
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
+  realSupervisor,
+  shellInput,
+  readOutput,
+} from "./real-supervisor.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const rounds = soak ? 1_000 : 60;
@@ -69,7 +76,7 @@ describe("races with the program's own end", () => {
     const supervisor = await realSupervisor();
     const reasons = await reasonsOf(async (at) => {
       const timeoutMs = 60 + (at % 30);
-      const run = await supervisor.spawn(sh("sleep 0.07; exit 7"), { timeoutMs, graceMs: 50 });
+      const run = await supervisor.spawn(shellInput("sleep 0.07; exit 7"), { timeoutMs, graceMs: 50 });
       return expectOneStory(supervisor, run, 7);
     });
     for (const reason of reasons.keys()) expect(["exit", "overall-timeout"]).toContain(reason);
@@ -79,7 +86,7 @@ describe("races with the program's own end", () => {
     const supervisor = await realSupervisor();
     const reasons = await reasonsOf(async (at) => {
       const noOutputTimeoutMs = 30 + (at % 30);
-      const run = await supervisor.spawn(sh("echo a; sleep 0.04; echo b; sleep 0.04; exit 7"), {
+      const run = await supervisor.spawn(shellInput("echo a; sleep 0.04; echo b; sleep 0.04; exit 7"), {
         noOutputTimeoutMs,
         graceMs: 50,
       });
@@ -91,7 +98,7 @@ describe("races with the program's own end", () => {
   test(`a cancel about when the program ends, ${rounds} times: one end, one story`, async () => {
     const supervisor = await realSupervisor();
     const reasons = await reasonsOf(async (at) => {
-      const run = await supervisor.spawn(sh("read line; exit 7"), { graceMs: 50 });
+      const run = await supervisor.spawn(shellInput("read line; exit 7"), { graceMs: 50 });
       const told = run.write("go\n").catch(() => {});
       if (at % 3 === 1) await setImmediateTurns(at % 7);
       if (at % 3 === 2) await setTimeout(at % 4);
@@ -104,10 +111,10 @@ describe("races with the program's own end", () => {
 
   test(`a cancel in every phase of the start, ${rounds} times: it never runs on, and nothing is left`, async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3061");
+    plantLookalike("sleep", "3061");
     await again(async (at) => {
       const stop = new AbortController();
-      const spawned = supervisor.spawn(sh("sleep 3061"), { signal: stop.signal, graceMs: 50 });
+      const spawned = supervisor.spawn(shellInput("sleep 3061"), { signal: stop.signal, graceMs: 50 });
       await setImmediateTurns(at % 12);
       stop.abort();
       const answer = await spawned.then(
@@ -122,7 +129,7 @@ describe("races with the program's own end", () => {
     expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
     for (const { runId, exit } of await supervisor.listRuns()) {
       expect(["manual-cancel", "spawn-error"]).toContain(exit?.reason);
-      expect(await processesOf(runId)).toEqual([]);
+      expect(await findProcessesOfRun(runId)).toEqual([]);
     }
   });
 });
@@ -134,8 +141,8 @@ async function setImmediateTurns(turns: number): Promise<void> {
 describe("several who stop one run", () => {
   test("a hundred at once, each under a name of its own: the first wins, and is the only one on record", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3062");
-    const run = await supervisor.spawn(sh("sleep 3062"), { graceMs: 500 });
+    plantLookalike("sleep", "3062");
+    const run = await supervisor.spawn(shellInput("sleep 3062"), { graceMs: 500 });
     await Promise.all(
       Array.from({ length: 100 }, (_, at) =>
         run.cancel({
@@ -148,15 +155,15 @@ describe("several who stop one run", () => {
     const record = await expectOneStory(supervisor, run, 0);
     expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "actor 0" });
     expect(run.firstStop).toMatchObject({ requestId: "request 0" });
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
   test("a later one may shorten the grace, but neither lengthen it nor take the blame", async () => {
     const supervisor = await realSupervisor();
-    const run = await supervisor.spawn(sh("trap '' TERM; echo ready; while :; do sleep 0.02; done"), {
+    const run = await supervisor.spawn(shellInput("trap '' TERM; echo ready; while :; do sleep 0.02; done"), {
       graceMs: 20_000,
     });
-    await printed(run, "ready");
+    await waitForOutput(run, "ready");
     await run.cancel({ actor: "patient" });
     await run.cancel({ actor: "even more patient", graceMs: 60_000 });
     await setTimeout(100);
@@ -171,7 +178,7 @@ describe("several who stop one run", () => {
     const supervisor = await realSupervisor();
     const reasons = await reasonsOf(async (at) => {
       const limit = 40 + (at % 10);
-      const run = await supervisor.spawn(sh("sleep 3063"), {
+      const run = await supervisor.spawn(shellInput("sleep 3063"), {
         timeoutMs: limit,
         noOutputTimeoutMs: limit,
         graceMs: 50,
@@ -190,7 +197,7 @@ describe("several who stop one run", () => {
     const supervisor = await realSupervisor();
     const actors = new Set<string>();
     await again(async (at) => {
-      const run = await supervisor.spawn(sh("sleep 3064"), { graceMs: 50 });
+      const run = await supervisor.spawn(shellInput("sleep 3064"), { graceMs: 50 });
       const anchor = (await supervisor.getRun(run.runId))?.anchor?.pid ?? 0;
       if (at % 2 === 0) process.kill(anchor, "SIGTERM");
       await run.cancel({ actor: "caller" });
@@ -223,7 +230,7 @@ describe("an escape", () => {
     "of a %s run ends it as one under `fail`: with its own code, and all named",
     async (io) => {
       const supervisor = await realSupervisor();
-      bystander("sleep", "3065");
+      plantLookalike("sleep", "3065");
       const argv = ["/bin/sh", "-c", escapes("exit 0")];
       const run = await supervisor.spawn(io === "pipe" ? { io, argv } : { io, argv }, { graceMs: 200 });
       const record = await escaped(run);
@@ -238,55 +245,58 @@ describe("an escape", () => {
       expect(events.find(({ type }) => type === "escape")?.data).toMatchObject({
         residue: record.residue.map(({ pid }) => ({ pid, kind: "detached" })),
       });
-      expect(await processesOf(run.runId)).toEqual([]);
+      expect(await findProcessesOfRun(run.runId)).toEqual([]);
     },
   );
 
   test("under `sweep` is swept and recorded, and the leader's outcome stands", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3065");
+    plantLookalike("sleep", "3065");
     for (const [end, exit] of [
       ["exit 0", { reason: "exit", code: 0 }],
       ["exit 6", { reason: "exit", code: 6 }],
       ["kill -9 $$", { reason: "signal", signal: "SIGKILL" }],
     ] as const) {
-      const run = await supervisor.spawn(sh(escapes(end)), { onEscape: "sweep", graceMs: 200 });
+      const run = await supervisor.spawn(shellInput(escapes(end)), { onEscape: "sweep", graceMs: 200 });
       const record = await escaped(run);
       expect(record).toMatchObject({ exit, residueCount: 3, emptiness: "proven" });
       const events = await supervisor.listEvents({ runId: run.runId });
       expect(events.map(({ type }) => type)).toEqual(["spawn", "escape", "cleanup", "exit"]);
-      expect(await processesOf(run.runId)).toEqual([]);
+      expect(await findProcessesOfRun(run.runId)).toEqual([]);
     }
   });
 
   test("is none when the run was stopped: the stop is why", async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3065");
-    const run = await supervisor.spawn(sh("setsid sleep 3065 & echo ready; wait"), { graceMs: 200 });
-    await printed(run, "ready");
+    plantLookalike("sleep", "3065");
+    const run = await supervisor.spawn(shellInput("setsid sleep 3065 & echo ready; wait"), { graceMs: 200 });
+    await waitForOutput(run, "ready");
     await run.cancel({ actor: "test" });
     expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "test" });
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
   test("is none when a daemon ends by itself in time", async () => {
     const supervisor = await realSupervisor();
-    const run = await supervisor.spawn(sh("setsid sh -c 'echo late' & exit 2"));
+    const run = await supervisor.spawn(shellInput("setsid sh -c 'echo late' & exit 2"));
     const record = await run.wait();
     // On a machine so loaded that it takes longer than `settleMs`, it is one.
     const inTime = record.residueCount === 0;
     expect(record.exit).toMatchObject({ reason: inTime ? "exit" : "ownership-escape", code: 2 });
-    if (inTime) expect((await textOf(run)).stdout).toBe("late\n");
+    if (inTime) expect((await readOutput(run)).stdout).toBe("late\n");
   });
 
   test(`and a cancel in the same moment, ${rounds} times: one end, one story`, async () => {
     const supervisor = await realSupervisor();
-    bystander("sleep", "3066");
+    plantLookalike("sleep", "3066");
     await again(async (at) => {
-      const run = await supervisor.spawn(sh("setsid sh -c 'echo out; exec sleep 3066' & read line; exit 0"), {
-        graceMs: 50,
-      });
-      await printed(run, "out");
+      const run = await supervisor.spawn(
+        shellInput("setsid sh -c 'echo out; exec sleep 3066' & read line; exit 0"),
+        {
+          graceMs: 50,
+        },
+      );
+      await waitForOutput(run, "out");
       await run.write("go\n").catch(() => {});
       // Before `settleMs`, around it, after it.
       await setTimeout(defaults.settleMs - 30 + (at % 50));
@@ -297,7 +307,7 @@ describe("an escape", () => {
       expect(["manual-cancel", "ownership-escape"]).toContain(record.exit?.reason);
       expect(record).toMatchObject({ exit: { code: 0, signal: null }, emptiness: "proven" });
       expect(record.exit?.actor).toBe(record.exit?.reason === "manual-cancel" ? "racer" : "");
-      expect(await processesOf(run.runId)).toEqual([]);
+      expect(await findProcessesOfRun(run.runId)).toEqual([]);
     });
   });
 });

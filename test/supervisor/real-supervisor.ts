@@ -7,13 +7,13 @@ import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
 import type { FollowOptions, Problem, Run, Supervisor, SupervisorOptions } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { removeHome } from "../remove-home.js";
+import { removeStateDirectory } from "../remove-home.js";
 
-const project = fileURLToPath(new URL("../..", import.meta.url));
+const projectRoot = fileURLToPath(new URL("../..", import.meta.url));
 
 export async function temporaryHome(): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
-  onTestFinished(() => removeHome(home));
+  onTestFinished(() => removeStateDirectory(home));
   return home;
 }
 
@@ -34,18 +34,21 @@ export async function realSupervisor(options: SupervisorOptions = {}): Promise<S
   return supervisor;
 }
 
-export function sh(script: string): { io: "pipe"; argv: string[] } {
+export function shellInput(script: string): { io: "pipe"; argv: string[] } {
   return { io: "pipe", argv: ["/bin/sh", "-c", script] };
 }
 
-export async function textOf(run: Run, options?: FollowOptions): Promise<{ stdout: string; stderr: string }> {
+export async function readOutput(
+  run: Run,
+  options?: FollowOptions,
+): Promise<{ stdout: string; stderr: string }> {
   const parts: { stdout: Uint8Array[]; stderr: Uint8Array[] } = { stdout: [], stderr: [] };
   for await (const { stream, bytes } of run.follow(options)) parts[stream].push(bytes);
   return { stdout: Buffer.concat(parts.stdout).toString(), stderr: Buffer.concat(parts.stderr).toString() };
 }
 
 /** Resolves once the run has printed `text`. */
-export async function printed(run: Run, text: string): Promise<void> {
+export async function waitForOutput(run: Run, text: string): Promise<void> {
   let seen = "";
   for await (const { bytes } of run.follow({ streams: ["stdout"] })) {
     seen += Buffer.from(bytes).toString();
@@ -55,7 +58,7 @@ export async function printed(run: Run, text: string): Promise<void> {
 }
 
 /** Processes that carry the run's marker, whoever their parent is. */
-export async function processesOf(runId: string): Promise<number[]> {
+export async function findProcessesOfRun(runId: string): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const marked = await Promise.all(
     pids.map(async (pid) => {
@@ -67,7 +70,7 @@ export async function processesOf(runId: string): Promise<number[]> {
 }
 
 /** A stranger who looks exactly like the run's processes, and must not notice anything. */
-export function bystander(command: string, ...args: string[]): ChildProcess {
+export function plantLookalike(command: string, ...args: string[]): ChildProcess {
   const stranger = spawn(command, args, { stdio: "ignore" });
   onTestFinished(() => {
     if (stranger.exitCode !== null || stranger.signalCode !== null)
@@ -79,21 +82,25 @@ export function bystander(command: string, ...args: string[]): ChildProcess {
 
 /** The supervisor as JavaScript, fresh from its source, for child processes. */
 export async function buildSupervisor(): Promise<string> {
-  await mkdir(join(project, "build"), { recursive: true });
-  const path = await mkdtemp(join(project, "build", "supervisor-"));
+  await mkdir(join(projectRoot, "build"), { recursive: true });
+  const path = await mkdtemp(join(projectRoot, "build", "supervisor-"));
   onTestFinished(() => rm(path, { recursive: true, force: true }));
-  const compilerOptions = { noEmit: false, outDir: path, rootDir: join(project, "src") };
-  const include = [join(project, "src/supervisor/open.ts")];
+  const compilerOptions = { noEmit: false, outDir: path, rootDir: join(projectRoot, "src") };
+  const include = [join(projectRoot, "src/supervisor/open.ts")];
   await writeFile(
     join(path, "tsconfig.json"),
-    JSON.stringify({ extends: join(project, "tsconfig.json"), compilerOptions, include }),
+    JSON.stringify({ extends: join(projectRoot, "tsconfig.json"), compilerOptions, include }),
   );
-  await promisify(execFile)(process.execPath, [join(project, "node_modules/typescript/bin/tsc"), "-p", path]);
+  await promisify(execFile)(process.execPath, [
+    join(projectRoot, "node_modules/typescript/bin/tsc"),
+    "-p",
+    path,
+  ]);
   return join(path, "supervisor/open.js");
 }
 
 /** A process of its own that supervises a run (see `children/supervise.mjs`), to be killed. */
-export async function startVictim(
+export async function startOneRunSupervisor(
   open: string,
   home: string,
   instanceId: string,
@@ -104,7 +111,7 @@ export async function startVictim(
     [fileURLToPath(new URL("children/supervise.mjs", import.meta.url)), open, home, instanceId, script],
     {
       stdio: ["ignore", "pipe", "inherit"],
-      env: { ...process.env, HOLDFAST_ANCHOR: join(project, "build/anchor") },
+      env: { ...process.env, HOLDFAST_ANCHOR: join(projectRoot, "build/anchor") },
     },
   );
   const exited = new Promise<void>((resolve) => child.once("close", () => resolve()));

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { systemClock } from "../../src/supervisor/clock.js";
-import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn, waitUntil } from "./fake-supervisor.js";
 
 test("a record that is just being inserted is not taken for one that was left behind", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, supervisor } = world;
   const insertRun = store.insertRun.bind(store);
   let answer = (): void => undefined;
@@ -14,8 +14,8 @@ test("a record that is just being inserted is not taken for one that was left be
     await new Promise<void>((resolve) => (answer = resolve));
     return lease;
   };
-  const starting = start(world);
-  await turn();
+  const starting = spawnFakeRun(world);
+  await nextTurn();
   expect((await supervisor.reconcile()).decisions).toEqual([]);
   answer();
   expect((await starting).state).toBe("running");
@@ -23,9 +23,9 @@ test("a record that is just being inserted is not taken for one that was left be
 });
 
 test("a dead instance's directory stays while a record names it as owner", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host, supervisor } = world;
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   const record = store.runs.get(run.runId) ?? expect.fail("no record");
   store.runs.set("run_theirs", {
     ...record,
@@ -36,7 +36,7 @@ test("a dead instance's directory stays while a record names it as owner", async
     root: null,
   });
   host.locals = [...host.locals, { instanceId: "in_dead", alive: false, launched: false }];
-  host.runIds = async () => [];
+  host.listRunIds = async () => [];
   const removed: string[] = [];
   Object.assign(host, { removeInstance: async (instanceId: string) => removed.push(instanceId) > 0 });
   await supervisor.reconcile();
@@ -48,15 +48,15 @@ test("a dead instance's directory stays while a record names it as owner", async
 });
 
 test("a run that was not to outlive its owner is stopped by whoever took it over, also after another restart", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host } = world;
-  const run = await start(world, { onOrphan: "terminate" });
+  const run = await spawnFakeRun(world, { onOrphan: "terminate" });
   const record = store.runs.get(run.runId) ?? expect.fail("no record");
   // An earlier process of in_heir had claimed it, and died before it could say stop.
   store.runs.set(run.runId, { ...record, ownerInstanceId: "in_heir", leaseEpoch: 2 });
   host.locals = [{ instanceId: "in_heir", alive: true, launched: false }];
-  host.last.hangUp();
-  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  host.last.disconnect();
+  const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
   const { decisions } = await heir.supervisor.reconcile();
   expect(decisions).toMatchObject([{ row: "anchor-alive", action: "terminate" }]);
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
@@ -68,19 +68,19 @@ test.for([
 ] as const)(
   "the loser of a race for a run %s says that another took it, not what it meant to do",
   async ([, answers]) => {
-    const world = fakeWorld();
+    const world = fakeSupervisor();
     const { store, host } = world;
-    const run = await start(world, { onOrphan: "terminate" });
+    const run = await spawnFakeRun(world, { onOrphan: "terminate" });
     const record = store.runs.get(run.runId) ?? expect.fail("no record");
     store.runs.set(run.runId, { ...record, ownerInstanceId: "in_dead", leaseEpoch: 2, leaseExpiresAt: -1 });
     host.locals = [
       { instanceId: "in_heir", alive: true, launched: false },
       { instanceId: "in_dead", alive: false, launched: false },
     ];
-    host.last.hangUp();
-    await until(() => world.supervisor.run(run.runId) === null);
+    host.last.disconnect();
+    await waitUntil(() => world.supervisor.run(run.runId) === null);
     host.last.answers = answers;
-    const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+    const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
     // Between the look and the claim another supervisor is faster.
     store.beforeWrite = (what) => {
       const now = store.runs.get(run.runId);
@@ -97,9 +97,9 @@ test.for([
 
 test("a run of a machine that nothing is heard of for a day is given up on record, and nobody is signalled", async () => {
   let now = 0;
-  const world = fakeWorld({ clock: { ...systemClock, now: () => now } });
+  const world = fakeSupervisor({ clock: { ...systemClock, now: () => now } });
   const { store, host, supervisor } = world;
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   const record = store.runs.get(run.runId) ?? expect.fail("no record");
   const far = { ...record, runId: "run_far", ownerInstanceId: "in_far", originInstanceId: "in_far" };
   store.runs.set("run_far", { ...far, hostId: "far away", leaseExpiresAt: 10 });
@@ -116,32 +116,32 @@ test("a run of a machine that nothing is heard of for a day is given up on recor
 });
 
 test("a run whose directory cannot be read is left alone, and keeps nobody else waiting", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host } = world;
-  const [unreadable, other] = [await start(world), await start(world)];
+  const [unreadable, other] = [await spawnFakeRun(world), await spawnFakeRun(world)];
   for (const { runId } of [unreadable, other]) {
     const record = store.runs.get(runId) ?? expect.fail("no record");
     store.runs.set(runId, { ...record, ownerInstanceId: "in_dead", originInstanceId: "in_dead" });
-    host.anchors.get(runId)?.hangUp();
+    host.anchors.get(runId)?.disconnect();
   }
   store.time = Number.MAX_SAFE_INTEGER;
   host.locals = [
     { instanceId: "in_closed", alive: false, launched: false },
     { instanceId: "in_dead", alive: false, launched: false },
   ];
-  const remains = host.remains.bind(host);
-  host.remains = async (run) => {
+  const remains = host.readRunFiles.bind(host);
+  host.readRunFiles = async (run) => {
     if (run.runId === unreadable.runId) throw new Error("EACCES");
     return remains(run);
   };
-  const runIds = host.runIds.bind(host);
+  const runIds = host.listRunIds.bind(host);
   Object.assign(host, {
     runIds: async (instanceId: string) => {
       if (instanceId === "in_closed") throw new Error("EACCES");
       return runIds();
     },
   });
-  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
   const { decisions, runs } = await heir.supervisor.reconcile();
   expect(decisions).toContainEqual(
     expect.objectContaining({ runId: unreadable.runId, row: "unseen", action: "leave" }),
@@ -152,20 +152,20 @@ test("a run whose directory cannot be read is left alone, and keeps nobody else 
 });
 
 test("a run that is forgotten while its directory is looked at does not come back as a new one", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host, supervisor } = world;
   // Its directory was listed; by the time its record is asked for, both are gone.
   let listed = 0;
-  host.runIds = async () => (listed++ === 0 ? ["run_old"] : []);
+  host.listRunIds = async () => (listed++ === 0 ? ["run_old"] : []);
   await supervisor.reconcile();
   expect([...store.runs.keys()]).toEqual([]);
 });
 
 for (const known of [true, false])
   test(`who is left in the cgroup of an ended run is ended, ${known ? "with" : "without"} the cgroup on record`, async () => {
-    const world = fakeWorld();
+    const world = fakeSupervisor();
     const { store, host, supervisor } = world;
-    const run = await start(world);
+    const run = await spawnFakeRun(world);
     host.last.exit();
     const record = await run.wait();
     const boundary = { path: "/cgroup/a", inode: "5" };
@@ -181,11 +181,11 @@ for (const known of [true, false])
   });
 
 test("an anchor behind an ended record that does not answer is asked again at the next look", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host, supervisor } = world;
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   const record = store.runs.get(run.runId) ?? expect.fail("no record");
-  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 7 });
+  host.last.emit({ type: "refused", code: "stale-epoch", message: "", epoch: 7 });
   store.runs.set(run.runId, { ...record, state: "exited" });
   const attach = host.attach.bind(host);
   host.attach = async () => Promise.reject(new Error("it does not answer"));
@@ -196,11 +196,11 @@ test("an anchor behind an ended record that does not answer is asked again at th
 });
 
 test("a run that is to be stopped when it is taken over is stopped also if its anchor answers only later", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host } = world;
-  const run = await start(world, { onOrphan: "terminate" });
+  const run = await spawnFakeRun(world, { onOrphan: "terminate" });
   // Its owner is gone.
-  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
+  host.last.emit({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
   host.locals = [{ instanceId: "in_test", alive: false, launched: false }];
   store.time = defaults.leaseMs + 1;
   const attach = host.attach.bind(host);
@@ -210,18 +210,18 @@ test("a run that is to be stopped when it is taken over is stopped also if its a
     host.attach = attach;
     throw new Error("it does not answer");
   };
-  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
   expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
-  await until(() => host.last.stops.length > 0);
+  await waitUntil(() => host.last.stops.length > 0);
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });
 
 test("a run that passes its gate between the look and the claim is not taken for never executed", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host } = world;
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   const record = store.runs.get(run.runId) ?? expect.fail("no record");
-  host.last.say({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
+  host.last.emit({ type: "refused", code: "stale-epoch", message: "", epoch: 2 });
   store.runs.set(run.runId, { ...record, state: "starting", anchor: null, root: null, startedAt: null });
   host.locals = [{ instanceId: "in_test", alive: false, launched: false }];
   store.time = defaults.leaseMs + 1;
@@ -232,20 +232,20 @@ test("a run that passes its gate between the look and the claim is not taken for
     store.runs.set(run.runId, record);
     store.beforeWrite = () => undefined;
   };
-  const heir = fakeWorld({ store, host, instanceId: "in_heir" });
+  const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
   expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
-  await until(() => host.last.links.length > 0);
+  await waitUntil(() => host.last.links.length > 0);
   expect(store.runs.get(run.runId)).toMatchObject({ state: "running", ownerInstanceId: "in_heir" });
 });
 
 test("a run found without a record whose finder died is not said to have never run", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host, supervisor } = world;
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   const record = store.runs.get(run.runId) ?? expect.fail("no record");
   const found = { ...record, runId: "run_found", leaseId: "", anchor: null, root: null };
   store.runs.set("run_found", { ...found, state: "starting", startedAt: null });
-  host.runIds = async () => ["run_found"];
+  host.listRunIds = async () => ["run_found"];
   await supervisor.reconcile();
   expect(store.runs.get("run_found")).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
 });

@@ -1,34 +1,34 @@
 import { expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { Run } from "../../src/supervisor/api.js";
-import { NO_REMAINS } from "./fake-host.js";
-import { fakeWorld, start, turn, until, type FakeWorld } from "./fake-supervisor.js";
+import { NO_RUN_FILES } from "./fake-host.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn, waitUntil, type FakeSupervisor } from "./fake-supervisor.js";
 
 /** The process of the first supervisor is killed: nothing of it says or hears anything any more. */
-function killed(world: FakeWorld): void {
+function killed(world: FakeSupervisor): void {
   for (const anchor of world.host.anchors.values())
     for (const link of anchor.links.splice(0)) link.listen(() => undefined);
 }
-function successor({ store, host }: FakeWorld): FakeWorld {
-  return fakeWorld({ store, host });
+function successor({ store, host }: FakeSupervisor): FakeSupervisor {
+  return fakeSupervisor({ store, host });
 }
-function alter({ store }: FakeWorld, { runId }: Run, change: Partial<RunRecord>): void {
+function alter({ store }: FakeSupervisor, { runId }: Run, change: Partial<RunRecord>): void {
   const record = store.runs.get(runId);
   if (record !== undefined) store.runs.set(runId, { ...record, ...change });
 }
-const decisions = ({ store }: FakeWorld): string[] =>
+const decisions = ({ store }: FakeSupervisor): string[] =>
   store.events.flatMap(({ type, data }) => (type === "reconcile" ? [`${data.action}: ${data.why}`] : []));
 
 test("a live run goes on: same run, new epoch, true exit", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   const second = successor(first);
   const [run] = await second.supervisor.recover();
   expect(run?.runId).toBe(before.runId);
   expect(run?.state).toBe("running");
   expect(second.host.attached).toEqual([0, 2]);
-  await turn();
+  await nextTurn();
   expect(decisions(second)).toEqual(["continue: its anchor lives"]);
   second.host.last.exit({ leader: { code: 6, signal: null } });
   expect((await run?.wait())?.exit).toMatchObject({ reason: "exit", code: 6 });
@@ -36,12 +36,12 @@ test("a live run goes on: same run, new epoch, true exit", async () => {
 });
 
 test("recovering twice changes nothing", async () => {
-  const first = fakeWorld();
-  await start(first);
+  const first = fakeSupervisor();
+  await spawnFakeRun(first);
   killed(first);
   const second = successor(first);
   await second.supervisor.recover();
-  await turn();
+  await nextTurn();
   const after = { runs: [...second.store.runs.values()], events: [...second.store.events] };
   expect(await second.supervisor.recover()).toEqual([]);
   expect(await Promise.all([second.supervisor.recover(), second.supervisor.recover()])).toEqual([[], []]);
@@ -49,8 +49,8 @@ test("recovering twice changes nothing", async () => {
 });
 
 test("input goes on where the anchor's ended, output where the last owner's acks did", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   const { host } = first;
   host.spools.set(`${before.runId} stdout`, Buffer.from("0123456789"));
@@ -71,8 +71,8 @@ test("input goes on where the anchor's ended, output where the last owner's acks
 });
 
 test("deadlines go on with what is left of them", async () => {
-  const first = fakeWorld();
-  const before = await start(first, { timeoutMs: 60_000 });
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first, { timeoutMs: 60_000 });
   killed(first);
   // By the anchor's clock: what the wall says is of no account.
   alter(first, before, { startedAt: Date.now() + 365 * 86_400_000 });
@@ -83,13 +83,13 @@ test("deadlines go on with what is left of them", async () => {
 });
 
 test("killed between GO and its commit: the start is recorded now", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   alter(first, before, { state: "starting", startedAt: null });
   const second = successor(first);
   await second.supervisor.recover();
-  await turn();
+  await nextTurn();
   expect(second.store.runs.get(before.runId)).toMatchObject({
     state: "running",
     startedAt: expect.any(Number),
@@ -97,16 +97,16 @@ test("killed between GO and its commit: the start is recorded now", async () => 
 });
 
 test("an anchor still behind the gate is never let through", async () => {
-  const first = fakeWorld();
+  const first = fakeSupervisor();
   first.host.prepare = (anchor) => {
-    anchor.obliging = false;
+    anchor.autoReply = false;
   };
-  void start(first).catch(() => undefined);
-  await until(() => first.host.anchors.size === 1 && first.host.last.went === 1);
+  void spawnFakeRun(first).catch(() => undefined);
+  await waitUntil(() => first.host.anchors.size === 1 && first.host.last.goCount === 1);
   killed(first);
   const second = successor(first);
   const [run] = await second.supervisor.recover();
-  expect(first.host.last.went).toBe(1);
+  expect(first.host.last.goCount).toBe(1);
   expect(first.host.last.stops).toMatchObject([{ reason: "spawn-error" }]);
   first.host.last.exit({ executed: false, leader: null });
   expect((await run?.wait())?.exit?.reason).toBe("spawn-error");
@@ -128,13 +128,13 @@ test.each([
     "lose: its anchor died; the launcher ended what it left",
   ],
 ] as const)("no anchor answers: %s", async (_, left, exit, emptiness, decision) => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   const anchor = first.host.last;
   anchor.answers = false;
   first.host.left.set(before.runId, {
-    ...NO_REMAINS,
+    ...NO_RUN_FILES,
     exit: "exit" in left ? anchor.exitFacts() : null,
     swept: "swept" in left ? { anchorSignal: 9, killed: 1, killMode: "pid", emptiness: "proven" } : null,
   });
@@ -146,13 +146,13 @@ test.each([
 });
 
 test("another boot: lost, proven, and not one number of it looked at", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   alter(first, before, { bootId: "the boot before" });
   first.host.alive.add(before.rootPid ?? 0);
   const second = successor(first);
-  second.host.inspect = () => Promise.reject(new Error("must not look"));
+  second.host.inspectProcesses = () => Promise.reject(new Error("must not look"));
   second.host.attach = () => Promise.reject(new Error("must not attach"));
   await second.supervisor.recover();
   const record = second.store.runs.get(before.runId);
@@ -161,8 +161,8 @@ test("another boot: lost, proven, and not one number of it looked at", async () 
 });
 
 test("another container's processes are not touched, and nothing is claimed of them", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   alter(first, before, { pidNamespace: "pid:[2]" });
   first.host.last.answers = false;
@@ -177,8 +177,8 @@ test("another container's processes are not touched, and nothing is claimed of t
 });
 
 test("a record that never got a process was interrupted: spawn-error", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   alter(first, before, { state: "starting", root: null, anchor: null, startedAt: null });
   first.host.anchors.clear();
@@ -190,8 +190,8 @@ test("a record that never got a process was interrupted: spawn-error", async () 
 });
 
 test("a live anchor without a record gets one", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   first.store.runs.clear();
   const second = successor(first);
@@ -207,8 +207,8 @@ test("a live anchor without a record gets one", async () => {
 });
 
 test("a tree whose record has ended is stopped", async () => {
-  const first = fakeWorld();
-  const before = await start(first);
+  const first = fakeSupervisor();
+  const before = await spawnFakeRun(first);
   killed(first);
   alter(first, before, { state: "exited" });
   const second = successor(first);

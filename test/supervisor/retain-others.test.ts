@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
-import { exited, gated, newRun } from "../store/samples.js";
+import { EXITED, GATED, newRun } from "../store/samples.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 import { FakeHost } from "./fake-host.js";
 
@@ -19,8 +19,8 @@ test("old runs of a living supervisor, however many, do not keep this one's from
     const facts = { originInstanceId, ownerInstanceId: originInstanceId, createdAt: 1 };
     const run = newRun({ runId: `run_${n}`, ...facts });
     const lease = await store.insertRun(run, 1_000);
-    await store.saveRun(lease, gated);
-    await store.saveRun(lease, { ...exited, at: n + 1 });
+    await store.saveRun(lease, GATED);
+    await store.saveRun(lease, { ...EXITED, at: n + 1 });
   }
   // Age counts up to the newest run: this one makes the others old.
   await store.insertRun(newRun({ runId: "run_newest", ownerInstanceId: "in_test" }), 1_000);
@@ -30,5 +30,5 @@ test("old runs of a living supervisor, however many, do not keep this one's from
   expect((await supervisor.retain({ ...age, endedKept: 9 })).records).toBe(1);
   expect((await supervisor.retain()).records).toBe(9);
   expect(host.discarded).toHaveLength(10);
-  expect(await store.countEnded()).toBe(250);
+  expect(await store.countEndedRuns()).toBe(250);
 });

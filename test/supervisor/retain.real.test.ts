@@ -1,22 +1,30 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { until } from "../io/until.js";
-import { look } from "../tree/living.js";
-import { bystander, printed, processesOf, realSupervisor, sh, temporaryHome } from "./real-supervisor.js";
+import { waitFor } from "../io/until.js";
+import { readProcess } from "../tree/living.js";
+import {
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
+  realSupervisor,
+  shellInput,
+  temporaryHome,
+} from "./real-supervisor.js";
 
 test("ended runs go with their directories, a live one keeps everything, and nothing is imported afterwards", async () => {
   const home = await temporaryHome();
-  bystander("sleep", "3051");
+  plantLookalike("sleep", "3051");
   const supervisor = await realSupervisor({ home, instanceId: "in_stable" });
   const directory = (runId: string): string => join(home, "instances/in_stable/runs", runId);
-  const live = await supervisor.spawn(sh("sleep 3051 & echo up; wait"));
-  await printed(live, "up");
-  const ended = await supervisor.spawn(sh("echo a lot"));
-  const later = await supervisor.spawn(sh("sleep 0.05; echo more"));
+  const live = await supervisor.spawn(shellInput("sleep 3051 & echo up; wait"));
+  await waitForOutput(live, "up");
+  const ended = await supervisor.spawn(shellInput("echo a lot"));
+  const later = await supervisor.spawn(shellInput("sleep 0.05; echo more"));
   const records = await Promise.all([ended.wait(), later.wait()]);
   // Nobody forgets a run in the moment of its end, when its anchor is still on its way out.
-  for (const { anchor } of records) await until("its anchor has left", () => look(anchor?.pid ?? 0) === null);
+  for (const { anchor } of records)
+    await waitFor("its anchor has left", () => readProcess(anchor?.pid ?? 0) === null);
   expect(existsSync(directory(ended.runId))).toBe(true);
 
   expect(await supervisor.retain()).toEqual({ records: 0, outputs: 0 });
@@ -33,6 +41,6 @@ test("ended runs go with their directories, a live one keeps everything, and not
   expect((await supervisor.listRuns()).map(({ runId }) => runId).toSorted()).toEqual(
     [live.runId, later.runId].toSorted(),
   );
-  expect(await processesOf(live.runId)).not.toEqual([]);
+  expect(await findProcessesOfRun(live.runId)).not.toEqual([]);
   expect(existsSync(directory(live.runId))).toBe(true);
 });

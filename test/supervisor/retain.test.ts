@@ -6,7 +6,7 @@ import type { Store } from "../../src/store/store.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
 import { systemClock } from "../../src/supervisor/clock.js";
 import { createSupervisor } from "../../src/supervisor/supervisor.js";
-import { event, exited, newRun } from "../store/samples.js";
+import { newRunEvent, EXITED, newRun } from "../store/samples.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
 import { FakeHost } from "./fake-host.js";
 
@@ -18,17 +18,17 @@ const MANY = 220;
 class Shelves extends FakeHost {
   readonly shelves = new Map<string, { readonly instanceId: string; readonly bytes: number }>();
 
-  override async runIds(instanceId?: string): Promise<readonly string[]> {
+  override async listRunIds(instanceId?: string): Promise<readonly string[]> {
     return [...this.shelves].flatMap(([runId, shelf]) => (shelf.instanceId === instanceId ? [runId] : []));
   }
 
-  override async size(run?: RunAddress): Promise<number> {
+  override async directorySize(run?: RunAddress): Promise<number> {
     return this.shelves.get(run?.runId ?? "")?.bytes ?? 0;
   }
 
-  override async discard({ instanceId, runId }: RunAddress): Promise<void> {
+  override async removeRunDirectory({ instanceId, runId }: RunAddress): Promise<void> {
     if (this.shelves.get(runId)?.instanceId === instanceId) this.shelves.delete(runId);
-    await super.discard({ instanceId, runId });
+    await super.removeRunDirectory({ instanceId, runId });
   }
 }
 
@@ -63,7 +63,7 @@ async function ended(
 ): Promise<void> {
   const at = now - daysAgo * DAY;
   const run = newRun({ runId, originInstanceId: instanceId, createdAt: at });
-  await store.saveRun(await store.insertRun(run, 0, [event(runId, 1)]), { ...exited, at });
+  await store.saveRun(await store.insertRun(run, 0, [newRunEvent(runId, 1)]), { ...EXITED, at });
   if (bytes > 0) host.shelves.set(runId, { instanceId, bytes });
 }
 
@@ -75,7 +75,7 @@ describe("retention", () => {
   test("forgets what ended long ago, with its events and its directory; what lives stays", async () => {
     await ended("run_old", 8, { bytes: 1 });
     await ended("run_new", 6, { bytes: 1 });
-    await store.insertRun(newRun({ runId: "run_alive", createdAt: 0 }), 0, [event("run_alive", 1)]);
+    await store.insertRun(newRun({ runId: "run_alive", createdAt: 0 }), 0, [newRunEvent("run_alive", 1)]);
     await ended("run_today", 0);
     expect(await supervisor.retain()).toEqual({ records: 1, outputs: 0 });
     expect(await known()).toEqual(["run_alive", "run_new", "run_today"]);

@@ -2,19 +2,19 @@ import { describe, expect, test } from "vitest";
 import { BadInput } from "../../src/errors.js";
 import { NO_LIMITS } from "../../src/store/run-record.js";
 import type { AskedLimits } from "../../src/supervisor/api.js";
-import { runLimits } from "../../src/supervisor/run-limits.js";
+import { checkLimits } from "../../src/supervisor/run-limits.js";
 
 describe("limits that are asked for", () => {
   test("none, or null, is none", () => {
-    expect(runLimits()).toEqual(NO_LIMITS);
-    expect(runLimits({})).toEqual(NO_LIMITS);
-    expect(runLimits({ memoryBytes: null, pids: undefined })).toEqual(NO_LIMITS);
+    expect(checkLimits()).toEqual(NO_LIMITS);
+    expect(checkLimits({})).toEqual(NO_LIMITS);
+    expect(checkLimits({ memoryBytes: null, pids: undefined })).toEqual(NO_LIMITS);
   });
 
   test("are taken as they are, to their bounds", () => {
     const least = { memoryBytes: 1024 ** 2, pids: 1, cpus: 0.01 };
     const most = { memoryBytes: 128 * 1024 ** 4, pids: 4_194_304, cpus: 4_096 };
-    for (const limits of [least, most]) expect(runLimits(limits)).toEqual(limits);
+    for (const limits of [least, most]) expect(checkLimits(limits)).toEqual(limits);
   });
 
   test.each<[unknown, RegExp]>([
@@ -37,7 +37,7 @@ describe("limits that are asked for", () => {
     [[], /limits must be an object/],
     ["64M", /limits must be an object, not "64M"/],
   ])("%j is refused, and says why", (asked, why) => {
-    const refused = (): unknown => runLimits(asked as AskedLimits);
+    const refused = (): unknown => checkLimits(asked as AskedLimits);
     expect(refused).toThrow(BadInput);
     expect(refused).toThrow(why);
   });

@@ -1,13 +1,19 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { newborn, step, type Ending, type LifeEvent, type RunState } from "../../src/supervisor/run-state.js";
+import {
+  initialState,
+  step,
+  type RunOutcome,
+  type RunStateEvent,
+  type RunState,
+} from "../../src/supervisor/run-state.js";
 
 const root = { pid: 10, startTime: 1, uniqueId: "1" };
 const failure = { errno: 2, step: "exec", message: "no such command" };
 const status = { code: 3, signal: null } as const;
 const survivors = [{ pid: 11, startTime: 2, kind: "unkillable", command: "dd" }];
 const stop = (reason: string) => ({ reason, actor: "test", requestId: reason });
-const ending = (detail: string): Ending => ({
+const ending = (detail: string): RunOutcome => ({
   exit: {
     reason: "exit",
     actor: "",
@@ -31,9 +37,9 @@ const events = {
   stop: { type: "stop", stop: stop("second") },
   leader: { type: "leader", status },
   survivors: { type: "survivors", survivors },
-  exited: { type: "exited", ending: ending("exited") },
-  lost: { type: "lost", ending: ending("lost") },
-} as const satisfies { readonly [Type in LifeEvent["type"]]: Extract<LifeEvent, { type: Type }> };
+  exited: { type: "exited", outcome: ending("exited") },
+  lost: { type: "lost", outcome: ending("lost") },
+} as const satisfies { readonly [Type in RunStateEvent["type"]]: Extract<RunStateEvent, { type: Type }> };
 type EventName = keyof typeof events;
 
 const stopped: RunState = {
@@ -44,12 +50,12 @@ const stopped: RunState = {
   survivors: [],
 };
 const states = {
-  "starting, no root": newborn,
-  "starting, no root, stop owed": { name: "starting", root: null, owed: stop("first") },
-  "starting, gated": { name: "starting", root, owed: null },
+  "starting, no root": initialState,
+  "starting, no root, stop owed": { name: "starting", root: null, pendingStop: stop("first") },
+  "starting, gated": { name: "starting", root, pendingStop: null },
   running: { name: "running", root },
   exiting: stopped,
-  exited: { name: "exited", root, ending: ending("first") },
+  exited: { name: "exited", root, outcome: ending("first") },
 } as const satisfies Record<string, RunState>;
 type StateName = keyof typeof states;
 
@@ -60,7 +66,7 @@ const exiting = (change: Partial<Extract<RunState, { name: "exiting" }>>): RunSt
 const over = (state: StateName, event: "exited" | "lost"): RunState => ({
   name: "exited",
   root: states[state].root,
-  ending: events[event].ending,
+  outcome: events[event].outcome,
 });
 
 /** `same`: nothing happens. */
@@ -69,7 +75,7 @@ const table: Record<StateName, Record<EventName, RunState | "same">> = {
     gated: states["starting, gated"],
     started: "same",
     failed: "same",
-    stop: { name: "starting", root: null, owed: stop("second") },
+    stop: { name: "starting", root: null, pendingStop: stop("second") },
     leader: "same",
     survivors: "same",
     exited: over("starting, no root", "exited"),
@@ -79,14 +85,14 @@ const table: Record<StateName, Record<EventName, RunState | "same">> = {
     gated: stopped,
     started: "same",
     failed: "same",
-    stop: { name: "starting", root: null, owed: stop("first") },
+    stop: { name: "starting", root: null, pendingStop: stop("first") },
     leader: "same",
     survivors: "same",
     exited: over("starting, no root, stop owed", "exited"),
     lost: over("starting, no root, stop owed", "lost"),
   },
   "starting, gated": {
-    gated: { name: "starting", root, owed: null },
+    gated: { name: "starting", root, pendingStop: null },
     started: states.running,
     failed: exiting({ cause: { by: "failure", failure } }),
     stop: exiting({ cause: { by: "stop", stop: stop("second") } }),
@@ -141,27 +147,29 @@ describe("every cell", () => {
 const anyStop = fc
   .constantFrom("manual-cancel", "overall-timeout", "no-output-timeout", "shutdown")
   .map(stop);
-const anyEvent: fc.Arbitrary<LifeEvent> = fc.oneof(
+const anyEvent: fc.Arbitrary<RunStateEvent> = fc.oneof(
   fc.constant(events.gated),
   fc.constant(events.started),
   fc.constant(events.failed),
   fc.constant(events.leader),
   fc.constant(events.survivors),
-  anyStop.map((each): LifeEvent => ({ type: "stop", stop: each })),
-  fc.nat().map((n): LifeEvent => ({ type: "exited", ending: ending(`exited ${n}`) })),
-  fc.nat().map((n): LifeEvent => ({ type: "lost", ending: ending(`lost ${n}`) })),
+  anyStop.map((each): RunStateEvent => ({ type: "stop", stop: each })),
+  fc.nat().map((n): RunStateEvent => ({ type: "exited", outcome: ending(`exited ${n}`) })),
+  fc.nat().map((n): RunStateEvent => ({ type: "lost", outcome: ending(`lost ${n}`) })),
 );
-const isEnd = ({ type }: LifeEvent): boolean => type === "exited" || type === "lost";
+const isEnd = ({ type }: RunStateEvent): boolean => type === "exited" || type === "lost";
 
 function causeOf(state: RunState): unknown {
   if (state.name === "exiting") return state.cause;
-  return state.name === "starting" && state.owed !== null ? { by: "stop", stop: state.owed } : null;
+  return state.name === "starting" && state.pendingStop !== null
+    ? { by: "stop", stop: state.pendingStop }
+    : null;
 }
 
 test("the first reason wins, whatever follows", () => {
   fc.assert(
     fc.property(fc.array(anyEvent), (sequence) => {
-      let state = newborn;
+      let state = initialState;
       let first: unknown = null;
       for (const event of sequence) {
         state = step(state, event);
@@ -176,15 +184,15 @@ test("the first reason wins, whatever follows", () => {
 test("nothing changes after the end", () => {
   fc.assert(
     fc.property(fc.array(anyEvent), fc.array(anyEvent), (before, after) => {
-      const end: LifeEvent = { type: "exited", ending: ending("the end") };
-      const ended = [...before, end].reduce(step, newborn);
+      const end: RunStateEvent = { type: "exited", outcome: ending("the end") };
+      const ended = [...before, end].reduce(step, initialState);
       expect(after.reduce(step, ended)).toBe(ended);
     }),
   );
 });
 
 test("every interleaving ends in exactly one outcome: that of its first end", () => {
-  const life: fc.Arbitrary<LifeEvent[]> = fc.shuffledSubarray<LifeEvent>(
+  const life: fc.Arbitrary<RunStateEvent[]> = fc.shuffledSubarray<RunStateEvent>(
     [
       events.gated,
       events.started,
@@ -198,10 +206,10 @@ test("every interleaving ends in exactly one outcome: that of its first end", ()
   );
   fc.assert(
     fc.property(life, (sequence) => {
-      const state = sequence.reduce(step, newborn);
+      const state = sequence.reduce(step, initialState);
       const end = sequence.find(isEnd);
       if (end === undefined) expect(state.name).not.toBe("exited");
-      else expect(state).toMatchObject({ name: "exited", ending: "ending" in end ? end.ending : null });
+      else expect(state).toMatchObject({ name: "exited", outcome: "outcome" in end ? end.outcome : null });
     }),
   );
 });
@@ -210,7 +218,7 @@ test("states only go forward", () => {
   const rank = ["starting", "running", "exiting", "exited"];
   fc.assert(
     fc.property(fc.array(anyEvent), (sequence) => {
-      let state = newborn;
+      let state = initialState;
       for (const event of sequence) {
         const next = step(state, event);
         expect(rank.indexOf(next.name)).toBeGreaterThanOrEqual(rank.indexOf(state.name));

@@ -5,7 +5,14 @@ import { expect, test } from "vitest";
 import { StdinClosed } from "../../src/errors.js";
 import { startChild } from "../store/child.js";
 import { until } from "../until.js";
-import { bystander, printed, processesOf, realSupervisor, sh, textOf } from "./real-supervisor.js";
+import {
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
+  realSupervisor,
+  shellInput,
+  readOutput,
+} from "./real-supervisor.js";
 
 /** Leader, plain child, TERM-ignoring child, `setsid` child, `env -i setsid` double fork. */
 const TREE = `
@@ -18,12 +25,12 @@ wait`;
 
 test("a pipe run: input, both outputs, exit code, a proven end", async () => {
   const supervisor = await realSupervisor();
-  const run = await supervisor.spawn(sh("cat; echo oops >&2; exit 7"));
+  const run = await supervisor.spawn(shellInput("cat; echo oops >&2; exit 7"));
   expect(run.state).toBe("running");
   await run.write("hello ");
   await run.write(Buffer.from("world\n"));
   await run.closeStdin();
-  expect(await textOf(run)).toEqual({ stdout: "hello world\n", stderr: "oops\n" });
+  expect(await readOutput(run)).toEqual({ stdout: "hello world\n", stderr: "oops\n" });
   const record = await run.wait();
   expect(record).toMatchObject({
     state: "exited",
@@ -45,10 +52,10 @@ test("a PTY run: a terminal of the right size, resized, with its own end of inpu
     { io: "pty", ptyCommand: "stty size; read line; stty size; cat; exit 4" },
     { size: { rows: 30, cols: 100 } },
   );
-  await printed(run, "30 100");
+  await waitForOutput(run, "30 100");
   run.resize({ rows: 50, cols: 120 });
   await run.write("go\n");
-  await printed(run, "50 120");
+  await waitForOutput(run, "50 120");
   await run.closeStdin();
   const record = await run.wait();
   expect(record.exit).toMatchObject({ reason: "exit", code: 4 });
@@ -57,23 +64,23 @@ test("a PTY run: a terminal of the right size, resized, with its own end of inpu
 
 test("output is byte-exact for two followers, one of them late", async () => {
   const supervisor = await realSupervisor();
-  const run = await supervisor.spawn(sh("seq 1 300000"));
+  const run = await supervisor.spawn(shellInput("seq 1 300000"));
   const wanted = Array.from({ length: 300_000 }, (_, at) => `${at + 1}\n`).join("");
-  expect((await textOf(run)).stdout).toBe(wanted);
+  expect((await readOutput(run)).stdout).toBe(wanted);
   await run.wait();
-  expect((await textOf(run)).stdout).toBe(wanted);
+  expect((await readOutput(run)).stdout).toBe(wanted);
 });
 
 test("a back-pressured stream waits for acks and loses nothing", async () => {
   const supervisor = await realSupervisor();
-  const run = await supervisor.spawn(sh("seq 1 300000"), {
+  const run = await supervisor.spawn(shellInput("seq 1 300000"), {
     stdout: { policy: "back-pressure", boundBytes: 64 * 1024 },
     noOutputTimeoutMs: 150,
   });
   // Nobody reads for longer than the no-output limit: the silence is not the program's.
   await new Promise((resolve) => setTimeout(resolve, 400));
   expect(run.state).toBe("running");
-  const { stdout } = await textOf(run, { ack: true });
+  const { stdout } = await readOutput(run, { ack: true });
   expect(stdout).toBe(Array.from({ length: 300_000 }, (_, at) => `${at + 1}\n`).join(""));
   expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
 });
@@ -81,16 +88,16 @@ test("a back-pressured stream waits for acks and loses nothing", async () => {
 for (const io of ["pipe", "pty"] as const) {
   test(`cancel leaves nothing of a ${io} run, whatever it has become`, async () => {
     const supervisor = await realSupervisor();
-    const stranger = bystander("sleep", "3017");
+    const stranger = plantLookalike("sleep", "3017");
     const argv = ["/bin/sh", "-c", TREE];
     const run = await supervisor.spawn(io === "pipe" ? { io, argv } : { io, argv }, { graceMs: 200 });
-    await printed(run, "ready");
+    await waitForOutput(run, "ready");
     await run.cancel({ actor: "test", requestId: "r1" });
     await run.cancel({ actor: "somebody else", graceMs: 10_000 });
     const record = await run.wait();
     expect(record).toMatchObject({ exit: { reason: "manual-cancel", actor: "test" }, emptiness: "proven" });
     expect(run.firstStop).toMatchObject({ requestId: "r1" });
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
     expect(stranger.exitCode).toBeNull();
     const events = await supervisor.listEvents({ runId: run.runId });
     expect(events.filter(({ type }) => type === "cancel" || type === "exit")).toHaveLength(2);
@@ -100,7 +107,7 @@ for (const io of ["pipe", "pty"] as const) {
 test("the overall timeout ends a busy run", async () => {
   const supervisor = await realSupervisor();
   const began = performance.now();
-  const run = await supervisor.spawn(sh("while :; do echo busy; sleep 0.01; done"), {
+  const run = await supervisor.spawn(shellInput("while :; do echo busy; sleep 0.01; done"), {
     timeoutMs: 300,
     graceMs: 100,
   });
@@ -110,14 +117,17 @@ test("the overall timeout ends a busy run", async () => {
 
 test("the no-output timeout spares who speaks and ends who falls silent", async () => {
   const supervisor = await realSupervisor();
-  const run = await supervisor.spawn(sh("for i in 1 2 3 4 5; do echo $i; sleep 0.2; done; sleep 3017"), {
-    noOutputTimeoutMs: 600,
-    graceMs: 100,
-  });
+  const run = await supervisor.spawn(
+    shellInput("for i in 1 2 3 4 5; do echo $i; sleep 0.2; done; sleep 3017"),
+    {
+      noOutputTimeoutMs: 600,
+      graceMs: 100,
+    },
+  );
   const record = await run.wait();
   expect(record.exit).toMatchObject({ reason: "no-output-timeout", actor: "deadline" });
-  expect((await textOf(run)).stdout).toBe("1\n2\n3\n4\n5\n");
-  expect(await processesOf(run.runId)).toEqual([]);
+  expect((await readOutput(run)).stdout).toBe("1\n2\n3\n4\n5\n");
+  expect(await findProcessesOfRun(run.runId)).toEqual([]);
 });
 
 test.each([
@@ -140,7 +150,7 @@ test.each([
 
 test("an escape is an escape: daemonized work is ended and named", async () => {
   const supervisor = await realSupervisor();
-  const failing = await supervisor.spawn(sh("setsid sleep 3017 & exit 0"));
+  const failing = await supervisor.spawn(shellInput("setsid sleep 3017 & exit 0"));
   const record = await failing.wait();
   expect(record).toMatchObject({
     exit: { reason: "ownership-escape", code: 0 },
@@ -150,15 +160,15 @@ test("an escape is an escape: daemonized work is ended and named", async () => {
   expect(record.residue[0]).toMatchObject({ kind: "detached" });
   const events = await supervisor.listEvents({ runId: failing.runId });
   expect(events.map(({ type }) => type)).toEqual(["spawn", "escape", "cleanup", "exit"]);
-  const swept = await supervisor.spawn(sh("setsid sleep 3017 & exit 0"), { onEscape: "sweep" });
+  const swept = await supervisor.spawn(shellInput("setsid sleep 3017 & exit 0"), { onEscape: "sweep" });
   expect((await swept.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
-  expect(await processesOf(swept.runId)).toEqual([]);
+  expect(await findProcessesOfRun(swept.runId)).toEqual([]);
 });
 
 test("a program that closes its stdin refuses what comes after, and lives on", async () => {
   const supervisor = await realSupervisor();
-  const run = await supervisor.spawn(sh("exec <&-; echo closed; sleep 0.5; exit 3"));
-  await printed(run, "closed");
+  const run = await supervisor.spawn(shellInput("exec <&-; echo closed; sleep 0.5; exit 3"));
+  await waitForOutput(run, "closed");
   const error = await (async () => {
     for (;;) await run.write("x".repeat(200_000));
   })().catch((reason: unknown) => reason);
@@ -169,7 +179,9 @@ test("a program that closes its stdin refuses what comes after, and lives on", a
 test("a race of exit, cancel and timeout has one end", async () => {
   const supervisor = await realSupervisor();
   const runs = await Promise.all(
-    Array.from({ length: 30 }, () => supervisor.spawn(sh("sleep 0.1"), { timeoutMs: 100, graceMs: 50 })),
+    Array.from({ length: 30 }, () =>
+      supervisor.spawn(shellInput("sleep 0.1"), { timeoutMs: 100, graceMs: 50 }),
+    ),
   );
   await new Promise((resolve) => setTimeout(resolve, 90));
   await Promise.all(runs.flatMap((run) => [run.cancel(), run.cancel()]));
@@ -185,7 +197,7 @@ test("two hundred runs at once, and nothing is left of an ephemeral instance", a
   const supervisor = await realSupervisor({ discardOutput: true });
   const codes = await Promise.all(
     Array.from({ length: 200 }, async (_, at) => {
-      const run = await supervisor.spawn(sh(`exit ${at}`));
+      const run = await supervisor.spawn(shellInput(`exit ${at}`));
       return (await run.wait()).exit?.code;
     }),
   );
@@ -197,11 +209,12 @@ test("two hundred runs at once, and nothing is left of an ephemeral instance", a
 test("a locked store does not keep a run from being stopped, and its end is recorded when it is free", async () => {
   const problems: string[] = [];
   const supervisor = await realSupervisor({ onProblem: ({ message }) => problems.push(message) });
-  const run = await supervisor.spawn(sh("exec sleep 3017"), { graceMs: 100 });
+  const run = await supervisor.spawn(shellInput("exec sleep 3017"), { graceMs: 100 });
   const locker = new DatabaseSync(join(supervisor.home, "store.sqlite"));
   locker.exec("begin immediate");
   await run.cancel({ actor: "test" });
-  while ((await processesOf(run.runId)).length > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  while ((await findProcessesOfRun(run.runId)).length > 0)
+    await new Promise((resolve) => setTimeout(resolve, 5));
   await until("the store's refusal is reported", () => problems.length > 0);
   expect(problems.join()).toContain("the store refuses to be written");
   locker.exec("rollback");
@@ -213,9 +226,11 @@ test("a locked store does not keep a run from being stopped, and its end is reco
 
 test("while another process has the store locked, output of other runs arrives without a gap", async () => {
   const supervisor = await realSupervisor({ onProblem: () => undefined });
-  const ticking = await supervisor.spawn(sh("while :; do echo tick; sleep 0.02; done"), { graceMs: 100 });
-  const ends = await supervisor.spawn(sh("read go; exit 3"));
-  await printed(ticking, "tick");
+  const ticking = await supervisor.spawn(shellInput("while :; do echo tick; sleep 0.02; done"), {
+    graceMs: 100,
+  });
+  const ends = await supervisor.spawn(shellInput("read go; exit 3"));
+  await waitForOutput(ticking, "tick");
   await using holder = startChild("hold-write-lock", join(supervisor.home, "store.sqlite"), "3000");
   expect(await holder.next()).toBe("locked");
   const released = holder.ended;
@@ -241,10 +256,10 @@ test("while another process has the store locked, output of other runs arrives w
 
 test("closing ends what runs, as a shutdown", async () => {
   const supervisor = await realSupervisor();
-  const run = await supervisor.spawn(sh(TREE), { graceMs: 100 });
-  await printed(run, "ready");
+  const run = await supervisor.spawn(shellInput(TREE), { graceMs: 100 });
+  await waitForOutput(run, "ready");
   const ended = run.wait();
   await supervisor.close({ actor: "test" });
   expect(await ended).toMatchObject({ exit: { reason: "shutdown", actor: "test" }, emptiness: "proven" });
-  expect(await processesOf(run.runId)).toEqual([]);
+  expect(await findProcessesOfRun(run.runId)).toEqual([]);
 });

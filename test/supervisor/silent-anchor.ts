@@ -3,25 +3,25 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { builtPrograms, whyNoCompiler } from "../tree/native.js";
+import { buildNativePrograms, whyNoCompiler } from "../tree/native.js";
 import { until } from "../until.js";
 
-const programs = builtPrograms("hold");
+const programs = buildNativePrograms("hold");
 
 /** The ways in which an anchor can be kept from answering. SIGCONT helps against the first only. */
-export const SILENCES = ["SIGSTOP", "debugger"] as const;
-export type Silence = (typeof SILENCES)[number];
+export const SILENCING_METHODS = ["SIGSTOP", "debugger"] as const;
+export type SilencingMethod = (typeof SILENCING_METHODS)[number];
 
 /** Null: it can be done here. Otherwise the reason to skip. */
-export function whyNotSilenced(how: Silence): string | null {
+export function whyNotSilenceable(how: SilencingMethod): string | null {
   return how === "debugger" ? whyNoCompiler : null;
 }
 
 /** Keep an anchor, by its number, from doing anything until it is let go or the test ends. Resolves with how to let go. */
-export async function silence(pid: number, how: Silence): Promise<() => Promise<void>> {
+export async function silenceAnchor(pid: number, how: SilencingMethod): Promise<() => Promise<void>> {
   if (how === "SIGSTOP") {
     process.kill(pid, "SIGSTOP");
-    await until("it is stopped", () => stateOf(pid) === "T");
+    await until("it is stopped", () => processState(pid) === "T");
     return async () => {
       if (!isDead(pid)) process.kill(pid, "SIGCONT");
     };
@@ -39,7 +39,7 @@ export async function silence(pid: number, how: Silence): Promise<() => Promise<
 }
 
 /** As /proc has it; null: gone. */
-export function stateOf(pid: number): string | null {
+export function processState(pid: number): string | null {
   try {
     return readFileSync(`/proc/${pid}/stat`, "latin1")
       .replace(/^.*\) /s, "")
@@ -51,6 +51,6 @@ export function stateOf(pid: number): string | null {
 
 /** Neither running nor stopped: gone, or a zombie. */
 export function isDead(pid: number): boolean {
-  const state = stateOf(pid);
+  const state = processState(pid);
   return state === null || state === "Z" || state === "X";
 }

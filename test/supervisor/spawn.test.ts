@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { BadInput, RunExists, SpawnFailed, StateUnusable } from "../../src/errors.js";
 import type { SpawnOptions } from "../../src/supervisor/api.js";
-import { fakeWorld, start, turn, until } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn, waitUntil } from "./fake-supervisor.js";
 
 test("the record is committed with the root's identity before GO, and running after", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const { store, host } = world;
   const seen: string[] = [];
   host.prepare = (anchor) => {
@@ -14,7 +14,7 @@ test("the record is committed with the root's identity before GO, and running af
       go();
     };
   };
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   expect(seen).toEqual(["insert", "gated"]);
   expect(store.log).toEqual(["insert", "gated", "running"]);
   expect(run.state).toBe("running");
@@ -30,8 +30,8 @@ test("the record is committed with the root's identity before GO, and running af
 });
 
 test("markers are in the environment; what is in it is not in the record", async () => {
-  const world = fakeWorld();
-  const run = await start(world, { env: { API_TOKEN: "hunter2" }, sessionKey: "session" });
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world, { env: { API_TOKEN: "hunter2" }, sessionKey: "session" });
   const record = world.store.runs.get(run.runId);
   expect(world.host.specs[0]?.env).toMatchObject({
     HOLDFAST_RUN_ID: run.runId,
@@ -44,16 +44,16 @@ test("markers are in the environment; what is in it is not in the record", async
 });
 
 test("a start and an end in one breath lose nothing", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.host.prepare = (anchor) => {
     const go = anchor.go.bind(anchor);
     anchor.go = () => {
       go();
-      anchor.say({ type: "leader", status: { code: 0, signal: null } });
+      anchor.emit({ type: "leader", status: { code: 0, signal: null } });
       anchor.exit();
     };
   };
-  const run = await start(world);
+  const run = await spawnFakeRun(world);
   const record = await run.wait();
   expect(record).toMatchObject({ state: "exited", exit: { reason: "exit", code: 0 }, emptiness: "proven" });
   expect(record.startedAt).not.toBeNull();
@@ -62,14 +62,14 @@ test("a start and an end in one breath lose nothing", async () => {
 });
 
 test("a taken id is drawn again", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   let first = true;
   world.store.beforeWrite = () => {
     if (!first) return;
     first = false;
     throw new RunExists("run_taken");
   };
-  expect((await start(world)).state).toBe("running");
+  expect((await spawnFakeRun(world)).state).toBe("running");
 });
 
 for (const [name, gate] of [
@@ -87,7 +87,7 @@ for (const [name, gate] of [
   ],
 ] as const)
   test(`no GO when the commit is ${name}`, async () => {
-    const world = fakeWorld();
+    const world = fakeSupervisor();
     const { store, host } = world;
     let broken = true;
     store.beforeWrite = (what) => {
@@ -109,12 +109,12 @@ for (const [name, gate] of [
           anchor.answers = false;
         };
     };
-    const error = await start(world).catch((reason: unknown) => reason);
+    const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(SpawnFailed);
     expect(error).toMatchObject({ step: "record", runId: host.last.runId });
-    expect(host.last.went).toBe(0);
+    expect(host.last.goCount).toBe(0);
     broken = false;
-    await until(() => store.runs.get(host.last.runId)?.state === "exited");
+    await waitUntil(() => store.runs.get(host.last.runId)?.state === "exited");
     const record = store.runs.get(host.last.runId);
     expect(record?.exit).toMatchObject({ reason: "spawn-error" });
     expect(record?.exit?.detail).toContain("could not be committed");
@@ -122,11 +122,11 @@ for (const [name, gate] of [
   });
 
 test("a command that cannot be executed is a record and an error with the same words", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.host.prepare = (anchor) => {
     anchor.go = () => {
       const failure = { errno: 2, step: "exec", message: "cannot run nothing: no such command" };
-      anchor.say({ type: "failed", failure });
+      anchor.emit({ type: "failed", failure });
       anchor.exit({
         executed: false,
         reason: "spawn-error",
@@ -135,7 +135,7 @@ test("a command that cannot be executed is a record and an error with the same w
       });
     };
   };
-  const error = await start(world).catch((reason: unknown) => reason);
+  const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
   const { runId } = world.host.last;
   expect(error).toMatchObject({ code: "SPAWN_FAILED", errno: 2, step: "exec", runId });
   expect(world.store.runs.get(runId)).toMatchObject({
@@ -148,14 +148,14 @@ test("a command that cannot be executed is a record and an error with the same w
 });
 
 test("an anchor that cannot be prepared is a record and an error", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.host.failStart = new SpawnFailed(
     "run_x",
     28,
     "directory",
     "cannot write the run's directory: the disk is full",
   );
-  const error = await start(world).catch((reason: unknown) => reason);
+  const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
   expect(error).toBe(world.host.failStart);
   expect([...world.store.runs.values()]).toMatchObject([
     { state: "exited", exit: { reason: "spawn-error", errno: 28 } },
@@ -163,9 +163,9 @@ test("an anchor that cannot be prepared is a record and an error", async () => {
 });
 
 test("a launcher that is not to be had is a SpawnFailed too", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.host.failStart = new Error("connection refused");
-  await expect(start(world)).rejects.toMatchObject({
+  await expect(spawnFakeRun(world)).rejects.toMatchObject({
     code: "SPAWN_FAILED",
     step: "anchor",
     cause: world.host.failStart,
@@ -173,12 +173,12 @@ test("a launcher that is not to be had is a SpawnFailed too", async () => {
 });
 
 test("a failed start is told at once, also when the store refuses its record", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   world.host.failStart = new SpawnFailed("run_x", 28, "directory", "full");
   world.store.beforeWrite = (what) => {
     if (what === "exited") throw new Error("disk full");
   };
-  await expect(start(world)).rejects.toBe(world.host.failStart);
+  await expect(spawnFakeRun(world)).rejects.toBe(world.host.failStart);
   expect(world.problems).not.toEqual([]);
 });
 
@@ -200,7 +200,7 @@ test.each([
   ["an unknown spool policy", {}, { stdout: { policy: "keep-all" } }],
   ["an aborted signal", {}, { signal: AbortSignal.abort() }],
 ])("%s is refused before anything is recorded", async (_, input, options) => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const spawned = world.supervisor.spawn({ io: "pipe", argv: ["true"], ...input }, options as SpawnOptions);
   await expect(spawned).rejects.toThrow(BadInput);
   expect(world.store.log).toEqual([]);
@@ -208,25 +208,25 @@ test.each([
 });
 
 test("an abort while the anchor is being prepared stops it, and no GO is said", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const controller = new AbortController();
   world.host.prepare = () => controller.abort();
-  const pending = start(world, { signal: controller.signal });
-  await until(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
+  const pending = spawnFakeRun(world, { signal: controller.signal });
+  await waitUntil(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
   world.host.last.exit({ executed: false, leader: null });
   const run = await pending;
-  expect(world.host.last.went).toBe(0);
+  expect(world.host.last.goCount).toBe(0);
   expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel" });
 });
 
 test("a thousand runs under one signal are one listener, and one abort cancels them all", async () => {
-  const world = fakeWorld();
+  const world = fakeSupervisor();
   const controller = new AbortController();
-  await Promise.all(Array.from({ length: 1_000 }, () => start(world, { signal: controller.signal })));
-  await turn();
+  await Promise.all(Array.from({ length: 1_000 }, () => spawnFakeRun(world, { signal: controller.signal })));
+  await nextTurn();
   controller.abort();
   const anchors = [...world.host.anchors.values()];
   expect(anchors.every(({ stops }) => stops.length === 1)).toBe(true);
   for (const anchor of anchors) anchor.exit();
-  await until(() => [...world.store.runs.values()].every(({ state }) => state === "exited"));
+  await waitUntil(() => [...world.store.runs.values()].every(({ state }) => state === "exited"));
 });

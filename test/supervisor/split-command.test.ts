@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { shellQuote } from "../../src/supervisor/shell-quote.js";
-import { splitCommand } from "../../src/supervisor/split-command.js";
+import { splitShellWords } from "../../src/supervisor/split-command.js";
 
 describe("the words of a stored command line", () => {
   test.each<[string, readonly string[]]>([
@@ -18,18 +18,18 @@ describe("the words of a stored command line", () => {
     // Of a shell only its quotes: nothing is expanded, joined or left out.
     ["a $HOME *.c `x` | b > c # d", ["a", "$HOME", "*.c", "`x`", "|", "b", ">", "c", "#", "d"]],
   ])("%j", (text, words) => {
-    expect(splitCommand(text)).toEqual(words);
+    expect(splitShellWords(text)).toEqual(words);
   });
 
   test.each([`'`, `"`, `a 'b`, `a "b \\"`, `a\\`, `"a'`])("%j does not end, and is no command's", (text) => {
-    expect(splitCommand(text)).toBeNull();
+    expect(splitShellWords(text)).toBeNull();
   });
 
   test("quoted for a shell and split again are the same", () => {
     const word = fc.string({ unit: fc.constantFrom("a", "b", " ", "'", '"', "\\", "$", "`", "*") });
     fc.assert(
       fc.property(fc.array(word), (words) => {
-        expect(splitCommand(words.map((each) => shellQuote(each)).join(" "))).toEqual(words);
+        expect(splitShellWords(words.map((each) => shellQuote(each)).join(" "))).toEqual(words);
       }),
     );
   });

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Run, Supervisor } from "../../src/supervisor/api.js";
 import { openSupervisor } from "../../src/supervisor/open.js";
-import { startServer, whyNoPostgres, type TestServer } from "../store/postgres/server.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../store/postgres/server.js";
 import { until } from "../until.js";
-import { printed, sh, temporaryHome } from "./real-supervisor.js";
+import { waitForOutput, shellInput, temporaryHome } from "./real-supervisor.js";
 
 describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older backup", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
@@ -32,12 +32,15 @@ describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older ba
 
       const mark = (name: string): string => join(home, name);
       const waiting = (name: string, code: number): Promise<Run> =>
-        supervisor.spawn(sh(`echo up; while [ ! -e ${mark(name)} ]; do sleep 0.05; done; exit ${code}`), {
-          labels: { name },
-        });
+        supervisor.spawn(
+          shellInput(`echo up; while [ ! -e ${mark(name)} ]; do sleep 0.05; done; exit ${code}`),
+          {
+            labels: { name },
+          },
+        );
       const end = (name: string): void => writeFileSync(mark(name), "");
 
-      const old = await supervisor.spawn(sh("exit 9"));
+      const old = await supervisor.spawn(shellInput("exit 9"));
       await old.wait();
       const lives = await waiting("lives", 0);
       const endsAfter = await waiting("ends-after", 7);
@@ -57,7 +60,7 @@ describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older ba
         io: "pty",
         argv: ["/bin/sh", "-c", "read line; echo heard $line; sleep 300"],
       });
-      const brief = await supervisor.spawn(sh("exit 3"));
+      const brief = await supervisor.spawn(shellInput("exit 3"));
       await brief.wait();
       await supervisor.adoptRun(lives.runId);
 
@@ -120,7 +123,7 @@ describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older ba
           () => false,
         );
       await expect.poll(steered, { timeout: 15_000 }).toBe(true);
-      await printed(terminal, "heard you");
+      await waitForOutput(terminal, "heard you");
       end("lives");
       expect((await lives.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
       const settled = await ends();

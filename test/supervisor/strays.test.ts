@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
-import type { Boundary } from "../../src/anchor/host.js";
+import type { CgroupRef } from "../../src/anchor/host.js";
 import { AnchorUnusable } from "../../src/errors.js";
 import type { FakeHost } from "./fake-host.js";
-import { fakeWorld, start, until, type FakeWorld } from "./fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, waitUntil, type FakeSupervisor } from "./fake-supervisor.js";
 
 /** The store is replaced by an empty one while a run goes on. */
-async function forgotten(): Promise<FakeWorld & { readonly runId: string }> {
-  const first = fakeWorld();
-  const { runId } = await start(first);
-  first.host.last.hangUp();
+async function forgotten(): Promise<FakeSupervisor & { readonly runId: string }> {
+  const first = fakeSupervisor();
+  const { runId } = await spawnFakeRun(first);
+  first.host.last.disconnect();
   await first.supervisor.close({ leaveRuns: true });
-  return { ...fakeWorld({ host: first.host }), runId };
+  return { ...fakeSupervisor({ host: first.host }), runId };
 }
 
 /** The run's cgroup, with somebody in it until it is reaped. */
-function peopled({ host, runId }: { host: FakeHost; runId: string }): Boundary {
+function peopled({ host, runId }: { host: FakeHost; runId: string }): CgroupRef {
   const boundary = { path: `/holdfast-in_test/runs/${runId}`, inode: "77" };
   Object.assign(host, { boundaries: async () => [{ runId, ...boundary }] });
   host.cgroups.set(boundary.path, "populated");
@@ -30,7 +30,7 @@ test("a directory without a record, whose anchor lives: its run goes on", async 
   const { supervisor, store, runId } = await forgotten();
   const { runs } = await supervisor.reconcile();
   expect(runs).toMatchObject([{ runId }]);
-  await until(() => store.runs.get(runId)?.state !== "starting");
+  await waitUntil(() => store.runs.get(runId)?.state !== "starting");
   expect(store.runs.get(runId)).toMatchObject({ state: "running", exit: null });
 });
 
@@ -44,7 +44,7 @@ test("an anchor that falls silent for a moment while its run is being imported h
   };
   const { runs } = await supervisor.reconcile();
   expect(runs).toMatchObject([{ runId }]);
-  await until(() => store.runs.get(runId)?.state !== "starting");
+  await waitUntil(() => store.runs.get(runId)?.state !== "starting");
   expect(store.runs.get(runId)).toMatchObject({ state: "running", exit: null, root: { pid: 1010 } });
   expect(host.last.stops).toEqual([]);
 });
@@ -103,18 +103,18 @@ test("a run that is being forgotten by another does not come back", async () => 
 });
 
 /** Its record was ended by somebody else; its anchor lives. */
-async function endedElsewhere(): Promise<FakeWorld & { readonly runId: string }> {
-  const world = fakeWorld();
+async function endedElsewhere(): Promise<FakeSupervisor & { readonly runId: string }> {
+  const world = fakeSupervisor();
   const { store, host } = world;
-  const { runId } = await start(world);
+  const { runId } = await spawnFakeRun(world);
   const record = store.runs.get(runId) ?? expect.fail("no record");
   const boundary = { cgroup: `/holdfast-in_test/runs/${runId}`, cgroupInode: "77", note: null };
   store.runs.set(runId, { ...record, state: "exited", boundary, endedAt: 1 });
-  host.last.hangUp();
+  host.last.disconnect();
   await world.supervisor.close({ leaveRuns: true });
   store.failing = null;
   host.last.stops.length = 0;
-  return { ...fakeWorld({ store, host }), runId };
+  return { ...fakeSupervisor({ store, host }), runId };
 }
 
 test("an anchor behind an ended record that does not answer at first is stopped when it does", async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { NotSteering, StdinClosed } from "../../src/errors.js";
-import { whenSteering } from "../../src/supervisor/when-steering.js";
+import { retryWhileFenced } from "../../src/supervisor/when-steering.js";
 
 test("what may not be done now is done when it may; any other refusal is final, and so is leaving", async () => {
   const fenced = new NotSteering("run_1", "its lease could not be renewed in time");
@@ -11,7 +11,7 @@ test("what may not be done now is done when it may; any other refusal is final, 
     if (typeof answer === "string") return answer;
     throw answer;
   };
-  expect(await whenSteering(attempt)).toBe("done");
-  await expect(whenSteering(attempt)).rejects.toBe(closed);
-  await expect(whenSteering(attempt, AbortSignal.abort())).rejects.toBe(fenced);
+  expect(await retryWhileFenced(attempt)).toBe("done");
+  await expect(retryWhileFenced(attempt)).rejects.toBe(closed);
+  await expect(retryWhileFenced(attempt, AbortSignal.abort())).rejects.toBe(fenced);
 });

@@ -4,12 +4,12 @@ import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { Bell } from "../../src/channels/bell.js";
 import { openChannels } from "../../src/channels/channels.js";
-import { createCourier } from "../../src/channels/courier.js";
+import { createDeliverer } from "../../src/channels/courier.js";
 import { Notifier } from "../../src/tasks/notifier.js";
-import { auditAll } from "../../src/tasks/sweep.js";
-import { entryOf, rawReceiver, receiver } from "../channels/receiver.js";
+import { auditAllTasks } from "../../src/tasks/sweep.js";
+import { channelEntry, startRawReceiver, startHttpReceiver } from "../channels/receiver.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
-import { taskHouse } from "./house.js";
+import { openTaskRegistry } from "./house.js";
 
 /** What each does, and why its message is given up in the end. */
 const bad: Readonly<Record<string, readonly [(socket: Socket, elsewhere: string) => void, RegExp]>> = {
@@ -37,10 +37,10 @@ function drip(socket: Socket): void {
 
 test("whatever a receiver does, it is tried again under the same id, given up in the end, and that is seen", async () => {
   await using directory = await temporaryDirectory();
-  await using house = await taskHouse();
+  await using registry = await openTaskRegistry();
   const file = join(directory.path, "secret");
   writeFileSync(file, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
-  const good = await receiver();
+  const good = await startHttpReceiver();
   const asked = new Map<string, string[]>();
   const marked = new Map<string, boolean[]>();
   const urls: Record<string, string> = { good: good.url, absent: "http://127.0.0.1:1" };
@@ -49,7 +49,7 @@ test("whatever a receiver does, it is tried again under the same id, given up in
     const marks: boolean[] = [];
     asked.set(name, ids);
     marked.set(name, marks);
-    urls[name] = await rawReceiver((socket, said) => {
+    urls[name] = await startRawReceiver((socket, said) => {
       ids.push(/^webhook-id: (.*)$/im.exec(said)?.[1] ?? "none");
       marks.push(said.includes('"repeat":true'));
       answer(socket, good.url);
@@ -58,19 +58,19 @@ test("whatever a receiver does, it is tried again under the same id, given up in
   const entries = Object.entries(urls).map(([name, url]) => {
     const timeout = name === "hangs" || name === "drips" ? 150 : 20_000;
     const said = { url: `${url}/hush-hush`, secrets: [{ file }], "timeout-ms": timeout };
-    return [name, entryOf("webhook", said)] as const;
+    return [name, channelEntry("webhook", said)] as const;
   });
   const nobody = { spawn: () => Promise.reject(new Error("no program")) };
   const channels = openChannels(Object.fromEntries(entries), { supervisor: nobody, bell: new Bell() });
   const notifier = new Notifier({
-    store: house.store,
-    courier: createCourier(channels, { put: async () => "missing" }),
+    store: registry.store,
+    deliverer: createDeliverer(channels, { put: async () => "missing" }),
     owner: "a",
-    limits: { retryMs: 20, retryMostMs: 100, inAllMs: 1_000 },
+    limits: { retryMs: 20, maxRetryMs: 100, totalMs: 1_000 },
   });
   const tasks = new Map<string, string>();
   for (const channel of Object.keys(urls)) {
-    const { taskId } = await house.ended({ targets: [{ kind: "channel", channel, address: null }] });
+    const { taskId } = await registry.finishTask({ targets: [{ kind: "channel", channel, address: null }] });
     tasks.set(channel, taskId);
   }
   notifier.start();
@@ -78,12 +78,12 @@ test("whatever a receiver does, it is tried again under the same id, given up in
   for (const [channel, taskId] of tasks) {
     const end = channel === "good" ? "delivered" : "failed";
     await expect
-      .poll(async () => (await house.store.getTask(taskId))?.delivery, { timeout: 20_000 })
+      .poll(async () => (await registry.store.getTask(taskId))?.delivery, { timeout: 20_000 })
       .toBe(end);
   }
   for (const [channel, why] of [...reasons(), ["absent", /nobody listens there/] as const]) {
     const taskId = tasks.get(channel) ?? "";
-    const [entry] = await house.store.listOutbox({ taskId });
+    const [entry] = await registry.store.listOutbox({ taskId });
     expect(entry).toMatchObject({ status: "failed", error: expect.stringMatching(why) });
     expect(entry?.error).not.toContain("hush");
     expect(entry?.attempts).toBeGreaterThan(1);
@@ -94,7 +94,7 @@ test("whatever a receiver does, it is tried again under the same id, given up in
     expect(first).toBe(false);
     expect(new Set(later)).toEqual(new Set(later.map(() => mayHaveIt.includes(channel))));
     tasks.delete(channel);
-    expect(await auditAll(house.store, Date.now())).toContainEqual(
+    expect(await auditAllTasks(registry.store, Date.now())).toContainEqual(
       expect.objectContaining({ code: "delivery_failed", taskId }),
     );
   }

@@ -1,15 +1,15 @@
 import { describe } from "vitest";
-import { startPooler, whyNoPooler } from "../store/postgres/pooler.js";
+import { startPgBouncer, whyNoPooler } from "../store/postgres/pooler.js";
 import { startReplicatedServer } from "../store/postgres/replicated.js";
-import { startServer, whyNoPostgres } from "../store/postgres/server.js";
-import { crashSuite, soak, type CrashStore } from "./crash.js";
+import { startPostgresServer, whyNoPostgres } from "../store/postgres/server.js";
+import { notifierCrashSuite, soak, type NotifierCrashStore } from "./crash.js";
 
 /** In an ordinary run each step once: what a worker does is the same with either store. */
 const rounds = soak ? 30 : 1;
 
-async function throughPooler(): Promise<CrashStore> {
-  const server = await startServer();
-  const pooler = await startPooler(server, { pool_mode: "session" });
+async function throughPooler(): Promise<NotifierCrashStore> {
+  const server = await startPostgresServer();
+  const pooler = await startPgBouncer(server, { pool_mode: "session" });
   const database = await server.createDatabase();
   const url = pooler.urlOf(database.url);
   return {
@@ -22,7 +22,7 @@ async function throughPooler(): Promise<CrashStore> {
   };
 }
 
-async function overPromotedStandBy(): Promise<CrashStore> {
+async function overPromotedStandBy(): Promise<NotifierCrashStore> {
   const server = await startReplicatedServer();
   const database = await server.createDatabase();
   return {
@@ -34,10 +34,10 @@ async function overPromotedStandBy(): Promise<CrashStore> {
 }
 
 describe.skipIf(whyNoPooler !== null)("with a pooler,", () => {
-  crashSuite("records in PostgreSQL through PgBouncer", { store: throughPooler, lanes: 1, rounds });
+  notifierCrashSuite("records in PostgreSQL through PgBouncer", { store: throughPooler, lanes: 1, rounds });
 });
 
 describe.skipIf(whyNoPostgres !== null)("with a stand-by,", () => {
   const suite = { store: overPromotedStandBy, lanes: 1, rounds };
-  crashSuite("records in PostgreSQL whose primary is killed and whose stand-by is promoted", suite);
+  notifierCrashSuite("records in PostgreSQL whose primary is killed and whose stand-by is promoted", suite);
 });

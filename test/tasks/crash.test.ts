@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { temporaryDirectory } from "../store/temporary-directory.js";
-import { crashSuite, soak, type CrashStore } from "./crash.js";
+import { notifierCrashSuite, soak, type NotifierCrashStore } from "./crash.js";
 
-async function ownFile(): Promise<CrashStore> {
+async function ownFile(): Promise<NotifierCrashStore> {
   const directory = await temporaryDirectory();
   const place = join(directory.path, "store.sqlite");
   return {
@@ -15,4 +15,4 @@ async function ownFile(): Promise<CrashStore> {
   };
 }
 
-crashSuite("records in SQLite", { store: ownFile, lanes: 2, rounds: soak ? 30 : 10 });
+notifierCrashSuite("records in SQLite", { store: ownFile, lanes: 2, rounds: soak ? 30 : 10 });

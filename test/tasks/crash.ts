@@ -6,10 +6,10 @@ import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
 import type { Notification } from "../../src/tasks/notification.js";
-import { startChildOf, type Child } from "../store/child.js";
+import { startChildBeside, type ChildHandle } from "../store/child.js";
 
 /** Where a worker is killed (see `children/worker.mjs`), in the order in which it gets there. */
-const steps = [
+const NOTIFIER_STEPS = [
   "created",
   "started",
   "finishing",
@@ -26,10 +26,10 @@ const steps = [
 
 export const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** A step is reached by the first, the second, … of a worker's messages. */
-const TIMES = 3;
+const MESSAGES_PER_STEP = 3;
 
 /** A store of its own for each lane of the suite. */
-export interface CrashStore extends AsyncDisposable {
+export interface NotifierCrashStore extends AsyncDisposable {
   /** The path of a SQLite file, or a database's address. */
   readonly place: string;
   open(): Promise<Store>;
@@ -37,8 +37,8 @@ export interface CrashStore extends AsyncDisposable {
   halfway?(): Promise<void>;
 }
 
-export interface CrashSuite {
-  readonly store: () => Promise<CrashStore>;
+export interface NotifierCrashOptions {
+  readonly store: () => Promise<NotifierCrashStore>;
   /** Stores with a worker each, at the same time. */
   readonly lanes: number;
   /** How often the worker of a lane is killed at each step. */
@@ -86,8 +86,11 @@ async function startReceiver(): Promise<
 }
 
 /** Workers are killed at each step between the end of a task and the note that its requester was told. */
-export function crashSuite(name: string, { store: openStore, lanes, rounds }: CrashSuite): void {
-  const kills = steps.length * rounds;
+export function notifierCrashSuite(
+  name: string,
+  { store: openStore, lanes, rounds }: NotifierCrashOptions,
+): void {
+  const kills = NOTIFIER_STEPS.length * rounds;
   // A worker takes half a second of processor time; this is a machine with much else to do.
   const timeout = kills * 15_000 + 60_000;
   describe.concurrent(`SIGKILL of a notifier, ${name}`, () => {
@@ -98,8 +101,8 @@ export function crashSuite(name: string, { store: openStore, lanes, rounds }: Cr
         async () => {
           await using place = await openStore();
           await using receiver = await startReceiver();
-          const work = (worker: string, at: string, times: number): Child =>
-            startChildOf(
+          const work = (worker: string, at: string, times: number): ChildHandle =>
+            startChildBeside(
               import.meta.url,
               "worker",
               resolve("dist"),
@@ -111,8 +114,8 @@ export function crashSuite(name: string, { store: openStore, lanes, rounds }: Cr
             );
           const struck: Notification[] = [];
           for (let kill = 0; kill < kills; kill += 1) {
-            const step = steps[kill % steps.length] ?? expect.fail("no step");
-            const times = 1 + ((lane + Math.floor(kill / steps.length)) % TIMES);
+            const step = NOTIFIER_STEPS[kill % NOTIFIER_STEPS.length] ?? expect.fail("no step");
+            const times = 1 + ((lane + Math.floor(kill / NOTIFIER_STEPS.length)) % MESSAGES_PER_STEP);
             if (kill === Math.floor(kills / 2)) await place.halfway?.();
             await using worker = work(`w${kill}`, step, times);
             if (step === "received")

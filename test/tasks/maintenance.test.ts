@@ -2,13 +2,13 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { TaskRecord } from "../../src/store/task-record.js";
-import { audit } from "../../src/tasks/audit.js";
-import { measure, type Backing } from "../../src/tasks/maintenance.js";
-import { auditAll, sweep } from "../../src/tasks/sweep.js";
-import { Watch } from "../../src/tasks/watch.js";
+import { auditTask } from "../../src/tasks/audit.js";
+import { planMaintenance, type WorkStatus } from "../../src/tasks/maintenance.js";
+import { auditAllTasks, sweepTasks } from "../../src/tasks/sweep.js";
+import { ObservationWindow } from "../../src/tasks/watch.js";
 import { AT } from "../store/session-samples.js";
 import { newTask, SUCCEEDED } from "../store/task-samples.js";
-import { succeeded, taskHouse, type TaskHouse } from "./house.js";
+import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "./house.js";
 
 const NOW = AT + 20 * 86_400_000;
 const MIN = 60_000;
@@ -23,17 +23,17 @@ const running = (change: Partial<TaskRecord> = {}): TaskRecord => ({
 const done = (change: Partial<TaskRecord> = {}): TaskRecord =>
   running({ ...SUCCEEDED, delivery: "delivered", createdAt: 0, cleanupAfter: NOW - 1, ...change });
 
-const alive: Backing = { state: "alive", activeAt: null };
-const gone: Backing = { state: "gone" };
-const unknown: Backing = { state: "unknown" };
-const over: Backing = { state: "ended", finish: succeeded };
+const alive: WorkStatus = { state: "alive", activeAt: null };
+const gone: WorkStatus = { state: "gone" };
+const unknown: WorkStatus = { state: "unknown" };
+const over: WorkStatus = { state: "ended", finish: SUCCEEDED_FINISH };
 
 describe("what is to be done about a task", () => {
   const told = (happening: object): object => ({ act: "tell", happening });
   const missing = running({ missingSince: NOW - defaults.taskLostMs });
-  const cases: Readonly<Record<string, readonly [TaskRecord, Backing, object | null]>> = {
+  const cases: Readonly<Record<string, readonly [TaskRecord, WorkStatus, object | null]>> = {
     "its run goes on": [running(), alive, null],
-    "its run has ended meanwhile: the true end": [running(), over, told(succeeded)],
+    "its run has ended meanwhile: the true end": [running(), over, told(SUCCEEDED_FINISH)],
     "nobody can tell, however long": [running({ lastEventAt: 0 }), unknown, null],
     "nobody can tell any more": [missing, unknown, null],
     "nobody does it: noted first": [running({ lastEventAt: 0 }), gone, told({ type: "missing", at: NOW })],
@@ -44,7 +44,7 @@ describe("what is to be done about a task", () => {
     ],
     "nobody does it for five minutes": [missing, gone, told({ type: "finish", status: "lost" })],
     "somebody does it after all": [missing, alive, told({ type: "found" })],
-    "it has ended while nobody was known to do it": [missing, over, told(succeeded)],
+    "it has ended while nobody was known to do it": [missing, over, told(SUCCEEDED_FINISH)],
     "it is at work, and nothing was said of it for long": [
       running({ lastEventAt: NOW - 20 * MIN }),
       { state: "alive", activeAt: NOW - 1 },
@@ -100,14 +100,14 @@ describe("what is to be done about a task", () => {
   };
   for (const [name, [task, backing, wanted]] of Object.entries(cases))
     test(name, () => {
-      const found = measure(task, backing, NOW);
+      const found = planMaintenance(task, backing, NOW);
       if (wanted === null) expect(found).toBeNull();
       else expect(found).toMatchObject({ taskId: task.taskId, version: 2, ...wanted });
     });
 });
 
 test("an audit names what an operator should look at, and nothing healthy", () => {
-  const codes = (task: TaskRecord): readonly string[] => audit(task, NOW).map(({ code }) => code);
+  const codes = (task: TaskRecord): readonly string[] => auditTask(task, NOW).map(({ code }) => code);
   const queued = running({ status: "queued", startedAt: null });
   expect(codes(queued)).toEqual([]);
   const old = { createdAt: 1, startedAt: 2 };
@@ -125,41 +125,50 @@ test("an audit names what an operator should look at, and nothing healthy", () =
   expect(codes(done({ startedAt: 5, endedAt: 4 }))).toEqual(["inconsistent_timestamps"]);
   expect(codes(running({ lastEventAt: 1 }))).toContain("inconsistent_timestamps");
   expect(codes(running({ lastEventAt: NOW + 2 * MIN }))).toEqual(["inconsistent_timestamps"]);
-  expect(audit(done({ status: "lost", error: null }), NOW)[0]?.detail).not.toBe("");
+  expect(auditTask(done({ status: "lost", error: null }), NOW)[0]?.detail).not.toBe("");
 });
 
 describe("a sweep", () => {
-  let house: TaskHouse;
+  let registry: TaskRegistry;
   beforeEach(async () => {
-    house = await taskHouse();
-    house.setNow(NOW);
+    registry = await openTaskRegistry();
+    registry.setNow(NOW);
   });
-  afterEach(() => house[Symbol.asyncDispose]());
+  afterEach(() => registry[Symbol.asyncDispose]());
 
-  const swept = (backings: Readonly<Record<string, Backing>>, at: number, apply: boolean, thorough = false) =>
-    sweep({
-      ...house,
+  const swept = (
+    backings: Readonly<Record<string, WorkStatus>>,
+    at: number,
+    apply: boolean,
+    thorough = false,
+  ) =>
+    sweepTasks({
+      ...registry,
       apply,
       thorough,
       now: () => at,
-      backingOf: async ({ taskId }) => backings[taskId] ?? unknown,
+      workStatusOf: async ({ taskId }) => backings[taskId] ?? unknown,
     });
   const statusOf = async ({ taskId }: TaskRecord): Promise<unknown> =>
-    (await house.store.getTask(taskId))?.status ?? "forgotten";
+    (await registry.store.getTask(taskId))?.status ?? "forgotten";
 
   test("only shown, it changes nothing; done, it does just that; done again, nothing is left to do", async () => {
-    const [ended, lost, fine] = [await house.begun(), await house.begun(), await house.begun()];
-    const old = await house.ended();
-    const [entry] = await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 });
-    await house.store.settleOutbox(entry ?? expect.fail("none"), {
+    const [ended, lost, fine] = [
+      await registry.startTask(),
+      await registry.startTask(),
+      await registry.startTask(),
+    ];
+    const old = await registry.finishTask();
+    const [entry] = await registry.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9 });
+    await registry.store.settleOutbox(entry ?? expect.fail("none"), {
       status: "delivered",
       receipt: null,
       at: NOW,
     });
     const backings = { [ended.taskId]: over, [lost.taskId]: gone, [fine.taskId]: alive };
     const all = async (): Promise<unknown> => [
-      await house.store.listTasks({ limit: 99 }),
-      await house.store.listOutbox({}),
+      await registry.store.listTasks({ limit: 99 }),
+      await registry.store.listOutbox({}),
     ];
     for (const at of [NOW + MIN, NOW + MIN + defaults.taskLostMs, NOW + defaults.taskKeptMs + 1]) {
       const before = await all();
@@ -175,20 +184,20 @@ describe("a sweep", () => {
       "forgotten",
     ]);
     // Each end was put in the outbox, once.
-    expect((await house.store.listOutbox({})).map(({ taskId }) => taskId).toSorted()).toEqual(
+    expect((await registry.store.listOutbox({})).map(({ taskId }) => taskId).toSorted()).toEqual(
       [ended.taskId, lost.taskId].toSorted(),
     );
   });
 
   test("a task that is heard of while it is looked at is not lost", async () => {
-    const task = await house.begun();
+    const task = await registry.startTask();
     await swept({ [task.taskId]: gone }, NOW + MIN, true);
-    await sweep({
-      ...house,
+    await sweepTasks({
+      ...registry,
       apply: true,
       now: () => NOW + MIN + defaults.taskLostMs,
-      backingOf: async ({ taskId }) => {
-        await house.tasks.tell(taskId, { type: "heartbeat", at: NOW + MIN + defaults.taskLostMs });
+      workStatusOf: async ({ taskId }) => {
+        await registry.tasks.apply(taskId, { type: "heartbeat", at: NOW + MIN + defaults.taskLostMs });
         return gone;
       },
     });
@@ -196,23 +205,29 @@ describe("a sweep", () => {
   });
 
   test("while nobody looked, nobody is lost: after a restart, a sleep or a jump of the clock the time begins anew", async () => {
-    const task = await house.begun({ runtime: "external", heartbeatMs: MIN });
+    const task = await registry.startTask({ runtime: "external", heartbeatMs: MIN });
     let at = NOW + 2 * MIN;
-    const minutes = async (watch: Watch, count: number): Promise<void> => {
+    const minutes = async (watch: ObservationWindow, count: number): Promise<void> => {
       for (let n = 0; n < count; n += 1) {
-        await sweep({ ...house, apply: true, now: () => at, watch, backingOf: async () => unknown });
+        await sweepTasks({
+          ...registry,
+          apply: true,
+          now: () => at,
+          window: watch,
+          workStatusOf: async () => unknown,
+        });
         at += MIN;
       }
     };
-    const first = new Watch();
+    const first = new ObservationWindow();
     await minutes(first, 3);
-    expect((await house.store.getTask(task.taskId))?.missingSince).toBe(NOW + 2 * MIN);
+    expect((await registry.store.getTask(task.taskId))?.missingSince).toBe(NOW + 2 * MIN);
     // The host sleeps; then the gateway is away. Who does it could not say anything meanwhile.
     at += 60 * MIN;
     await minutes(first, 5);
     expect(await statusOf(task)).toBe("running");
     at += 60 * MIN;
-    const second = new Watch();
+    const second = new ObservationWindow();
     await minutes(second, 5);
     expect(await statusOf(task)).toBe("running");
     await minutes(second, 1);
@@ -220,16 +235,22 @@ describe("a sweep", () => {
   });
 
   test("what was silent while nobody looked does not stall at once: the time begins anew there, too", async () => {
-    const task = await house.begun();
-    const silent: Backing = { state: "alive", activeAt: NOW };
-    const watch = new Watch();
+    const task = await registry.startTask();
+    const silent: WorkStatus = { state: "alive", activeAt: NOW };
+    const watch = new ObservationWindow();
     let at = NOW + MIN;
     const minutes = async (count: number): Promise<unknown> => {
       for (let n = 0; n < count; n += 1) {
-        await sweep({ ...house, apply: true, now: () => at, watch, backingOf: async () => silent });
+        await sweepTasks({
+          ...registry,
+          apply: true,
+          now: () => at,
+          window: watch,
+          workStatusOf: async () => silent,
+        });
         at += MIN;
       }
-      return (await house.store.getTask(task.taskId))?.stalledAt;
+      return (await registry.store.getTask(task.taskId))?.stalledAt;
     };
     expect(await minutes(1)).toBeNull();
     // The host sleeps, and the command with it.
@@ -240,8 +261,8 @@ describe("a sweep", () => {
   });
 
   test("a thorough one dates what nobody dated, and an audit goes over all pages", async () => {
-    const { taskId } = await house.ended();
-    const db = new DatabaseSync(house.path);
+    const { taskId } = await registry.finishTask();
+    const db = new DatabaseSync(registry.path);
     db.exec("update tasks set cleanup_after = null");
     const copies = `with recursive n (i) as (select 1 union all select i + 1 from n where i < 510)
       insert into tasks select 'task_' || i, null, runtime, kind, owner_session_id, child_session_id, parent_task_id, agent_id,
@@ -250,10 +271,10 @@ describe("a sweep", () => {
       from tasks, n`;
     db.exec(copies);
     db.close();
-    expect(await auditAll(house.store, NOW)).toHaveLength(511);
+    expect(await auditAllTasks(registry.store, NOW)).toHaveLength(511);
     expect(await swept({}, NOW, true)).toEqual([]);
     expect(await swept({}, NOW, true, true)).toHaveLength(511);
-    expect(await auditAll(house.store, NOW)).toEqual([]);
-    expect((await house.store.getTask(taskId))?.cleanupAfter).toBe(NOW + defaults.taskKeptMs);
+    expect(await auditAllTasks(registry.store, NOW)).toEqual([]);
+    expect((await registry.store.getTask(taskId))?.cleanupAfter).toBe(NOW + defaults.taskKeptMs);
   });
 });

@@ -3,15 +3,20 @@ import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
 import { END_REASONS } from "../../src/store/run-record.js";
 import type { TaskRecord } from "../../src/store/task-record.js";
-import { keyOfCaller, keyOfRun } from "../../src/tasks/key.js";
-import { noticeText, repeated, stateNotice, terminalNotice } from "../../src/tasks/notice.js";
+import { taskKeyOfCaller, taskKeyOfRun } from "../../src/tasks/key.js";
+import {
+  notificationText,
+  markRepeated,
+  stateNotification,
+  endNotification,
+} from "../../src/tasks/notice.js";
 import { newTask as makeTask } from "../../src/tasks/new-task.js";
-import { usualLimits } from "../../src/tasks/notifier.js";
-import { defaultPolicy } from "../../src/tasks/policy.js";
+import { defaultNotifierLimits } from "../../src/tasks/notifier.js";
+import { defaultNotifyPolicy } from "../../src/tasks/policy.js";
 import { nextAttempt } from "../../src/tasks/retry.js";
-import { finishOfRun, statusOfExit } from "../../src/tasks/run-end.js";
-import { newRecord } from "../../src/store/apply-change.js";
-import { exited, newRun } from "../store/samples.js";
+import { outcomeOfRun, taskStatusOfExit } from "../../src/tasks/run-end.js";
+import { newRunRecord } from "../../src/store/apply-change.js";
+import { EXITED, newRun } from "../store/samples.js";
 import { newTask, SUCCEEDED } from "../store/task-samples.js";
 
 const record = (change: Partial<TaskRecord> = {}): TaskRecord => ({
@@ -31,23 +36,23 @@ test("a message names the task, says what became of it, and the result", () => {
     [{ status: "cancelled" }, "Task “build” was cancelled"],
     [{ status: "lost" }, "Task “build” was lost"],
   ];
-  for (const [change, text] of texts) expect(noticeText(record(change), null)).toBe(text);
+  for (const [change, text] of texts) expect(notificationText(record(change), null)).toBe(text);
   const running = record({ status: "running", progress: "2 of 3" });
-  expect(noticeText(running, { type: "started" })).toBe("Task “build” has started");
-  expect(noticeText(running, { type: "progress" })).toBe("Task “build” is running: 2 of 3");
+  expect(notificationText(running, { type: "started" })).toBe("Task “build” has started");
+  expect(notificationText(running, { type: "progress" })).toBe("Task “build” is running: 2 of 3");
 });
 
 test("of a command a message has the last lines, not all that it said on the way", () => {
   const summary = `${"step\n".repeat(15)}\n2 warnings\n\n12 files\nin 3 s`;
   const done = record({ ...SUCCEEDED, runtime: "exec", summary });
-  expect(noticeText(done, null)).toBe("Task “build” succeeded: 2 warnings\n12 files\nin 3 s");
-  expect(noticeText({ ...done, runtime: "acp", summary: "one\ntwo\nthree\nfour" }, null)).toBe(
+  expect(notificationText(done, null)).toBe("Task “build” succeeded: 2 warnings\n12 files\nin 3 s");
+  expect(notificationText({ ...done, runtime: "acp", summary: "one\ntwo\nthree\nfour" }, null)).toBe(
     "Task “build” succeeded: one\ntwo\nthree\nfour",
   );
 });
 
 test("hostile words stay words, and long ones are cut", () => {
-  const { text } = terminalNotice(
+  const { text } = endNotification(
     record({
       ...SUCCEEDED,
       label: "\x1b]0;owned\x07x\nTask “other” failed\u202e",
@@ -62,20 +67,20 @@ test("hostile words stay words, and long ones are cut", () => {
 
 test("a message has the same id whenever it is told, and says when it may be a repetition", () => {
   const task = record(SUCCEEDED);
-  expect(terminalNotice(task)).toEqual(terminalNotice(task));
-  expect(terminalNotice(task).id).toBe(`task-terminal:${task.taskId}`);
-  expect(stateNotice(record({ status: "running" }), 7, 1, { type: "started" })).toMatchObject({
+  expect(endNotification(task)).toEqual(endNotification(task));
+  expect(endNotification(task).id).toBe(`task-terminal:${task.taskId}`);
+  expect(stateNotification(record({ status: "running" }), 7, 1, { type: "started" })).toMatchObject({
     id: expect.stringMatching(/^task-state:task_.*:7$/) as string,
     kind: "state",
   });
-  const again = repeated(terminalNotice(task));
-  expect(again).toMatchObject({ id: terminalNotice(task).id, repeat: true });
+  const again = markRepeated(endNotification(task));
+  expect(again).toMatchObject({ id: endNotification(task).id, repeat: true });
   expect(again.text).toBe("(again) Task “build” succeeded: all built");
 });
 
 test("how a run ended is how its task ended", () => {
   const of = (reason: (typeof END_REASONS)[number], code: number | null = null) =>
-    statusOfExit({ reason, code });
+    taskStatusOfExit({ reason, code });
   expect(of("exit", 0)).toBe("succeeded");
   expect(of("exit", 3)).toBe("failed");
   expect(of("exit")).toBe("failed");
@@ -94,12 +99,17 @@ test("how a run ended is how its task ended", () => {
     lost: "lost",
     shutdown: "cancelled",
   });
-  const run = newRecord(newRun(), 0);
-  expect(finishOfRun(run, null)).toBeNull();
-  const ended = { ...run, state: "exited", endedAt: 77, exit: { ...exited.exit, code: 0 } } as const;
-  expect(finishOfRun(ended, "42")).toMatchObject({ status: "succeeded", summary: "42", error: null, at: 77 });
+  const run = newRunRecord(newRun(), 0);
+  expect(outcomeOfRun(run, null)).toBeNull();
+  const ended = { ...run, state: "exited", endedAt: 77, exit: { ...EXITED.exit, code: 0 } } as const;
+  expect(outcomeOfRun(ended, "42")).toMatchObject({
+    status: "succeeded",
+    summary: "42",
+    error: null,
+    at: 77,
+  });
   for (const reason of END_REASONS) {
-    const finish = finishOfRun({ ...ended, exit: { ...exited.exit, reason, code: 1, detail: null } }, null);
+    const finish = outcomeOfRun({ ...ended, exit: { ...EXITED.exit, reason, code: 1, detail: null } }, null);
     expect(finish?.error, reason).not.toBe("");
     expect(finish?.startedAt, reason).not.toBeNull();
   }
@@ -111,7 +121,7 @@ test("pauses double from 15 s to 5 min, a little longer each, for 30 min in all"
     for (let spentMs = 0; ;) {
       const next = nextAttempt(
         { spentMs, tookMs: 0, permanent: false, retryAfterMs: null },
-        usualLimits,
+        defaultNotifierLimits,
         spread,
       );
       if (next === null) return all;
@@ -124,21 +134,20 @@ test("pauses double from 15 s to 5 min, a little longer each, for 30 min in all"
   expect(longer[0]).toBe(18_750);
   expect(longer.reduce((sum, ms) => sum + ms)).toBeLessThanOrEqual(defaults.deliveryInAllMs);
   const asked = { spentMs: 0, tookMs: 5, permanent: false, retryAfterMs: 40_000 };
-  expect(nextAttempt(asked, usualLimits, (ms) => ms)).toEqual({ inMs: 40_000, spentMs: 40_005 });
+  expect(nextAttempt(asked, defaultNotifierLimits, (ms) => ms)).toEqual({ inMs: 40_000, spentMs: 40_005 });
   // A last time, however much it asks for.
-  const last = nextAttempt({ ...asked, retryAfterMs: 86_400_000 }, usualLimits, (ms) => ms);
+  const last = nextAttempt({ ...asked, retryAfterMs: 86_400_000 }, defaultNotifierLimits, (ms) => ms);
   expect(last).toEqual({ inMs: defaults.deliveryInAllMs - 5, spentMs: defaults.deliveryInAllMs });
-  expect(nextAttempt({ ...asked, spentMs: defaults.deliveryInAllMs }, usualLimits, (ms) => ms)).toBeNull();
-  expect(nextAttempt({ ...asked, permanent: true }, usualLimits, (ms) => ms)).toBeNull();
+  expect(
+    nextAttempt({ ...asked, spentMs: defaults.deliveryInAllMs }, defaultNotifierLimits, (ms) => ms),
+  ).toBeNull();
+  expect(nextAttempt({ ...asked, permanent: true }, defaultNotifierLimits, (ms) => ms)).toBeNull();
 });
 
 test("labels, keys and heartbeats are checked at the entrance; each runtime has its policy", () => {
-  expect(["acp", "subagent", "exec", "external"].map((runtime) => defaultPolicy(runtime as "acp"))).toEqual([
-    "done_only",
-    "done_only",
-    "silent",
-    "done_only",
-  ]);
+  expect(
+    ["acp", "subagent", "exec", "external"].map((runtime) => defaultNotifyPolicy(runtime as "acp")),
+  ).toEqual(["done_only", "done_only", "silent", "done_only"]);
   const input = { runtime: "external", key: null, text: "first\nsecond" } as const;
   expect(makeTask(input, 1)).toMatchObject({
     label: "first",
@@ -148,9 +157,14 @@ test("labels, keys and heartbeats are checked at the entrance; each runtime has 
   expect(() => makeTask({ ...input, text: " \n " }, 1)).toThrow(BadInput);
   for (const heartbeatMs of [0, -1, Number.NaN, 1e12])
     expect(() => makeTask({ ...input, heartbeatMs }, 1)).toThrow(BadInput);
-  expect(() => keyOfCaller(null, "")).toThrow(BadInput);
-  expect(() => keyOfCaller(null, "x".repeat(201))).toThrow(BadInput);
+  expect(() => taskKeyOfCaller(null, "")).toThrow(BadInput);
+  expect(() => taskKeyOfCaller(null, "x".repeat(201))).toThrow(BadInput);
   // One caller's name is never another's, nor a run.
-  const keys = [keyOfCaller("ses_a", "k"), keyOfCaller("ses_b", "k"), keyOfCaller(null, "k"), keyOfRun("k")];
+  const keys = [
+    taskKeyOfCaller("ses_a", "k"),
+    taskKeyOfCaller("ses_b", "k"),
+    taskKeyOfCaller(null, "k"),
+    taskKeyOfRun("k"),
+  ];
   expect(new Set(keys).size).toBe(4);
 });

@@ -7,60 +7,64 @@ import { systemClock, type Clock } from "../../src/supervisor/clock.js";
 import { deferred, type Deferred } from "../../src/supervisor/deferred.js";
 import {
   DeliveryFailed,
-  type Courier,
+  type Deliverer,
   type Notification,
-  type Receipt,
-  type Target,
+  type DeliveryReceipt,
+  type NotificationTarget,
 } from "../../src/tasks/notification.js";
 import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
 import { CHAT, PARENT } from "../store/task-samples.js";
 import { until } from "../until.js";
-import { succeeded, taskHouse, type TaskHouse } from "./house.js";
+import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "./house.js";
 
-const ok: Receipt = { status: "delivered", receipt: "r" };
+const ok: DeliveryReceipt = { status: "delivered", receipt: "r" };
 const quick = { retryMs: 10, retryMostMs: 40, inAllMs: 100_000, lookMs: 50 };
 
 /** Each delivery waits for its answer. */
-class SlowCourier implements Courier {
+class SlowCourier implements Deliverer {
   readonly calls: {
-    readonly target: Target;
+    readonly target: NotificationTarget;
     readonly notification: Notification;
     readonly signal: AbortSignal;
-    readonly answer: Deferred<Receipt>;
+    readonly answer: Deferred<DeliveryReceipt>;
   }[] = [];
 
-  deliver(target: Target, notification: Notification, signal: AbortSignal): Promise<Receipt> {
-    const answer = deferred<Receipt>();
+  deliver(
+    target: NotificationTarget,
+    notification: Notification,
+    signal: AbortSignal,
+  ): Promise<DeliveryReceipt> {
+    const answer = deferred<DeliveryReceipt>();
     this.calls.push({ target, notification, signal, answer });
     return answer.promise;
   }
 }
 
-let house: TaskHouse;
+let registry: TaskRegistry;
 const running: Notifier[] = [];
 beforeEach(async () => {
-  house = await taskHouse();
+  registry = await openTaskRegistry();
 });
 afterEach(async () => {
   await Promise.all(running.splice(0).map((each) => each.stop()));
-  await house[Symbol.asyncDispose]();
+  await registry[Symbol.asyncDispose]();
 });
 
 function notifier(
-  deliver: Courier["deliver"],
+  deliver: Deliverer["deliver"],
   limits: Partial<NotifierLimits> = {},
   more: { readonly store?: Partial<TaskStore>; readonly owner?: string; readonly clock?: Clock } = {},
 ): Notifier {
   const { owner = "a", store = {}, clock = systemClock } = more;
-  const base: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "outboxDueIn" | "releaseOutbox"> = {
-    claimOutbox: (claim) => house.store.claimOutbox(claim),
-    settleOutbox: (entry, result) => house.store.settleOutbox(entry, result),
-    outboxDueIn: () => house.store.outboxDueIn(),
-    releaseOutbox: (name) => house.store.releaseOutbox(name),
+  const base: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "nextOutboxDelay" | "releaseOutbox"> = {
+    claimOutbox: (claim) => registry.store.claimOutbox(claim),
+    settleOutbox: (entry, result) => registry.store.settleOutbox(entry, result),
+    nextOutboxDelay: () => registry.store.nextOutboxDelay(),
+    releaseOutbox: (name) => registry.store.releaseOutbox(name),
   };
   const made = new Notifier({
     store: { ...base, ...store },
-    courier: { deliver },
+    deliverer: { deliver },
     owner,
     clock,
     limits: { ...quick, ...limits },
@@ -71,25 +75,25 @@ function notifier(
 }
 
 const entryOf = async ({ taskId }: TaskRecord): Promise<OutboxEntry | undefined> =>
-  (await house.store.listOutbox({ taskId }))[0];
+  (await registry.store.listOutbox({ taskId }))[0];
 const deliveryOf = async ({ taskId }: TaskRecord): Promise<unknown> =>
-  (await house.store.getTask(taskId))?.delivery;
+  (await registry.store.getTask(taskId))?.delivery;
 const becomes = async (task: TaskRecord, delivery: string): Promise<void> => {
   await expect.poll(() => deliveryOf(task), { timeout: 15_000 }).toBe(delivery);
 };
 
 test("what waits is sent at start, what is new at the hint, to every target, once", async () => {
   const got: string[] = [];
-  const before = await house.ended({ targets: [PARENT, CHAT] });
+  const before = await registry.finishTask({ targets: [PARENT, CHAT] });
   const sender = notifier(
     async ({ kind }, { id }) => {
       got.push(`${id} ${kind}`);
       return ok;
     },
-    { lookMs: 600_000 },
+    { pollMs: 600_000 },
   );
   await becomes(before, "delivered");
-  const after = await house.ended();
+  const after = await registry.finishTask();
   sender.wake();
   await becomes(after, "delivered");
   expect(got.toSorted()).toEqual(
@@ -104,13 +108,13 @@ test("what waits is sent at start, what is new at the hint, to every target, onc
 
 test("what another has left behind is found without a hint", async () => {
   notifier(async () => ok);
-  await becomes(await house.ended(), "delivered");
+  await becomes(await registry.finishTask(), "delivered");
 });
 
 test("queued in a session is not delivered, and a session that is gone is said to be", async () => {
   notifier(async ({ kind }) => ({ status: kind === "session" ? "session_queued" : "parent_missing" }));
-  await becomes(await house.ended(), "session_queued");
-  await becomes(await house.ended({ targets: [CHAT] }), "parent_missing");
+  await becomes(await registry.finishTask(), "session_queued");
+  await becomes(await registry.finishTask({ targets: [CHAT] }), "parent_missing");
 });
 
 test("an attempt that fails is made again under the same id, and why is seen; in the end it is given up", async () => {
@@ -124,7 +128,7 @@ test("an attempt that fails is made again under the same id, and why is seen; in
       ? new Error("busy\x1b[2J\nvery")
       : new DeliveryFailed("refused", { permanent: true });
   });
-  const task = await house.ended();
+  const task = await registry.finishTask();
   await expect.poll(async () => (await entryOf(task))?.error, { timeout: 15_000 }).toBe("busy very");
   expect(await deliveryOf(task)).toBe("pending");
   seen.resolve();
@@ -133,7 +137,7 @@ test("an attempt that fails is made again under the same id, and why is seen; in
   expect(ids).toHaveLength(3);
   expect(await entryOf(task)).toMatchObject({ status: "failed", error: "refused", attempts: 3 });
   // Nothing of a task changes by that.
-  expect((await house.store.getTask(task.taskId))?.status).toBe("succeeded");
+  expect((await registry.store.getTask(task.taskId))?.status).toBe("succeeded");
 });
 
 test("time for all attempts is over at some point; an operator can have it tried anew", async () => {
@@ -143,19 +147,19 @@ test("time for all attempts is over at some point; an operator can have it tried
       if (works) return ok;
       throw new Error("away");
     },
-    { inAllMs: 60 },
+    { totalMs: 60 },
   );
-  const task = await house.ended();
+  const task = await registry.finishTask();
   await becomes(task, "failed");
   works = true;
-  await house.store.retryOutbox(task.taskId, { type: "retried", at: 1, data: {} });
+  await registry.store.retryOutbox(task.taskId, { type: "retried", at: 1, data: {} });
   await becomes(task, "delivered");
 });
 
 test("a receiver that never answers is given up within the bound, also by a courier that does not listen", async () => {
   const courier = new SlowCourier();
   notifier((...given) => courier.deliver(...given), { attemptMs: 50 });
-  const task = await house.ended();
+  const task = await registry.finishTask();
   await expect
     .poll(async () => (await entryOf(task))?.error, { timeout: 15_000 })
     .toContain("no answer within 50 ms");
@@ -171,8 +175,8 @@ test("a receiver that never answers is given up within the bound, also by a cour
 test("so many are sent at a time, and no more; a slow one holds up nobody else", async () => {
   const courier = new SlowCourier();
   const tasks: TaskRecord[] = [];
-  for (let n = 0; n < 7; n += 1) tasks.push(await house.ended());
-  notifier((...given) => courier.deliver(...given), { atOnce: 3 });
+  for (let n = 0; n < 7; n += 1) tasks.push(await registry.finishTask());
+  notifier((...given) => courier.deliver(...given), { concurrency: 3 });
   await until("three are under way", () => courier.calls.length === 3);
   for (let n = 1; n < 7; n += 1) {
     courier.calls[n]?.answer.resolve(ok);
@@ -181,7 +185,9 @@ test("so many are sent at a time, and no more; a slow one holds up nobody else",
     expect(courier.calls.length).toBe(3 + n);
   }
   await expect
-    .poll(async () => (await house.store.listOutbox({ statuses: ["delivered"] })).length, { timeout: 15_000 })
+    .poll(async () => (await registry.store.listOutbox({ statuses: ["delivered"] })).length, {
+      timeout: 15_000,
+    })
     .toBe(6);
   courier.calls[0]?.answer.resolve(ok);
   for (const task of tasks) await becomes(task, "delivered");
@@ -189,37 +195,44 @@ test("so many are sent at a time, and no more; a slow one holds up nobody else",
 
 test("a channel that hangs, however much is for it, holds up nobody else for longer than one attempt", async () => {
   const many = 60;
-  for (let n = 0; n < many; n += 1) await house.ended({ targets: [{ ...CHAT, address: String(n) }] });
+  for (let n = 0; n < many; n += 1) await registry.finishTask({ targets: [{ ...CHAT, address: String(n) }] });
   const hanging: AbortSignal[] = [];
   const sender = notifier(
     async ({ kind }, _, signal) => {
       if (kind === "session") return ok;
       hanging.push(signal);
-      return deferred<Receipt>().promise;
+      return deferred<DeliveryReceipt>().promise;
     },
-    { atOnce: 4, attemptMs: 400, slowMs: 200, retryMs: 600_000, retryMostMs: 600_000, inAllMs: 10_000_000 },
+    {
+      concurrency: 4,
+      attemptMs: 400,
+      slowMs: 200,
+      retryMs: 600_000,
+      maxRetryMs: 600_000,
+      totalMs: 10_000_000,
+    },
   );
   await until("it is seen to be slow, and has half of the places", () => hanging.length > 4);
   expect(hanging.filter(({ aborted }) => !aborted).length).toBeLessThanOrEqual(2);
-  const other = await house.ended();
+  const other = await registry.finishTask();
   sender.wake();
   await becomes(other, "delivered");
   expect(hanging.length).toBeLessThan(many);
 });
 
 test("two at once, on one store, send each message once", async () => {
-  await using second = await openSqliteStore({ path: house.path });
+  await using second = await openSqliteStore({ path: registry.path });
   const got: string[] = [];
-  for (let n = 0; n < 40; n += 1) await house.ended();
-  const deliver: Courier["deliver"] = async (_, { id }) => {
+  for (let n = 0; n < 40; n += 1) await registry.finishTask();
+  const deliver: Deliverer["deliver"] = async (_, { id }) => {
     got.push(id);
     await Promise.resolve();
     return ok;
   };
-  notifier(deliver, { atOnce: 4 });
+  notifier(deliver, { concurrency: 4 });
   notifier(
     deliver,
-    { atOnce: 4 },
+    { concurrency: 4 },
     {
       owner: "b",
       store: {
@@ -229,7 +242,9 @@ test("two at once, on one store, send each message once", async () => {
     },
   );
   await expect
-    .poll(async () => (await house.store.listOutbox({ statuses: ["delivered"] })).length, { timeout: 15_000 })
+    .poll(async () => (await registry.store.listOutbox({ statuses: ["delivered"] })).length, {
+      timeout: 15_000,
+    })
     .toBe(40);
   expect(got).toHaveLength(40);
   expect(new Set(got).size).toBe(40);
@@ -238,14 +253,14 @@ test("two at once, on one store, send each message once", async () => {
 test("a change is told before the end, or not at all", async () => {
   const courier = new SlowCourier();
   const sender = notifier((...given) => courier.deliver(...given));
-  const task = await house.begun({ policy: "state_changes" });
+  const task = await registry.startTask({ policy: "state_changes" });
   sender.wake();
   await until("the start is being told", () => courier.calls.length === 1);
-  await house.tasks.tell(task.taskId, { type: "progress", at: Date.now(), text: "half" });
-  await house.tasks.tell(task.taskId, { ...succeeded, at: Date.now() });
+  await registry.tasks.apply(task.taskId, { type: "progress", at: Date.now(), text: "half" });
+  await registry.tasks.apply(task.taskId, { ...SUCCEEDED_FINISH, at: Date.now() });
   sender.wake();
   // Another message overtakes them meanwhile, so it had its chance.
-  const other = await house.ended();
+  const other = await registry.finishTask();
   sender.wake();
   await until("the other is being told", () => courier.calls.length === 2);
   courier.calls[1]?.answer.resolve(ok);
@@ -263,8 +278,8 @@ test("a change is told before the end, or not at all", async () => {
 });
 
 test("what a former one of this name was sending is sent at once, and said to be a repetition", async () => {
-  const task = await house.ended();
-  await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 });
+  const task = await registry.finishTask();
+  await registry.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 });
   const got: Notification[] = [];
   notifier(async (_, notification) => {
     got.push(notification);
@@ -275,11 +290,11 @@ test("what a former one of this name was sending is sent at once, and said to be
 });
 
 test("a message that every gateway is gone over is given up, without being sent; an operator can have it tried anew", async () => {
-  const task = await house.ended();
+  const task = await registry.finishTask();
   for (let kills = 0; kills < defaults.deliveryUnheardMost; kills += 1) {
-    expect(await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 })).toHaveLength(1);
+    expect(await registry.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 })).toHaveLength(1);
     expect(await deliveryOf(task)).toBe("pending");
-    await house.store.releaseOutbox("a");
+    await registry.store.releaseOutbox("a");
   }
   const got: Notification[] = [];
   const sender = notifier(async (_, notification) => {
@@ -289,7 +304,7 @@ test("a message that every gateway is gone over is given up, without being sent;
   await becomes(task, "failed");
   expect(got).toEqual([]);
   expect((await entryOf(task))?.error).toMatch(/^whoever was sending it was gone .* 20 times/);
-  await house.store.retryOutbox(task.taskId, { type: "retried", at: 1, data: {} });
+  await registry.store.retryOutbox(task.taskId, { type: "retried", at: 1, data: {} });
   sender.wake();
   await becomes(task, "delivered");
   expect(got).toMatchObject([{ repeat: true }]);
@@ -312,35 +327,35 @@ test.for([
       clock: { ...systemClock, [clock]: () => systemClock[clock]() + sleptMs },
       store: {
         claimOutbox: async (claim) => {
-          const claimed = await house.store.claimOutbox(claim);
+          const claimed = await registry.store.claimOutbox(claim);
           if (claimed.length > 0 && sleptMs === 0) sleptMs = 595_000;
           return claimed;
         },
       },
     },
   );
-  const first = await house.ended();
+  const first = await registry.finishTask();
   sender.wake();
   await expect.poll(async () => (await entryOf(first))?.attempts, { timeout: 15_000 }).toBe(1);
-  const second = await house.ended();
+  const second = await registry.finishTask();
   sender.wake();
   await becomes(second, "delivered");
   expect(got).toEqual([second.taskId]);
   // Whoever takes it up says that it may be a repetition: nobody can tell how long the sleeper will sleep.
-  await house.store.releaseOutbox("a");
+  await registry.store.releaseOutbox("a");
   await becomes(first, "delivered");
   expect(got).toEqual([second.taskId, first.taskId]);
 });
 
 test("stopping waits for what is under way, begins nothing more, and gives up on who does not answer", async () => {
   const courier = new SlowCourier();
-  const first = await house.ended();
+  const first = await registry.finishTask();
   const sender = notifier((...given) => courier.deliver(...given));
   await until("it is being sent", () => courier.calls.length === 1);
-  const second = await house.ended({ targets: [CHAT] });
+  const second = await registry.finishTask({ targets: [CHAT] });
   let stopped = false;
   const stopping = sender.stop().then(() => (stopped = true));
-  await house.store.outboxDueIn();
+  await registry.store.nextOutboxDelay();
   expect(stopped).toBe(false);
   courier.calls[0]?.answer.resolve(ok);
   await stopping;
@@ -367,8 +382,8 @@ test("a store that is away is asked again; what came of a message is not forgott
       return call(...args);
     };
   };
-  const task = await house.ended();
-  await house.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 });
+  const task = await registry.finishTask();
+  await registry.store.claimOutbox({ owner: "a", limit: 9, leaseMs: 600_000 });
   let sent = 0;
   notifier(
     async () => {
@@ -378,9 +393,9 @@ test("a store that is away is asked again; what came of a message is not forgott
     {},
     {
       store: {
-        releaseOutbox: sometimes((owner) => house.store.releaseOutbox(owner)),
-        claimOutbox: sometimes((claim) => house.store.claimOutbox(claim)),
-        settleOutbox: sometimes((entry, result) => house.store.settleOutbox(entry, result)),
+        releaseOutbox: sometimes((owner) => registry.store.releaseOutbox(owner)),
+        claimOutbox: sometimes((claim) => registry.store.claimOutbox(claim)),
+        settleOutbox: sometimes((entry, result) => registry.store.settleOutbox(entry, result)),
       },
     },
   );

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { INTERACTION_MODES } from "../../src/store/session-record.js";
-import { resolveReplyRouting, type Origin, type ReplyRequest } from "../../src/tasks/routing.js";
+import { resolveReplyRouting, type ReplyOrigin, type ReplyRequest } from "../../src/tasks/routing.js";
 
 const PARENT = "ses_parent";
 const REQUESTER = "ses_requester";
-const chat = (kind: Origin["chat"]): Origin => ({ chat: kind, channel: "team", address: "42" });
+const chat = (kind: ReplyOrigin["chat"]): ReplyOrigin => ({ chat: kind, channel: "team", address: "42" });
 
 /** Who hears: `P`arent, `R`equester, the user's `C`hat, or nobody. */
 type Hears = "P" | "R" | "C" | "-";

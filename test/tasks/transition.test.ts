@@ -1,11 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { NOTIFY_POLICIES, TASK_STATUSES, isEnded } from "../../src/store/task-record.js";
+import { NOTIFY_POLICIES, TASK_STATUSES, isTaskEnded } from "../../src/store/task-record.js";
 import type { TaskRecord } from "../../src/store/task-record.js";
 import type { TaskChange } from "../../src/store/task-store.js";
 import { newTask, type TaskInput } from "../../src/tasks/new-task.js";
-import { transition, type Finish, type Happening, type Step } from "../../src/tasks/transition.js";
+import {
+  transition,
+  type TaskFinish,
+  type TaskInputEvent,
+  type Transition,
+} from "../../src/tasks/transition.js";
 import { AT } from "../store/session-samples.js";
 import { CHAT, PARENT } from "../store/task-samples.js";
 
@@ -14,28 +19,28 @@ function task(input: Partial<TaskInput> = {}): TaskRecord {
   return { ...made, seq: 1, version: 1 };
 }
 
-function finish(status: Finish["status"], change: Partial<Finish> = {}): Finish {
+function finish(status: TaskFinish["status"], change: Partial<TaskFinish> = {}): TaskFinish {
   const base = { type: "finish", at: AT + 9, outcome: null, summary: null, error: null, actor: "" } as const;
   return { ...base, startedAt: null, status, ...change };
 }
 
-const start: Happening = { type: "start", at: AT + 1 };
-const progress = (text: string, at = AT + 2): Happening => ({ type: "progress", at, text });
+const start: TaskInputEvent = { type: "start", at: AT + 1 };
+const progress = (text: string, at = AT + 2): TaskInputEvent => ({ type: "progress", at, text });
 
 /** As a store writes it. */
 function applied(before: TaskRecord, { set = {}, events = [] }: TaskChange): TaskRecord {
   return { ...before, ...set, seq: before.seq + events.length, version: before.version + 1 };
 }
 
-function changeOf(step: Step): TaskChange {
+function changeOf(step: Transition): TaskChange {
   return step.kind === "changed" ? step.change : expect.fail(step.kind);
 }
 
-function after(before: TaskRecord, ...happenings: readonly Happening[]): TaskRecord {
+function after(before: TaskRecord, ...happenings: readonly TaskInputEvent[]): TaskRecord {
   return happenings.reduce((now, each) => applied(now, changeOf(transition(now, each))), before);
 }
 
-const kindOf = (before: TaskRecord, happening: Happening): string => {
+const kindOf = (before: TaskRecord, happening: TaskInputEvent): string => {
   const step = transition(before, happening);
   return step.kind === "refused" ? step.why : step.kind;
 };
@@ -44,7 +49,7 @@ describe("what may happen to a task", () => {
   const queued = task();
   const running = after(queued, start);
   const done = after(running, finish("succeeded"));
-  const all: readonly (readonly [Happening, string, string, string])[] = [
+  const all: readonly (readonly [TaskInputEvent, string, string, string])[] = [
     [start, "changed", "same", "ended"],
     [progress("1 of 3"), "changed", "changed", "ended"],
     [{ type: "start", at: AT, overheard: true }, "changed", "same", "same"],
@@ -169,7 +174,8 @@ describe("what may happen to a task", () => {
 describe("messages about changes", () => {
   const lively = task({ policy: "state_changes" });
   const everyMs = defaults.taskStateNoticeMs;
-  const toldIn = (step: Step): readonly number[] => (changeOf(step).notices ?? []).map(({ inMs }) => inMs);
+  const toldIn = (step: Transition): readonly number[] =>
+    (changeOf(step).notices ?? []).map(({ inMs }) => inMs);
 
   test("they keep their distance, and one that waits is replaced by the next at the same time", () => {
     const began = transition(lively, start);
@@ -196,7 +202,7 @@ describe("messages about changes", () => {
   });
 
   test("a stall is told once, until there was progress", () => {
-    const stall: Happening = { type: "stall", at: AT + 200_000, silentMs: 180_000 };
+    const stall: TaskInputEvent = { type: "stall", at: AT + 200_000, silentMs: 180_000 };
     const running = after(lively, start);
     const stalled = after(running, stall);
     expect(changeOf(transition(running, stall)).notices).toMatchObject([
@@ -220,18 +226,18 @@ describe("messages about changes", () => {
   });
 });
 
-const ends = TASK_STATUSES.filter(isEnded) as Finish["status"][];
+const ends = TASK_STATUSES.filter(isTaskEnded) as TaskFinish["status"][];
 const at = fc.integer({ min: AT - 100_000, max: AT + 1_000_000 });
-const happenings: fc.Arbitrary<Happening> = fc.oneof(
-  at.map((when): Happening => ({ type: "start", at: when })),
-  at.map((when): Happening => ({ type: "heartbeat", at: when })),
-  at.map((when): Happening => ({ type: "missing", at: when })),
-  at.map((when): Happening => ({ type: "found", at: when })),
+const happenings: fc.Arbitrary<TaskInputEvent> = fc.oneof(
+  at.map((when): TaskInputEvent => ({ type: "start", at: when })),
+  at.map((when): TaskInputEvent => ({ type: "heartbeat", at: when })),
+  at.map((when): TaskInputEvent => ({ type: "missing", at: when })),
+  at.map((when): TaskInputEvent => ({ type: "found", at: when })),
   fc.tuple(at, fc.string()).map(([when, text]) => progress(text, when)),
-  at.map((when): Happening => ({ type: "stall", at: when, silentMs: 1 })),
+  at.map((when): TaskInputEvent => ({ type: "stall", at: when, silentMs: 1 })),
   fc
     .tuple(at, fc.constantFrom(...NOTIFY_POLICIES))
-    .map(([when, policy]): Happening => ({ type: "policy", at: when, policy, actor: "a" })),
+    .map(([when, policy]): TaskInputEvent => ({ type: "policy", at: when, policy, actor: "a" })),
   fc
     .tuple(at, fc.constantFrom(...ends), fc.option(at), fc.option(fc.string()), fc.boolean())
     .map(([when, status, startedAt, summary, answered]) =>
@@ -255,7 +261,7 @@ test("no sequence of happenings moves a task that has ended, or yields two messa
           if (step.kind === "same") continue;
           const { change } = step;
           if (step.kind === "refused") expect(change.set).toBeUndefined();
-          if (isEnded(now.status) || (each.type === "finish" && each.answered === true))
+          if (isTaskEnded(now.status) || (each.type === "finish" && each.answered === true))
             expect(change.notices ?? []).toEqual([]);
           const seqs = (change.events ?? []).length;
           for (const { notification, target } of change.notices ?? [])
@@ -263,7 +269,7 @@ test("no sequence of happenings moves a task that has ended, or yields two messa
           now = applied(now, change);
           expect(now.seq).toBe(before.seq + seqs);
           if (end !== null) expect({ ...now, seq: 0, version: 0 }).toEqual({ ...end, seq: 0, version: 0 });
-          else if (isEnded(now.status)) end = now;
+          else if (isTaskEnded(now.status)) end = now;
         }
         expect(new Set(told).size).toBe(told.length);
         const terminal = told.filter((id) => id.startsWith("task-terminal"));

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { ACP_OUTCOMES, type AcpTurn } from "../../src/store/acp-record.js";
-import { finishOfTurn } from "../../src/tasks/turn-end.js";
+import { ACP_TURN_OUTCOMES, type AcpTurn } from "../../src/store/acp-record.js";
+import { outcomeOfTurn } from "../../src/tasks/turn-end.js";
 import { newAcpTurn } from "../store/acp-samples.js";
 
 const turn = (change: Partial<AcpTurn>): AcpTurn => ({
@@ -69,15 +69,15 @@ describe("what the end of a turn is for its task", () => {
     ],
   };
   for (const [name, [change, finish]] of Object.entries(ended))
-    test(name, () => expect(finishOfTurn(turn(change))).toMatchObject({ type: "finish", at: 9, ...finish }));
+    test(name, () => expect(outcomeOfTurn(turn(change))).toMatchObject({ type: "finish", at: 9, ...finish }));
 
   test("every outcome has one, and a turn that goes on has none", () => {
-    for (const outcome of ACP_OUTCOMES) expect(finishOfTurn(turn({ outcome }))).not.toBeNull();
-    for (const state of ["queued", "running"] as const) expect(finishOfTurn(turn({ state }))).toBeNull();
+    for (const outcome of ACP_TURN_OUTCOMES) expect(outcomeOfTurn(turn({ outcome }))).not.toBeNull();
+    for (const state of ["queued", "running"] as const) expect(outcomeOfTurn(turn({ state }))).toBeNull();
   });
 
   test("of a long answer, the end is the result", () => {
-    const summary = finishOfTurn(turn({ text: `${"x".repeat(9_000)} and so it is 42` }))?.summary ?? "";
+    const summary = outcomeOfTurn(turn({ text: `${"x".repeat(9_000)} and so it is 42` }))?.summary ?? "";
     expect(summary).toHaveLength(defaults.taskSummaryChars);
     expect(summary.endsWith("so it is 42")).toBe(true);
     expect(summary.startsWith("…")).toBe(true);

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import type { Courier } from "../../src/tasks/notification.js";
+import type { Deliverer } from "../../src/tasks/notification.js";
 import { Notifier } from "../../src/tasks/notifier.js";
 import { Tasks } from "../../src/tasks/tasks.js";
-import { startServer, whyNoPostgres } from "../store/postgres/server.js";
+import { startPostgresServer, whyNoPostgres } from "../store/postgres/server.js";
 import { CHAT, PARENT } from "../store/task-samples.js";
-import { succeeded } from "./house.js";
+import { SUCCEEDED_FINISH } from "./house.js";
 
 /** Half as many tasks, with two to be told of each. */
 const MESSAGES = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 600;
@@ -13,7 +13,7 @@ const AT_ONCE = 16;
 
 describe.skipIf(whyNoPostgres !== null)("two notifiers on one PostgreSQL", () => {
   test("each message is received once, and both have work to do", async () => {
-    await using server = await startServer();
+    await using server = await startPostgresServer();
     await using database = await server.createDatabase();
     await using first = await database.open();
     await using second = await database.open();
@@ -22,12 +22,12 @@ describe.skipIf(whyNoPostgres !== null)("two notifiers on one PostgreSQL", () =>
     const senders = new Set<string>();
     const notifiers = [first, second].map((store, index) => {
       const owner = `gateway-${index}`;
-      const deliver: Courier["deliver"] = async (target, { id }) => {
+      const deliver: Deliverer["deliver"] = async (target, { id }) => {
         got.push(`${id} ${JSON.stringify(target)}`);
         senders.add(owner);
         return { status: "delivered", receipt: null };
       };
-      return new Notifier({ store, courier: { deliver }, owner });
+      return new Notifier({ store, deliverer: { deliver }, owner });
     });
     for (const notifier of notifiers) notifier.start();
     await expect
@@ -53,7 +53,7 @@ async function endMany(store: Store, count: number): Promise<void> {
       next += 1;
       const input = { runtime: "external", key: null, text: "work", targets: [PARENT, CHAT] } as const;
       const { task } = await tasks.create(input);
-      await tasks.tell(task.taskId, { ...succeeded, at: Date.now(), startedAt: Date.now() });
+      await tasks.apply(task.taskId, { ...SUCCEEDED_FINISH, at: Date.now(), startedAt: Date.now() });
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));

@@ -4,10 +4,18 @@ import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
 import type { RunExit, RunRecord } from "../../src/store/run-record.js";
 import type { SpawnOptions } from "../../src/supervisor/api.js";
-import { Crowd } from "./crowd.js";
-import { descendants, isAlive, living, marked, signal, until, type Living } from "./living.js";
-import { anybody, nobody, Seat, tiers, type Tier, type User } from "./seat.js";
-import { Supervised } from "./supervised.js";
+import { TokenProcesses } from "./crowd.js";
+import {
+  descendantsOf,
+  isAlive,
+  findByCommandLine,
+  findByRunMarker,
+  signalProcess,
+  until,
+  type LiveProcess,
+} from "./living.js";
+import { currentUser, nobodyUser, Sandbox, tiers, type SandboxTier, type SandboxUser } from "./seat.js";
+import { LibraryProcess } from "./supervised.js";
 
 const chromium = "/usr/bin/chromium";
 const missing = existsSync(chromium) ? null : `${chromium} is not installed (Debian's package chromium)`;
@@ -22,30 +30,30 @@ const timeoutMs = 6_000;
 
 interface End {
   readonly name: string;
-  readonly user: User;
-  readonly tier: Tier;
+  readonly user: SandboxUser;
+  readonly tier: SandboxTier;
   readonly options: SpawnOptions;
-  bring(supervised: Supervised, record: RunRecord): void;
+  bring(libraryProcess: LibraryProcess, record: RunRecord): void;
   readonly exit: Partial<Record<keyof RunExit, unknown>>;
 }
 
 const cancel = {
   options: {},
-  bring: (supervised: Supervised) => supervised.cancel({ actor: "test:me" }),
+  bring: (libraryProcess: LibraryProcess) => libraryProcess.cancel({ actor: "test:me" }),
   exit: { reason: "manual-cancel", actor: "test:me" },
 };
 const anchorKilled = {
   options: {},
-  bring: (_: Supervised, { anchor }: RunRecord) => kill(anchor),
+  bring: (_: LibraryProcess, { anchor }: RunRecord) => kill(anchor),
   exit: { reason: "lost" },
 };
 
 const ends: readonly End[] = [
-  { name: "a cancel", user: anybody, tier: tiers.none, ...cancel },
-  { name: "a cancel", user: nobody, tier: tiers.cgroup, ...cancel },
+  { name: "a cancel", user: currentUser, tier: tiers.none, ...cancel },
+  { name: "a cancel", user: nobodyUser, tier: tiers.cgroup, ...cancel },
   {
     name: "the overall timeout",
-    user: anybody,
+    user: currentUser,
     tier: tiers.none,
     options: { timeoutMs },
     bring: () => {},
@@ -53,15 +61,15 @@ const ends: readonly End[] = [
   },
   {
     name: "a crash of the browser itself",
-    user: anybody,
+    user: currentUser,
     tier: tiers.none,
     options: {},
     bring: (_, { root }) => kill(root),
     // Its helpers end when they notice; whether one is too slow for that is the browser's affair.
     exit: { reason: expect.stringMatching(/^(signal|ownership-escape)$/), actor: "", signal: "SIGKILL" },
   },
-  { name: "SIGKILL of the anchor", user: anybody, tier: tiers.none, ...anchorKilled },
-  { name: "SIGKILL of the anchor", user: nobody, tier: tiers.cgroup, ...anchorKilled },
+  { name: "SIGKILL of the anchor", user: currentUser, tier: tiers.none, ...anchorKilled },
+  { name: "SIGKILL of the anchor", user: nobodyUser, tier: tiers.cgroup, ...anchorKilled },
 ];
 
 describe.concurrent("a headless Chromium with its helpers", () => {
@@ -70,46 +78,46 @@ describe.concurrent("a headless Chromium with its helpers", () => {
       if (missing !== null && process.env["CI"] === "true") throw new Error(missing);
       const whyNot = missing ?? end.user.whyNot ?? end.tier.whyNot;
       if (whyNot !== null) skip(whyNot);
-      await using seat = Seat.take(end.user, end.tier);
-      await using crowd = await Crowd.ofSleeper(seat);
-      await using supervised = await Supervised.open(seat);
-      const page = join(seat.directory, "page.html");
+      await using sandbox = Sandbox.create(end.user, end.tier);
+      await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
+      await using libraryProcess = await LibraryProcess.open(sandbox);
+      const page = join(sandbox.directory, "page.html");
       writeFileSync(page, "<title>a page</title><script>setInterval(() => {}, 10)</script>");
-      const profile = join(seat.directory, `profile-${crowd.token}`);
-      const { runId, record } = await supervised.spawn(
+      const profile = join(sandbox.directory, `profile-${tokenProcesses.token}`);
+      const { runId, record } = await libraryProcess.spawn(
         { io: "pipe", argv: [chromium, ...flags, `--user-data-dir=${profile}`, pathToFileURL(page).href] },
         { graceMs, onEscape: "fail", ...end.options },
       );
-      await supervised.saw(/DevTools listening on ws:/);
+      await libraryProcess.waitForOutput(/DevTools listening on ws:/);
       const root = record.root?.pid ?? 0;
       const helpers = await until("a zygote and a renderer are there", () => {
-        const below = descendants(root);
+        const below = descendantsOf(root);
         return ["zygote", "renderer"].every((type) => below.some((one) => is(type, one))) ? below : null;
       });
       expect(helpers.length).toBeGreaterThanOrEqual(3);
 
-      end.bring(supervised, record);
-      const ended = (await supervised.hear("ended")).record;
-      const left: Living[] = [
+      end.bring(libraryProcess, record);
+      const ended = (await libraryProcess.receive("ended")).record;
+      const left: LiveProcess[] = [
         ...helpers.filter(isAlive),
-        ...marked(runId),
-        ...living(profile),
-        ...crowd.others(),
+        ...findByRunMarker(runId),
+        ...findByCommandLine(profile),
+        ...tokenProcesses.ofRuns(),
       ];
       expect(left, "survivors").toEqual([]);
       expect(ended).toMatchObject({ runId, state: "exited", emptiness: "proven", exit: end.exit });
       expect(ended.tier).toMatch(end.tier.recorded);
-      await supervised.close();
-      expect(crowd.missing(), "the bystander").toEqual([]);
+      await libraryProcess.close();
+      expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
     });
 });
 
-function is(type: string, { argv }: Living): boolean {
+function is(type: string, { argv }: LiveProcess): boolean {
   // A browser's children write their command line anew, as one word.
   return argv.some((word) => word.includes(`--type=${type}`));
 }
 
 function kill(identity: RunRecord["root"]): void {
   if (identity === null) throw new Error("its identity is not on record");
-  signal(identity, "SIGKILL");
+  signalProcess(identity, "SIGKILL");
 }

@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Crowd } from "./crowd.js";
-import { signal, until } from "./living.js";
-import { builtPrograms, whyNoCompiler } from "./native.js";
-import { ordinaryUser, Seat, tiers } from "./seat.js";
-import { Supervised } from "./supervised.js";
+import { TokenProcesses } from "./crowd.js";
+import { signalProcess, until } from "./living.js";
+import { buildNativePrograms, whyNoCompiler } from "./native.js";
+import { ordinaryUser, Sandbox, tiers } from "./seat.js";
+import { LibraryProcess } from "./supervised.js";
 
-const programs = builtPrograms("storm");
+const programs = buildNativePrograms("storm");
 
 /** The limit counts processes by user: nobody else may be this one, or the storm would be theirs too. */
 const stormer = ordinaryUser(64_391);
@@ -23,27 +23,27 @@ describe("a fork storm", () => {
         const whyNot = stormer.whyNot ?? whyNoCompiler ?? tier.whyNot;
         if (whyNot !== null) skip(whyNot);
         if (stormer.uid === null) skip("a limit on processes must not be the suite's own: not root");
-        await using seat = Seat.take(stormer, tier, ["prlimit", `--nproc=${mostProcesses}`]);
-        await using crowd = await Crowd.ofSleeper(seat);
-        await using supervised = await Supervised.open(seat);
-        const { record } = await supervised.spawn(
-          { io: "pipe", argv: [join(programs, "storm"), crowd.token] },
+        await using sandbox = Sandbox.create(stormer, tier, ["prlimit", `--nproc=${mostProcesses}`]);
+        await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
+        await using libraryProcess = await LibraryProcess.open(sandbox);
+        const { record } = await libraryProcess.spawn(
+          { io: "pipe", argv: [join(programs, "storm"), tokenProcesses.token] },
           {},
         );
-        await supervised.saw("storming");
-        await until(`${enough} processes`, () => crowd.others().length >= enough);
+        await libraryProcess.waitForOutput("storming");
+        await until(`${enough} processes`, () => tokenProcesses.ofRuns().length >= enough);
 
-        if (end === "cancel") supervised.cancel({ graceMs: 0, actor: "test:me" });
-        else if (record.anchor !== null) signal(record.anchor, "SIGKILL");
-        const ended = (await supervised.hear("ended", endedWithinMs)).record;
-        expect(crowd.others(), "survivors").toEqual([]);
+        if (end === "cancel") libraryProcess.cancel({ graceMs: 0, actor: "test:me" });
+        else if (record.anchor !== null) signalProcess(record.anchor, "SIGKILL");
+        const ended = (await libraryProcess.receive("ended", endedWithinMs)).record;
+        expect(tokenProcesses.ofRuns(), "survivors").toEqual([]);
         expect(ended).toMatchObject({
           emptiness: "proven",
           exit: end === "cancel" ? { reason: "manual-cancel", actor: "test:me" } : { reason: "lost" },
         });
         expect(ended.tier).toMatch(tier.recorded);
-        await supervised.close();
-        expect(crowd.missing(), "the bystander").toEqual([]);
-        expect(crowd.others(), "survivors").toEqual([]);
+        await libraryProcess.close();
+        expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
+        expect(tokenProcesses.ofRuns(), "survivors").toEqual([]);
       });
 });

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 export { until } from "../until.js";
 
 /** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
-export interface Living {
+export interface LiveProcess {
   readonly pid: number;
   readonly startTime: number;
   readonly parentPid: number;
@@ -14,30 +14,30 @@ export interface Living {
 }
 
 /** Everybody whose command line holds this text. */
-export function living(text: string): Living[] {
+export function findByCommandLine(text: string): LiveProcess[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
-    const command = read(name, "cmdline");
+    const command = readProcFile(name, "cmdline");
     if (command === null || !command.includes(text)) return [];
-    const one = look(Number(name));
+    const one = readProcess(Number(name));
     return one === null ? [] : [one];
   });
 }
 
 /** Everybody who inherited this run's marker, whatever he calls himself. Shows only processes one may look into. */
-export function marked(runId: string): Living[] {
+export function findByRunMarker(runId: string): LiveProcess[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name)) return [];
-    if (read(name, "environ")?.split("\0").includes(`HOLDFAST_RUN_ID=${runId}`) !== true) return [];
-    const one = look(Number(name));
+    if (readProcFile(name, "environ")?.split("\0").includes(`HOLDFAST_RUN_ID=${runId}`) !== true) return [];
+    const one = readProcess(Number(name));
     return one === null ? [] : [one];
   });
 }
 
 /** Everybody below this process, as parents are told now. */
-export function descendants(pid: number): Living[] {
+export function descendantsOf(pid: number): LiveProcess[] {
   const everybody = readdirSync("/proc").flatMap((name) => {
-    const one = /^\d+$/.test(name) ? look(Number(name)) : null;
+    const one = /^\d+$/.test(name) ? readProcess(Number(name)) : null;
     return one === null ? [] : [one];
   });
   const below = everybody.filter(({ parentPid }) => parentPid === pid);
@@ -45,14 +45,14 @@ export function descendants(pid: number): Living[] {
   return below;
 }
 
-export function isAlive(one: Living): boolean {
-  const now = look(one.pid);
-  return now !== null && isSame(one, now);
+export function isAlive(one: LiveProcess): boolean {
+  const now = readProcess(one.pid);
+  return now !== null && isSameProcess(one, now);
 }
 
-export function look(pid: number): Living | null {
-  const stat = read(String(pid), "stat");
-  const command = read(String(pid), "cmdline");
+export function readProcess(pid: number): LiveProcess | null {
+  const stat = readProcFile(String(pid), "stat");
+  const command = readProcFile(String(pid), "cmdline");
   if (stat === null || command === null) return null;
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   if (fields[0] === "Z" || fields[0] === "X") return null;
@@ -66,13 +66,13 @@ export function look(pid: number): Living | null {
   };
 }
 
-export function isSame(one: Living, other: Living): boolean {
+export function isSameProcess(one: LiveProcess, other: LiveProcess): boolean {
   return one.pid === other.pid && one.startTime === other.startTime;
 }
 
 /** Signals somebody a test started, if he still is who he was. */
-export function signal(whom: Pick<Living, "pid" | "startTime">, name: NodeJS.Signals): void {
-  const now = look(whom.pid);
+export function signalProcess(whom: Pick<LiveProcess, "pid" | "startTime">, name: NodeJS.Signals): void {
+  const now = readProcess(whom.pid);
   if (now === null || now.startTime !== whom.startTime) return;
   try {
     process.kill(whom.pid, name);
@@ -81,7 +81,7 @@ export function signal(whom: Pick<Living, "pid" | "startTime">, name: NodeJS.Sig
   }
 }
 
-function read(pid: string, file: string): string | null {
+function readProcFile(pid: string, file: string): string | null {
   try {
     return readFileSync(`/proc/${pid}/${file}`, "utf8");
   } catch {

@@ -14,7 +14,7 @@ export const whyNoCompiler: string | null =
     : `no C compiler (${cc}) for what only C can do`;
 
 /** Programs from `native/`, built for this file's tests, where every user may run them. Returns their directory. */
-export function builtPrograms(...names: readonly string[]): string {
+export function buildNativePrograms(...names: readonly string[]): string {
   const directory = mkdtempSync(join(tmpdir(), "hf-"));
   chmodSync(directory, 0o755);
   beforeAll(() => {

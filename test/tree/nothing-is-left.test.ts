@@ -5,10 +5,10 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { RunEvent } from "../../src/store/run-event.js";
 import type { ProcessIdentity, RunExit, RunIo, RunRecord } from "../../src/store/run-record.js";
 import type { CommandInput, SpawnOptions } from "../../src/supervisor/api.js";
-import { Crowd, scenario, type Role } from "./crowd.js";
-import { signal, type Living } from "./living.js";
-import { nobody, root, Seat, tiers, type Tier, type User } from "./seat.js";
-import { Supervised } from "./supervised.js";
+import { TokenProcesses, scenarioScript, type ProcessRole } from "./crowd.js";
+import { signalProcess, type LiveProcess } from "./living.js";
+import { nobodyUser, rootUser, Sandbox, tiers, type SandboxTier, type SandboxUser } from "./seat.js";
+import { LibraryProcess } from "./supervised.js";
 
 const graceMs = 250;
 const ownerLossMs = 250;
@@ -16,9 +16,9 @@ const ownerLossMs = 250;
 const slackMs = 5_000;
 
 interface Play {
-  readonly supervised: Supervised;
+  readonly supervised: LibraryProcess;
   readonly record: RunRecord;
-  readonly crowd: Crowd;
+  readonly crowd: TokenProcesses;
 }
 
 /** One way for a run to end, and what the record must say of it. */
@@ -30,7 +30,7 @@ interface End {
   readonly orphaned?: true;
   readonly exit: Partial<RunExit>;
   /** Who is on record as having outlived the leader. Null: the anchor that would have noted it was killed. */
-  readonly residue: Readonly<Record<RunIo, readonly Role[]>> | null;
+  readonly residue: Readonly<Record<RunIo, readonly ProcessRole[]>> | null;
   /** Types of the events from the moment of the end, in order. */
   readonly events: readonly RunEvent["type"][];
 }
@@ -45,7 +45,7 @@ const allButTheLeader = {
 const ends: readonly End[] = [
   {
     name: "cancel",
-    bring: ({ supervised }) => supervised.cancel({ actor: "test:me", requestId: "r1" }),
+    bring: ({ supervised: libraryProcess }) => libraryProcess.cancel({ actor: "test:me", requestId: "r1" }),
     exit: { reason: "manual-cancel", actor: "test:me", code: null, signal: "SIGTERM", source: "anchor" },
     residue: onlyTheDeaf,
     events: ["cancel", "cleanup", "exit"],
@@ -68,7 +68,7 @@ const ends: readonly End[] = [
   },
   {
     name: "leader exits, escapes fail",
-    bring: ({ supervised }) => supervised.write("exit 7\n"),
+    bring: ({ supervised: libraryProcess }) => libraryProcess.write("exit 7\n"),
     exit: { reason: "ownership-escape", actor: "", code: 7, signal: null, source: "anchor" },
     residue: allButTheLeader,
     events: ["escape", "cleanup", "exit"],
@@ -76,21 +76,21 @@ const ends: readonly End[] = [
   {
     name: "leader exits, escapes are swept",
     options: { onEscape: "sweep" },
-    bring: ({ supervised }) => supervised.write("exit 7\n"),
+    bring: ({ supervised: libraryProcess }) => libraryProcess.write("exit 7\n"),
     exit: { reason: "exit", actor: "", code: 7, signal: null, source: "anchor" },
     residue: allButTheLeader,
     events: ["escape", "cleanup", "exit"],
   },
   {
     name: "SIGKILL of the leader",
-    bring: ({ record }) => signal(known(record.root), "SIGKILL"),
+    bring: ({ record }) => signalProcess(known(record.root), "SIGKILL"),
     exit: { reason: "ownership-escape", actor: "", code: null, signal: "SIGKILL", source: "anchor" },
     residue: allButTheLeader,
     events: ["escape", "cleanup", "exit"],
   },
   {
     name: "SIGKILL of the supervisor",
-    bring: ({ supervised }) => supervised.kill(),
+    bring: ({ supervised: libraryProcess }) => libraryProcess.kill(),
     orphaned: true,
     exit: { reason: "owner-lost", actor: "anchor", code: null, signal: "SIGTERM", source: "exit-file" },
     residue: onlyTheDeaf,
@@ -98,16 +98,16 @@ const ends: readonly End[] = [
   },
   {
     name: "SIGKILL of the anchor",
-    bring: ({ record }) => signal(known(record.anchor), "SIGKILL"),
+    bring: ({ record }) => signalProcess(known(record.anchor), "SIGKILL"),
     exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
     residue: null,
     events: ["cleanup", "exit"],
   },
   {
     name: "SIGKILL of both",
-    bring: async ({ supervised, record }) => {
-      signal(known(record.anchor), "SIGKILL");
-      await supervised.kill();
+    bring: async ({ supervised: libraryProcess, record }) => {
+      signalProcess(known(record.anchor), "SIGKILL");
+      await libraryProcess.kill();
     },
     orphaned: true,
     exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
@@ -116,7 +116,7 @@ const ends: readonly End[] = [
   },
   {
     name: "SIGTERM to the anchor",
-    bring: ({ record }) => signal(known(record.anchor), "SIGTERM"),
+    bring: ({ record }) => signalProcess(known(record.anchor), "SIGTERM"),
     exit: {
       reason: "manual-cancel",
       actor: `signal:TERM pid:${process.pid}`,
@@ -129,19 +129,19 @@ const ends: readonly End[] = [
   },
 ];
 
-const everywhere: readonly (readonly [User, Tier])[] = [
-  [root, tiers.cgroup],
-  [root, tiers.none],
-  [nobody, tiers.cgroup],
-  [nobody, tiers.none],
+const everywhere: readonly (readonly [SandboxUser, SandboxTier])[] = [
+  [rootUser, tiers.cgroup],
+  [rootUser, tiers.none],
+  [nobodyUser, tiers.cgroup],
+  [nobodyUser, tiers.none],
 ];
-const inPlaces: readonly (readonly [User, Tier])[] = [
-  [root, tiers.noInode],
-  [root, tiers.noPidfd],
-  [root, tiers.cgroupNoPidfd],
-  [nobody, tiers.noPidfd],
-  [nobody, tiers.noChildren],
-  [nobody, tiers.asFound],
+const inPlaces: readonly (readonly [SandboxUser, SandboxTier])[] = [
+  [rootUser, tiers.noInode],
+  [rootUser, tiers.noPidfd],
+  [rootUser, tiers.cgroupNoPidfd],
+  [nobodyUser, tiers.noPidfd],
+  [nobodyUser, tiers.noChildren],
+  [nobodyUser, tiers.asFound],
 ];
 const someEnds = ends.filter(({ name }) =>
   ["cancel", "leader exits, escapes fail", "SIGKILL of the supervisor", "SIGKILL of the anchor"].includes(
@@ -165,38 +165,41 @@ describe.concurrent("nothing is left", () => {
     async ([, , , , { end, io, user, tier }], { skip }) => {
       const whyNot = user.whyNot ?? tier.whyNot;
       if (whyNot !== null) skip(whyNot);
-      await using seat = Seat.take(user, tier);
-      await using crowd = await Crowd.ofScenario(seat);
-      await using supervised = await Supervised.open(seat);
-      const { record } = await supervised.spawn({ io, argv: ["sh", scenario, crowd.token] } as CommandInput, {
-        graceMs,
-        ownerLossMs,
-        labels: { crowd: crowd.token },
-        ...end.options,
-      });
-      const cast = await crowd.complete();
+      await using sandbox = Sandbox.create(user, tier);
+      await using tokenProcesses = await TokenProcesses.withScenario(sandbox);
+      await using libraryProcess = await LibraryProcess.open(sandbox);
+      const { record } = await libraryProcess.spawn(
+        { io, argv: ["sh", scenarioScript, tokenProcesses.token] } as CommandInput,
+        {
+          graceMs,
+          ownerLossMs,
+          labels: { crowd: tokenProcesses.token },
+          ...end.options,
+        },
+      );
+      const cast = await tokenProcesses.waitForAllRoles();
       expect(cast.get("leader")?.pid).toBe(record.root?.pid);
       const began = performance.now();
-      await end.bring({ supervised, record, crowd });
+      await end.bring({ supervised: libraryProcess, record, crowd: tokenProcesses });
 
       if (end.orphaned === true) {
-        await crowd.gone(graceMs + ownerLossMs + slackMs);
-        note(end, io, user, tier, crowd.others().length);
-        await using successor = await Supervised.open(seat);
+        await tokenProcesses.waitUntilGone(graceMs + ownerLossMs + slackMs);
+        note(end, io, user, tier, tokenProcesses.ofRuns().length);
+        await using successor = await LibraryProcess.open(sandbox);
         successor.order("recover");
-        await successor.hear("recovered");
-        await checkFacts(successor, crowd, cast, { end, io, tier });
+        await successor.receive("recovered");
+        await checkFacts(successor, tokenProcesses, cast, { end, io, tier });
       } else {
-        const ended = (await supervised.hear("ended")).record;
+        const ended = (await libraryProcess.receive("ended")).record;
         // At once, without patience: `proven` is said of this very moment.
-        const survivors = crowd.others();
+        const survivors = tokenProcesses.ofRuns();
         note(end, io, user, tier, survivors.length);
         expect(survivors).toEqual([]);
         expect(performance.now() - began).toBeLessThan(2_000 + graceMs + slackMs);
         expect(ended).toMatchObject({ runId: record.runId, state: "exited" });
-        await checkFacts(supervised, crowd, cast, { end, io, tier });
+        await checkFacts(libraryProcess, tokenProcesses, cast, { end, io, tier });
       }
-      expect(crowd.missing(), "the bystander").toEqual([]);
+      expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
     },
   );
 
@@ -205,34 +208,34 @@ describe.concurrent("nothing is left", () => {
 
 /** What a machine that cannot find survivors would say of the usual way, this suite must contradict. */
 test("the usual way, a signal to the process group, leaves survivors, and they are found", async () => {
-  await using seat = Seat.take({ name: "anybody", uid: null, whyNot: null }, tiers.none);
-  await using crowd = await Crowd.ofScenario(seat);
-  const leader = spawn("sh", [scenario, crowd.token], {
+  await using sandbox = Sandbox.create({ name: "anybody", uid: null, whyNot: null }, tiers.none);
+  await using tokenProcesses = await TokenProcesses.withScenario(sandbox);
+  const leader = spawn("sh", [scenarioScript, tokenProcesses.token], {
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
   });
   const ended = once(leader, "exit");
-  const cast = await crowd.complete();
+  const cast = await tokenProcesses.waitForAllRoles();
   const group = -(leader.pid ?? Number.NaN);
   process.kill(group, "SIGTERM");
   await ended;
   await setTimeout(graceMs);
   process.kill(group, "SIGKILL");
   await setTimeout(graceMs);
-  const survivors = crowd.others();
+  const survivors = tokenProcesses.ofRuns();
   expect(pids(survivors)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
-  expect(crowd.missing()).toEqual([]);
-  for (const survivor of survivors) signal(survivor, "SIGKILL");
-  await crowd.gone(slackMs);
+  expect(tokenProcesses.missingBystanders()).toEqual([]);
+  for (const survivor of survivors) signalProcess(survivor, "SIGKILL");
+  await tokenProcesses.waitUntilGone(slackMs);
 });
 
 async function checkFacts(
-  supervised: Supervised,
-  crowd: Crowd,
-  cast: ReadonlyMap<Role, Living>,
-  { end, io, tier }: { end: End; io: RunIo; tier: Tier },
+  libraryProcess: LibraryProcess,
+  tokenProcesses: TokenProcesses,
+  cast: ReadonlyMap<ProcessRole, LiveProcess>,
+  { end, io, tier }: { end: End; io: RunIo; tier: SandboxTier },
 ): Promise<void> {
-  const { runs, events } = await supervised.list();
+  const { runs, events } = await libraryProcess.list();
   expect(runs).toHaveLength(1);
   const [run] = runs;
   expect(run).toMatchObject({ state: "exited", io, emptiness: "proven", exit: { ...end.exit, errno: null } });
@@ -277,9 +280,9 @@ async function checkFacts(
   }
   if (end.residue !== null) expect(events.at(-1)?.descendants).toBeGreaterThanOrEqual(4);
 
-  await supervised.close();
-  expect(supervised.problems).toEqual([]);
-  expect(crowd.others()).toEqual([]);
+  await libraryProcess.close();
+  expect(libraryProcess.problems).toEqual([]);
+  expect(tokenProcesses.ofRuns()).toEqual([]);
 }
 
 function pids(people: readonly { readonly pid: number }[]): Set<number | undefined> {
@@ -295,7 +298,7 @@ function known(identity: ProcessIdentity | null): ProcessIdentity {
   return identity;
 }
 
-function note(end: End, io: RunIo, user: User, tier: Tier, survivors: number): void {
+function note(end: End, io: RunIo, user: SandboxUser, tier: SandboxTier, survivors: number): void {
   const row = seen.get(end.name) ?? new Map<string, number>();
   row.set(`${user.name}, ${tier.name}, ${io}`, survivors);
   seen.set(end.name, row);

@@ -4,10 +4,10 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../src/store/run-record.js";
 import type { SpawnOptions } from "../../src/supervisor/api.js";
-import { Crowd } from "./crowd.js";
-import { isAlive, marked, until, type Living } from "./living.js";
-import { anybody, Seat, tiers, type Tier } from "./seat.js";
-import { Supervised } from "./supervised.js";
+import { TokenProcesses } from "./crowd.js";
+import { isAlive, findByRunMarker, until, type LiveProcess } from "./living.js";
+import { currentUser, Sandbox, tiers, type SandboxTier } from "./seat.js";
+import { LibraryProcess } from "./supervised.js";
 
 const linger = fileURLToPath(new URL("children/linger.sh", import.meta.url));
 const graceMs = 250;
@@ -38,7 +38,7 @@ describe.concurrent.each(Object.keys(ways))("a command through %s", (way) => {
   });
 
   test("leaves nobody after its own end, and its exit code is the true one", async () => {
-    const end = (run: Supervised): void => run.write("7\n");
+    const end = (run: LibraryProcess): void => run.write("7\n");
     const failed = await supervise(way, tiers.none, {}, end);
     expect(failed.exit).toMatchObject({ reason: "ownership-escape", actor: "", code: 7, signal: null });
     expect(failed.residue.map(({ kind }) => kind).toSorted((a, b) => a.localeCompare(b))).toEqual([
@@ -53,31 +53,35 @@ describe.concurrent.each(Object.keys(ways))("a command through %s", (way) => {
 
 async function supervise(
   way: string,
-  tier: Tier,
+  tier: SandboxTier,
   options: SpawnOptions,
-  end: (run: Supervised) => void,
+  end: (run: LibraryProcess) => void,
 ): Promise<RunRecord> {
-  await using seat = Seat.take(anybody, tier);
-  preparePackage(seat.directory);
-  await using crowd = await Crowd.ofSleeper(seat);
-  await using supervised = await Supervised.open(seat);
-  const argv = ways[way]?.(crowd.token) ?? [];
-  const env = { npm_config_cache: join(seat.directory, "npm"), npm_config_update_notifier: "false" };
-  const { runId } = await supervised.spawn({ io: "pipe", argv }, { graceMs, env, ...options });
-  await supervised.saw("up");
+  await using sandbox = Sandbox.create(currentUser, tier);
+  preparePackage(sandbox.directory);
+  await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
+  await using libraryProcess = await LibraryProcess.open(sandbox);
+  const argv = ways[way]?.(tokenProcesses.token) ?? [];
+  const env = { npm_config_cache: join(sandbox.directory, "npm"), npm_config_update_notifier: "false" };
+  const { runId } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs, env, ...options });
+  await libraryProcess.waitForOutput("up");
   const everybody = await until("both children are what they will be", () => {
-    const sleepers = crowd.others().filter(({ argv: [command] }) => command === "sleep");
-    return sleepers.length === 2 ? [...sleepers, ...marked(runId)] : null;
+    const sleepers = tokenProcesses.ofRuns().filter(({ argv: [command] }) => command === "sleep");
+    return sleepers.length === 2 ? [...sleepers, ...findByRunMarker(runId)] : null;
   });
-  end(supervised);
-  const { record } = await supervised.hear("ended");
-  const left: Living[] = [...everybody.filter(isAlive), ...crowd.others(), ...marked(runId)];
+  end(libraryProcess);
+  const { record } = await libraryProcess.receive("ended");
+  const left: LiveProcess[] = [
+    ...everybody.filter(isAlive),
+    ...tokenProcesses.ofRuns(),
+    ...findByRunMarker(runId),
+  ];
   expect(left, "survivors").toEqual([]);
   expect(record).toMatchObject({ runId, state: "exited", emptiness: "proven" });
   expect(record.tier).toMatch(tier.recorded);
-  await supervised.close();
-  expect(supervised.problems).toEqual([]);
-  expect(crowd.missing(), "the bystander").toEqual([]);
+  await libraryProcess.close();
+  expect(libraryProcess.problems).toEqual([]);
+  expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
   return record;
 }
 

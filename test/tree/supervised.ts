@@ -9,9 +9,9 @@ import type { RunEvent } from "../../src/store/run-event.js";
 import type { RunRecord, RunStateName } from "../../src/store/run-record.js";
 import type { CancelOptions, CommandInput, SpawnOptions } from "../../src/supervisor/api.js";
 import { until } from "./living.js";
-import { library, type Seat } from "./seat.js";
+import { libraryPath, type Sandbox } from "./seat.js";
 
-interface Answers {
+interface Replies {
   opened: object;
   started: { readonly runId: string; readonly record: RunRecord };
   output: { readonly stream: string; readonly text: string };
@@ -30,43 +30,43 @@ interface Answers {
   problem: { readonly message: string };
   failed: { readonly message: string };
 }
-type Answer = { [Kind in keyof Answers]: { readonly say: Kind } & Answers[Kind] }[keyof Answers];
+type Reply = { [Kind in keyof Replies]: { readonly say: Kind } & Replies[Kind] }[keyof Replies];
 
 const script = fileURLToPath(new URL("children/supervise.mjs", import.meta.url));
 const instanceId = "tree";
 
 /** A process of its own that uses the library, and may be killed (see `children/supervise.mjs`). */
-export class Supervised implements AsyncDisposable {
+export class LibraryProcess implements AsyncDisposable {
   readonly #child: ChildProcess & { readonly stdin: Writable };
-  readonly #answers: Answer[] = [];
+  readonly #replies: Reply[] = [];
   readonly #exited: Promise<unknown>;
   #gone = false;
   #stderr = "";
   /** All of the run's output so far. */
   output = "";
 
-  private constructor(seat: Seat) {
-    const child = seat.spawn([process.execPath, script, library], "pipe");
+  private constructor(sandbox: Sandbox) {
+    const child = sandbox.spawn([process.execPath, script, libraryPath], "pipe");
     this.#child = child as ChildProcess & { readonly stdin: Writable };
     this.#child.stdin.on("error", () => {});
     this.#exited = once(child, "close").then(() => (this.#gone = true));
     child.stderr?.on("data", (data: Buffer) => (this.#stderr += data.toString()));
     createInterface({ input: child.stdout as Readable }).on("line", (line) => {
-      const answer = JSON.parse(line) as Answer;
+      const answer = JSON.parse(line) as Reply;
       if (answer.say === "output") this.output += answer.text;
-      else this.#answers.push(answer);
+      else this.#replies.push(answer);
     });
   }
 
   /** Opened on the seat's state directory. */
-  static async open(seat: Seat): Promise<Supervised> {
-    const supervised = new Supervised(seat);
+  static async open(sandbox: Sandbox): Promise<LibraryProcess> {
+    const libraryProcess = new LibraryProcess(sandbox);
     try {
-      supervised.order("open", { home: seat.home, instanceId });
-      await supervised.hear("opened");
-      return supervised;
+      libraryProcess.order("open", { home: sandbox.home, instanceId });
+      await libraryProcess.receive("opened");
+      return libraryProcess;
     } catch (error) {
-      await supervised.kill();
+      await libraryProcess.kill();
       throw error;
     }
   }
@@ -76,25 +76,25 @@ export class Supervised implements AsyncDisposable {
   }
 
   /** The next answer of this kind. Complaints of the library are never an answer. */
-  async hear<Kind extends keyof Answers>(say: Kind, withinMs = 15_000): Promise<Answers[Kind]> {
+  async receive<Kind extends keyof Replies>(say: Kind, withinMs = 15_000): Promise<Replies[Kind]> {
     const answer = await until(
       `the supervising process says ${say}`,
       () => {
-        const failed = this.#answers.find((one) => one.say === "failed");
+        const failed = this.#replies.find((one) => one.say === "failed");
         if (failed?.say === "failed" && say !== "failed") throw new Error(failed.message);
-        const at = this.#answers.findIndex((one) => one.say === say);
-        if (at >= 0) return this.#answers.splice(at, 1)[0];
+        const at = this.#replies.findIndex((one) => one.say === say);
+        if (at >= 0) return this.#replies.splice(at, 1)[0];
         if (this.#gone) throw new Error(`it ended instead of saying ${say}: ${this.#stderr}`);
         return null;
       },
       withinMs,
     );
-    return answer as unknown as Answers[Kind];
+    return answer as unknown as Replies[Kind];
   }
 
-  async spawn(input: CommandInput, options: SpawnOptions): Promise<Answers["started"]> {
+  async spawn(input: CommandInput, options: SpawnOptions): Promise<Replies["started"]> {
     this.order("spawn", { input, options });
-    return this.hear("started");
+    return this.receive("started");
   }
 
   cancel(options: CancelOptions): void {
@@ -105,31 +105,31 @@ export class Supervised implements AsyncDisposable {
     this.order("write", { data });
   }
 
-  async saw(text: string | RegExp): Promise<void> {
+  async waitForOutput(text: string | RegExp): Promise<void> {
     await until(`the run prints ${String(text)}; so far ${JSON.stringify(this.output.slice(-2000))}`, () =>
       typeof text === "string" ? this.output.includes(text) : text.test(this.output),
     );
   }
 
-  async look(): Promise<Answers["looked"]> {
+  async inspect(): Promise<Replies["looked"]> {
     this.order("look");
-    return this.hear("looked");
+    return this.receive("looked");
   }
 
-  async list(): Promise<Answers["listed"]> {
+  async list(): Promise<Replies["listed"]> {
     this.order("list");
-    return this.hear("listed");
+    return this.receive("listed");
   }
 
   /** What the library complained of, so far. */
   get problems(): string[] {
-    return this.#answers.flatMap((one) => (one.say === "problem" ? [one.message] : []));
+    return this.#replies.flatMap((one) => (one.say === "problem" ? [one.message] : []));
   }
 
   /** Closes the library; then the process must end by itself, with nothing to say. */
   async close(): Promise<void> {
     this.order("close");
-    await this.hear("closed");
+    await this.receive("closed");
     this.#child.stdin.end();
     await this.#exited;
     expect({ code: this.#child.exitCode, stderr: this.#stderr }).toEqual({ code: 0, stderr: "" });

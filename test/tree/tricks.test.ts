@@ -5,19 +5,19 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { ProcessIdentity, RunRecord } from "../../src/store/run-record.js";
-import { Crowd, scenario } from "./crowd.js";
-import { isAlive, signal, until, type Living } from "./living.js";
-import { builtPrograms, whyNoCompiler } from "./native.js";
-import { anybody, nobody, root, Seat, tiers } from "./seat.js";
-import { Supervised } from "./supervised.js";
+import { TokenProcesses, scenarioScript } from "./crowd.js";
+import { isAlive, signalProcess, until, type LiveProcess } from "./living.js";
+import { buildNativePrograms, whyNoCompiler } from "./native.js";
+import { currentUser, nobodyUser, rootUser, Sandbox, tiers } from "./seat.js";
+import { LibraryProcess } from "./supervised.js";
 
-const programs = builtPrograms("hop", "headless");
+const programs = buildNativePrograms("hop", "headless");
 const graceMs = 250;
 
 interface Stage {
-  readonly seat: Seat;
-  readonly crowd: Crowd;
-  readonly supervised: Supervised;
+  readonly seat: Sandbox;
+  readonly crowd: TokenProcesses;
+  readonly supervised: LibraryProcess;
 }
 
 describe.concurrent("a tree that resists", () => {
@@ -27,47 +27,61 @@ describe.concurrent("a tree that resists", () => {
       skip,
     }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await onStage(Seat.take(anybody, tier), async ({ crowd, supervised }) => {
-        await supervised.spawn({ io: "pipe", argv: [child("goodbye.sh"), crowd.token] }, {});
-        const roles = ["leader", "child", "session", "stopped", "daemon"];
-        for (const role of roles) await supervised.saw(`here ${role}`);
-        await until("the stopped one is stopped", () => crowd.others().some(({ state }) => state === "T"));
-        // Far more than they need: nobody of them is to be killed.
-        supervised.cancel({ graceMs: 10_000 });
-        const record = await ends(supervised, crowd);
-        expect(record).toMatchObject({ exit: { reason: "manual-cancel", code: 0 }, residueCount: 0 });
-        expect(byes(supervised.output)).toEqual(new Set(roles));
-      });
+      await onStage(
+        Sandbox.create(currentUser, tier),
+        async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+          await libraryProcess.spawn({ io: "pipe", argv: [child("goodbye.sh"), tokenProcesses.token] }, {});
+          const roles = ["leader", "child", "session", "stopped", "daemon"];
+          for (const role of roles) await libraryProcess.waitForOutput(`here ${role}`);
+          await until("the stopped one is stopped", () =>
+            tokenProcesses.ofRuns().some(({ state }) => state === "T"),
+          );
+          // Far more than they need: nobody of them is to be killed.
+          libraryProcess.cancel({ graceMs: 10_000 });
+          const record = await ends(libraryProcess, tokenProcesses);
+          expect(record).toMatchObject({ exit: { reason: "manual-cancel", code: 0 }, residueCount: 0 });
+          expect(byes(libraryProcess.output)).toEqual(new Set(roles));
+        },
+      );
     });
 
   for (const tier of [tiers.cgroup, tiers.none, tiers.noPidfd])
     test(`one that answers TERM with new daemons, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await onStage(Seat.take(anybody, tier), async ({ crowd, supervised }) => {
-        await supervised.spawn({ io: "pipe", argv: [child("hydra.sh"), crowd.token] }, { graceMs });
-        await supervised.saw("another");
-        supervised.cancel({});
-        const record = await ends(supervised, crowd);
-        expect(record).toMatchObject({ exit: { reason: "manual-cancel", signal: "SIGKILL" } });
-      });
+      await onStage(
+        Sandbox.create(currentUser, tier),
+        async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+          await libraryProcess.spawn(
+            { io: "pipe", argv: [child("hydra.sh"), tokenProcesses.token] },
+            { graceMs },
+          );
+          await libraryProcess.waitForOutput("another");
+          libraryProcess.cancel({});
+          const record = await ends(libraryProcess, tokenProcesses);
+          expect(record).toMatchObject({ exit: { reason: "manual-cancel", signal: "SIGKILL" } });
+        },
+      );
     });
 
   for (const tier of [tiers.cgroup, tiers.none])
     for (const end of ["cancel", "SIGKILL of the anchor"] as const)
       test(`a PID namespace within, after ${end}, tier ${tier.name}`, async ({ skip }) => {
-        const whyNot = root.whyNot ?? tier.whyNot;
+        const whyNot = rootUser.whyNot ?? tier.whyNot;
         if (whyNot !== null) skip(whyNot);
         if (spawnSync("unshare", ["--pid", "--fork", "true"]).status !== 0) skip("no PID namespaces here");
-        await onStage(Seat.take(root, tier), async ({ crowd, supervised }) => {
-          // The first process of a namespace does not even notice a TERM it has no handler for.
-          const script = `sleep 100001.${crowd.token} & setsid sleep 100002.${crowd.token} & wait`;
-          const argv = ["unshare", "--pid", "--fork", "sh", "-c", script];
-          const { record } = await supervised.spawn({ io: "pipe", argv }, { graceMs });
-          await until("both sleep", () => sleepers(crowd).length === 2);
-          if (end === "cancel") supervised.cancel({});
-          else signal(known(record.anchor), "SIGKILL");
-          await ends(supervised, crowd);
-        });
+        await onStage(
+          Sandbox.create(rootUser, tier),
+          async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+            // The first process of a namespace does not even notice a TERM it has no handler for.
+            const script = `sleep 100001.${tokenProcesses.token} & setsid sleep 100002.${tokenProcesses.token} & wait`;
+            const argv = ["unshare", "--pid", "--fork", "sh", "-c", script];
+            const { record } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
+            await until("both sleep", () => sleepers(tokenProcesses).length === 2);
+            if (end === "cancel") libraryProcess.cancel({});
+            else signalProcess(known(record.anchor), "SIGKILL");
+            await ends(libraryProcess, tokenProcesses);
+          },
+        );
       });
 
   for (const tier of [tiers.cgroup, tiers.none])
@@ -75,65 +89,74 @@ describe.concurrent("a tree that resists", () => {
       test(`${place} whose first thread has ended, tier ${tier.name}`, async ({ skip }) => {
         const whyNot = tier.whyNot ?? whyNoCompiler;
         if (whyNot !== null) skip(whyNot);
-        await onStage(Seat.take(anybody, tier), async ({ crowd, supervised }) => {
-          const headless = [join(programs, "headless"), crowd.token];
-          const argv =
-            place === "the leader" ? headless : ["sh", "-c", '"$@" & read -r _', "sh", ...headless];
-          await supervised.spawn({ io: "pipe", argv }, { graceMs });
-          await supervised.saw(/headless \d+/);
-          const pid = Number(/headless (\d+)/.exec(supervised.output)?.[1]);
-          await until("it looks dead", () => /\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8")));
-          expect(threads(pid)).toBe(2);
-          supervised.cancel({});
-          await ends(supervised, crowd);
-          expect(threads(pid)).toBe(0);
-        });
+        await onStage(
+          Sandbox.create(currentUser, tier),
+          async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+            const headless = [join(programs, "headless"), tokenProcesses.token];
+            const argv =
+              place === "the leader" ? headless : ["sh", "-c", '"$@" & read -r _', "sh", ...headless];
+            await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
+            await libraryProcess.waitForOutput(/headless \d+/);
+            const pid = Number(/headless (\d+)/.exec(libraryProcess.output)?.[1]);
+            await until("it looks dead", () => /\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8")));
+            expect(threads(pid)).toBe(2);
+            libraryProcess.cancel({});
+            await ends(libraryProcess, tokenProcesses);
+            expect(threads(pid)).toBe(0);
+          },
+        );
       });
 
   for (const tier of [tiers.cgroup, tiers.none])
     test(`a run within a run, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await onStage(Seat.take(anybody, tier), async ({ seat, crowd, supervised }) => {
-        const inner = [process.execPath, resolve("dist/cli/main.js"), "run", "--in-process"];
-        const argv = [...inner, "--", "sh", scenario, crowd.token];
-        await supervised.spawn({ io: "pipe", argv }, { graceMs });
-        await until("all of it is there", () => sleepers(crowd).length === 4);
-        expect(launchers(seat)).toHaveLength(2);
-        supervised.cancel({});
-        // The inner launcher and anchor are processes of the run like any other.
-        await ends(supervised, crowd, () => expect(launchers(seat)).toHaveLength(1));
-      });
+      await onStage(
+        Sandbox.create(currentUser, tier),
+        async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+          const inner = [process.execPath, resolve("dist/cli/main.js"), "run", "--in-process"];
+          const argv = [...inner, "--", "sh", scenarioScript, tokenProcesses.token];
+          await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
+          await until("all of it is there", () => sleepers(tokenProcesses).length === 4);
+          expect(launchers(sandbox)).toHaveLength(2);
+          libraryProcess.cancel({});
+          // The inner launcher and anchor are processes of the run like any other.
+          await ends(libraryProcess, tokenProcesses, () => expect(launchers(sandbox)).toHaveLength(1));
+        },
+      );
     });
 
   test("far more processes than descriptors to hold them by", async () => {
-    const seat = Seat.take(anybody, tiers.none, ["prlimit", "--nofile=256"]);
-    await onStage(seat, async ({ crowd, supervised }) => {
-      const script = `trap '' TERM; for i in $(seq 500); do sleep 100001.${crowd.token} & done; read -r _`;
-      await supervised.spawn({ io: "pipe", argv: ["sh", "-c", script] }, { graceMs });
-      await until("all of them sleep", () => sleepers(crowd).length === 500);
-      supervised.cancel({});
-      const record = await ends(supervised, crowd);
+    const sandbox = Sandbox.create(currentUser, tiers.none, ["prlimit", "--nofile=256"]);
+    await onStage(sandbox, async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+      const script = `trap '' TERM; for i in $(seq 500); do sleep 100001.${tokenProcesses.token} & done; read -r _`;
+      await libraryProcess.spawn({ io: "pipe", argv: ["sh", "-c", script] }, { graceMs });
+      await until("all of them sleep", () => sleepers(tokenProcesses).length === 500);
+      libraryProcess.cancel({});
+      const record = await ends(libraryProcess, tokenProcesses);
       expect(record.usage?.processes).toBeGreaterThanOrEqual(501);
     });
   });
 
   for (const end of ["exit", "cancel", "SIGKILL of the anchor"] as const)
     test(`one that has left for another cgroup, after ${end}`, async ({ skip }) => {
-      const whyNot = root.whyNot ?? tiers.cgroup.whyNot;
+      const whyNot = rootUser.whyNot ?? tiers.cgroup.whyNot;
       if (whyNot !== null) skip(whyNot);
-      await onStage(Seat.take(root, tiers.cgroup), async ({ seat, crowd, supervised }) => {
-        const argv = [child("migrant.sh"), crowd.token, seat.cgroup ?? ""];
-        const { record } = await supervised.spawn({ io: "pipe", argv }, { graceMs });
-        const migrant = await until("it has moved", () => sleepers(crowd)[0]);
-        expect(cgroupOf(migrant)).not.toContain(record.runId);
-        if (end === "cancel") supervised.cancel({});
-        else if (end === "exit") supervised.write("5\n");
-        else signal(known(record.anchor), "SIGKILL");
-        const ended = await ends(supervised, crowd);
-        if (end !== "exit") return;
-        expect(ended.exit).toMatchObject({ reason: "ownership-escape", code: 5 });
-        expect(ended.residue).toEqual([expect.objectContaining({ pid: migrant.pid, kind: "migrated" })]);
-      });
+      await onStage(
+        Sandbox.create(rootUser, tiers.cgroup),
+        async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+          const argv = [child("migrant.sh"), tokenProcesses.token, sandbox.cgroup ?? ""];
+          const { record } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
+          const migrant = await until("it has moved", () => sleepers(tokenProcesses)[0]);
+          expect(cgroupOf(migrant)).not.toContain(record.runId);
+          if (end === "cancel") libraryProcess.cancel({});
+          else if (end === "exit") libraryProcess.write("5\n");
+          else signalProcess(known(record.anchor), "SIGKILL");
+          const ended = await ends(libraryProcess, tokenProcesses);
+          if (end !== "exit") return;
+          expect(ended.exit).toMatchObject({ reason: "ownership-escape", code: 5 });
+          expect(ended.residue).toEqual([expect.objectContaining({ pid: migrant.pid, kind: "migrated" })]);
+        },
+      );
     });
 });
 
@@ -150,20 +173,23 @@ describe("processes that run from one to the next", () => {
       test(`are caught after ${end}, ${rounds} times, tier ${tier.name}`, async ({ skip }) => {
         const whyNot = tier.whyNot ?? whyNoCompiler;
         if (whyNot !== null) skip(whyNot);
-        await onStage(Seat.take(anybody, tier), async ({ crowd, supervised }) => {
-          for (let round = 0; round < rounds; round++) {
-            const argv = [join(programs, "hop"), crowd.token, String(hoppers)];
-            const { record } = await supervised.spawn({ io: "pipe", argv }, {});
-            await until("it hops", () => supervised.output.match(/hopping/g)?.length === round + 1);
-            if (end === "cancel") supervised.cancel({ graceMs: 0 });
-            else signal(known(record.anchor), "SIGKILL");
-            const ended = (await supervised.hear("ended")).record;
-            expect(ended).toMatchObject({ state: "exited", emptiness: "proven" });
-            // One look may fall between two of them.
-            const seen = Array.from({ length: 30 }, () => crowd.others()).flat();
-            expect(seen, `survivors of round ${round}`).toEqual([]);
-          }
-        });
+        await onStage(
+          Sandbox.create(currentUser, tier),
+          async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+            for (let round = 0; round < rounds; round++) {
+              const argv = [join(programs, "hop"), tokenProcesses.token, String(hoppers)];
+              const { record } = await libraryProcess.spawn({ io: "pipe", argv }, {});
+              await until("it hops", () => libraryProcess.output.match(/hopping/g)?.length === round + 1);
+              if (end === "cancel") libraryProcess.cancel({ graceMs: 0 });
+              else signalProcess(known(record.anchor), "SIGKILL");
+              const ended = (await libraryProcess.receive("ended")).record;
+              expect(ended).toMatchObject({ state: "exited", emptiness: "proven" });
+              // One look may fall between two of them.
+              const seen = Array.from({ length: 30 }, () => tokenProcesses.ofRuns()).flat();
+              expect(seen, `survivors of round ${round}`).toEqual([]);
+            }
+          },
+        );
       });
 });
 
@@ -171,92 +197,110 @@ describe.concurrent("a supervision that falters", () => {
   for (const tier of [tiers.cgroup, tiers.none])
     test(`SIGKILL of the anchor in the grace after a cancel, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
-      await onStage(Seat.take(anybody, tier), async ({ crowd, supervised }) => {
-        const { record } = await playScenario(supervised, crowd);
-        supervised.cancel({ graceMs: 60_000, actor: "test:me" });
-        await until("only the deaf one is left", () => crowd.others().length === 1);
-        // Its status is noted before it is buried.
-        await until("the leader is buried", () => !existsSync(`/proc/${record.root?.pid}`));
-        signal(known(record.anchor), "SIGKILL");
-        const ended = await ends(supervised, crowd);
-        expect(ended.exit).toMatchObject({ reason: "lost", actor: "test:me", signal: "SIGTERM" });
-      });
+      await onStage(
+        Sandbox.create(currentUser, tier),
+        async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+          const { record } = await playScenario(libraryProcess, tokenProcesses);
+          libraryProcess.cancel({ graceMs: 60_000, actor: "test:me" });
+          await until("only the deaf one is left", () => tokenProcesses.ofRuns().length === 1);
+          // Its status is noted before it is buried.
+          await until("the leader is buried", () => !existsSync(`/proc/${record.root?.pid}`));
+          signalProcess(known(record.anchor), "SIGKILL");
+          const ended = await ends(libraryProcess, tokenProcesses);
+          expect(ended.exit).toMatchObject({ reason: "lost", actor: "test:me", signal: "SIGTERM" });
+        },
+      );
     });
 
   test("SIGKILL of the launcher: the anchor alone is enough, and the record does not keep silent about it", async () => {
-    await onStage(Seat.take(anybody, tiers.none), async ({ seat, crowd, supervised }) => {
-      await playScenario(supervised, crowd);
-      for (const launcher of launchers(seat)) signal(launcher, "SIGKILL");
-      await until("the launcher is gone", () => launchers(seat).length === 0);
-      supervised.cancel({});
-      const ended = await ends(supervised, crowd);
-      expect(ended.exit).toMatchObject({ reason: "manual-cancel" });
-      expect(ended.tier).not.toContain("launcher");
-      expect(ended.boundary?.note).toContain("launcher");
-    });
+    await onStage(
+      Sandbox.create(currentUser, tiers.none),
+      async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+        await playScenario(libraryProcess, tokenProcesses);
+        for (const launcher of launchers(sandbox)) signalProcess(launcher, "SIGKILL");
+        await until("the launcher is gone", () => launchers(sandbox).length === 0);
+        libraryProcess.cancel({});
+        const ended = await ends(libraryProcess, tokenProcesses);
+        expect(ended.exit).toMatchObject({ reason: "manual-cancel" });
+        expect(ended.tier).not.toContain("launcher");
+        expect(ended.boundary?.note).toContain("launcher");
+      },
+    );
   });
 
   test("SIGKILL of launcher and anchor: with a cgroup, the tree is found and ended", async ({ skip }) => {
     if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
-    await onStage(Seat.take(anybody, tiers.cgroup), async ({ seat, crowd, supervised }) => {
-      const { record } = await playScenario(supervised, crowd);
-      for (const launcher of launchers(seat)) signal(launcher, "SIGKILL");
-      signal(known(record.anchor), "SIGKILL");
-      const ended = (await supervised.hear("ended")).record;
-      expect(crowd.others(), "survivors").toEqual([]);
-      expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
-      // Life goes on, and the next launcher clears away what the dead one left of its cgroup.
-      await supervised.spawn({ io: "pipe", argv: ["true"] }, {});
-      expect((await ends(supervised, crowd)).exit).toMatchObject({ reason: "exit", code: 0 });
-    });
+    await onStage(
+      Sandbox.create(currentUser, tiers.cgroup),
+      async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+        const { record } = await playScenario(libraryProcess, tokenProcesses);
+        for (const launcher of launchers(sandbox)) signalProcess(launcher, "SIGKILL");
+        signalProcess(known(record.anchor), "SIGKILL");
+        const ended = (await libraryProcess.receive("ended")).record;
+        expect(tokenProcesses.ofRuns(), "survivors").toEqual([]);
+        expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
+        // Life goes on, and the next launcher clears away what the dead one left of its cgroup.
+        await libraryProcess.spawn({ io: "pipe", argv: ["true"] }, {});
+        expect((await ends(libraryProcess, tokenProcesses)).exit).toMatchObject({ reason: "exit", code: 0 });
+      },
+    );
   });
 
   test("SIGKILL of launcher and anchor: without a cgroup, what cannot be known is not claimed", async () => {
-    await onStage(Seat.take(anybody, tiers.none), async ({ seat, crowd, supervised }) => {
-      const { record } = await playScenario(supervised, crowd);
-      for (const launcher of launchers(seat)) signal(launcher, "SIGKILL");
-      signal(known(record.anchor), "SIGKILL");
-      const ended = (await supervised.hear("ended")).record;
-      expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
-      // Everybody below the recorded root was verified and has been ended; only the daemon's parents were gone before.
-      const names = crowd.others().map(({ argv }) => argv.join(" "));
-      expect(names.filter((name) => name !== `sleep 100004.${crowd.token}`)).toEqual([]);
-      await supervised.close();
-    });
+    await onStage(
+      Sandbox.create(currentUser, tiers.none),
+      async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+        const { record } = await playScenario(libraryProcess, tokenProcesses);
+        for (const launcher of launchers(sandbox)) signalProcess(launcher, "SIGKILL");
+        signalProcess(known(record.anchor), "SIGKILL");
+        const ended = (await libraryProcess.receive("ended")).record;
+        expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
+        // Everybody below the recorded root was verified and has been ended; only the daemon's parents were gone before.
+        const names = tokenProcesses.ofRuns().map(({ argv }) => argv.join(" "));
+        expect(names.filter((name) => name !== `sleep 100004.${tokenProcesses.token}`)).toEqual([]);
+        await libraryProcess.close();
+      },
+    );
   });
 
   test("SIGKILL of launcher and anchor: who has left the cgroup is not claimed to be gone", async ({
     skip,
   }) => {
-    const whyNot = root.whyNot ?? tiers.cgroup.whyNot;
+    const whyNot = rootUser.whyNot ?? tiers.cgroup.whyNot;
     if (whyNot !== null) skip(whyNot);
-    await onStage(Seat.take(root, tiers.cgroup), async ({ seat, crowd, supervised }) => {
-      const argv = [child("migrant.sh"), crowd.token, seat.cgroup ?? ""];
-      const { record } = await supervised.spawn({ io: "pipe", argv }, { graceMs });
-      const migrant = await until("it has moved", () => sleepers(crowd)[0]);
-      for (const launcher of launchers(seat)) signal(launcher, "SIGKILL");
-      signal(known(record.anchor), "SIGKILL");
-      const ended = (await supervised.hear("ended")).record;
-      expect({ alive: isAlive(migrant), emptiness: ended.emptiness }).not.toEqual({
-        alive: true,
-        emptiness: "proven",
-      });
-      await supervised.spawn({ io: "pipe", argv: ["true"] }, {});
-      await supervised.hear("ended");
-      await supervised.close();
-    });
+    await onStage(
+      Sandbox.create(rootUser, tiers.cgroup),
+      async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+        const argv = [child("migrant.sh"), tokenProcesses.token, sandbox.cgroup ?? ""];
+        const { record } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
+        const migrant = await until("it has moved", () => sleepers(tokenProcesses)[0]);
+        for (const launcher of launchers(sandbox)) signalProcess(launcher, "SIGKILL");
+        signalProcess(known(record.anchor), "SIGKILL");
+        const ended = (await libraryProcess.receive("ended")).record;
+        expect({ alive: isAlive(migrant), emptiness: ended.emptiness }).not.toEqual({
+          alive: true,
+          emptiness: "proven",
+        });
+        await libraryProcess.spawn({ io: "pipe", argv: ["true"] }, {});
+        await libraryProcess.receive("ended");
+        await libraryProcess.close();
+      },
+    );
   });
 
   test("a supervisor that is stopped cannot make a run immortal", async () => {
-    await onStage(Seat.take(anybody, tiers.none), async ({ crowd, supervised }) => {
-      const timeoutMs = 1_500;
-      await playScenario(supervised, crowd, { timeoutMs });
-      supervised.signal("SIGSTOP");
-      await crowd.gone(timeoutMs + defaults.backstopMs + graceMs + 5_000);
-      supervised.signal("SIGCONT");
-      const ended = await ends(supervised, crowd);
-      expect(ended.exit).toMatchObject({ reason: "overall-timeout", actor: "anchor", signal: "SIGTERM" });
-    });
+    await onStage(
+      Sandbox.create(currentUser, tiers.none),
+      async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
+        const timeoutMs = 1_500;
+        await playScenario(libraryProcess, tokenProcesses, { timeoutMs });
+        libraryProcess.signal("SIGSTOP");
+        await tokenProcesses.waitUntilGone(timeoutMs + defaults.backstopMs + graceMs + 5_000);
+        libraryProcess.signal("SIGCONT");
+        const ended = await ends(libraryProcess, tokenProcesses);
+        expect(ended.exit).toMatchObject({ reason: "overall-timeout", actor: "anchor", signal: "SIGTERM" });
+      },
+    );
   });
 
   for (const [reason, options] of [
@@ -264,41 +308,44 @@ describe.concurrent("a supervision that falters", () => {
     ["no-output-timeout", { noOutputTimeoutMs: 1_500 }],
   ] as const)
     test(`without a supervisor the anchor keeps the ${reason}`, async () => {
-      const user = nobody.whyNot === null ? nobody : anybody;
-      await onStage(Seat.take(user, tiers.none), async ({ seat, crowd, supervised }) => {
-        await playScenario(supervised, crowd, { ...options, ownerLossMs: 60_000 });
-        await supervised.kill();
-        await crowd.gone(10_000);
-        await using successor = await Supervised.open(seat);
-        successor.order("recover");
-        await successor.hear("recovered");
-        const { runs } = await successor.list();
-        expect(runs).toHaveLength(1);
-        expect(runs[0]).toMatchObject({ emptiness: "proven", exit: { reason, actor: "anchor" } });
-        await successor.close();
-      });
+      const user = nobodyUser.whyNot === null ? nobodyUser : currentUser;
+      await onStage(
+        Sandbox.create(user, tiers.none),
+        async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
+          await playScenario(libraryProcess, tokenProcesses, { ...options, ownerLossMs: 60_000 });
+          await libraryProcess.kill();
+          await tokenProcesses.waitUntilGone(10_000);
+          await using successor = await LibraryProcess.open(sandbox);
+          successor.order("recover");
+          await successor.receive("recovered");
+          const { runs } = await successor.list();
+          expect(runs).toHaveLength(1);
+          expect(runs[0]).toMatchObject({ emptiness: "proven", exit: { reason, actor: "anchor" } });
+          await successor.close();
+        },
+      );
     });
 });
 
 /** Plays on a seat with a bystander, who must be there to the last. */
-async function onStage(taken: Seat, play: (stage: Stage) => Promise<void>): Promise<void> {
-  await using seat = taken;
-  await using crowd = await Crowd.ofSleeper(seat);
-  await using supervised = await Supervised.open(seat);
-  await play({ seat, crowd, supervised });
-  expect(crowd.missing(), "the bystander").toEqual([]);
+async function onStage(taken: Sandbox, play: (stage: Stage) => Promise<void>): Promise<void> {
+  await using sandbox = taken;
+  await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
+  await using libraryProcess = await LibraryProcess.open(sandbox);
+  await play({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess });
+  expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
 }
 
 async function playScenario(
-  supervised: Supervised,
-  crowd: Crowd,
+  libraryProcess: LibraryProcess,
+  tokenProcesses: TokenProcesses,
   options: object = {},
 ): Promise<{ record: RunRecord }> {
-  const started = await supervised.spawn(
-    { io: "pipe", argv: ["sh", scenario, crowd.token] },
+  const started = await libraryProcess.spawn(
+    { io: "pipe", argv: ["sh", scenarioScript, tokenProcesses.token] },
     { graceMs, ...options },
   );
-  await crowd.complete();
+  await tokenProcesses.waitForAllRoles();
   return started;
 }
 
@@ -308,18 +355,18 @@ function byes(output: string): Set<string> {
 
 /** Proven empty, which is true at once; and the library closes without a word. */
 async function ends(
-  supervised: Supervised,
-  crowd: Crowd,
+  libraryProcess: LibraryProcess,
+  tokenProcesses: TokenProcesses,
   checkAtOnce: () => void = () => {},
 ): Promise<RunRecord> {
-  const { record } = await supervised.hear("ended");
-  expect(crowd.others(), "survivors").toEqual([]);
+  const { record } = await libraryProcess.receive("ended");
+  expect(tokenProcesses.ofRuns(), "survivors").toEqual([]);
   checkAtOnce();
   expect(record).toMatchObject({ state: "exited", emptiness: "proven" });
-  const { events } = await supervised.list();
+  const { events } = await libraryProcess.list();
   expect(events.filter(({ type, runId }) => type === "exit" && runId === record.runId)).toHaveLength(1);
-  await supervised.hear("silent");
-  await supervised.close();
+  await libraryProcess.receive("silent");
+  await libraryProcess.close();
   return record;
 }
 
@@ -327,15 +374,15 @@ function child(name: string): string {
   return fileURLToPath(new URL(`children/${name}`, import.meta.url));
 }
 
-function sleepers(crowd: Crowd): Living[] {
-  return crowd.others().filter(({ argv: [command] }) => command === "sleep");
+function sleepers(tokenProcesses: TokenProcesses): LiveProcess[] {
+  return tokenProcesses.ofRuns().filter(({ argv: [command] }) => command === "sleep");
 }
 
-function launchers(seat: Seat): Living[] {
-  return seat.machinery().filter(({ argv: [, mode] }) => mode === "launch");
+function launchers(sandbox: Sandbox): LiveProcess[] {
+  return sandbox.holdfastProcesses().filter(({ argv: [, mode] }) => mode === "launch");
 }
 
-function cgroupOf({ pid }: Living): string {
+function cgroupOf({ pid }: LiveProcess): string {
   return readFileSync(`/proc/${pid}/cgroup`, "utf8");
 }
 

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { RunRecord } from "../../src/store/run-record.js";
-import { Crowd } from "./crowd.js";
-import { isAlive, look, signal, until, type Living } from "./living.js";
-import { copySetuid, nobody, root, Seat, tiers } from "./seat.js";
-import { Supervised } from "./supervised.js";
+import { TokenProcesses } from "./crowd.js";
+import { isAlive, readProcess, signalProcess, until, type LiveProcess } from "./living.js";
+import { copySetuid, nobodyUser, rootUser, Sandbox, tiers } from "./seat.js";
+import { LibraryProcess } from "./supervised.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
 const graceMs = 200;
@@ -19,7 +19,7 @@ class Freezer implements AsyncDisposable {
   readonly #path = join(freezers, `hf-test-${randomBytes(6).toString("hex")}`);
 
   static readonly whyNot = ((): string | null => {
-    if (root.whyNot !== null) return root.whyNot;
+    if (rootUser.whyNot !== null) return rootUser.whyNot;
     const probe = join(freezers, `hf-probe-${randomBytes(4).toString("hex")}`);
     try {
       mkdirSync(probe);
@@ -36,7 +36,7 @@ class Freezer implements AsyncDisposable {
     mkdirSync(this.#path);
   }
 
-  freeze({ pid }: Living): void {
+  freeze({ pid }: LiveProcess): void {
     writeFileSync(join(this.#path, "cgroup.procs"), String(pid));
     writeFileSync(join(this.#path, "freezer.state"), "FROZEN");
   }
@@ -67,124 +67,129 @@ describe.concurrent("a process that cannot be killed", () => {
     }) => {
       const whyNot = Freezer.whyNot ?? tier.whyNot;
       if (whyNot !== null) skip(whyNot);
-      await using seat = Seat.take(root, tier);
-      await using crowd = await Crowd.ofSleeper(seat);
+      await using sandbox = Sandbox.create(rootUser, tier);
+      await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
       await using freezer = new Freezer();
-      await using supervised = await Supervised.open(seat);
-      const { record } = await startTwo(supervised, `sleep 100001.${crowd.token}`);
-      const frozen = await sleeper(crowd);
+      await using libraryProcess = await LibraryProcess.open(sandbox);
+      const { record } = await startTwo(libraryProcess, `sleep 100001.${tokenProcesses.token}`);
+      const frozen = await sleeper(tokenProcesses);
       freezer.freeze(frozen);
-      supervised.cancel({ actor: "test:me" });
-      await staysExiting(supervised, record, {
+      libraryProcess.cancel({ actor: "test:me" });
+      await staysExiting(libraryProcess, record, {
         pid: frozen.pid,
         startTime: frozen.startTime,
         kind: "unkillable",
       });
       expect(isAlive(frozen)).toBe(true);
       freezer.thaw();
-      await endsProven(supervised, crowd, { pid: frozen.pid, kind: "unkillable" });
+      await endsProven(libraryProcess, tokenProcesses, { pid: frozen.pid, kind: "unkillable" });
     });
 
   test("of another user, without a cgroup: the run stays exiting and names it", async ({ skip }) => {
-    if (nobody.whyNot !== null) skip(nobody.whyNot);
-    if (nobody.uid === null) skip("only root can make a program that becomes root");
-    await using seat = Seat.take(nobody, tiers.none);
-    const becomeRoot = copySetuid(seat.directory);
+    if (nobodyUser.whyNot !== null) skip(nobodyUser.whyNot);
+    if (nobodyUser.uid === null) skip("only root can make a program that becomes root");
+    await using sandbox = Sandbox.create(nobodyUser, tiers.none);
+    const becomeRoot = copySetuid(sandbox.directory);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
-    await using crowd = await Crowd.ofSleeper(seat);
-    await using supervised = await Supervised.open(seat);
-    const { record } = await startTwo(supervised, `${becomeRoot} --reuid=0 sleep 100001.${crowd.token}`);
-    const foreign = await sleeper(crowd);
-    supervised.cancel({ actor: "test:me" });
+    await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
+    await using libraryProcess = await LibraryProcess.open(sandbox);
+    const { record } = await startTwo(
+      libraryProcess,
+      `${becomeRoot} --reuid=0 sleep 100001.${tokenProcesses.token}`,
+    );
+    const foreign = await sleeper(tokenProcesses);
+    libraryProcess.cancel({ actor: "test:me" });
     const { pid, startTime } = foreign;
-    await staysExiting(supervised, record, { pid, startTime, kind: "foreign-uid" });
+    await staysExiting(libraryProcess, record, { pid, startTime, kind: "foreign-uid" });
     expect(isAlive(foreign)).toBe(true);
-    signal(foreign, "SIGKILL");
-    await endsProven(supervised, crowd, { pid, kind: "foreign-uid" });
+    signalProcess(foreign, "SIGKILL");
+    await endsProven(libraryProcess, tokenProcesses, { pid, kind: "foreign-uid" });
   });
 
   test("of another user, in a cgroup: the cgroup kills it all the same", async ({ skip }) => {
-    const whyNot = nobody.whyNot ?? tiers.cgroup.whyNot;
+    const whyNot = nobodyUser.whyNot ?? tiers.cgroup.whyNot;
     if (whyNot !== null) skip(whyNot);
-    if (nobody.uid === null) skip("only root can make a program that becomes root");
-    await using seat = Seat.take(nobody, tiers.cgroup);
-    const becomeRoot = copySetuid(seat.directory);
+    if (nobodyUser.uid === null) skip("only root can make a program that becomes root");
+    await using sandbox = Sandbox.create(nobodyUser, tiers.cgroup);
+    const becomeRoot = copySetuid(sandbox.directory);
     if (becomeRoot === null) skip("the temporary directory does not allow setuid programs");
-    await using crowd = await Crowd.ofSleeper(seat);
-    await using supervised = await Supervised.open(seat);
-    await startTwo(supervised, `${becomeRoot} --reuid=0 sleep 100001.${crowd.token}`);
-    await sleeper(crowd);
-    supervised.cancel({ actor: "test:me" });
-    await endsProven(supervised, crowd, null);
+    await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
+    await using libraryProcess = await LibraryProcess.open(sandbox);
+    await startTwo(libraryProcess, `${becomeRoot} --reuid=0 sleep 100001.${tokenProcesses.token}`);
+    await sleeper(tokenProcesses);
+    libraryProcess.cancel({ actor: "test:me" });
+    await endsProven(libraryProcess, tokenProcesses, null);
   });
 
   test("is not claimed to be gone when its anchor is killed: the launcher stays until it is", async ({
     skip,
   }) => {
     if (Freezer.whyNot !== null) skip(Freezer.whyNot);
-    await using seat = Seat.take(root, tiers.none);
-    await using crowd = await Crowd.ofSleeper(seat);
+    await using sandbox = Sandbox.create(rootUser, tiers.none);
+    await using tokenProcesses = await TokenProcesses.withSleeper(sandbox);
     await using freezer = new Freezer();
-    await using supervised = await Supervised.open(seat);
-    const { record } = await startTwo(supervised, `sleep 100001.${crowd.token}`);
-    const frozen = await sleeper(crowd);
+    await using libraryProcess = await LibraryProcess.open(sandbox);
+    const { record } = await startTwo(libraryProcess, `sleep 100001.${tokenProcesses.token}`);
+    const frozen = await sleeper(tokenProcesses);
     freezer.freeze(frozen);
-    if (record.anchor !== null) signal(record.anchor, "SIGKILL");
-    const ended = (await supervised.hear("ended")).record;
+    if (record.anchor !== null) signalProcess(record.anchor, "SIGKILL");
+    const ended = (await libraryProcess.receive("ended")).record;
     expect(ended).toMatchObject({ exit: { reason: "lost" }, emptiness: "unproven" });
-    expect(crowd.others().map(({ pid }) => pid)).toEqual([frozen.pid]);
-    await supervised.close();
-    expect(launchers(seat)).toHaveLength(1);
+    expect(tokenProcesses.ofRuns().map(({ pid }) => pid)).toEqual([frozen.pid]);
+    await libraryProcess.close();
+    expect(launchers(sandbox)).toHaveLength(1);
     freezer.thaw();
-    await crowd.gone(5_000);
-    expect(crowd.missing(), "the bystander").toEqual([]);
+    await tokenProcesses.waitUntilGone(5_000);
+    expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
   });
 });
 
-function launchers(seat: Seat): Living[] {
-  return seat.machinery().filter(({ argv }) => argv[1] === "launch");
+function launchers(sandbox: Sandbox): LiveProcess[] {
+  return sandbox.holdfastProcesses().filter(({ argv }) => argv[1] === "launch");
 }
 
 /** A leader that dies of TERM, and this beside it. */
-async function startTwo(supervised: Supervised, background: string): Promise<{ record: RunRecord }> {
-  return supervised.spawn({ io: "pipe", argv: ["sh", "-c", `${background} & read -r _`] }, { graceMs });
+async function startTwo(libraryProcess: LibraryProcess, background: string): Promise<{ record: RunRecord }> {
+  return libraryProcess.spawn({ io: "pipe", argv: ["sh", "-c", `${background} & read -r _`] }, { graceMs });
 }
 
-async function sleeper(crowd: Crowd): Promise<Living> {
-  return until("the sleeper sleeps", () => crowd.others().find(({ argv: [command] }) => command === "sleep"));
+async function sleeper(tokenProcesses: TokenProcesses): Promise<LiveProcess> {
+  return until("the sleeper sleeps", () =>
+    tokenProcesses.ofRuns().find(({ argv: [command] }) => command === "sleep"),
+  );
 }
 
 async function staysExiting(
-  supervised: Supervised,
+  libraryProcess: LibraryProcess,
   { anchor }: RunRecord,
   survivor: { readonly pid: number; readonly startTime: number; readonly kind: string },
 ): Promise<void> {
   const began = performance.now();
-  const { message } = await supervised.hear("problem", reportWithinMs);
+  const { message } = await libraryProcess.receive("problem", reportWithinMs);
   expect(performance.now() - began).toBeGreaterThan(graceMs + defaults.killReportMs - 100);
   expect(message).toContain(String(survivor.pid));
-  const { state, survivors, record } = await supervised.look();
+  const { state, survivors, record } = await libraryProcess.inspect();
   expect(state).toBe("exiting");
   expect(survivors).toEqual([{ ...survivor, command: "sleep" }]);
   expect(record).toMatchObject({ state: "exiting", exit: null, emptiness: null, endedAt: null });
-  expect(look(anchor?.pid ?? 0)?.startTime).toBe(anchor?.startTime);
+  expect(readProcess(anchor?.pid ?? 0)?.startTime).toBe(anchor?.startTime);
 }
 
 async function endsProven(
-  supervised: Supervised,
-  crowd: Crowd,
+  libraryProcess: LibraryProcess,
+  tokenProcesses: TokenProcesses,
   survivor: { readonly pid: number; readonly kind: string } | null,
 ): Promise<void> {
-  const { record } = await supervised.hear("ended");
-  expect(crowd.others(), "survivors").toEqual([]);
+  const { record } = await libraryProcess.receive("ended");
+  expect(tokenProcesses.ofRuns(), "survivors").toEqual([]);
   expect(record).toMatchObject({
     state: "exited",
     emptiness: "proven",
     exit: { reason: "manual-cancel", actor: "test:me", signal: "SIGTERM" },
   });
   if (survivor !== null) expect(record.residue).toEqual([expect.objectContaining(survivor)]);
-  const { events } = await supervised.list();
+  const { events } = await libraryProcess.list();
   expect(events.filter(({ type }) => type === "exit")).toHaveLength(1);
-  await supervised.close();
-  expect(crowd.missing(), "the bystander").toEqual([]);
+  await libraryProcess.close();
+  expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
 }

@@ -5,20 +5,20 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
 /** What the later build adds to the store; `minCompatible` is what it says of older builds. */
-export interface LaterMigration {
+export interface NewerMigration {
   readonly id: number;
   readonly name: string;
   readonly sql: string;
   readonly minCompatible?: number;
 }
 
-export interface LaterBuild extends AsyncDisposable {
+export interface NewerBuild extends AsyncDisposable {
   /** Its command line program, as `dist/cli/main.js` is this build's. */
   readonly main: string;
 }
 
 /** This source tree with one more migration, bundled as `npm run build` does. */
-export async function laterBuild(migration: LaterMigration): Promise<LaterBuild> {
+export async function buildNewerVersion(migration: NewerMigration): Promise<NewerBuild> {
   const root = await mkdtemp(join(tmpdir(), "hf-later-"));
   await mkdir(join(root, "dist"));
   for (const name of ["build", "scripts", "node_modules"]) await symlink(resolve(name), join(root, name));

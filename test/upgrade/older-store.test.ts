@@ -2,7 +2,7 @@ import { rename, rm } from "node:fs/promises";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
-import { Field, Gate, PAIR } from "../cli/field.js";
+import { RecoveryFixture, RunGate, TWO_PROCESSES } from "../cli/field.js";
 
 /** The runs as a Holdfast would have recorded them that knew only the first migrations. */
 async function rewriteAsOf(newest: number, store: string): Promise<void> {
@@ -25,25 +25,25 @@ async function rewriteAsOf(newest: number, store: string): Promise<void> {
 test.each([1, migrations.length - 1])(
   "live runs in a store of schema %i are taken up: output, stopping, exit code",
   async (newest) => {
-    await using field = await Field.open();
-    await using gate = await Gate.make();
-    const [going = "", stopped = ""] = await field.orphan([gate.wait(7)], [PAIR]);
-    await rewriteAsOf(newest, field.store);
-    const reading = await field.holdfast("runs", "list");
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    const [going = "", stopped = ""] = await fixture.leaveOrphans([gate.waitScript(7)], [TWO_PROCESSES]);
+    await rewriteAsOf(newest, fixture.store);
+    const reading = await fixture.holdfast("runs", "list");
     expect(reading).toMatchObject({ code: 5, stderr: expect.stringContaining("older Holdfast") });
 
-    const gateway = await field.gateway();
-    expect(gateway.news.filter(({ type }) => type === "problem")).toEqual([]);
-    expect(await field.record(going)).toMatchObject({ state: "running" });
-    expect(await field.holdfast("logs", going)).toMatchObject({ code: 0, stdout: "up\n" });
-    expect(await field.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
-    expect(await field.membersOf(stopped)).toEqual([]);
-    await gate.open();
-    expect(await field.ended(going)).toMatchObject({
+    const gateway = await fixture.gateway();
+    expect(gateway.events.filter(({ type }) => type === "problem")).toEqual([]);
+    expect(await fixture.record(going)).toMatchObject({ state: "running" });
+    expect(await fixture.holdfast("logs", going)).toMatchObject({ code: 0, stdout: "up\n" });
+    expect(await fixture.holdfast("runs", "cancel", stopped)).toMatchObject({ code: 0 });
+    expect(await fixture.membersOf(stopped)).toEqual([]);
+    await gate.release();
+    expect(await fixture.waitForEnd(going)).toMatchObject({
       exit: { reason: "exit", code: 7 },
       emptiness: "proven",
     });
-    expect(await field.ended(stopped)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect(await fixture.waitForEnd(stopped)).toMatchObject({ exit: { reason: "manual-cancel" } });
     expect((await gateway.kill("SIGTERM")).code).toBe(0);
   },
 );

@@ -4,15 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { migrations, newest } from "../../src/store/sql/migrations.js";
-import { receiver } from "../channels/receiver.js";
-import { main, Stage } from "../cli/stage.js";
-import { Field, Gate } from "../cli/field.js";
-import { Fleet, start, type Outside } from "../gateway/peers/fleet.js";
-import { until } from "../gateway/real-gateway.js";
-import { removeHome } from "../remove-home.js";
-import { startServer, whyNoPostgres } from "../store/postgres/server.js";
-import { laterBuild, type LaterBuild } from "./later-build.js";
+import { migrations, SCHEMA_VERSION } from "../../src/store/sql/migrations.js";
+import { startHttpReceiver } from "../channels/receiver.js";
+import { cliPath, CliFixture } from "../cli/stage.js";
+import { RecoveryFixture, RunGate } from "../cli/field.js";
+import { GatewayCluster, startRun, type ClusterProcess } from "../gateway/peers/fleet.js";
+import { waitFor } from "../gateway/real-gateway.js";
+import { removeStateDirectory } from "../remove-home.js";
+import { startPostgresServer, whyNoPostgres } from "../store/postgres/server.js";
+import { buildNewerVersion, type NewerBuild } from "./later-build.js";
 
 const LATER = 1_000;
 const sql = `
@@ -26,9 +26,9 @@ test("every migration after 16 lets builds of the previous schema continue", () 
 });
 
 describe("a store that a later build has migrated", () => {
-  let later: LaterBuild;
+  let later: NewerBuild;
   beforeAll(async () => {
-    later = await laterBuild({ id: LATER, name: "later", sql, minCompatible: newest });
+    later = await buildNewerVersion({ id: LATER, name: "later", sql, minCompatible: SCHEMA_VERSION });
   });
   afterAll(() => later[Symbol.asyncDispose]());
 
@@ -41,79 +41,88 @@ describe("a store that a later build has migrated", () => {
   };
 
   test("SQLite: this build reads it, continues its runs, and keeps values that it does not know", async () => {
-    await using field = await Field.open();
-    await using gate = await Gate.make();
-    const [runId = ""] = await field.orphan([gate.wait(7)]);
-    expect(withLater(field.env, "store", "migrate", "--check")).toMatchObject({
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    const [runId = ""] = await fixture.leaveOrphans([gate.waitScript(7)]);
+    expect(withLater(fixture.env, "store", "migrate", "--check")).toMatchObject({
       code: 1,
       stdout: expect.stringContaining(
-        `pending ${LATER} later: versions that know schema ${newest} or later can still use the store`,
+        `pending ${LATER} later: versions that know schema ${SCHEMA_VERSION} or later can still use the store`,
       ),
     });
-    expect(withLater(field.env, "store", "migrate")).toMatchObject({
+    expect(withLater(fixture.env, "store", "migrate")).toMatchObject({
       code: 0,
       stdout: expect.stringContaining(`applied ${LATER} later`),
     });
-    expect(withLater(field.env, "store", "migrate", "--check")).toMatchObject({ code: 0 });
+    expect(withLater(fixture.env, "store", "migrate", "--check")).toMatchObject({ code: 0 });
     const note = (text: string) => {
-      const db = new DatabaseSync(field.store);
+      const db = new DatabaseSync(fixture.store);
       db.prepare("update runs set later_note = ? where run_id = ?").run(text, runId);
       db.close();
     };
     note("kept");
     for (const args of [["ps"], ["runs", "list"], ["runs", "show", runId], ["doctor"]])
-      expect(await field.holdfast(...args), args.join(" ")).toMatchObject({
+      expect(await fixture.holdfast(...args), args.join(" ")).toMatchObject({
         code: 0,
         stdout: expect.stringContaining(args[0] === "doctor" ? `schema ${LATER}` : runId.slice(0, 8)),
       });
-    expect(await field.holdfast("store", "migrate", "--check")).toMatchObject({
+    expect(await fixture.holdfast("store", "migrate", "--check")).toMatchObject({
       code: 0,
       stdout: expect.stringContaining(`newer ${LATER} later: this version does not know it`),
     });
-    const gateway = await field.gateway();
-    await gate.open();
-    expect(await field.ended(runId)).toMatchObject({ exit: { reason: "exit", code: 7 } });
-    expect(await field.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
+    const gateway = await fixture.gateway();
+    await gate.release();
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "exit", code: 7 } });
+    expect(await fixture.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
     expect((await gateway.kill("SIGTERM")).code).toBe(0);
-    const db = new DatabaseSync(field.store);
+    const db = new DatabaseSync(fixture.store);
     const notes = db.prepare("select later_note from runs order by created_at").all();
     db.close();
     expect(notes).toEqual([{ later_note: "kept" }, { later_note: "unset" }]);
   });
 
   test("SQLite: a store that needs a later build is refused with both versions, and so is a copy from or to it", async () => {
-    await using stage = await Stage.open();
-    await using other = await Stage.open();
-    expect(await stage.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
-    expect(withLater(stage.env, "store", "migrate").code).toBe(0);
-    const store = join(stage.home, "store.sqlite");
-    const copied = await stage.holdfast("store", "copy", "--from", store, "--to", join(other.home, "copy"));
+    await using cliFixture = await CliFixture.open();
+    await using other = await CliFixture.open();
+    expect(await cliFixture.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
+    expect(withLater(cliFixture.env, "store", "migrate").code).toBe(0);
+    const store = join(cliFixture.home, "store.sqlite");
+    const copied = await cliFixture.holdfast(
+      "store",
+      "copy",
+      "--from",
+      store,
+      "--to",
+      join(other.home, "copy"),
+    );
     expect(copied).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining(`has schema ${LATER}, but this version knows only schema ${newest}`),
+      stderr: expect.stringContaining(
+        `has schema ${LATER}, but this version knows only schema ${SCHEMA_VERSION}`,
+      ),
     });
     expect(await other.holdfast("run", "--", "true")).toMatchObject({ code: 0 });
     const from = join(other.home, "store.sqlite");
     const onto = await other.holdfast("store", "copy", "--from", from, "--to", store);
     expect(onto).toMatchObject({ code: 1, stderr: expect.stringContaining(`has schema ${LATER}`) });
     const db = new DatabaseSync(store);
-    db.exec(`update holdfast_migrations set min_compatible = ${newest + 1} where id = ${LATER}`);
+    db.exec(`update holdfast_migrations set min_compatible = ${SCHEMA_VERSION + 1} where id = ${LATER}`);
     db.close();
-    expect(await stage.holdfast("ps")).toMatchObject({
+    expect(await cliFixture.holdfast("ps")).toMatchObject({
       code: 125,
       stderr: expect.stringContaining(
-        `(schema ${LATER} for builds of schema ${newest + 1} or later, this one knows ${newest})`,
+        `(schema ${LATER} for builds of schema ${SCHEMA_VERSION + 1} or later, this one knows ${SCHEMA_VERSION})`,
       ),
     });
   });
 
   describe.skipIf(whyNoPostgres !== null)("PostgreSQL:", () => {
     test("with database.migrate = manual only store migrate migrates, and other writers are refused with that reason", async () => {
-      await using server = await startServer();
-      await using stage = await Stage.open();
+      await using server = await startPostgresServer();
+      await using cliFixture = await CliFixture.open();
       const { url } = await server.createDatabase();
       const env = { HOLDFAST_DATABASE_URL: url, HOLDFAST_DATABASE_MIGRATE: "manual" };
-      const holdfast = (...args: string[]) => stage.startWith(env, ...args).finished;
+      const holdfast = (...args: string[]) => cliFixture.startWith(env, ...args).finished;
       const refused = { code: 125, stderr: expect.stringContaining("holdfast store migrate") };
       expect(await holdfast("run", "--", "true")).toMatchObject(refused);
       expect(await holdfast("store", "migrate", "--check", "--json")).toMatchObject({
@@ -123,7 +132,7 @@ describe("a store that a later build has migrated", () => {
       expect(await holdfast("store", "migrate")).toMatchObject({ code: 0 });
       expect(await holdfast("run", "--", "true")).toMatchObject({ code: 0 });
       // The later build finds one migration pending, and leaves it, too.
-      const beforeEnv = { ...stage.env, ...env };
+      const beforeEnv = { ...cliFixture.env, ...env };
       expect(withLater(beforeEnv, "run", "--", "true")).toMatchObject({
         code: 125,
         stderr: expect.stringContaining(`lacks migration ${LATER} (later)`),
@@ -135,35 +144,37 @@ describe("a store that a later build has migrated", () => {
       "two gateways with live runs are upgraded one after the other: no run is lost, nothing is told twice",
       { timeout: 120_000 },
       async () => {
-        await using fleet = await Fleet.open();
-        const { url, received } = await receiver();
+        await using cluster = await GatewayCluster.open();
+        const { url, received } = await startHttpReceiver();
         configure(url);
-        const gateways = [await fleet.spawn(), await fleet.spawn()];
+        const gateways = [await cluster.spawnGateway(), await cluster.spawnGateway()];
         const place = mkdtempSync(join(tmpdir(), "hf-gate-"));
-        onTestFinished(() => removeHome(place));
+        onTestFinished(() => removeStateDirectory(place));
         const origin = { channel: "user" };
         const runs: string[] = [];
         /** Runs that end when the gate is opened, and are told of. */
-        const startSome = async (at: Outside): Promise<void> => {
+        const startSome = async (at: ClusterProcess): Promise<void> => {
           for (let count = 0; count < 3; count += 1)
-            runs.push(await start(at, `until [ -e ${place}/open ]; do sleep 0.05; done; exit 3`, { origin }));
+            runs.push(
+              await startRun(at, `until [ -e ${place}/open ]; do sleep 0.05; done; exit 3`, { origin }),
+            );
         };
         for (const gateway of gateways) await startSome(gateway);
-        const old = (at: Outside, ...args: string[]) => {
+        const old = (at: ClusterProcess, ...args: string[]) => {
           const env = { ...process.env, HOLDFAST_HOME: at.home };
-          return spawnSync(process.execPath, [main, ...args], { env, encoding: "utf8" });
+          return spawnSync(process.execPath, [cliPath, ...args], { env, encoding: "utf8" });
         };
 
         const env = { ...process.env, HOLDFAST_HOME: gateways[0]?.home };
         expect(withLater(env, "store", "migrate")).toMatchObject({ code: 0 });
-        await fleet.database.query("update holdfast.runs set later_note = run_id");
+        await cluster.database.query("update holdfast.runs set later_note = run_id");
 
         // Both gateways of this build go on with the newer schema: starting, ending, reading, telling.
         for (const gateway of gateways) {
           await startSome(gateway);
-          const ended = await start(gateway, "exit 4", { origin });
+          const ended = await startRun(gateway, "exit 4", { origin });
           runs.push(ended);
-          await until("it has ended", async () => {
+          await waitFor("it has ended", async () => {
             const run = await gateway.client.getRun({ params: { runId: ended } });
             return run.exit?.code === 4;
           });
@@ -173,17 +184,17 @@ describe("a store that a later build has migrated", () => {
         const former = gateways.slice();
         for (const [at, gateway] of former.entries()) {
           await gateway.kill(at === 0 ? "SIGTERM" : "SIGKILL");
-          const next = await fleet.spawn(gateway.home, [], later.main);
+          const next = await cluster.spawnGateway(gateway.home, [], later.main);
           gateways[at] = next;
           await startSome(next);
         }
         writeFileSync(join(place, "open"), "");
         const [first] = gateways;
-        await until("all are told", async () => {
+        await waitFor("all are told", async () => {
           const { tasks } = (await first?.client.listTasks({ query: { delivery: "pending" } })) ?? {};
           return tasks?.length === 0;
         });
-        const records = await fleet.database.query(
+        const records = await cluster.database.query(
           "select run_id, state, exit_code, exit_reason, later_note from holdfast.runs",
         );
         expect(records).toHaveLength(runs.length);
@@ -191,7 +202,7 @@ describe("a store that a later build has migrated", () => {
         // What an old gateway recorded an end of kept the column that it does not know.
         const kept = records.filter(({ run_id, later_note }) => run_id === later_note);
         expect(kept.map(({ run_id }) => String(run_id)).toSorted()).toEqual(runs.slice(0, 6).toSorted());
-        const tasks = await fleet.database.query("select task_id from holdfast.tasks");
+        const tasks = await cluster.database.query("select task_id from holdfast.tasks");
         expect(tasks).toHaveLength(runs.length);
         const told = received.map(({ headers }) => String(headers["webhook-id"]));
         expect(told.toSorted()).toEqual(
@@ -205,7 +216,7 @@ describe("a store that a later build has migrated", () => {
 /** A channel `user` to this receiver, for every gateway that is started. */
 function configure(url: string): void {
   const place = mkdtempSync(join(tmpdir(), "hf-config-"));
-  onTestFinished(() => removeHome(place));
+  onTestFinished(() => removeStateDirectory(place));
   const secret = join(place, "secret");
   writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
   const file = join(place, "config.toml");

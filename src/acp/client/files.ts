@@ -3,43 +3,51 @@ import { constants } from "node:fs";
 import { type FileHandle, lstat, open, rename, rm } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../../store/errno.js";
-import { enter, inWords, type Place } from "./place.js";
-import { NOT_THERE, REFUSED, Refusal } from "./refusal.js";
+import { openDirectory, withFsErrors, type ContainedPath } from "./place.js";
+import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./refusal.js";
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK } = constants;
 
-export interface Lines {
+export interface LineRange {
   /** The first, counted from 1. */
   readonly line?: number | null | undefined;
   readonly limit?: number | null | undefined;
 }
 
-export function readText(place: Place, { line, limit }: Lines): Promise<{ readonly content: string }> {
-  return inWords(place.path, async () => {
-    await using directory = await enter(place, { make: false });
-    await using file = await openFile(place, directory.path(place.name), O_RDONLY);
-    if (file === null) throw new Refusal(NOT_THERE, `${place.path} is not there`);
-    const bytes = await allOf(place, file);
-    if (!isUtf8(bytes)) throw new Refusal(REFUSED, `${place.path} is not text: it is not UTF-8`);
-    return { content: linesOf(bytes.toString(), line ?? 1, limit ?? null) };
+export function readTextFile(
+  contained: ContainedPath,
+  { line, limit }: LineRange,
+): Promise<{ readonly content: string }> {
+  return withFsErrors(contained.path, async () => {
+    await using directory = await openDirectory(contained, { make: false });
+    await using file = await openFile(contained, directory.path(contained.name), O_RDONLY);
+    if (file === null) throw new RpcFailure(RESOURCE_NOT_FOUND, `${contained.path} is not there`);
+    const bytes = await readAll(contained, file);
+    if (!isUtf8(bytes))
+      throw new RpcFailure(REQUEST_REFUSED, `${contained.path} is not text: it is not UTF-8`);
+    return { content: selectLines(bytes.toString(), line ?? 1, limit ?? null) };
   });
 }
 
 /** Asked before anybody is, and before it is kept. */
-export function mustFit(place: Place, content: string): void {
-  if (Buffer.byteLength(content) > defaults.acpFileBytes) throw tooLarge(place);
+export function assertSizeAllowed(contained: ContainedPath, content: string): void {
+  if (Buffer.byteLength(content) > defaults.acpFileBytes) throw tooLarge(contained);
 }
 
 /**
  * All of it or nothing: beside it first, then in its place. `id` names what is beside it; so one that was interrupted
  * leaves nothing behind when it is done again.
  */
-export function writeText(place: Place, content: string, id: string): Promise<Record<string, never>> {
-  return inWords(place.path, async () => {
-    await using directory = await enter(place, { make: true });
-    const target = directory.path(place.name);
+export function writeTextFile(
+  contained: ContainedPath,
+  content: string,
+  id: string,
+): Promise<Record<string, never>> {
+  return withFsErrors(contained.path, async () => {
+    await using directory = await openDirectory(contained, { make: true });
+    const target = directory.path(contained.name);
     const beside = directory.path(`.holdfast-${id}`);
-    const mode = await modeOf(place, target);
+    const mode = await existingMode(contained, target);
     await rm(beside, { force: true });
     try {
       await using file = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
@@ -56,15 +64,15 @@ export function writeText(place: Place, content: string, id: string): Promise<Re
 }
 
 /** Of one that is there, and could be written to; null: it is not there. */
-async function modeOf(place: Place, target: string): Promise<number | null> {
-  await using file = await openFile(place, target, O_WRONLY);
+async function existingMode(contained: ContainedPath, target: string): Promise<number | null> {
+  await using file = await openFile(contained, target, O_WRONLY);
   return file === null ? null : (await file.stat()).mode & 0o777;
 }
 
 /** Looked at before it is opened (a device may notice), and again after: nothing but a file is ever waited for. */
-async function openFile(place: Place, path: string, how: number): Promise<FileHandle | null> {
+async function openFile(contained: ContainedPath, path: string, how: number): Promise<FileHandle | null> {
   try {
-    if (!(await lstat(path)).isFile()) throw noFile(place);
+    if (!(await lstat(path)).isFile()) throw notRegularFile(contained);
     const file = await open(path, how | O_NOFOLLOW | O_NONBLOCK);
     if ((await file.stat()).isFile()) return file;
     await file.close();
@@ -72,30 +80,30 @@ async function openFile(place: Place, path: string, how: number): Promise<FileHa
     if (errnoOf(error) === "ENOENT") return null;
     throw error;
   }
-  throw noFile(place);
+  throw notRegularFile(contained);
 }
 
 /** Whatever its size is said to be. */
-async function allOf(place: Place, file: FileHandle): Promise<Buffer> {
+async function readAll(contained: ContainedPath, file: FileHandle): Promise<Buffer> {
   const { size } = await file.stat();
-  if (size > defaults.acpFileBytes) throw tooLarge(place);
+  if (size > defaults.acpFileBytes) throw tooLarge(contained);
   const parts: Buffer[] = [];
   for (let length = 0; ;) {
     const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.max(4_096, size - length + 1)));
     if (bytesRead === 0) return Buffer.concat(parts);
     parts.push(buffer.subarray(0, bytesRead));
     length += bytesRead;
-    if (length > defaults.acpFileBytes) throw tooLarge(place);
+    if (length > defaults.acpFileBytes) throw tooLarge(contained);
   }
 }
 
-function linesOf(text: string, line: number, limit: number | null): string {
-  const from = startOf(text, 0, Math.max(0, line - 1));
-  return text.slice(from, limit === null ? undefined : startOf(text, from, limit));
+function selectLines(text: string, line: number, limit: number | null): string {
+  const from = lineStart(text, 0, Math.max(0, line - 1));
+  return text.slice(from, limit === null ? undefined : lineStart(text, from, limit));
 }
 
 /** Where the line begins that comes so many after the one that begins there. */
-function startOf(text: string, begin: number, lines: number): number {
+function lineStart(text: string, begin: number, lines: number): number {
   let at = begin;
   for (let left = lines; left > 0; left--) {
     const end = text.indexOf("\n", at);
@@ -105,10 +113,10 @@ function startOf(text: string, begin: number, lines: number): number {
   return at;
 }
 
-function noFile({ path }: Place): Refusal {
-  return new Refusal(REFUSED, `${path} is not a regular file`);
+function notRegularFile({ path }: ContainedPath): RpcFailure {
+  return new RpcFailure(REQUEST_REFUSED, `${path} is not a regular file`);
 }
 
-function tooLarge({ path }: Place): Refusal {
-  return new Refusal(REFUSED, `${path} is too large: ${defaults.acpFileBytes} bytes at most`);
+function tooLarge({ path }: ContainedPath): RpcFailure {
+  return new RpcFailure(REQUEST_REFUSED, `${path} is too large: ${defaults.acpFileBytes} bytes at most`);
 }

@@ -1,7 +1,7 @@
 import { isAbsolute } from "node:path";
 import type { ClientCapabilities } from "@agentclientprotocol/sdk";
 import { z } from "zod";
-import { CLIENT_FILES, type AcpUpdate, type NewAcpUpdate } from "../../store/acp-record.js";
+import { CLIENT_FILE_ACCESS, type AcpUpdate, type NewAcpUpdate } from "../../store/acp-record.js";
 
 const root = z
   .string()
@@ -9,41 +9,41 @@ const root = z
   .refine((path) => isAbsolute(path) && !path.includes("\0"), "must be an absolute path");
 
 /** What an agent may use of ours: in the catalogue, the config and the API alike. */
-export const clientOfferSchema = z.strictObject({
-  files: z.enum(CLIENT_FILES).optional(),
+export const clientAccessSchema = z.strictObject({
+  files: z.enum(CLIENT_FILE_ACCESS).optional(),
   /** Beside the session's own directory. */
   roots: z.array(root).max(64).optional(),
   terminals: z.boolean().optional(),
 });
 
-export type AskedOffer = z.output<typeof clientOfferSchema>;
+export type RequestedClientAccess = z.output<typeof clientAccessSchema>;
 
-export interface ClientOffer {
-  readonly files: (typeof CLIENT_FILES)[number];
+export interface ClientAccess {
+  readonly files: (typeof CLIENT_FILE_ACCESS)[number];
   readonly roots: readonly string[];
   readonly terminals: boolean;
 }
 
 /** Agents behave worse where something is offered: nothing is unless somebody has said so. */
-export const NOTHING_OFFERED: ClientOffer = { files: "none", roots: [], terminals: false };
+export const NO_CLIENT_ACCESS: ClientAccess = { files: "none", roots: [], terminals: false };
 
 /** The later one wins, field by field. */
-export function offerFrom(...asked: readonly (AskedOffer | undefined)[]): ClientOffer {
-  let offer = NOTHING_OFFERED;
+export function resolveClientAccess(...asked: readonly (RequestedClientAccess | undefined)[]): ClientAccess {
+  let access = NO_CLIENT_ACCESS;
   for (const { files, roots, terminals } of asked.filter((each) => each !== undefined))
-    offer = {
-      files: files ?? offer.files,
-      roots: roots ?? offer.roots,
-      terminals: terminals ?? offer.terminals,
+    access = {
+      files: files ?? access.files,
+      roots: roots ?? access.roots,
+      terminals: terminals ?? access.terminals,
     };
-  return offer;
+  return access;
 }
 
-export function offersAnything({ files, terminals }: ClientOffer): boolean {
+export function grantsAnyAccess({ files, terminals }: ClientAccess): boolean {
   return files !== "none" || terminals;
 }
 
-export function capabilitiesOf({ files, terminals }: ClientOffer): ClientCapabilities {
+export function toClientCapabilities({ files, terminals }: ClientAccess): ClientCapabilities {
   return {
     fs: { readTextFile: files !== "none", writeTextFile: files === "read-write" },
     terminal: terminals,
@@ -51,11 +51,11 @@ export function capabilitiesOf({ files, terminals }: ClientOffer): ClientCapabil
 }
 
 /** A session's offer is the first thing that is said in it. One that begins otherwise offers nothing. */
-export function offerNews(offer: ClientOffer, at: number): NewAcpUpdate {
-  return { turnId: null, at, type: "client", data: { offer } };
+export function clientAccessUpdate(access: ClientAccess, at: number): NewAcpUpdate {
+  return { turnId: null, at, type: "client", data: { offer: access } };
 }
 
-export function offerOf([first]: readonly AcpUpdate[]): ClientOffer {
-  if (first?.type !== "client") return NOTHING_OFFERED;
-  return (first.data as { readonly offer?: ClientOffer }).offer ?? NOTHING_OFFERED;
+export function recordedClientAccess([first]: readonly AcpUpdate[]): ClientAccess {
+  if (first?.type !== "client") return NO_CLIENT_ACCESS;
+  return (first.data as { readonly offer?: ClientAccess }).offer ?? NO_CLIENT_ACCESS;
 }

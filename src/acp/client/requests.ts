@@ -1,26 +1,39 @@
 import { z } from "zod";
 import type { ExecDecision } from "../../sessions/exec-rules.js";
-import type { Question as WholeQuestion } from "../../sessions/question.js";
-import type { AcpPermission, AcpUpdate, NewAcpUpdate, PermissionDecided } from "../../store/acp-record.js";
+import type { ApprovalQuestion as WholeQuestion } from "../../sessions/question.js";
+import type {
+  AcpPermissionRequest,
+  AcpUpdate,
+  NewAcpUpdate,
+  PermissionDecision,
+} from "../../store/acp-record.js";
 import type { AcpChange } from "../../store/acp-store.js";
 import type { Clock } from "../../supervisor/clock.js";
-import type { Questions } from "../questions.js";
-import type { Connection } from "../wire/connection.js";
-import type { Handlers, Question } from "../wire/handlers.js";
-import type { Outcome, RpcId } from "../wire/message.js";
-import { INVALID_PARAMS, REFUSED, Refusal, outcomeOf, refused } from "./refusal.js";
-import { isWish, parse, storable, type Wish, type WishMethod, type WishParts, wishes } from "./wishes.js";
+import type { PermissionRequests } from "../questions.js";
+import type { AcpConnection } from "../wire/connection.js";
+import type { ConnectionHandlers, AgentRpcRequest } from "../wire/handlers.js";
+import type { RpcOutcome, RpcId } from "../wire/message.js";
+import { INVALID_PARAMS, REQUEST_REFUSED, RpcFailure, toRpcOutcome, toErrorOutcome } from "./refusal.js";
+import {
+  isOperationMethod,
+  parseParams,
+  storableParams,
+  type ClientOperation,
+  type OperationMethod,
+  type OperationDeps,
+  clientOperations,
+} from "./wishes.js";
 
-export interface ClientParts extends WishParts {
+export interface ClientRequestsDeps extends OperationDeps {
   readonly clock: Clock;
-  readonly questions: Questions;
-  readonly connection: () => Connection;
+  readonly permissionRequests: PermissionRequests;
+  readonly connection: () => AcpConnection;
   /** Whether the agent's own process is known to live: for a dead one nothing is done. */
-  readonly alive: () => boolean;
+  readonly isAlive: () => boolean;
 }
 
 /** A request that is answered later. It is kept until then, and the next gateway goes on with it. */
-interface Waiting {
+interface WaitingRequest {
   readonly runId: string;
   readonly rpcId: RpcId;
   readonly method: string;
@@ -32,13 +45,15 @@ interface Waiting {
 }
 
 /** What is written of it: that it waits, and that it does not any more. */
-type Note = { readonly waiting: Waiting } | { readonly answered: Pick<Waiting, "runId" | "rpcId"> };
+type ClientLogEntry =
+  | { readonly waiting: WaitingRequest }
+  | { readonly answered: Pick<WaitingRequest, "runId" | "rpcId"> };
 
 /** Ours are shorter. */
 const LONGEST_TERMINAL_ID = 100;
-const terminal = z.object({ terminalId: z.string().max(LONGEST_TERMINAL_ID) });
-const session = z.object({ sessionId: z.string() });
-const CHOICES = [
+const terminalParams = z.object({ terminalId: z.string().max(LONGEST_TERMINAL_ID) });
+const sessionParams = z.object({ sessionId: z.string() });
+const PERMISSION_OPTIONS = [
   { optionId: "allow", name: "Allow", kind: "allow_once" as const },
   { optionId: "reject", name: "Reject", kind: "reject_once" as const },
 ];
@@ -53,24 +68,24 @@ const CHOICES = [
  * may be done twice. What waits is kept.
  */
 export class ClientRequests {
-  readonly #parts: ClientParts;
-  readonly #waiting = new Map<RpcId, Waiting>();
+  readonly #deps: ClientRequestsDeps;
+  readonly #waiting = new Map<RpcId, WaitingRequest>();
   /** What is written together with an answer. */
   readonly #withAnswer = new Map<RpcId, AcpChange>();
-  readonly methods: Handlers["questions"];
+  readonly handlers: ConnectionHandlers["requests"];
 
-  constructor(parts: ClientParts) {
-    this.#parts = parts;
-    const { files, terminals } = parts.offer;
-    const wish = (question: Question): Promise<void> => this.#wished(question);
-    const later = (question: Question): Promise<void> => this.#later(question);
-    this.methods = {
-      ...(files === "none" ? {} : { "fs/read_text_file": wish }),
-      ...(files === "read-write" ? { "fs/write_text_file": wish } : {}),
+  constructor(deps: ClientRequestsDeps) {
+    this.#deps = deps;
+    const { files, terminals } = deps.clientAccess;
+    const operation = (request: AgentRpcRequest): Promise<void> => this.#handleOperation(request);
+    const later = (request: AgentRpcRequest): Promise<void> => this.#handleLongRunning(request);
+    this.handlers = {
+      ...(files === "none" ? {} : { "fs/read_text_file": operation }),
+      ...(files === "read-write" ? { "fs/write_text_file": operation } : {}),
       ...(terminals
         ? {
-            "terminal/create": wish,
-            "terminal/output": (question: Question) => this.#output(question),
+            "terminal/create": operation,
+            "terminal/output": (request: AgentRpcRequest) => this.#handleOutput(request),
             "terminal/wait_for_exit": later,
             "terminal/kill": later,
             "terminal/release": later,
@@ -83,155 +98,183 @@ export class ClientRequests {
   async restore(log: readonly AcpUpdate[], agentRunId: string): Promise<void> {
     const released = new Set<string>();
     for (const { data } of log) {
-      const note = data as Partial<{ waiting: Waiting; answered: Pick<Waiting, "runId" | "rpcId"> }>;
+      const note = data as Partial<{
+        waiting: WaitingRequest;
+        answered: Pick<WaitingRequest, "runId" | "rpcId">;
+      }>;
       if (note.waiting?.runId === agentRunId) {
         this.#waiting.set(note.waiting.rpcId, note.waiting);
         continue;
       }
       if (note.answered?.runId !== agentRunId) continue;
       const over = this.#waiting.get(note.answered.rpcId);
-      if (over?.method === "terminal/release") released.add(parse(terminal, over.params).terminalId);
+      if (over?.method === "terminal/release")
+        released.add(parseParams(terminalParams, over.params).terminalId);
       this.#waiting.delete(note.answered.rpcId);
     }
-    await this.#parts.terminals.restore(agentRunId, released);
+    await this.#deps.terminals.restore(agentRunId, released);
   }
 
-  get waiting(): readonly Pick<Waiting, "rpcId" | "method">[] {
+  get waiting(): readonly Pick<WaitingRequest, "rpcId" | "method">[] {
     return [...this.#waiting.values()];
   }
 
   /** What waits, and not for a person. */
   resume(): void {
     for (const waiting of this.#waiting.values())
-      if (!isWish(waiting.method)) void this.#carryOn(waiting, waiting.method);
+      if (!isOperationMethod(waiting.method)) void this.#runLongRunning(waiting, waiting.method);
   }
 
   /** What goes into the commit with which the answer goes out. */
-  answering(id: RpcId): AcpChange {
+  changeWithAnswer(id: RpcId): AcpChange {
     return this.#withAnswer.get(id) ?? {};
   }
 
   /** The question as it is now. Null: it is not a question of this class, or its text was lost in a restart. */
-  async questionOf({ rpcId }: AcpPermission): Promise<WholeQuestion | null> {
+  async questionOf({ rpcId }: AcpPermissionRequest): Promise<WholeQuestion | null> {
     const waiting = this.#waiting.get(rpcId);
-    if (waiting === undefined || !isWish(waiting.method) || waiting.params === null) return null;
-    const wish = await wishes[waiting.method](waiting.params, this.#parts, waiting.seed).catch(() => null);
-    return wish?.question ?? null;
+    if (waiting === undefined || !isOperationMethod(waiting.method) || waiting.params === null) return null;
+    const operation = await clientOperations[waiting.method](waiting.params, this.#deps, waiting.seed).catch(
+      () => null,
+    );
+    return operation?.question ?? null;
   }
 
   /** Somebody has decided about what waits. Null: it is not one of these. */
-  decided({ id, rpcId, title }: AcpPermission, decision: PermissionDecided): Promise<void> | null {
+  onDecided({ id, rpcId, title }: AcpPermissionRequest, decision: PermissionDecision): Promise<void> | null {
     const waiting = this.#waiting.get(rpcId);
-    if (waiting === undefined || !isWish(waiting.method)) return null;
+    if (waiting === undefined || !isOperationMethod(waiting.method)) return null;
     const { method, params, seed, turnId } = waiting;
     return this.#finish(waiting, () =>
-      outcomeOf(async () => {
-        allowedBy(decision);
+      toRpcOutcome(async () => {
+        assertAllowed(decision);
         if (params === null)
-          throw new Refusal(
-            REFUSED,
+          throw new RpcFailure(
+            REQUEST_REFUSED,
             "what was asked for was not kept over a restart of the gateway: ask again",
           );
-        const wish = await wishes[method](params, this.#parts, seed);
-        if (wish.shown !== title)
-          throw new Refusal(REFUSED, `${title ?? "it"} was allowed, and this is ${wish.shown} now`);
-        if (wish.exec?.effect === "deny")
-          throw new Refusal(REFUSED, "the session's exec rules no longer allow the command");
-        const asked = this.#parts.questions.questionOf(id);
-        if (asked !== null && asked.digest !== wish.question.digest)
-          throw new Refusal(
-            REFUSED,
-            `${wish.shown} is not what was allowed: its program or variables have changed; nothing was started`,
+        const operation = await clientOperations[method](params, this.#deps, seed);
+        if (operation.displayTitle !== title)
+          throw new RpcFailure(
+            REQUEST_REFUSED,
+            `${title ?? "it"} was allowed, and this is ${operation.displayTitle} now`,
           );
-        return wish.fulfil(turnId ?? "");
+        if (operation.exec?.effect === "deny")
+          throw new RpcFailure(REQUEST_REFUSED, "the session's exec rules no longer allow the command");
+        const asked = this.#deps.permissionRequests.questionOf(id);
+        if (asked !== null && asked.digest !== operation.question.digest)
+          throw new RpcFailure(
+            REQUEST_REFUSED,
+            `${operation.displayTitle} is not what was allowed: its program or variables have changed; nothing was started`,
+          );
+        return operation.execute(turnId ?? "");
       }),
     );
   }
 
-  async #wished(question: Question): Promise<void> {
-    const { id, method, end } = question;
-    const { questions } = this.#parts;
-    if (!isWish(method) || (await this.#unheard(question)) || questions.tooMany()) return;
+  async #handleOperation(request: AgentRpcRequest): Promise<void> {
+    const { id, method, end } = request;
+    const { permissionRequests } = this.#deps;
+    if (
+      !isOperationMethod(method) ||
+      (await this.#skipIfAgentDead(request)) ||
+      permissionRequests.countOrClose()
+    )
+      return;
     const seed = `${this.#runId} ${end}`;
-    let judge: () => AcpPermission;
-    let wish: Wish;
+    let judge: () => AcpPermissionRequest;
+    let operation: ClientOperation;
     try {
-      this.#mustBeOurs(question);
-      wish = await wishes[method](question.params, this.#parts, seed);
-      judge = this.#judgeOf(id, method, wish);
+      this.#assertOwnSession(request);
+      operation = await clientOperations[method](request.params, this.#deps, seed);
+      judge = this.#judgeWith(id, method, operation);
     } catch (error) {
-      return this.#answer(id, refused(error), { session: { end } });
+      return this.#answer(id, toErrorOutcome(error), { session: { end } });
     }
     const permission = judge();
     const { decision } = permission;
-    if (decision === null) return this.#ask(question, method, seed, permission.turnId, judge, wish.question);
-    const outcome = await outcomeOf(() => {
-      allowedBy(decision);
-      return wish.fulfil(permission.turnId ?? "");
+    if (decision === null)
+      return this.#askPermission(request, method, seed, permission.turnId, judge, operation.question);
+    const outcome = await toRpcOutcome(() => {
+      assertAllowed(decision);
+      return operation.execute(permission.turnId ?? "");
     });
     await this.#answer(id, outcome, {
       session: { end },
       newPermission: { ...permission, answered: true },
-      ...questions.news(permission, decision),
+      ...permissionRequests.updatesOf(permission, decision),
     });
   }
 
   /** The stricter of the session's rules on tools and those on programs, where it has any. */
-  #judgeOf(id: RpcId, method: WishMethod, { kind, title, shown, exec = null }: Wish): () => AcpPermission {
-    const { questions } = this.#parts;
-    const asked = { sessionId: "", toolCallId: method, kind, title, options: CHOICES, details: [] };
-    const judge = (): AcpPermission => ({ ...questions.judge(id, asked), title: shown });
-    return () => stricter(judge(), exec, this.#parts.clock.wall());
+  #judgeWith(
+    id: RpcId,
+    method: OperationMethod,
+    { kind, title, displayTitle: shown, exec = null }: ClientOperation,
+  ): () => AcpPermissionRequest {
+    const { permissionRequests } = this.#deps;
+    const asked = {
+      sessionId: "",
+      toolCallId: method,
+      kind,
+      title,
+      options: PERMISSION_OPTIONS,
+      details: [],
+    };
+    const judge = (): AcpPermissionRequest => ({ ...permissionRequests.judge(id, asked), title: shown });
+    return () => stricterDecision(judge(), exec, this.#deps.clock.wall());
   }
 
-  #ask(
-    { id, params, end }: Question,
-    method: WishMethod,
+  #askPermission(
+    { id, params, end }: AgentRpcRequest,
+    method: OperationMethod,
     seed: string,
     turnId: string | null,
-    judge: () => AcpPermission,
+    judge: () => AcpPermissionRequest,
     whole: WholeQuestion,
   ): Promise<void> {
     const waiting = { runId: this.#runId, rpcId: id, method, params, seed, turnId };
     this.#waiting.set(id, waiting);
-    const note = this.#note(waiting, { waiting: { ...waiting, params: storable(method, params) } });
-    return this.#parts.questions.keep(id, end, judge, () => whole, [note]);
+    const note = this.#logUpdate(waiting, {
+      waiting: { ...waiting, params: storableParams(method, params) },
+    });
+    return this.#deps.permissionRequests.record(id, end, judge, () => whole, [note]);
   }
 
-  async #output(question: Question): Promise<void> {
-    if (await this.#unheard(question)) return;
-    const { id, params, end } = question;
-    const outcome = await outcomeOf(() => {
-      this.#mustBeOurs(question);
-      return this.#parts.terminals.output(parse(terminal, params).terminalId);
+  async #handleOutput(request: AgentRpcRequest): Promise<void> {
+    if (await this.#skipIfAgentDead(request)) return;
+    const { id, params, end } = request;
+    const outcome = await toRpcOutcome(() => {
+      this.#assertOwnSession(request);
+      return this.#deps.terminals.output(parseParams(terminalParams, params).terminalId);
     });
     await this.#answer(id, outcome, { session: { end } });
   }
 
-  async #later(question: Question): Promise<void> {
-    const { kept, questions } = this.#parts;
-    if ((await this.#unheard(question)) || questions.tooMany()) return;
-    const { id, method, end } = question;
-    const { turnId } = questions;
-    let waiting: Waiting;
+  async #handleLongRunning(request: AgentRpcRequest): Promise<void> {
+    const { writer, permissionRequests } = this.#deps;
+    if ((await this.#skipIfAgentDead(request)) || permissionRequests.countOrClose()) return;
+    const { id, method, end } = request;
+    const { turnId } = permissionRequests;
+    let waiting: WaitingRequest;
     try {
-      this.#mustBeOurs(question);
-      const params = parse(terminal, question.params);
+      this.#assertOwnSession(request);
+      const params = parseParams(terminalParams, request.params);
       waiting = { runId: this.#runId, rpcId: id, method, params, seed: "", turnId };
     } catch (error) {
-      return this.#answer(id, refused(error), { session: { end } });
+      return this.#answer(id, toErrorOutcome(error), { session: { end } });
     }
     this.#waiting.set(id, waiting);
-    await kept.commit(() => ({ session: { end }, updates: [this.#note(waiting, { waiting })] }));
-    void this.#carryOn(waiting, method);
+    await writer.commit(() => ({ session: { end }, updates: [this.#logUpdate(waiting, { waiting })] }));
+    void this.#runLongRunning(waiting, method);
   }
 
-  async #carryOn(waiting: Waiting, method: string): Promise<void> {
-    const { terminals } = this.#parts;
+  async #runLongRunning(waiting: WaitingRequest, method: string): Promise<void> {
+    const { terminals } = this.#deps;
     await this.#finish(waiting, async () => {
       let letGo = false;
-      const outcome = await outcomeOf(async () => {
-        const { terminalId } = parse(terminal, waiting.params);
+      const outcome = await toRpcOutcome(async () => {
+        const { terminalId } = parseParams(terminalParams, waiting.params);
         if (method === "terminal/kill") return terminals.kill(terminalId);
         if (method === "terminal/release") return terminals.release(terminalId);
         const status = await terminals.waitForExit(terminalId);
@@ -243,49 +286,53 @@ export class ClientRequests {
   }
 
   /** Null: it is for the next process to answer. */
-  async #finish(waiting: Waiting, work: () => Promise<Outcome | null>): Promise<void> {
+  async #finish(waiting: WaitingRequest, work: () => Promise<RpcOutcome | null>): Promise<void> {
     const { rpcId, runId } = waiting;
     const outcome = await work();
     if (outcome === null) return;
     this.#waiting.delete(rpcId);
-    const note = this.#note(waiting, { answered: { runId, rpcId } });
+    const note = this.#logUpdate(waiting, { answered: { runId, rpcId } });
     await this.#answer(rpcId, outcome, { updates: [note] });
   }
 
   /** Written, or nobody is there any more to read it. */
-  async #answer(id: RpcId, outcome: Outcome, change: AcpChange): Promise<void> {
-    const connection = this.#parts.connection();
+  async #answer(id: RpcId, outcome: RpcOutcome, change: AcpChange): Promise<void> {
+    const connection = this.#deps.connection();
     this.#withAnswer.set(id, change);
     await Promise.race([connection.answer(id, outcome).catch(() => undefined), connection.closed]);
     this.#withAnswer.delete(id);
   }
 
   /** True: its agent is dead, and nothing is done for it. */
-  async #unheard({ end }: Question): Promise<boolean> {
-    if (this.#parts.alive()) return false;
-    await this.#parts.kept.commit(() => ({ session: { end } }));
+  async #skipIfAgentDead({ end }: AgentRpcRequest): Promise<boolean> {
+    if (this.#deps.isAlive()) return false;
+    await this.#deps.writer.commit(() => ({ session: { end } }));
     return true;
   }
 
-  #mustBeOurs({ params }: Question): void {
-    if (parse(session, params).sessionId !== this.#parts.kept.row.agentSessionId)
-      throw new Refusal(INVALID_PARAMS, "sessionId: there is no such session");
+  #assertOwnSession({ params }: AgentRpcRequest): void {
+    if (parseParams(sessionParams, params).sessionId !== this.#deps.writer.row.agentSessionId)
+      throw new RpcFailure(INVALID_PARAMS, "sessionId: there is no such session");
   }
 
-  #note({ turnId }: Waiting, data: Note): NewAcpUpdate {
-    return { turnId, at: this.#parts.clock.wall(), type: "client", data };
+  #logUpdate({ turnId }: WaitingRequest, data: ClientLogEntry): NewAcpUpdate {
+    return { turnId, at: this.#deps.clock.wall(), type: "client", data };
   }
 
   get #runId(): string {
-    return this.#parts.kept.row.runId ?? "";
+    return this.#deps.writer.row.runId ?? "";
   }
 }
 
-function allowedBy({ verdict, actor }: PermissionDecided): void {
-  if (verdict !== "allow") throw new Refusal(REFUSED, `it is not allowed: ${actor}`);
+function assertAllowed({ verdict, actor }: PermissionDecision): void {
+  if (verdict !== "allow") throw new RpcFailure(REQUEST_REFUSED, `it is not allowed: ${actor}`);
 }
 
-function stricter(permission: AcpPermission, exec: ExecDecision | null, at: number): AcpPermission {
+function stricterDecision(
+  permission: AcpPermissionRequest,
+  exec: ExecDecision | null,
+  at: number,
+): AcpPermissionRequest {
   const verdict = permission.decision?.verdict ?? "allow";
   if (exec === null || exec.effect === "allow" || verdict !== "allow") return permission;
   if (exec.effect === "ask") return { ...permission, decision: null };

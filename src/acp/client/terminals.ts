@@ -1,15 +1,15 @@
 import type { Survivor } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import type { LeftProcess } from "../../store/acp-record.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import type { LeftoverProcess } from "../../store/acp-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { runIdFrom } from "../../supervisor/ids.js";
-import { excerpt } from "../wire/excerpt.js";
-import { NOT_THERE, REFUSED, Refusal } from "./refusal.js";
-import { newestText } from "./terminal-text.js";
+import { redactedExcerpt } from "../wire/excerpt.js";
+import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./refusal.js";
+import { lastBytesAsText } from "./terminal-text.js";
 
 /** What an agent wants to run. */
-export interface TerminalWish {
+export interface TerminalSpec {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Of those, the ones that may make programs load code. */
@@ -29,7 +29,7 @@ export interface TerminalOwner {
   readonly turnId: string;
 }
 
-export interface ExitStatus {
+export interface TerminalExitStatus {
   readonly exitCode: number | null;
   readonly signal: string | null;
 }
@@ -54,8 +54,8 @@ export function terminalIdOf(runId: string): string {
 }
 
 /** The runs of an agent's terminals that have not ended. */
-export function openTerminalsOf(supervisor: Supervisor, agentRunId: string): Promise<readonly RunRecord[]> {
-  return supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId }, states: OPEN_STATES });
+export function listOpenTerminals(supervisor: Supervisor, agentRunId: string): Promise<readonly RunRecord[]> {
+  return supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId }, states: OPEN_RUN_STATES });
 }
 
 /** The terminals of one agent process: each is a run like any other. */
@@ -64,7 +64,7 @@ export class Terminals {
   readonly #graceMs: number;
   readonly #open = new Map<string, Terminal>();
   readonly #starting = new Set<Promise<unknown>>();
-  #ended = false;
+  #closed = false;
 
   constructor(supervisor: Supervisor, graceMs: number) {
     this.#supervisor = supervisor;
@@ -81,22 +81,22 @@ export class Terminals {
       const terminalId = terminalIdOf(record.runId);
       // The agent was never told of one that could not be executed.
       const made = record.exit?.reason !== "spawn-error";
-      if (made && !released.has(terminalId)) this.#open.set(terminalId, terminalOf(record));
+      if (made && !released.has(terminalId)) this.#open.set(terminalId, terminalFromRecord(record));
     }
   }
 
   /** Whether the run is one of them. */
-  has(runId: string): boolean {
+  ownsRun(runId: string): boolean {
     return this.#open.has(terminalIdOf(runId));
   }
 
   /** Asked again with the same seed, it is the same one. */
   async create(
     seed: string,
-    wish: TerminalWish,
+    spec: TerminalSpec,
     owner: TerminalOwner,
   ): Promise<{ readonly terminalId: string }> {
-    const starting = this.#create(seed, wish, owner);
+    const starting = this.#create(seed, spec, owner);
     this.#starting.add(starting);
     try {
       return await starting;
@@ -105,27 +105,27 @@ export class Terminals {
     }
   }
 
-  async #create(seed: string, wish: TerminalWish, owner: TerminalOwner) {
+  async #create(seed: string, spec: TerminalSpec, owner: TerminalOwner) {
     for (let attempt = 1; ; attempt++) {
       const runId = runIdFrom(`${seed} ${attempt}`);
       const before = await this.#supervisor.getRun(runId);
       // No instruction of it ran: a gateway died on the way, or it failed, and does so again.
       if (before?.exit?.reason === "spawn-error") continue;
-      if (before === null) await this.#spawn(runId, wish, owner);
+      if (before === null) await this.#spawn(runId, spec, owner);
       const terminalId = terminalIdOf(runId);
-      this.#open.set(terminalId, { runId, turnId: owner.turnId, outputBytes: wish.outputBytes });
+      this.#open.set(terminalId, { runId, turnId: owner.turnId, outputBytes: spec.outputBytes });
       return { terminalId };
     }
   }
 
-  async #spawn(runId: string, wish: TerminalWish, owner: TerminalOwner): Promise<void> {
-    if (this.#ended) throw new Refusal(REFUSED, "the agent is being ended");
+  async #spawn(runId: string, spec: TerminalSpec, owner: TerminalOwner): Promise<void> {
+    if (this.#closed) throw new RpcFailure(REQUEST_REFUSED, "the agent is being ended");
     if (this.#open.size + this.#starting.size > defaults.acpTerminals)
-      throw new Refusal(
-        REFUSED,
+      throw new RpcFailure(
+        REQUEST_REFUSED,
         `${defaults.acpTerminals} terminals are open: release one before another is made`,
       );
-    const { argv, outputBytes, ...rest } = wish;
+    const { argv, outputBytes, ...rest } = spec;
     const { sessionId, sessionKey, agentId, agentRunId, turnId } = owner;
     await this.#supervisor.spawn(
       { io: "pipe", argv },
@@ -153,30 +153,30 @@ export class Terminals {
   }
 
   async output(terminalId: string) {
-    const { runId, outputBytes } = this.#get(terminalId);
-    const record = await this.#record(runId);
+    const { runId, outputBytes } = this.#requireTerminal(terminalId);
+    const record = await this.#requireRecord(runId);
     const ended = record.state === "exited";
-    const { bytes, cut } = await this.#kept(runId, outputBytes);
-    const exitStatus = ended ? statusOf(record) : null;
-    return { ...newestText(bytes, outputBytes, { cut, ended }), exitStatus };
+    const { bytes, cut } = await this.#readOutput(runId, outputBytes);
+    const exitStatus = ended ? exitStatusOf(record) : null;
+    return { ...lastBytesAsText(bytes, outputBytes, { cut, ended }), exitStatus };
   }
 
   /** When all of it is gone, not only its first process. Null: this supervisor has let go of it. */
-  async waitForExit(terminalId: string): Promise<ExitStatus | null> {
-    const { runId } = this.#get(terminalId);
+  async waitForExit(terminalId: string): Promise<TerminalExitStatus | null> {
+    const { runId } = this.#requireTerminal(terminalId);
     const run = this.#supervisor.run(runId);
     const end = run === null ? null : await run.end().catch(() => null);
-    const record = run === null ? await this.#record(runId) : (end?.record ?? null);
-    return record?.state === "exited" ? statusOf(record) : null;
+    const record = run === null ? await this.#requireRecord(runId) : (end?.record ?? null);
+    return record?.state === "exited" ? exitStatusOf(record) : null;
   }
 
   /** Until it is proven empty. The id stays good. */
   async kill(terminalId: string): Promise<Record<string, never>> {
-    const { runId } = this.#get(terminalId);
+    const { runId } = this.#requireTerminal(terminalId);
     const { outcome, survivors } = await this.#supervisor.stop(runId, { actor: "acp: terminal/kill" });
     if (outcome === "gone" || outcome === "ended-before") return {};
     const left = survivors.length === 0 ? "" : `: ${survivors.length} processes survive their KILL`;
-    throw new Refusal(REFUSED, `it is not known to be gone${left}`);
+    throw new RpcFailure(REQUEST_REFUSED, `it is not known to be gone${left}`);
   }
 
   /** Killed, and forgotten. */
@@ -187,27 +187,31 @@ export class Terminals {
   }
 
   /** Those that a turn has made, and that live. */
-  async left(turnId: string): Promise<readonly LeftProcess[]> {
-    const left: LeftProcess[] = [];
-    for (const run of this.#live(turnId)) {
+  async liveProcessesOf(turnId: string): Promise<readonly LeftoverProcess[]> {
+    const left: LeftoverProcess[] = [];
+    for (const run of this.#liveRuns(turnId)) {
       const members = await run.members().catch(() => []);
-      left.push(...members.map(({ identity, command }) => ({ ...identity, command: excerpt(command) })));
+      left.push(
+        ...members.map(({ identity, command }) => ({ ...identity, command: redactedExcerpt(command) })),
+      );
     }
     return left;
   }
 
   /** Those. Resolves when they are gone, or known to survive. */
-  async stop(turnId: string): Promise<void> {
+  async stopTurn(turnId: string): Promise<void> {
     const actor = "acp: its turn is over";
-    await Promise.allSettled(this.#live(turnId).map(({ runId }) => this.#supervisor.stop(runId, { actor })));
+    await Promise.allSettled(
+      this.#liveRuns(turnId).map(({ runId }) => this.#supervisor.stop(runId, { actor })),
+    );
   }
 
   /** All of them, and none is made after that. Resolves when they are gone. */
-  async end(actor: string): Promise<void> {
-    this.#ended = true;
+  async stopAll(actor: string): Promise<void> {
+    this.#closed = true;
     await Promise.allSettled(this.#starting);
     await Promise.all(
-      this.#live().map(async (run) => {
+      this.#liveRuns().map(async (run) => {
         await run.cancel({ actor }).catch(() => undefined);
         // One that is let go of goes on elsewhere, and ends there.
         await run.end().catch(() => undefined);
@@ -215,27 +219,28 @@ export class Terminals {
     );
   }
 
-  #live(turnId?: string): readonly Run[] {
+  #liveRuns(turnId?: string): readonly Run[] {
     return [...this.#open.values()]
       .filter((terminal) => turnId === undefined || terminal.turnId === turnId)
       .map(({ runId }) => this.#supervisor.run(runId))
       .filter((run) => run !== null);
   }
 
-  #get(terminalId: string): Terminal {
+  #requireTerminal(terminalId: string): Terminal {
     const terminal = this.#open.get(terminalId);
-    if (terminal === undefined) throw new Refusal(NOT_THERE, "there is no such terminal");
+    if (terminal === undefined) throw new RpcFailure(RESOURCE_NOT_FOUND, "there is no such terminal");
     return terminal;
   }
 
-  async #record(runId: string): Promise<RunRecord> {
+  async #requireRecord(runId: string): Promise<RunRecord> {
     const record = await this.#supervisor.getRun(runId);
-    if (record === null) throw new Refusal(NOT_THERE, "what is known of that terminal has been forgotten");
+    if (record === null)
+      throw new RpcFailure(RESOURCE_NOT_FOUND, "what is known of that terminal has been forgotten");
     return record;
   }
 
   /** What one that never stops writing adds meanwhile is left for the next time. */
-  async #kept(
+  async #readOutput(
     runId: string,
     outputBytes: number,
   ): Promise<{ readonly bytes: Buffer; readonly cut: boolean }> {
@@ -255,7 +260,7 @@ export class Terminals {
   }
 }
 
-function terminalOf({ runId, labels }: RunRecord): Terminal {
+function terminalFromRecord({ runId, labels }: RunRecord): Terminal {
   return {
     runId,
     turnId: labels[TURN_LABEL] ?? "",
@@ -263,6 +268,6 @@ function terminalOf({ runId, labels }: RunRecord): Terminal {
   };
 }
 
-function statusOf({ exit }: RunRecord): ExitStatus {
+function exitStatusOf({ exit }: RunRecord): TerminalExitStatus {
   return { exitCode: exit?.code ?? null, signal: exit?.signal ?? null };
 }

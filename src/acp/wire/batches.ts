@@ -1,9 +1,9 @@
 import { defaults } from "../../defaults.js";
-import type { Frame } from "./frame-reader.js";
+import type { AcpFrame } from "./frame-reader.js";
 
 /** Frames to be handled together. */
-export function* batches(frames: Iterable<Frame>): Generator<readonly Frame[], void, undefined> {
-  let batch: Frame[] = [];
+export function* inBatches(frames: Iterable<AcpFrame>): Generator<readonly AcpFrame[], void, undefined> {
+  let batch: AcpFrame[] = [];
   let failure: unknown = null;
   try {
     for (const frame of frames) {

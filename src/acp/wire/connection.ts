@@ -8,44 +8,44 @@ import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
 import type { Clock } from "../../supervisor/clock.js";
 import { deferred } from "../../supervisor/deferred.js";
-import { batches } from "./batches.js";
-import { excerpt } from "./excerpt.js";
-import { type Chunk, type Frame, FrameReader } from "./frame-reader.js";
-import type { Handlers, Question } from "./handlers.js";
-import { freshId, hostClock } from "./host-clock.js";
-import type { Message, Outcome, RpcId } from "./message.js";
-import { Outgoing, type OutgoingFrame } from "./outgoing.js";
+import { inBatches } from "./batches.js";
+import { redactedExcerpt } from "./excerpt.js";
+import { type StreamChunk, type AcpFrame, AcpFrameReader } from "./frame-reader.js";
+import type { ConnectionHandlers, AgentRpcRequest } from "./handlers.js";
+import { monotonicId, hostClock } from "./host-clock.js";
+import type { RpcMessage, RpcOutcome, RpcId } from "./message.js";
+import { AcpFrameWriter, type OutgoingFrame } from "./outgoing.js";
 import { PendingRequests, type PendingRequest } from "./pending.js";
-import { misshapen } from "./results.js";
-import { Silence } from "./silence.js";
-import { asUpdate, type Update } from "./updates.js";
+import { invalidResult } from "./results.js";
+import { InactivityTimer } from "./silence.js";
+import { parseSessionUpdate, type SessionUpdate } from "./updates.js";
 
 /** What the next process needs to go on in the middle of a turn. */
-export interface WireState {
+export interface ConnectionState {
   readonly pending: readonly PendingRequest[];
-  readonly questions: readonly Pick<Question, "id" | "method">[];
+  readonly questions: readonly Pick<AgentRpcRequest, "id" | "method">[];
   /** The last one that was given to `sending`. */
   readonly outgoing: OutgoingFrame | null;
 }
 
-export interface ConnectionParts {
+export interface AcpConnectionDeps {
   /** The agent's stdout from `startAt` on, until the signal aborts. Nothing is pulled while something is handled. */
-  source(signal: AbortSignal): AsyncIterable<Chunk>;
+  source(signal: AbortSignal): AsyncIterable<StreamChunk>;
   readonly startAt?: number;
   /** Resolves when the bytes cannot be lost any more. */
   write(bytes: Uint8Array): Promise<void>;
   /** The effects of everything before this offset are kept. */
   ack(offset: number): void;
-  readonly handlers: Handlers;
+  readonly handlers: ConnectionHandlers;
   readonly clock?: Clock;
   readonly firstId?: number;
-  readonly restored?: WireState;
+  readonly restored?: ConnectionState;
   /** How much of the agent's stdin cannot be lost any more, at the begin. */
   readonly stdinAccepted?: number;
   readonly maxFrameBytes?: number;
 }
 
-export interface RequestOptions {
+export interface AcpRequestOptions {
   /** Null: it may take as long as it likes (a turn has `watchTurn`). */
   readonly deadlineMs: number | null;
   /** Close the connection when the deadline passes: without this answer it is of no use. */
@@ -53,10 +53,10 @@ export interface RequestOptions {
 }
 
 const METHOD_NOT_FOUND = -32_601;
-const TOO_MANY = -32_000;
+const TOO_MANY_REQUESTS = -32_000;
 
 /** The client's side of one connection to an ACP agent. Knows nothing of processes. */
-export class Connection implements AsyncDisposable {
+export class AcpConnection implements AsyncDisposable {
   /** What came, and what was wrong with it. */
   readonly counts = {
     frames: 0,
@@ -67,36 +67,36 @@ export class Connection implements AsyncDisposable {
     unknownRequests: 0,
     ignored: 0,
   };
-  readonly #parts: ConnectionParts;
+  readonly #deps: AcpConnectionDeps;
   readonly #pending: PendingRequests;
-  readonly #questions = new Map<RpcId, string>();
-  readonly #silence: Silence;
+  readonly #openRequests = new Map<RpcId, string>();
+  readonly #inactivity: InactivityTimer;
   readonly #stop = new AbortController();
   readonly #closed = deferred<AcpClosed>();
   readonly #reading: Promise<void>;
-  readonly #outgoing: Outgoing;
-  #sent: OutgoingFrame | null;
-  #taking = false;
+  readonly #writer: AcpFrameWriter;
+  #lastFrame: OutgoingFrame | null;
+  #handling = false;
   #error: AcpClosed | null = null;
   /** The last line that was no frame. */
   #malformedLine = "";
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-    const { clock = hostClock, restored, firstId = freshId() } = parts;
-    this.#silence = new Silence(
+  constructor(deps: AcpConnectionDeps) {
+    this.#deps = deps;
+    const { clock = hostClock, restored, firstId = monotonicId() } = deps;
+    this.#inactivity = new InactivityTimer(
       clock,
       // What it has not taken is its to take.
-      () => this.#taking && !this.#outgoing.waits,
+      () => this.#handling && !this.#writer.isWriting,
       (ms) => this.close("no-frames", `it has sent nothing for ${ms} ms of a turn`),
     );
     this.#pending = new PendingRequests(clock, restored?.pending ?? [], firstId, (error) =>
       this.close("request-timeout", error.message),
     );
-    for (const { id, method } of restored?.questions ?? []) this.#open(id, method);
-    this.#sent = restored?.outgoing ?? null;
-    this.#outgoing = new Outgoing((bytes) => parts.write(bytes), parts.stdinAccepted, this.#sent);
-    this.#reading = this.#read();
+    for (const { id, method } of restored?.questions ?? []) this.#addOpenRequest(id, method);
+    this.#lastFrame = restored?.outgoing ?? null;
+    this.#writer = new AcpFrameWriter((bytes) => deps.write(bytes), deps.stdinAccepted, this.#lastFrame);
+    this.#reading = this.#readLoop();
   }
 
   /** Resolves with the reason when the connection is over. */
@@ -108,18 +108,18 @@ export class Connection implements AsyncDisposable {
     return this.#error !== null;
   }
 
-  get state(): WireState {
+  get state(): ConnectionState {
     return {
       pending: this.#pending.list,
-      questions: [...this.#questions].map(([id, method]) => ({ id, method })),
-      outgoing: this.#sent,
+      questions: [...this.#openRequests].map(([id, method]) => ({ id, method })),
+      outgoing: this.#lastFrame,
     };
   }
 
   async request<Method extends AgentRequestMethod>(
     method: Method,
     params: AgentRequestParamsByMethod[Method],
-    { deadlineMs, fatal = false }: RequestOptions,
+    { deadlineMs, fatal = false }: AcpRequestOptions,
   ): Promise<AgentRequestResponsesByMethod[Method]> {
     if (this.#error !== null) throw this.#error;
     const request = this.#pending.add(method, deadlineMs, fatal);
@@ -143,23 +143,23 @@ export class Connection implements AsyncDisposable {
   }
 
   /** False: it was answered before, or never asked. */
-  async answer(id: RpcId, outcome: Outcome): Promise<boolean> {
+  async answer(id: RpcId, outcome: RpcOutcome): Promise<boolean> {
     if (this.#error !== null) throw this.#error;
-    if (!this.#questions.delete(id)) return false;
-    this.#silence.release();
+    if (!this.#openRequests.delete(id)) return false;
+    this.#inactivity.resume();
     await this.#send({ id, ...outcome });
     return true;
   }
 
   /** From now on, silence ends the connection. Not while the agent waits for an answer, or we are slow to listen. */
   watchTurn(limitMs: number = defaults.acpNoFramesMs): Disposable {
-    if (this.#error === null) this.#silence.watch(limitMs);
-    return { [Symbol.dispose]: () => this.#silence.stop() };
+    if (this.#error === null) this.#inactivity.start(limitMs);
+    return { [Symbol.dispose]: () => this.#inactivity.stop() };
   }
 
   /** The first reason stands. */
   close(reason: AcpClosed["reason"] = "closed", why = "it is not needed any more"): void {
-    this.#end(new AcpClosed(reason, why));
+    this.#closeWith(new AcpClosed(reason, why));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -167,90 +167,91 @@ export class Connection implements AsyncDisposable {
     await this.#reading;
   }
 
-  #end(error: AcpClosed): void {
+  #closeWith(error: AcpClosed): void {
     if (this.#error !== null) return;
     this.#error = error;
-    this.#silence.stop();
+    this.#inactivity.stop();
     this.#stop.abort();
     this.#pending.failAll(error);
     this.#closed.resolve(error);
   }
 
   #send(message: object, request: PendingRequest | null = null): Promise<void> {
-    return this.#outgoing.send(message, async (frame) => {
+    return this.#writer.send(message, async (frame) => {
       if (this.#error !== null) throw this.#error;
-      await this.#parts.handlers.sending?.(frame, request);
-      this.#sent = frame;
+      await this.#deps.handlers.beforeSend?.(frame, request);
+      this.#lastFrame = frame;
     });
   }
 
-  async #read(): Promise<void> {
-    const { startAt = 0, maxFrameBytes } = this.#parts;
-    const reader = new FrameReader(startAt, maxFrameBytes);
+  async #readLoop(): Promise<void> {
+    const { startAt = 0, maxFrameBytes } = this.#deps;
+    const reader = new AcpFrameReader(startAt, maxFrameBytes);
     try {
-      for await (const chunk of this.#parts.source(this.#stop.signal))
-        for (const batch of batches(reader.push(chunk))) {
-          await this.#take(batch);
+      for await (const chunk of this.#deps.source(this.#stop.signal))
+        for (const batch of inBatches(reader.push(chunk))) {
+          await this.#handleBatch(batch);
           if (this.#error !== null) return;
         }
       if (this.#error !== null) return;
       const rest = reader.finish();
-      if (rest !== null) await this.#take([rest]);
+      if (rest !== null) await this.#handleBatch([rest]);
       const ended = rest === null ? "its output has ended" : "its output has ended in mid-frame";
-      this.close("ended", [ended, ...this.#nonsense()].join("; "));
+      this.close("ended", [ended, ...this.#describeMalformed()].join("; "));
     } catch (error) {
       const why = `what it said could not be handled: ${error instanceof Error ? error.message : String(error)}`;
-      this.#end(error instanceof AcpClosed ? error : new AcpClosed("closed", why, { cause: error }));
+      this.#closeWith(error instanceof AcpClosed ? error : new AcpClosed("closed", why, { cause: error }));
     }
   }
 
   /** The whole queue there is. Until it is done, nothing is pulled from the source, and the agent is held back. */
-  async #take(batch: readonly Frame[]): Promise<void> {
-    this.#taking = true;
+  async #handleBatch(batch: readonly AcpFrame[]): Promise<void> {
+    this.#handling = true;
     try {
-      let updates: Update[] = [];
+      let updates: SessionUpdate[] = [];
       const flush = async (): Promise<void> => {
-        if (updates.length > 0) await this.#parts.handlers.updates(updates);
+        if (updates.length > 0) await this.#deps.handlers.onUpdates(updates);
         updates = [];
       };
       for (const frame of batch) {
         if (frame.type !== "message") {
-          if (frame.type === "malformed") this.#malformed(frame.why, frame.excerpt);
+          if (frame.type === "malformed") this.#onMalformed(frame.why, frame.excerpt);
           if (this.#error !== null) break;
           continue;
         }
         this.counts.frames++;
         const { message, end } = frame;
         if (message.type === "notification") {
-          const update = message.method === "session/update" ? asUpdate(message.params, frame) : null;
+          const update =
+            message.method === "session/update" ? parseSessionUpdate(message.params, frame) : null;
           if (update !== null) updates.push(update);
-          else this.#ignored(message.method);
+          else this.#onIgnored(message.method);
           continue;
         }
         await flush();
-        await (message.type === "request" ? this.#asked(message, end) : this.#answered(message, end));
+        await (message.type === "request" ? this.#onRequest(message, end) : this.#onAnswer(message, end));
         if (this.#error !== null) return;
       }
       await flush();
       const last = batch.at(-1);
       if (last === undefined || this.#error !== null) return;
-      await this.#parts.handlers.passed?.(last.end);
-      this.#parts.ack(last.end);
+      await this.#deps.handlers.onConsumed?.(last.end);
+      this.#deps.ack(last.end);
     } finally {
-      this.#taking = false;
-      if (batch.some(({ type }) => type === "message")) this.#silence.heard();
+      this.#handling = false;
+      if (batch.some(({ type }) => type === "message")) this.#inactivity.recordActivity();
     }
   }
 
-  #malformed(why: string, shown: string): void {
+  #onMalformed(why: string, shown: string): void {
     this.counts.malformed++;
     this.#malformedLine = shown;
-    this.#parts.handlers.malformed?.(why, shown);
+    this.#deps.handlers.onMalformed?.(why, shown);
     if (this.counts.malformed > defaults.acpMalformedLines)
-      this.close("protocol-error", this.#nonsense().join());
+      this.close("protocol-error", this.#describeMalformed().join());
   }
 
-  #nonsense(): string[] {
+  #describeMalformed(): string[] {
     const { malformed } = this.counts;
     if (malformed === 0) return [];
     const lines =
@@ -258,29 +259,32 @@ export class Connection implements AsyncDisposable {
     return [`it has written ${lines}: ${this.#malformedLine}`];
   }
 
-  #ignored(method: string): void {
+  #onIgnored(method: string): void {
     this.counts.ignored++;
-    if (method === "session/update") this.#malformed("an update of no known form", excerpt(method));
+    if (method === "session/update") this.#onMalformed("an update of no known form", redactedExcerpt(method));
   }
 
-  async #asked({ id, method, params }: Extract<Message, { type: "request" }>, end: number): Promise<void> {
-    const handle = Object.hasOwn(this.#parts.handlers.questions, method)
-      ? this.#parts.handlers.questions[method]
+  async #onRequest(
+    { id, method, params }: Extract<RpcMessage, { type: "request" }>,
+    end: number,
+  ): Promise<void> {
+    const handle = Object.hasOwn(this.#deps.handlers.requests, method)
+      ? this.#deps.handlers.requests[method]
       : undefined;
     if (handle === undefined) {
       this.counts.unknownRequests++;
       return this.#refuse(id, METHOD_NOT_FOUND, "Method not found");
     }
-    if (this.#questions.has(id)) return this.#malformed("an id that is in use", excerpt(method));
-    if (this.#questions.size >= defaults.approvalsPending)
-      return this.#refuse(id, TOO_MANY, "Too many requests are waiting for an answer");
-    this.#open(id, method);
+    if (this.#openRequests.has(id)) return this.#onMalformed("an id that is in use", redactedExcerpt(method));
+    if (this.#openRequests.size >= defaults.approvalsPending)
+      return this.#refuse(id, TOO_MANY_REQUESTS, "Too many requests are waiting for an answer");
+    this.#addOpenRequest(id, method);
     await handle({ id, method, params, end });
   }
 
-  #open(id: RpcId, method: string): void {
-    this.#questions.set(id, method);
-    this.#silence.hold();
+  #addOpenRequest(id: RpcId, method: string): void {
+    this.#openRequests.set(id, method);
+    this.#inactivity.pause();
   }
 
   /** Waits until it is written: an agent that asks and does not read must not fill our memory. */
@@ -289,17 +293,17 @@ export class Connection implements AsyncDisposable {
     await Promise.race([written, this.closed]);
   }
 
-  async #answered({ id, outcome }: Extract<Message, { type: "answer" }>, end: number): Promise<void> {
-    const request = this.#pending.meet(id);
+  async #onAnswer({ id, outcome }: Extract<RpcMessage, { type: "answer" }>, end: number): Promise<void> {
+    const request = this.#pending.match(id);
     if (typeof request === "string") {
       if (request === "answered-twice") this.counts.answeredTwice++;
       else this.counts[request]++;
       return;
     }
     // Before anything of it is believed.
-    const wrong = "result" in outcome ? misshapen(request.method, outcome.result) : null;
+    const wrong = "result" in outcome ? invalidResult(request.method, outcome.result) : null;
     if (wrong !== null) throw new AcpClosed("protocol-error", `its answer to ${request.method} has ${wrong}`);
-    await this.#parts.handlers.answered?.(request, outcome, end);
+    await this.#deps.handlers.onAnswer?.(request, outcome, end);
     this.#pending.settle(request, outcome);
   }
 }

@@ -1,10 +1,10 @@
-import type { Outcome, RpcId } from "./message.js";
+import type { RpcOutcome, RpcId } from "./message.js";
 import type { OutgoingFrame } from "./outgoing.js";
 import type { PendingRequest } from "./pending.js";
-import type { Update } from "./updates.js";
+import type { SessionUpdate } from "./updates.js";
 
 /** A request of the agent's, to be answered with `Connection.answer`, now or later. */
-export interface Question {
+export interface AgentRpcRequest {
   readonly id: RpcId;
   readonly method: string;
   readonly params: unknown;
@@ -17,17 +17,17 @@ export interface Question {
  * that. So a handler resolves when its effects are kept (with `end`: what is kept and not yet let go of comes again
  * after a crash), and must not wait for an answer of the agent. One that fails closes the connection.
  */
-export interface Handlers {
+export interface ConnectionHandlers {
   /** Updates that came one after the other. */
-  updates(batch: readonly Update[]): Promise<void>;
+  onUpdates(batch: readonly SessionUpdate[]): Promise<void>;
   /** By method. What is not here does not exist for the agent: it is told so at once. */
-  readonly questions: Readonly<Record<string, (question: Question) => Promise<void>>>;
+  readonly requests: Readonly<Record<string, (question: AgentRpcRequest) => Promise<void>>>;
   /** Before a frame is written. It takes the place of the one before; `request`: what it asks, if it does. */
-  sending?(frame: OutgoingFrame, request: PendingRequest | null): Promise<void>;
+  beforeSend?(frame: OutgoingFrame, request: PendingRequest | null): Promise<void>;
   /** Before the answer is handed to who asked. */
-  answered?(request: PendingRequest, outcome: Outcome, end: number): Promise<void>;
+  onAnswer?(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void>;
   /** Everything before that offset is dealt with, also what there was nothing to keep of: from there it is read again. */
-  passed?(end: number): Promise<void>;
+  onConsumed?(end: number): Promise<void>;
   /** A line that is no frame. */
-  malformed?(why: string, excerpt: string): void;
+  onMalformed?(why: string, excerpt: string): void;
 }

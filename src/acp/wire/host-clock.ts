@@ -5,6 +5,6 @@ import { type Clock, systemClock } from "../../supervisor/clock.js";
 export const hostClock: Clock = { ...systemClock, now: hostMonotonicMs };
 
 /** Larger than every id given out before on this boot: below a thousand requests a millisecond. */
-export function freshId(): number {
+export function monotonicId(): number {
   return hostMonotonicMs() * 1_000;
 }

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { tooComplex } from "./shape.js";
+import { whyTooComplex } from "./shape.js";
 
 export type RpcId = string | number | null;
 
@@ -10,20 +10,20 @@ export interface RpcError {
 }
 
 /** What came of a request. */
-export type Outcome = { readonly result: unknown } | { readonly error: RpcError };
+export type RpcOutcome = { readonly result: unknown } | { readonly error: RpcError };
 
-export type Message =
+export type RpcMessage =
   | { readonly type: "request"; readonly id: RpcId; readonly method: string; readonly params: unknown }
   | { readonly type: "notification"; readonly method: string; readonly params: unknown }
-  | { readonly type: "answer"; readonly id: RpcId; readonly outcome: Outcome };
+  | { readonly type: "answer"; readonly id: RpcId; readonly outcome: RpcOutcome };
 
 /** Ids are kept until they are answered. Nobody's are longer than a few dozen characters. */
-const LONGEST_ID = 1_000;
+const MAX_ID_CHARS = 1_000;
 
 /** A message, or why the line is none. */
-export function parseMessage(line: Buffer): Message | string {
+export function parseRpcMessage(line: Buffer): RpcMessage | string {
   if (!isUtf8(line)) return "not UTF-8";
-  const why = tooComplex(line);
+  const why = whyTooComplex(line);
   if (why !== null) return why;
   let value: unknown;
   try {
@@ -34,13 +34,13 @@ export function parseMessage(line: Buffer): Message | string {
   if (Array.isArray(value)) return "a batch";
   if (!isObject(value) || value["jsonrpc"] !== "2.0") return "not JSON-RPC 2.0";
   const { id, method, params } = value;
-  if (id !== undefined && !isId(id)) return "an id that is no id";
+  if (id !== undefined && !isRpcId(id)) return "an id that is no id";
   if (typeof method === "string")
     return id === undefined
       ? { type: "notification", method, params }
       : { type: "request", id, method, params };
   if (method !== undefined || id === undefined) return "neither request nor answer";
-  if (isObject(value["error"])) return { type: "answer", id, outcome: { error: asError(value["error"]) } };
+  if (isObject(value["error"])) return { type: "answer", id, outcome: { error: toRpcError(value["error"]) } };
   return "result" in value
     ? { type: "answer", id, outcome: { result: value["result"] } }
     : "neither request nor answer";
@@ -51,13 +51,13 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** A number that is not the one that was written could not be answered. */
-function isId(value: unknown): value is RpcId {
+function isRpcId(value: unknown): value is RpcId {
   if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
-  return value === null || (typeof value === "string" && value.length <= LONGEST_ID);
+  return value === null || (typeof value === "string" && value.length <= MAX_ID_CHARS);
 }
 
 /** Agents differ in what they put into an error; one that is badly made is an error all the same. */
-function asError({ code, message, data }: Record<string, unknown>): RpcError {
+function toRpcError({ code, message, data }: Record<string, unknown>): RpcError {
   return {
     code: typeof code === "number" ? code : 0,
     message: typeof message === "string" ? message : "no reason given",

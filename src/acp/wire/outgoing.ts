@@ -8,40 +8,45 @@ export interface OutgoingFrame {
  * What is said to the agent: one frame after the other, each kept before it is written and whole in the anchor before
  * the next. So at most one can be half written when this process dies, and the next process writes the rest of it.
  */
-export class Outgoing {
+export class AcpFrameWriter {
   readonly #write: (bytes: Uint8Array) => Promise<void>;
-  #at: number;
+  #offset: number;
   #last: Promise<unknown> = Promise.resolve();
   /** Something has been written that the agent has not taken yet. */
-  waits = false;
+  isWriting = false;
 
   /** `accepted`: how much of its stdin the agent's anchor holds already; `kept`: the frame that was last on its way. */
-  constructor(write: (bytes: Uint8Array) => Promise<void>, accepted = 0, kept: OutgoingFrame | null = null) {
+  constructor(
+    write: (bytes: Uint8Array) => Promise<void>,
+    accepted = 0,
+    lastFrame: OutgoingFrame | null = null,
+  ) {
     this.#write = write;
-    this.#at = accepted;
-    const rest = kept === null ? null : Buffer.from(kept.text).subarray(Math.max(0, accepted - kept.at));
-    if (rest !== null && rest.length > 0) this.#inTurn(() => this.#put(rest)).catch(() => undefined);
+    this.#offset = accepted;
+    const rest =
+      lastFrame === null ? null : Buffer.from(lastFrame.text).subarray(Math.max(0, accepted - lastFrame.at));
+    if (rest !== null && rest.length > 0) this.#enqueue(() => this.#writeBytes(rest)).catch(() => undefined);
   }
 
   send(message: object, keep: (frame: OutgoingFrame) => Promise<void>): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       const text = `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
-      await keep({ at: this.#at, text });
-      await this.#put(Buffer.from(text));
+      await keep({ at: this.#offset, text });
+      await this.#writeBytes(Buffer.from(text));
     });
   }
 
-  async #put(bytes: Uint8Array): Promise<void> {
-    this.waits = true;
+  async #writeBytes(bytes: Uint8Array): Promise<void> {
+    this.isWriting = true;
     try {
       await this.#write(bytes);
     } finally {
-      this.waits = false;
+      this.isWriting = false;
     }
-    this.#at += bytes.length;
+    this.#offset += bytes.length;
   }
 
-  #inTurn(work: () => Promise<void>): Promise<void> {
+  #enqueue(work: () => Promise<void>): Promise<void> {
     const done = this.#last.then(work);
     this.#last = done.catch(() => undefined);
     return done;

@@ -1,8 +1,8 @@
 /** Deeper than any message means to be. What writes it out again would not come to an end much further down. */
-const DEEPEST = 500;
+const MAX_DEPTH = 500;
 
 /** More than any message needs: what is large in them is text. Each costs a parser about a microsecond, and a hundred bytes. */
-const MOST_VALUES = 200_000;
+const MAX_VALUES = 200_000;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -16,25 +16,25 @@ const CLOSING = 0x5d;
  * Why a line of JSON would take too long to parse; null: it would not. Looked at before, in one pass over the bytes:
  * megabytes of brackets would hold up whoever parses them for half a minute.
  */
-export function tooComplex(line: Buffer): string | null {
+export function whyTooComplex(line: Buffer): string | null {
   let depth = 0;
   let values = 0;
   for (let at = 0; at < line.length; at++) {
     const byte = line[at] ?? 0;
-    if (byte === QUOTE) at = endOfText(line, at);
+    if (byte === QUOTE) at = endOfString(line, at);
     else if (byte === COMMA) values++;
     else if ((byte & ~BRACE) === CLOSING) depth--;
     else if ((byte & ~BRACE) === OPENING) {
       values++;
-      if (++depth > DEEPEST) return "nested too deeply";
+      if (++depth > MAX_DEPTH) return "nested too deeply";
     }
-    if (values > MOST_VALUES) return "too many values";
+    if (values > MAX_VALUES) return "too many values";
   }
   return null;
 }
 
 /** Where the quote is that ends the text which begins here; else the end of the line. */
-function endOfText(line: Buffer, begin: number): number {
+function endOfString(line: Buffer, begin: number): number {
   for (let at = begin + 1; ; at++) {
     at = line.indexOf(QUOTE, at);
     if (at < 0) return line.length;

@@ -1,25 +1,25 @@
 import type { Clock, Timer } from "../../supervisor/clock.js";
 
 /** Calls once when nothing was heard for the limit. While it is ours, or held for a person, it does not count. */
-export class Silence {
+export class InactivityTimer {
   readonly #clock: Clock;
-  readonly #isOurs: () => boolean;
-  readonly #onSilence: (ms: number) => void;
+  readonly #isPaused: () => boolean;
+  readonly #onExpired: (ms: number) => void;
   #limitMs: number | null = null;
-  #heardAt = 0;
-  #holds = 0;
+  #activeAt = 0;
+  #pauses = 0;
   #timer: Timer | null = null;
 
   constructor(clock: Clock, isOurs: () => boolean, onSilence: (ms: number) => void) {
     this.#clock = clock;
-    this.#isOurs = isOurs;
-    this.#onSilence = onSilence;
+    this.#isPaused = isOurs;
+    this.#onExpired = onSilence;
   }
 
-  watch(limitMs: number): void {
+  start(limitMs: number): void {
     this.stop();
     this.#limitMs = limitMs;
-    this.heard();
+    this.recordActivity();
     this.#arm(limitMs);
   }
 
@@ -29,29 +29,29 @@ export class Silence {
     this.#timer = null;
   }
 
-  heard(): void {
-    this.#heardAt = this.#clock.now();
+  recordActivity(): void {
+    this.#activeAt = this.#clock.now();
   }
 
-  hold(): void {
-    this.#holds++;
+  pause(): void {
+    this.#pauses++;
   }
 
-  release(): void {
-    this.#holds--;
-    this.heard();
+  resume(): void {
+    this.#pauses--;
+    this.recordActivity();
   }
 
   /** What is heard meanwhile leaves the timer alone: it looks at the clock when it fires. */
   #arm(ms: number): void {
-    this.#timer = this.#clock.after(ms, () => {
+    this.#timer = this.#clock.setTimer(ms, () => {
       const limitMs = this.#limitMs;
       if (limitMs === null) return;
-      if (this.#holds > 0 || this.#isOurs()) return this.#arm(limitMs);
-      const left = this.#heardAt + limitMs - this.#clock.now();
+      if (this.#pauses > 0 || this.#isPaused()) return this.#arm(limitMs);
+      const left = this.#activeAt + limitMs - this.#clock.now();
       if (left > 0) return this.#arm(left);
       this.stop();
-      this.#onSilence(limitMs);
+      this.#onExpired(limitMs);
     });
   }
 }

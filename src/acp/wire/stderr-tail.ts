@@ -20,7 +20,7 @@ export class StderrTail {
     let start = 0;
     for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
       this.#builder.push(bytes.subarray(start, end));
-      this.#keep();
+      this.#addLine();
       start = end + 1;
     }
     this.#builder.push(bytes.subarray(start));
@@ -28,14 +28,14 @@ export class StderrTail {
 
   /** The stream has ended: what has no line end is a line too. */
   finish(): void {
-    this.#keep();
+    this.#addLine();
   }
 
   get text(): string {
     return sanitizeText(redactText(this.#lines.join("\n")));
   }
 
-  #keep(): void {
+  #addLine(): void {
     const { bytes, cut } = this.#builder.take();
     if (bytes.length === 0) return;
     const line = Buffer.from(bytes).toString() + (cut > 0 ? "…" : "");

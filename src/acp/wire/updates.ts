@@ -1,7 +1,7 @@
 import { isObject } from "./message.js";
 
 /** One `session/update`, as it came. The protocol grows: a kind that is not known here is kept like the others. */
-export interface Update {
+export interface SessionUpdate {
   /** The offset after its frame, to be kept together with its effects. */
   readonly end: number;
   /** Of its frame. */
@@ -11,12 +11,12 @@ export interface Update {
 }
 
 /** Null: not of the form that all updates have. */
-export function asUpdate(
+export function parseSessionUpdate(
   params: unknown,
   { end, bytes }: { readonly end: number; readonly bytes: number },
-): Update | null {
+): SessionUpdate | null {
   if (!isObject(params) || typeof params["sessionId"] !== "string") return null;
   const { sessionId, update } = params;
   if (!isObject(update) || typeof update["sessionUpdate"] !== "string") return null;
-  return { end, bytes, sessionId, update: update as Update["update"] };
+  return { end, bytes, sessionId, update: update as SessionUpdate["update"] };
 }

@@ -1,20 +1,20 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
-import { showScreens, TYPED_AHEAD_MS } from "../runs/show-screens.js";
-import { expiryOf, subjectOf, type Permission } from "./permission-line.js";
+import { showPaged, TYPED_AHEAD_MS } from "../runs/show-screens.js";
+import { expiryText, permissionSubject, type PermissionRequest } from "./permission-line.js";
 
 /**
  * Ask on the terminal, after the whole question (`shown`) has been displayed. Null: the question stays open, or `over` came first. Ctrl-C is no answer either: it goes to
  * `interrupted`, and whoever is told there ends the question.
  */
 export async function askPermission(
-  permission: Permission,
+  permission: PermissionRequest,
   shown: readonly string[],
   over: AbortSignal,
   interrupted: () => void,
 ): Promise<"allow" | "deny" | null> {
-  if (!(await showScreens([`? ${subjectOf(permission)}`, ...shown], process.stderr, over))) {
+  if (!(await showPaged([`? ${permissionSubject(permission)}`, ...shown], process.stderr, over))) {
     if (!over.aborted) interrupted();
     return null;
   }
@@ -28,7 +28,7 @@ export async function askPermission(
   });
   try {
     await setTimeout(TYPED_AHEAD_MS);
-    const question = `  allow it, this once? [y/N/later] (${expiryOf(permission, Date.now())}) `;
+    const question = `  allow it, this once? [y/N/later] (${expiryText(permission, Date.now())}) `;
     // Not every Node rejects it when it is closed.
     const answered = asking.question(question, { signal: over }).catch(() => null);
     const answer = await Promise.race([answered, closed]);

@@ -1,12 +1,12 @@
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { needGateway } from "../gateway/connect.js";
+import { connectOrStart } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { auditRemark, endRemark } from "./ending.js";
-import { pickSession } from "./pick-session.js";
+import { auditNotice, turnEndNotice } from "./ending.js";
+import { resolveAcpSession } from "./pick-session.js";
 
-export interface CancelRequest {
+export interface CancelAcpTurnRequest {
   readonly session: string;
   readonly turn: string | null;
   readonly reapTools: boolean;
@@ -14,21 +14,26 @@ export interface CancelRequest {
 }
 
 /** Cancel the turn that runs, or one that is queued; the agent stays. Waits until that is done. */
-export async function cancelTurn({ session, turn: turnId, reapTools, json }: CancelRequest): Promise<number> {
-  const { client } = await needGateway();
-  const { sessionId, key } = await pickSession(client, session);
+export async function cancelTurn({
+  session,
+  turn: turnId,
+  reapTools,
+  json,
+}: CancelAcpTurnRequest): Promise<number> {
+  const { client } = await connectOrStart();
+  const { sessionId, key } = await resolveAcpSession(client, session);
   const { turn } = await client.acpCancel({
     params: { id: sessionId },
     body: { reapTools, ...(turnId === null ? {} : { turnId }) },
   });
   if (json) print(toJson({ turn }));
-  else if (turn === null) say(`${key} has no ${turnId === null ? "turn" : "such turn"} to cancel`, "dim");
+  else if (turn === null) notice(`${key} has no ${turnId === null ? "turn" : "such turn"} to cancel`, "dim");
   else {
-    const remark = turn.outcome === "cancelled" ? null : endRemark(turn);
+    const remark = turn.outcome === "cancelled" ? null : turnEndNotice(turn);
     if (remark === null) print(`${turn.turnId} is ${turn.outcome}; ${key} is ready for the next prompt\n`);
-    else say(...remark);
-    const left = turn.audit === null ? null : auditRemark(turn.audit);
-    if (left !== null) say(...left);
+    else notice(...remark);
+    const left = turn.audit === null ? null : auditNotice(turn.audit);
+    if (left !== null) notice(...left);
   }
   if (turn === null) return exitCodes.notThere;
   if (turn.outcome === "cancel-unconfirmed") return exitCodes.cancelUnconfirmed;

@@ -3,82 +3,82 @@ import { questionLines } from "../../sessions/question.js";
 import { deferred } from "../../supervisor/deferred.js";
 import { askPermission } from "./ask.js";
 import { readPermissionQuestion } from "./permissions.js";
-import { permissionLine, type Permission } from "./permission-line.js";
-import type { Update } from "./updates.js";
-import type { TurnNews, View } from "./view.js";
+import { permissionLine, type PermissionRequest } from "./permission-line.js";
+import type { WatchedUpdate } from "./updates.js";
+import type { TurnChange, AcpView } from "./view.js";
 
-export interface DeskParts {
-  readonly view: View;
+export interface PermissionPrompterOptions {
+  readonly view: AcpView;
   /** There is a terminal, and who sits there may answer. */
-  readonly asks: boolean;
+  readonly interactive: boolean;
   readonly client: () => GatewayClient;
-  readonly interrupted: () => void;
+  readonly onInterrupt: () => void;
 }
 
 /** Shows what happens; while a question is open on the terminal, what happens meanwhile waits. */
-export class Desk implements Disposable {
-  readonly #parts: DeskParts;
-  #asking: { readonly id: string; readonly over: AbortController } | null = null;
-  #waiting: Update[] = [];
-  readonly #broken = deferred<never>();
+export class PermissionPrompter implements Disposable {
+  readonly #options: PermissionPrompterOptions;
+  #current: { readonly id: string; readonly over: AbortController } | null = null;
+  #pendingUpdates: WatchedUpdate[] = [];
+  readonly #failure = deferred<never>();
 
-  constructor(parts: DeskParts) {
-    this.#parts = parts;
+  constructor(parts: PermissionPrompterOptions) {
+    this.#options = parts;
   }
 
   /** Rejects when what waited for an answer cannot be shown. */
-  get broken(): Promise<never> {
-    return this.#broken.promise;
+  get failure(): Promise<never> {
+    return this.#failure.promise;
   }
 
-  take(update: Update): void {
-    const question = openQuestion(update);
-    if (this.#asking !== null) {
-      this.#waiting.push(update);
-      if (answers(update, this.#asking.id)) this.#asking.over.abort();
-    } else if (question !== null && this.#parts.asks)
-      this.#ask(question).catch((error: unknown) => this.#broken.reject(error));
-    else this.#parts.view.show(update);
+  handleUpdate(update: WatchedUpdate): void {
+    const question = unansweredRequest(update);
+    if (this.#current !== null) {
+      this.#pendingUpdates.push(update);
+      if (settlesRequest(update, this.#current.id)) this.#current.over.abort();
+    } else if (question !== null && this.#options.interactive)
+      this.#ask(question).catch((error: unknown) => this.#failure.reject(error));
+    else this.#options.view.show(update);
   }
 
-  async #ask(permission: Permission): Promise<void> {
-    const { client, view, interrupted } = this.#parts;
+  async #ask(permission: PermissionRequest): Promise<void> {
+    const { client, view, onInterrupt: interrupted } = this.#options;
     const { id } = permission;
     const over = new AbortController();
-    this.#asking = { id, over };
+    this.#current = { id, over };
     try {
       // One of long ago may have been answered since.
       const { permissions } = await client().acpPermissions({ query: { session: permission.sessionId } });
       const asked = permissions.find((each) => each.id === id);
       if (asked !== undefined) {
-        view.settle();
+        view.flush();
         const { parts, digest } = await readPermissionQuestion(client(), id, false);
         const lines = asked.question?.whole === true ? [] : questionLines(parts);
         const verdict = await askPermission(asked, lines, over.signal, interrupted);
         const shown = digest === null ? {} : { digest };
         if (verdict !== null) await client().acpAnswer({ params: { id }, body: { verdict, ...shown } });
-        else if (!over.signal.aborted) view.remark([permissionLine(permission, Date.now()) ?? "", "yellow"]);
+        else if (!over.signal.aborted) view.notice([permissionLine(permission, Date.now()) ?? "", "yellow"]);
       }
     } catch (error) {
-      view.remark([`${id} is not answered: ${(error as Error).message}`, "yellow"]);
+      view.notice([`${id} is not answered: ${(error as Error).message}`, "yellow"]);
     } finally {
-      this.#asking = null;
-      for (const update of this.#waiting.splice(0)) this.take(update);
+      this.#current = null;
+      for (const update of this.#pendingUpdates.splice(0)) this.handleUpdate(update);
     }
   }
 
   [Symbol.dispose](): void {
-    this.#asking?.over.abort();
+    this.#current?.over.abort();
   }
 }
 
-function openQuestion({ type, data }: Update): Permission | null {
-  const permission = data as Permission;
+function unansweredRequest({ type, data }: WatchedUpdate): PermissionRequest | null {
+  const permission = data as PermissionRequest;
   return type === "permission" && permission.decision === null ? permission : null;
 }
 
 /** Or makes an answer pointless. */
-function answers({ type, data }: Update, id: string): boolean {
-  if (type === "permission") return (data as Permission).id === id;
-  return type === "turn" ? (data as TurnNews).state === "ended" : type === "session";
+function settlesRequest({ type, data }: WatchedUpdate, id: string): boolean {
+  if (type === "permission") return (data as PermissionRequest).id === id;
+  return type === "turn" ? (data as TurnChange).state === "ended" : type === "session";
 }

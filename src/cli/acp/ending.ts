@@ -1,13 +1,15 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { exitCodes } from "../exit-code.js";
 
-export type Turn = AnswerOf<"acpPrompt">["turn"];
+export type ShownTurn = ResponseOf<"acpPrompt">["turn"];
 
 /** Something to be said about a turn, and how urgently. */
-export type Remark = readonly [message: string, colour: "red" | "yellow" | "dim"];
+export type Notice = readonly [message: string, colour: "red" | "yellow" | "dim"];
 
 /** The exit code of a command that has waited for a turn. */
-export function turnCode(turn: Pick<Turn, "outcome" | "stopReason" | "problem" | "contextLost">): number {
+export function turnExitCode(
+  turn: Pick<ShownTurn, "outcome" | "stopReason" | "problem" | "contextLost">,
+): number {
   switch (turn.outcome) {
     case "completed":
       if (turn.stopReason === "refusal") return exitCodes.refused;
@@ -29,11 +31,11 @@ export function turnCode(turn: Pick<Turn, "outcome" | "stopReason" | "problem" |
 const STOPPED_EARLY = /^max_/;
 
 /** What a person has to know of how a turn has ended. Nothing: it has, as it should. */
-export function endRemark({
+export function turnEndNotice({
   outcome,
   stopReason,
   problem,
-}: Pick<Turn, "outcome" | "stopReason" | "problem">): Remark | null {
+}: Pick<ShownTurn, "outcome" | "stopReason" | "problem">): Notice | null {
   const why = problem === null ? "" : `: ${problem.message}`;
   switch (outcome) {
     case "completed":
@@ -56,31 +58,34 @@ export function endRemark({
   }
 }
 
-export function auditRemark(audit: NonNullable<Turn["audit"]>): Remark | null {
+export function auditNotice(audit: NonNullable<ShownTurn["audit"]>): Notice | null {
   const { left, reaped, survivors, unknown } = audit;
   const many = (of: typeof left): string => `${of.length} ${of.length === 1 ? "process" : "processes"}`;
   if (unknown !== null) {
-    const known = left.length === 0 ? "" : `, but for ${many(left)}: ${namesOf(left)}`;
+    const known = left.length === 0 ? "" : `, but for ${many(left)}: ${processNames(left)}`;
     return [`what the turn has left running is not known (${unknown})${known}`, "yellow"];
   }
   if (left.length === 0) return null;
   if (!reaped)
     return [
-      `the turn has left ${many(left)} running, until the session is closed: ${namesOf(left)}`,
+      `the turn has left ${many(left)} running, until the session is closed: ${processNames(left)}`,
       "yellow",
     ];
-  if (survivors.length === 0) return [`ended ${many(left)} that the turn had left: ${namesOf(left)}`, "dim"];
-  return [`the turn has left ${many(left)}, and these would not go: ${namesOf(survivors)}`, "red"];
+  if (survivors.length === 0)
+    return [`ended ${many(left)} that the turn had left: ${processNames(left)}`, "dim"];
+  return [`the turn has left ${many(left)}, and these would not go: ${processNames(survivors)}`, "red"];
 }
 
-const NAMED = 5;
+const NAMED_PROCESSES = 5;
 
-export function namesOf(processes: readonly { readonly pid: number; readonly command: string }[]): string {
-  const named = processes.slice(0, NAMED).map(({ pid, command }) => `${command} (pid ${pid})`);
-  return `${named.join(", ")}${processes.length > NAMED ? ", …" : ""}`;
+export function processNames(
+  processes: readonly { readonly pid: number; readonly command: string }[],
+): string {
+  const named = processes.slice(0, NAMED_PROCESSES).map(({ pid, command }) => `${command} (pid ${pid})`);
+  return `${named.join(", ")}${processes.length > NAMED_PROCESSES ? ", …" : ""}`;
 }
 
-export const contextLostRemark: Remark = [
+export const CONTEXT_LOST_NOTICE: Notice = [
   "the agent was started anew and knows nothing of what was said before",
   "yellow",
 ];

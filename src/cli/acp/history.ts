@@ -1,40 +1,42 @@
 import { isatty } from "node:tty";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { openLook } from "../gateway/look.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "../runs/print.js";
-import { auditRemark, type Turn } from "./ending.js";
-import { pickSession } from "./pick-session.js";
+import { auditNotice, type ShownTurn } from "./ending.js";
+import { resolveAcpSession } from "./pick-session.js";
 import { toolLine } from "./tool-line.js";
 
 /** Where there is no terminal to be as wide as. */
-const WIDTH = 200;
+const NON_TERMINAL_WIDTH = 200;
 
 /** What was asked and answered, oldest first. */
-export async function showHistory(wanted: string, limit: number, json: boolean): Promise<number> {
-  await using look = await openLook();
-  const { sessionId } = await pickSession(look.client, wanted);
-  const { turns } = await look.client.acpHistory({ params: { id: sessionId }, query: { limit } });
+export async function showAcpHistory(wanted: string, limit: number, json: boolean): Promise<number> {
+  await using reader = await openReadClient();
+  const { sessionId } = await resolveAcpSession(reader.client, wanted);
+  const { turns } = await reader.client.acpHistory({ params: { id: sessionId }, query: { limit } });
   const ordered = turns.toReversed();
   if (json) print(toJson(ordered, 2));
-  else if (ordered.length === 0) say("nothing was asked in it", "dim");
-  else print(ordered.map((turn) => turnText(turn, paletteFor(1), turn.ordinal)).join("\n"));
+  else if (ordered.length === 0) notice("nothing was asked in it", "dim");
+  else print(ordered.map((turn) => formatTurn(turn, paletteFor(1), turn.ordinal)).join("\n"));
   return 0;
 }
 
 /** `number`: what it is called there. */
-export function turnText(turn: Turn, palette: Palette, number: number): string {
+export function formatTurn(turn: ShownTurn, palette: Palette, number: number): string {
   const { createdAt, askedBy, prompt, text, toolCalls, problem, audit } = turn;
-  const head = `#${number} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${howText(turn)}`;
+  const head = `#${number} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${turnOutcomeText(turn)}`;
   const asked = sanitizeText(prompt).trimEnd().replaceAll(/^/gm, "> ");
-  const left = audit === null ? null : auditRemark(audit);
+  const left = audit === null ? null : auditNotice(audit);
   const parts = [
     palette.dim(head),
     palette.bold(asked),
-    ...toolCalls.map((call) => toolLine(call, isatty(1) ? process.stdout.columns : WIDTH, palette)),
+    ...toolCalls.map((call) =>
+      toolLine(call, isatty(1) ? process.stdout.columns : NON_TERMINAL_WIDTH, palette),
+    ),
     ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),
     ...(problem === null ? [] : [palette.red(`! ${sanitizeLine(problem.message)}`)]),
     ...(left === null ? [] : [palette.yellow(`! ${sanitizeLine(left[0])}`)]),
@@ -42,7 +44,7 @@ export function turnText(turn: Turn, palette: Palette, number: number): string {
   return `${parts.join("\n")}\n`;
 }
 
-function howText({ state, outcome, stopReason, startedAt, endedAt, contextLost }: Turn): string {
+function turnOutcomeText({ state, outcome, stopReason, startedAt, endedAt, contextLost }: ShownTurn): string {
   if (state !== "ended" || endedAt === null) return state;
   const took = startedAt === null ? "" : ` after ${formatDuration(Math.max(0, endedAt - startedAt))}`;
   const why =

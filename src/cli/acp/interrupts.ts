@@ -1,40 +1,40 @@
 import { deferred } from "../../supervisor/deferred.js";
-import { interruptCode, type Interrupt } from "../foreground/interrupts.js";
+import { interruptExitCode, type InterruptSignal } from "../foreground/interrupts.js";
 
-const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+const TURN_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Ctrl-C once asks for an end and waits for it, twice leaves. TERM and HUP count the same. */
-export class Interrupts implements Disposable {
-  readonly #insisted = deferred<void>();
-  readonly #listeners = signals.map((signal) => [signal, (): void => this.receive(signal)] as const);
-  #first: Interrupt | null = null;
-  #act: () => void;
+export class TurnInterrupts implements Disposable {
+  readonly #leaveRequested = deferred<void>();
+  readonly #listeners = TURN_SIGNALS.map((signal) => [signal, (): void => this.receive(signal)] as const);
+  #first: InterruptSignal | null = null;
+  #onFirst: () => void;
 
   constructor(act: () => void) {
-    this.#act = act;
+    this.#onFirst = act;
     for (const [signal, listener] of this.#listeners) process.on(signal, listener);
   }
 
   /** The exit code that goes with what was asked for first; null: nothing was. */
-  get code(): number | null {
-    return this.#first === null ? null : interruptCode(this.#first);
+  get exitCode(): number | null {
+    return this.#first === null ? null : interruptExitCode(this.#first);
   }
 
   /** Resolves when the user insists on leaving. */
-  get insisted(): Promise<void> {
-    return this.#insisted.promise;
+  get leaveRequested(): Promise<void> {
+    return this.#leaveRequested.promise;
   }
 
   /** What the first does from here on; at once, if it has come. */
-  from(act: () => void): void {
-    this.#act = act;
+  onFirst(act: () => void): void {
+    this.#onFirst = act;
     if (this.#first !== null) act();
   }
 
-  receive(signal: Interrupt): void {
-    if (this.#first !== null) return this.#insisted.resolve();
+  receive(signal: InterruptSignal): void {
+    if (this.#first !== null) return this.#leaveRequested.resolve();
     this.#first = signal;
-    this.#act();
+    this.#onFirst();
   }
 
   [Symbol.dispose](): void {

@@ -1,24 +1,24 @@
 import { isatty } from "node:tty";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { openLook } from "../gateway/look.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { table } from "../runs/table.js";
-import type { Session } from "./pick-session.js";
+import { formatTable } from "../runs/table.js";
+import type { AcpSessionSummary } from "./pick-session.js";
 
-export async function listSessions(all: boolean, limit: number, json: boolean): Promise<number> {
-  await using look = await openLook();
-  const { sessions } = await look.client.acpList({ query: { limit, ...(all ? { all: "1" } : {}) } });
+export async function printAcpSessions(all: boolean, limit: number, json: boolean): Promise<number> {
+  await using reader = await openReadClient();
+  const { sessions } = await reader.client.acpList({ query: { limit, ...(all ? { all: "1" } : {}) } });
   if (json) print(toJson(sessions, 2));
-  else if (sessions.length === 0) say("there are no ACP sessions to be seen", "dim");
-  else print(`${lines(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else if (sessions.length === 0) notice("there are no ACP sessions to be seen", "dim");
+  else print(`${sessionTable(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }
 
-function lines(sessions: readonly Session[], now: number, width: number | null): string[] {
+function sessionTable(sessions: readonly AcpSessionSummary[], now: number, width: number | null): string[] {
   const rows = sessions.map(({ sessionId, key, state, agent, mode, createdAt, cwd }) => [
     sanitizeLine(key),
     sessionId,
@@ -29,6 +29,6 @@ function lines(sessions: readonly Session[], now: number, width: number | null):
     sanitizeLine(cwd),
   ]);
   const head = ["NAME", "SESSION", "STATE", "AGENT", "MODE", "CREATED", "DIRECTORY"];
-  const [first, ...rest] = table([head, ...rows], width);
+  const [first, ...rest] = formatTable([head, ...rows], width);
   return [paletteFor(1).bold(first ?? ""), ...rest];
 }

@@ -1,7 +1,7 @@
-import { printOn } from "../runs/print.js";
+import { printOrThrow } from "../runs/print.js";
 
 /** How large the terminal is. */
-export interface Size {
+export interface TerminalDimensions {
   readonly columns: number;
   readonly rows: number;
 }
@@ -11,11 +11,11 @@ export interface Size {
  * Every line must fit into the terminal's width, or it would be two.
  */
 export class LiveLines {
-  readonly #size: () => Size;
+  readonly #size: () => TerminalDimensions;
   #ids: string[] = [];
   #drawnAt: number | null = null;
 
-  constructor(size: () => Size) {
+  constructor(size: () => TerminalDimensions) {
     this.#size = size;
   }
 
@@ -23,15 +23,15 @@ export class LiveLines {
   set(id: string, text: string): void {
     const { columns, rows } = this.#size();
     // What a terminal makes of its lines when it is resized is not known here.
-    if (this.#drawnAt !== columns) this.settle();
+    if (this.#drawnAt !== columns) this.freeze();
     this.#drawnAt = columns;
     const at = this.#ids.indexOf(id);
     if (at >= 0) {
       const up = this.#ids.length - at;
-      printOn(`\x1b[${up}A\r\x1b[2K${text}\x1b[${up}B\r`);
+      printOrThrow(`\x1b[${up}A\r\x1b[2K${text}\x1b[${up}B\r`);
       return;
     }
-    printOn(`${text}\n`);
+    printOrThrow(`${text}\n`);
     // What has left the screen cannot be reached any more.
     this.#ids = [...this.#ids, id].slice(-Math.max(1, rows - 1));
   }
@@ -41,7 +41,7 @@ export class LiveLines {
   }
 
   /** From here on they stay as they are. */
-  settle(): void {
+  freeze(): void {
     this.#ids = [];
   }
 }

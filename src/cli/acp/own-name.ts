@@ -1,7 +1,7 @@
 import { sessionToken } from "../session-token.js";
 
 /** What a session of mine is called by everybody: a session's own sessions bear its name in front of theirs. */
-export function ownName(name: string): string {
+export function qualifiedSessionName(name: string): string {
   const mine = process.env["HOLDFAST_SESSION_KEY"];
   return sessionToken() === null || mine === undefined || mine === "" ? name : `${mine}/${name}`;
 }

@@ -1,7 +1,7 @@
-import { printOn } from "../runs/print.js";
+import { printOrThrow } from "../runs/print.js";
 
 /** What is written on stdout, and where that stands. */
-export class Pen {
+export class StdoutWriter {
   #atLineStart = true;
 
   get atLineStart(): boolean {
@@ -9,20 +9,20 @@ export class Pen {
   }
 
   /** Goes on where the last left off. */
-  text(text: string): void {
+  write(text: string): void {
     if (text === "") return;
-    printOn(text);
+    printOrThrow(text);
     this.#atLineStart = text.endsWith("\n");
   }
 
-  line(text: string): void {
-    this.fresh();
-    printOn(`${text}\n`);
+  writeLine(text: string): void {
+    this.startLine();
+    printOrThrow(`${text}\n`);
   }
 
   /** At the beginning of a line. */
-  fresh(): void {
-    if (!this.#atLineStart) printOn("\n");
+  startLine(): void {
+    if (!this.#atLineStart) printOrThrow("\n");
     this.#atLineStart = true;
   }
 }

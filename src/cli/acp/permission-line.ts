@@ -1,28 +1,33 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { formatDuration } from "../duration.js";
-import { oneLine } from "./tool-line.js";
+import { toOneLine } from "./tool-line.js";
 
-export type Permission = AnswerOf<"acpAnswer">["permission"];
+export type PermissionRequest = ResponseOf<"acpAnswer">["permission"];
 
 /** What it is about. */
-export function subjectOf({ kind, title, toolCallId }: Permission): string {
+export function permissionSubject({ kind, title, toolCallId }: PermissionRequest): string {
   const words = title ?? toolCallId;
-  return oneLine(kind === null ? words : `${kind}: ${words}`);
+  return toOneLine(kind === null ? words : `${kind}: ${words}`);
 }
 
-export function expiryOf({ expiresAt }: Permission, now: number): string {
+export function expiryText({ expiresAt }: PermissionRequest, now: number): string {
   return `expires in ${formatDuration(Math.max(0, expiresAt - now))}`;
 }
 
 /** Null: what a rule lets through is not worth a line. */
-export function permissionLine(permission: Permission, now: number): string | null {
+export function permissionLine(permission: PermissionRequest, now: number): string | null {
   const { id, decision } = permission;
-  const subject = subjectOf(permission);
+  const subject = permissionSubject(permission);
   if (decision === null)
-    return `? ${subject} (${expiryOf(permission, now)}): holdfast acp permissions show ${id}, then allow or deny`;
+    return `? ${subject} (${expiryText(permission, now)}): holdfast acp permissions show ${id}, then allow or deny`;
   const { verdict, actor } = decision;
   if (verdict === "allow" && actor.startsWith("rule ")) return null;
-  return `${WORDS[verdict]}: ${subject} (${oneLine(actor)})`;
+  return `${VERDICT_WORDS[verdict]}: ${subject} (${toOneLine(actor)})`;
 }
 
-const WORDS = { allow: "allowed", deny: "denied", cancelled: "not answered", expired: "expired" } as const;
+const VERDICT_WORDS = {
+  allow: "allowed",
+  deny: "denied",
+  cancelled: "not answered",
+  expired: "expired",
+} as const;

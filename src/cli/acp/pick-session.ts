@@ -1,19 +1,26 @@
 import { BadInput, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
-import { ownName } from "./own-name.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
+import { qualifiedSessionName } from "./own-name.js";
 
-export type Session = AnswerOf<"acpList">["sessions"][number];
+export type AcpSessionSummary = ResponseOf<"acpList">["sessions"][number];
 
 /** As many as a list can hold. */
-const LISTED = 1_000;
+const LIST_LIMIT = 1_000;
 /** As many as are named when a beginning is not enough. */
-const NAMED = 5;
+const NAMED_SESSIONS = 5;
 
 /** By id, by name (one's own first), or by a beginning of either that only one has; open ones first. */
-export async function pickSession(client: Pick<GatewayClient, "acpList">, wanted: string): Promise<Session> {
-  const among = async (query: { readonly all?: "1" }): Promise<Session | null> =>
-    pickOf(wanted, (await client.acpList({ query: { ...query, limit: LISTED } })).sessions, ownName(wanted));
+export async function resolveAcpSession(
+  client: Pick<GatewayClient, "acpList">,
+  wanted: string,
+): Promise<AcpSessionSummary> {
+  const among = async (query: { readonly all?: "1" }): Promise<AcpSessionSummary | null> =>
+    matchAcpSession(
+      wanted,
+      (await client.acpList({ query: { ...query, limit: LIST_LIMIT } })).sessions,
+      qualifiedSessionName(wanted),
+    );
   const found = wanted === "" ? null : ((await among({})) ?? (await among({ all: "1" })));
   if (found === null) throw new NotFound(`ACP session ${wanted.slice(0, 200)}`);
   return found;
@@ -23,7 +30,11 @@ export async function pickSession(client: Pick<GatewayClient, "acpList">, wanted
  * The newest of those that have the very id or name; else the only one whose name ends so, being a session's own; else
  * the only one that begins so. Null: there is none.
  */
-export function pickOf(wanted: string, sessions: readonly Session[], own = wanted): Session | null {
+export function matchAcpSession(
+  wanted: string,
+  sessions: readonly AcpSessionSummary[],
+  own = wanted,
+): AcpSessionSummary | null {
   const exact =
     sessions.find(({ key }) => key === own) ??
     sessions.find(({ sessionId, key }) => sessionId === wanted || key === wanted);
@@ -33,15 +44,19 @@ export function pickOf(wanted: string, sessions: readonly Session[], own = wante
     only(
       wanted,
       "the beginning",
-      ({ sessionId, key }) => key.startsWith(wanted) || beginsId(wanted, sessionId),
+      ({ sessionId, key }) => key.startsWith(wanted) || isIdPrefix(wanted, sessionId),
     )
   );
 
-  function only(text: string, what: string, fits: (session: Session) => boolean): Session | null {
+  function only(
+    text: string,
+    what: string,
+    fits: (session: AcpSessionSummary) => boolean,
+  ): AcpSessionSummary | null {
     const found = sessions.filter(fits);
     if (found.length < 2) return found[0] ?? null;
-    const named = found.slice(0, NAMED).map(({ sessionId, key }) => `${key} (${sessionId})`);
-    const more = found.length > NAMED ? ", …" : "";
+    const named = found.slice(0, NAMED_SESSIONS).map(({ sessionId, key }) => `${key} (${sessionId})`);
+    const more = found.length > NAMED_SESSIONS ? ", …" : "";
     throw new BadInput(
       "session",
       `${JSON.stringify(text)} is ${what} of several ACP sessions: ${named.join(", ")}${more}`,
@@ -50,10 +65,11 @@ export function pickOf(wanted: string, sessions: readonly Session[], own = wante
 }
 
 /** Not by what all ids begin with. */
-function beginsId(wanted: string, sessionId: string): boolean {
+function isIdPrefix(wanted: string, sessionId: string): boolean {
   return (
-    (sessionId.startsWith(wanted) && !PREFIX.startsWith(wanted)) || sessionId.startsWith(PREFIX + wanted)
+    (sessionId.startsWith(wanted) && !SESSION_ID_PREFIX.startsWith(wanted)) ||
+    sessionId.startsWith(SESSION_ID_PREFIX + wanted)
   );
 }
 
-const PREFIX = "ses_";
+const SESSION_ID_PREFIX = "ses_";

@@ -1,27 +1,27 @@
 import { isatty } from "node:tty";
-import { planOf, textOf, toolAfter, type ToolCallSummary } from "../../acp/turn.js";
+import { parsePlan, contentText, applyToolUpdate, type ToolCallSummary } from "../../acp/turn.js";
 import { defaults } from "../../defaults.js";
 import { sanitizeText } from "../../output/sanitize.js";
-import { say } from "../complain.js";
-import { isSmart, paletteFor, type Palette } from "../palette.js";
-import { fit } from "../runs/table.js";
-import { auditRemark, contextLostRemark, endRemark, type Remark, type Turn } from "./ending.js";
-import { LiveLines, type Size } from "./live-lines.js";
-import { Pen } from "./pen.js";
-import { permissionLine, type Permission } from "./permission-line.js";
-import { TextStream } from "./text-stream.js";
-import { hasEnded, oneLine, toolLine } from "./tool-line.js";
-import type { Update } from "./updates.js";
-import type { TurnNews, View } from "./view.js";
+import { notice } from "../complain.js";
+import { isCapableTerminal, paletteFor, type Palette } from "../palette.js";
+import { truncateToWidth } from "../runs/table.js";
+import { auditNotice, CONTEXT_LOST_NOTICE, turnEndNotice, type Notice, type ShownTurn } from "./ending.js";
+import { LiveLines, type TerminalDimensions } from "./live-lines.js";
+import { StdoutWriter } from "./pen.js";
+import { permissionLine, type PermissionRequest } from "./permission-line.js";
+import { SanitizedTextStream } from "./text-stream.js";
+import { toolHasEnded, toOneLine, toolLine } from "./tool-line.js";
+import type { WatchedUpdate } from "./updates.js";
+import type { TurnChange, AcpView } from "./view.js";
 
 type Kind = "text" | "thought" | "lines";
-type Raw = Parameters<typeof toolAfter>[0];
+type RawUpdate = Parameters<typeof applyToolUpdate>[0];
 
 /** Where there is no terminal to be as wide as. */
-const WIDTH = 200;
+const NON_TERMINAL_WIDTH = 200;
 
 /** As much of a prompt that came to nothing as it takes to know it again. */
-const ASKED = 60;
+const PROMPT_EXCERPT_CHARS = 60;
 
 export interface TextViewOptions {
   /** All of them, instead of their beginning. */
@@ -31,18 +31,18 @@ export interface TextViewOptions {
 }
 
 /** What an agent says and does, for a person to read as it comes. */
-export class TextView implements View {
+export class TextView implements AcpView {
   readonly #thoughts: boolean;
   readonly #watching: boolean;
   readonly #palette: Palette = paletteFor(1);
-  readonly #pen = new Pen();
+  readonly #out = new StdoutWriter();
   /** Null: what is written cannot be written again. */
-  readonly #live: LiveLines | null;
+  readonly #liveLines: LiveLines | null;
   readonly #tools = new Map<string, ToolCallSummary>();
-  #stream = new TextStream();
+  #stream = new SanitizedTextStream();
   #kind: Kind | null = null;
   /** Of the text that is being written, something has been. */
-  #begun = false;
+  #textStarted = false;
   /** Empty lines that are written when more follows. */
   #blank = "";
   #thought = "";
@@ -55,23 +55,23 @@ export class TextView implements View {
   constructor({ thoughts, watching }: TextViewOptions) {
     this.#thoughts = thoughts;
     this.#watching = watching;
-    this.#live = isSmart(1) ? new LiveLines(size) : null;
+    this.#liveLines = isCapableTerminal(1) ? new LiveLines(terminalDimensions) : null;
   }
 
-  show({ type, data }: Update): void {
+  show({ type, data }: WatchedUpdate): void {
     switch (type) {
       case "update":
-        return this.#update(data as Raw);
+        return this.#showUpdate(data as RawUpdate);
       case "permission":
-        return this.#permission(data as Permission);
+        return this.#showPermission(data as PermissionRequest);
       case "turn":
-        return this.#turn(data as TurnNews);
+        return this.#showTurn(data as TurnChange);
       case "audit":
-        return this.remark(auditRemark(data as NonNullable<Turn["audit"]>));
+        return this.notice(auditNotice(data as NonNullable<ShownTurn["audit"]>));
       case "context-lost":
-        return this.remark(contextLostRemark);
+        return this.notice(CONTEXT_LOST_NOTICE);
       case "session":
-        return this.#watching ? this.remark(["the session is closed", "dim"]) : undefined;
+        return this.#watching ? this.notice(["the session is closed", "dim"]) : undefined;
       case "late-answer":
       case "replay":
       case "client":
@@ -80,166 +80,169 @@ export class TextView implements View {
     }
   }
 
-  ended(): void {
+  turnEnded(): void {
     // All of it has been shown.
   }
 
   /** Beside what the agent says. */
-  remark(remark: Remark | null): void {
+  notice(remark: Notice | null): void {
     if (remark === null) return;
     // Elsewhere the two are apart, and what the agent says stays whole.
-    if (isatty(1)) this.settle();
-    say(...remark);
+    if (isatty(1)) this.flush();
+    notice(...remark);
   }
 
   /** Nothing that stands there changes any more; what comes next begins a line. */
-  settle(): void {
+  flush(): void {
     this.#endText();
-    this.#pen.fresh();
-    this.#live?.settle();
+    this.#out.startLine();
+    this.#liveLines?.freeze();
     this.#kind = null;
   }
 
-  #turn({ turnId, state, prompt, outcome = null, stopReason = null, problem = null }: TurnNews): void {
+  #showTurn({ turnId, state, prompt, outcome = null, stopReason = null, problem = null }: TurnChange): void {
     if (state === "queued") return void this.#queued.set(turnId, prompt ?? "");
     const asked = this.#watching ? this.#queued.get(turnId) : undefined;
     this.#queued.delete(turnId);
-    if (state === "running") return asked === undefined ? undefined : this.#prompt(asked);
-    const remark = endRemark({ outcome, stopReason, problem });
+    if (state === "running") return asked === undefined ? undefined : this.#showPrompt(asked);
+    const remark = turnEndNotice({ outcome, stopReason, problem });
     // It never began: what is shown meanwhile is another's.
     if (asked !== undefined && remark !== null)
-      return this.remark([`${remark[0]}; it was to be: ${fit(oneLine(asked), ASKED)}`, remark[1]]);
-    this.settle();
+      return this.notice([
+        `${remark[0]}; it was to be: ${truncateToWidth(toOneLine(asked), PROMPT_EXCERPT_CHARS)}`,
+        remark[1],
+      ]);
+    this.flush();
     // The next turn's tools may be called like this one's.
     this.#tools.clear();
     this.#plan = "";
-    this.remark(remark);
+    this.notice(remark);
   }
 
   /** What somebody has asked the agent, where its answer begins. */
-  #prompt(text: string): void {
-    this.settle();
-    if (this.#prompted) this.#pen.line("");
+  #showPrompt(text: string): void {
+    this.flush();
+    if (this.#prompted) this.#out.writeLine("");
     this.#prompted = true;
-    this.#turnTo("lines");
+    this.#switchTo("lines");
     for (const line of sanitizeText(text).trimEnd().split("\n"))
-      this.#pen.line(this.#palette.bold(`> ${line}`));
+      this.#out.writeLine(this.#palette.bold(`> ${line}`));
   }
 
-  #permission(permission: Permission): void {
+  #showPermission(permission: PermissionRequest): void {
     const line = permissionLine(permission, Date.now());
     if (line === null) return;
-    this.#turnTo("lines");
-    this.#live?.settle();
-    this.#pen.line(permission.decision === null ? this.#palette.yellow(line) : this.#palette.dim(line));
+    this.#switchTo("lines");
+    this.#liveLines?.freeze();
+    this.#out.writeLine(permission.decision === null ? this.#palette.yellow(line) : this.#palette.dim(line));
   }
 
-  #update(update: Raw): void {
+  #showUpdate(update: RawUpdate): void {
     switch (update.sessionUpdate) {
       case "agent_message_chunk":
-        return this.#text("text", textOf(update["content"]));
+        return this.#showText("text", contentText(update["content"]));
       case "agent_thought_chunk":
-        return this.#think(textOf(update["content"]));
+        return this.#showThought(contentText(update["content"]));
       case "tool_call":
       case "tool_call_update":
-        return this.#tool(update);
+        return this.#showTool(update);
       case "plan":
-        return this.#planned(update["entries"]);
+        return this.#showPlan(update["entries"]);
       default:
         // News of the session, and what is not known: in the raw frames.
         return;
     }
   }
 
-  #text(kind: "text" | "thought", piece: string): void {
+  #showText(kind: "text" | "thought", piece: string): void {
     if (piece === "") return;
-    this.#turnTo(kind);
+    this.#switchTo(kind);
     // What set it apart from the text before a tool's line is done by a line of its own here.
     const next = this.#stream.push(piece);
-    const whole = this.#begun ? this.#blank + next : next.trimStart();
+    const whole = this.#textStarted ? this.#blank + next : next.trimStart();
     const words = whole.replace(/\n+$/, "");
     // What comes next stands apart anyway.
-    const ends = words !== whole && (words !== "" || !this.#pen.atLineStart);
+    const ends = words !== whole && (words !== "" || !this.#out.atLineStart);
     const shown = ends ? `${words}\n` : words;
     this.#blank = whole.slice(shown.length);
-    this.#begun ||= shown !== "";
-    this.#pen.text(kind === "thought" ? this.#dim(shown) : shown);
+    this.#textStarted ||= shown !== "";
+    this.#out.write(kind === "thought" ? this.#dim(shown) : shown);
   }
 
-  #think(piece: string): void {
-    if (this.#thoughts) return this.#text("thought", piece);
+  #showThought(piece: string): void {
+    if (this.#thoughts) return this.#showText("thought", piece);
     if (piece === "") return;
     if (this.#kind !== "thought") {
-      this.#turnTo("thought");
+      this.#switchTo("thought");
       this.#thoughtCount++;
       this.#thought = "";
     }
-    const before = this.#folded();
+    const before = this.#thoughtLine();
     this.#thought = (this.#thought + piece).slice(0, defaults.titleChars);
-    const now = this.#folded();
-    if (now !== before) this.#live?.set(`thought ${this.#thoughtCount}`, this.#palette.dim(now));
+    const now = this.#thoughtLine();
+    if (now !== before) this.#liveLines?.set(`thought ${this.#thoughtCount}`, this.#palette.dim(now));
   }
 
-  #folded(): string {
-    const words = oneLine(this.#thought);
-    return words === "" ? "" : fit(`~ ${words}`, width());
+  #thoughtLine(): string {
+    const words = toOneLine(this.#thought);
+    return words === "" ? "" : truncateToWidth(`~ ${words}`, lineWidth());
   }
 
-  #tool(update: Raw): void {
-    const tool = toolAfter(update, (id) => this.#tools.get(id));
+  #showTool(update: RawUpdate): void {
+    const tool = applyToolUpdate(update, (id) => this.#tools.get(id));
     if (tool === null) return;
     const { id } = tool;
     const known = this.#tools.get(id);
     this.#tools.set(id, tool);
-    const line = toolLine(tool, width(), this.#palette);
-    if (known !== undefined && line === toolLine(known, width(), this.#palette)) return;
-    if (this.#live?.has(id) === true) return this.#live.set(id, line);
+    const line = toolLine(tool, lineWidth(), this.#palette);
+    if (known !== undefined && line === toolLine(known, lineWidth(), this.#palette)) return;
+    if (this.#liveLines?.has(id) === true) return this.#liveLines.set(id, line);
     // In its place it may change as often as it likes; below, only its end is worth another line.
-    if (known !== undefined && !hasEnded(tool)) return;
-    this.#lasting(id, line);
+    if (known !== undefined && !toolHasEnded(tool)) return;
+    this.#showLine(id, line);
   }
 
-  #planned(entries: unknown): void {
-    const steps = planOf(entries);
+  #showPlan(entries: unknown): void {
+    const steps = parsePlan(entries);
     const done = steps.filter(({ status }) => status === "completed").length;
     const current = steps.find(({ status }) => status === "in_progress");
-    const now = current === undefined ? "" : `, now: ${oneLine(current.content)}`;
-    const line = fit(`plan: ${done} of ${steps.length} done${now}`, width());
+    const now = current === undefined ? "" : `, now: ${toOneLine(current.content)}`;
+    const line = truncateToWidth(`plan: ${done} of ${steps.length} done${now}`, lineWidth());
     if (steps.length === 0 || line === this.#plan) return;
     this.#plan = line;
-    this.#lasting("plan", this.#palette.cyan(line));
+    this.#showLine("plan", this.#palette.cyan(line));
   }
 
-  #lasting(id: string, line: string): void {
-    this.#turnTo("lines");
-    if (this.#live === null) this.#pen.line(line);
-    else this.#live.set(id, line);
+  #showLine(id: string, line: string): void {
+    this.#switchTo("lines");
+    if (this.#liveLines === null) this.#out.writeLine(line);
+    else this.#liveLines.set(id, line);
   }
 
   /** Text stands apart from everything else. */
-  #turnTo(kind: Kind): void {
+  #switchTo(kind: Kind): void {
     if (this.#kind === kind) return;
     const before = this.#kind;
     this.#endText();
-    this.#pen.fresh();
+    this.#out.startLine();
     if (before === "text" || (before !== null && kind === "text")) {
-      this.#live?.settle();
-      this.#pen.line("");
+      this.#liveLines?.freeze();
+      this.#out.writeLine("");
     }
     this.#kind = kind;
-    this.#begun = false;
+    this.#textStarted = false;
     this.#blank = "";
   }
 
   #endText(): void {
     if (this.#kind === "text" || (this.#kind === "thought" && this.#thoughts)) {
       const rest = this.#stream.flush();
-      if (rest !== "") this.#pen.text(this.#blank + rest);
+      if (rest !== "") this.#out.write(this.#blank + rest);
       this.#blank = "";
-      this.#stream = new TextStream();
-    } else if (this.#kind === "thought" && this.#live === null) {
-      const folded = this.#folded();
-      if (folded !== "") this.#pen.line(folded);
+      this.#stream = new SanitizedTextStream();
+    } else if (this.#kind === "thought" && this.#liveLines === null) {
+      const folded = this.#thoughtLine();
+      if (folded !== "") this.#out.writeLine(folded);
     }
   }
 
@@ -252,13 +255,13 @@ export class TextView implements View {
   }
 }
 
-function size(): Size {
+function terminalDimensions(): TerminalDimensions {
   const { columns, rows } = process.stdout;
   // Some terminals do not know how large they are.
   return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
 }
 
 /** One less than there is: a terminal may wrap when its last column is filled. */
-function width(): number {
-  return isatty(1) ? size().columns - 1 : WIDTH;
+function lineWidth(): number {
+  return isatty(1) ? terminalDimensions().columns - 1 : NON_TERMINAL_WIDTH;
 }

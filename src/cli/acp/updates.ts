@@ -1,15 +1,18 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
-import { Followed, type FollowedParts } from "../gateway/followed.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
+import { ReconnectingStream, type ReconnectingStreamOptions } from "../gateway/followed.js";
 
-export type Update = AnswerOf<"acpWatch">["updates"][number];
+export type WatchedUpdate = ResponseOf<"acpWatch">["updates"][number];
 
-export interface UpdatesParts extends Pick<FollowedParts, "connection" | "after" | "say"> {
+export interface AcpUpdateStreamOptions extends Pick<
+  ReconnectingStreamOptions,
+  "connection" | "after" | "say"
+> {
   readonly sessionId: string;
 }
 
 /** What happens in a session until it is closed. */
-export class Updates extends Followed<Update> {
-  constructor({ sessionId, ...parts }: UpdatesParts) {
+export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
+  constructor({ sessionId, ...parts }: AcpUpdateStreamOptions) {
     const params = { id: sessionId };
     super({
       ...parts,
@@ -20,8 +23,8 @@ export class Updates extends Followed<Update> {
         // It may have been closed since the stream broke off.
         return (await client.acpWatch({ params, query: { after: last, limit: 1 } })).updates.length === 0;
       },
-      what: "the agent",
-      later: `holdfast acp history ${sessionId}`,
+      subject: "the agent",
+      laterCommand: `holdfast acp history ${sessionId}`,
     });
   }
 }

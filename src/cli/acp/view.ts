@@ -1,53 +1,56 @@
 import { toJson } from "../json.js";
-import { printOn } from "../runs/print.js";
-import { say } from "../complain.js";
-import { endRemark, type Remark, type Turn } from "./ending.js";
-import type { Format } from "./formats.js";
-import { permissionLine, type Permission } from "./permission-line.js";
+import { printOrThrow } from "../runs/print.js";
+import { notice } from "../complain.js";
+import { turnEndNotice, type Notice, type ShownTurn } from "./ending.js";
+import type { OutputFormat } from "./formats.js";
+import { permissionLine, type PermissionRequest } from "./permission-line.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
-import type { Update } from "./updates.js";
+import type { WatchedUpdate } from "./updates.js";
 
 /** How what happens is shown. */
-export interface View {
-  show(update: Update): void;
+export interface AcpView {
+  show(update: WatchedUpdate): void;
   /** A turn that was waited for has ended, and this is its record. */
-  ended(turn: Turn): void;
+  turnEnded(turn: ShownTurn): void;
   /** Beside what the agent says. */
-  remark(remark: Remark): void;
+  notice(remark: Notice): void;
   /** What comes next is not the view's. */
-  settle(): void;
+  flush(): void;
 }
 
 /** What an update of a turn says of it. */
-export type TurnNews = Pick<Turn, "turnId" | "state"> &
-  Partial<Pick<Turn, "prompt" | "outcome" | "stopReason" | "problem">>;
+export type TurnChange = Pick<ShownTurn, "turnId" | "state"> &
+  Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem">>;
 
-export function viewOf(format: Format | "record", options: TextViewOptions): View {
+export function createView(format: OutputFormat | "record", options: TextViewOptions): AcpView {
   switch (format) {
     case "text":
       return new TextView(options);
     case "json":
-      return { ...silent, show: (update) => printOn(toJson(update)) };
+      return { ...silentView, show: (update) => printOrThrow(toJson(update)) };
     case "quiet":
-      return { ...silent, ended: ({ text }) => printOn(text === "" ? "" : `${text.trimEnd()}\n`) };
+      return {
+        ...silentView,
+        turnEnded: ({ text }) => printOrThrow(text === "" ? "" : `${text.trimEnd()}\n`),
+      };
     case "record":
-      return silent;
+      return silentView;
   }
 }
 
-const silent: View = {
+const silentView: AcpView = {
   show: ({ type, data }) => {
-    const remark = type === "turn" ? endOf(data as TurnNews) : null;
-    if (remark !== null) say(...remark);
+    const remark = type === "turn" ? endNotice(data as TurnChange) : null;
+    if (remark !== null) notice(...remark);
     // Or it would be waited for, and nobody would know what for.
-    const question = type === "permission" ? (data as Permission) : null;
-    if (question?.decision === null) say(permissionLine(question, Date.now()) ?? "", "yellow");
+    const question = type === "permission" ? (data as PermissionRequest) : null;
+    if (question?.decision === null) notice(permissionLine(question, Date.now()) ?? "", "yellow");
   },
-  ended: () => undefined,
-  remark: (remark) => say(...remark),
-  settle: () => undefined,
+  turnEnded: () => undefined,
+  notice: (remark) => notice(...remark),
+  flush: () => undefined,
 };
 
-function endOf({ state, outcome = null, stopReason = null, problem = null }: TurnNews): Remark | null {
-  return state === "ended" ? endRemark({ outcome, stopReason, problem }) : null;
+function endNotice({ state, outcome = null, stopReason = null, problem = null }: TurnChange): Notice | null {
+  return state === "ended" ? turnEndNotice({ outcome, stopReason, problem }) : null;
 }

@@ -1,71 +1,71 @@
 import type { GatewayClient } from "../../gateway/client.js";
-import { dieOf } from "../foreground/interrupts.js";
-import type { Connection } from "../gateway/connect.js";
-import { answeringGateway, openLook, type Looking } from "../gateway/look.js";
-import { Desk } from "./desk.js";
-import type { Format } from "./formats.js";
-import { pickSession } from "./pick-session.js";
-import { mayAnswer } from "./prompt.js";
-import { untilAnswered } from "./until-answered.js";
-import { Updates, type Update } from "./updates.js";
-import { viewOf, type TurnNews, type View } from "./view.js";
+import { dieBySignal } from "../foreground/interrupts.js";
+import type { GatewayConnection } from "../gateway/connect.js";
+import { tryConnectForReading, openReadClient, type ReadApi } from "../gateway/look.js";
+import { PermissionPrompter } from "./desk.js";
+import type { OutputFormat } from "./formats.js";
+import { resolveAcpSession } from "./pick-session.js";
+import { canAnswerPrompts } from "./prompt.js";
+import { retryUntilAnswered } from "./until-answered.js";
+import { AcpUpdateStream, type WatchedUpdate } from "./updates.js";
+import { createView, type TurnChange, type AcpView } from "./view.js";
 
-export interface WatchRequest {
+export interface WatchSessionRequest {
   readonly session: string;
-  readonly format: Format;
+  readonly format: OutputFormat;
   readonly thoughts: boolean;
   /** The number of the last update that is known; null: only what comes from now on. */
   readonly after: number | null;
 }
 
 /** Everything that happens in a session, until it is closed. Without a gateway: what has happened. */
-export async function watchSession(request: WatchRequest): Promise<number> {
-  const view = viewOf(request.format, { thoughts: request.thoughts, watching: true });
-  const connection = await answeringGateway();
-  if (connection === null) await readStored(request, view);
-  else await watch(connection, request, view);
-  view.settle();
+export async function watchSession(request: WatchSessionRequest): Promise<number> {
+  const view = createView(request.format, { thoughts: request.thoughts, watching: true });
+  const connection = await tryConnectForReading();
+  if (connection === null) await showStored(request, view);
+  else await watchLive(connection, request, view);
+  view.flush();
   return 0;
 }
 
-async function watch(
-  connection: Connection,
-  { session, format, after }: WatchRequest,
-  view: View,
+async function watchLive(
+  connection: GatewayConnection,
+  { session, format, after }: WatchSessionRequest,
+  view: AcpView,
 ): Promise<void> {
-  const { sessionId, seq } = await pickSession(connection.client, session);
-  const tell = (message: string): void => view.remark([message, "dim"]);
-  const updates = new Updates({ connection, sessionId, after: after ?? seq, say: tell });
-  using desk = new Desk({
+  const { sessionId, seq } = await resolveAcpSession(connection.client, session);
+  const notice = (message: string): void => view.notice([message, "dim"]);
+  const updates = new AcpUpdateStream({ connection, sessionId, after: after ?? seq, say: notice });
+  using prompter = new PermissionPrompter({
     view,
-    asks: format !== "json" && mayAnswer(),
+    interactive: format !== "json" && canAnswerPrompts(),
     client: () => updates.client,
     // Whoever only watches has nothing to cancel.
-    interrupted: () => dieOf("SIGINT"),
+    onInterrupt: () => dieBySignal("SIGINT"),
   });
   const all = async (): Promise<void> => {
     for await (const update of updates) {
-      desk.take(update);
-      await untilAnswered(updates.connection, (client) => tellEnd(client, sessionId, update, view));
+      prompter.handleUpdate(update);
+      await retryUntilAnswered(updates.connection, (client) => showTurnEnd(client, sessionId, update, view));
     }
   };
-  await Promise.race([all(), desk.broken]);
+  await Promise.race([all(), prompter.failure]);
 }
 
-async function readStored({ session, after }: WatchRequest, view: View): Promise<void> {
-  await using look = await openLook();
-  const { sessionId, seq } = await pickSession(look.client, session);
-  for await (const update of pages(look.client, sessionId, after ?? seq)) {
+async function showStored({ session, after }: WatchSessionRequest, view: AcpView): Promise<void> {
+  await using reader = await openReadClient();
+  const { sessionId, seq } = await resolveAcpSession(reader.client, session);
+  for await (const update of storedUpdates(reader.client, sessionId, after ?? seq)) {
     view.show(update);
-    await tellEnd(look.client, sessionId, update, view);
+    await showTurnEnd(reader.client, sessionId, update, view);
   }
 }
 
-async function* pages(
-  client: Looking,
+async function* storedUpdates(
+  client: ReadApi,
   sessionId: string,
   after: number,
-): AsyncGenerator<Update, void, undefined> {
+): AsyncGenerator<WatchedUpdate, void, undefined> {
   for (let last = after; ;) {
     const page = await client.acpWatch({ params: { id: sessionId }, query: { after: last } });
     if (page.updates.length === 0) return;
@@ -74,14 +74,14 @@ async function* pages(
   }
 }
 
-async function tellEnd(
+async function showTurnEnd(
   client: Pick<GatewayClient, "acpHistory">,
   sessionId: string,
-  { type, data }: Update,
-  view: View,
+  { type, data }: WatchedUpdate,
+  view: AcpView,
 ): Promise<void> {
-  const { state, turnId } = data as TurnNews;
+  const { state, turnId } = data as TurnChange;
   if (type !== "turn" || state !== "ended") return;
   const { turns } = await client.acpHistory({ params: { id: sessionId }, query: { turn: turnId } });
-  for (const turn of turns) view.ended(turn);
+  for (const turn of turns) view.turnEnded(turn);
 }

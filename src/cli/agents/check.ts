@@ -1,33 +1,34 @@
 import { isatty } from "node:tty";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
-import { unmarkedEnvironment } from "../../gateway/start.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
+import { environmentOutsideRuns } from "../../gateway/start.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { needGateway } from "../gateway/connect.js";
+import { connectOrStart } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { sessionToken } from "../session-token.js";
 import { print } from "../runs/print.js";
-import { table } from "../runs/table.js";
+import { formatTable } from "../runs/table.js";
 
-type Checked = AnswerOf<"checkAgent">;
+type AgentCheck = ResponseOf<"checkAgent">;
 
 /** Those that are named, or else all that are there. 3: not every one of their commands works. */
 export async function checkAgents(names: readonly string[], json: boolean): Promise<number> {
-  const { client } = await needGateway();
-  const environment = unmarkedEnvironment();
-  const checked: Checked[] = [];
+  const { client } = await connectOrStart();
+  const environment = environmentOutsideRuns();
+  const checked: AgentCheck[] = [];
   for (const id of names.length > 0 ? names : await found()) {
     const answer = await client.checkAgent({
       params: { id },
       body: sessionToken() === null ? { environment } : {},
     });
-    checked.push(names.length > 0 ? answer : { ...answer, checks: answer.checks.filter(isThere) });
+    checked.push(names.length > 0 ? answer : { ...answer, checks: answer.checks.filter(hasExecutable) });
   }
   if (json) print(toJson(checked, 2));
-  else if (checked.length === 0) say("no agent is there; `holdfast agents list` says how to get one", "dim");
-  else print(`${lines(checked, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else if (checked.length === 0)
+    notice("no agent is there; `holdfast agents list` says how to get one", "dim");
+  else print(`${checkTable(checked, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   const well = checked.every(({ checks }) => checks.every(({ failure }) => failure === null));
   return well ? 0 : exitCodes.incomplete;
 
@@ -40,11 +41,11 @@ export async function checkAgents(names: readonly string[], json: boolean): Prom
   }
 }
 
-function isThere({ executable }: Checked["checks"][number]): boolean {
+function hasExecutable({ executable }: AgentCheck["checks"][number]): boolean {
   return executable !== null;
 }
 
-function lines(checked: readonly Checked[], width: number | null): string[] {
+function checkTable(checked: readonly AgentCheck[], width: number | null): string[] {
   const rows = checked.flatMap(({ agent: { id }, checks }) =>
     checks.map(({ forms, executable, version, failure }) => [
       id,
@@ -54,6 +55,6 @@ function lines(checked: readonly Checked[], width: number | null): string[] {
       sanitizeLine(executable ?? "-"),
     ]),
   );
-  const [head, ...rest] = table([["AGENT", "FOR", "VERSION", "CHECK", "PROGRAM"], ...rows], width);
+  const [head, ...rest] = formatTable([["AGENT", "FOR", "VERSION", "CHECK", "PROGRAM"], ...rows], width);
   return [paletteFor(1).bold(head ?? ""), ...rest];
 }

@@ -1,8 +1,8 @@
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 
 /** Of a known agent: a command that is not there wants to be installed. */
-export function sayHowToGet(code: number): number {
-  if (code === exitCodes.notFound) say("`holdfast agents list` says how to get it", "dim");
+export function noticeInstallHint(code: number): number {
+  if (code === exitCodes.notFound) notice("`holdfast agents list` says how to get it", "dim");
   return code;
 }

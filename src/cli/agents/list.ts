@@ -1,63 +1,64 @@
 import { isatty } from "node:tty";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { sessionToken } from "../session-token.js";
-import { answeringGateway } from "../gateway/look.js";
+import { tryConnectForReading } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { table } from "../runs/table.js";
+import { formatTable } from "../runs/table.js";
 
-type Agent = AnswerOf<"listAgents">["agents"][number];
+type ListedAgent = ResponseOf<"listAgents">["agents"][number];
 
 /** A query is bounded; what is cut off is not looked at. */
 const PATH_CHARS = 8_192;
 
-export async function listAgents(json: boolean): Promise<number> {
+export async function printAgents(json: boolean): Promise<number> {
   const path = (process.env["PATH"] ?? "").slice(0, PATH_CHARS);
-  const running = await answeringGateway();
+  const running = await tryConnectForReading();
   const { agents } = await (running?.client.listAgents({ query: sessionToken() === null ? { path } : {} }) ??
-    configured(path));
+    configuredAgents(path));
   if (json) print(toJson(agents, 2));
-  else print(`${agentLines(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${agentTable(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }
 
 /** Without a gateway: what the next one would know. */
-async function configured(path: string): Promise<AnswerOf<"listAgents">> {
-  const [{ readSettings }, { agentsOf, ownAgents }, listing] = await Promise.all([
-    import("../../gateway/settings.js"),
-    import("../../agents/catalogue.js"),
-    import("../../gateway/handlers/list-agents.js"),
-  ]);
+async function configuredAgents(path: string): Promise<ResponseOf<"listAgents">> {
+  const [{ readSettings }, { agentsById: agentsOf, agentsFromConfig: ownAgents }, listing] =
+    await Promise.all([
+      import("../../gateway/settings.js"),
+      import("../../agents/catalogue.js"),
+      import("../../gateway/handlers/list-agents.js"),
+    ]);
   const own = ownAgents((await readSettings()).config.agents);
-  return listing.listAgents({ all: agentsOf(own), own: new Set(own.map(({ id }) => id)) }, path);
+  return listing.describeAgents({ all: agentsOf(own), own: new Set(own.map(({ id }) => id)) }, path);
 }
 
 /** `width`: of the terminal, where there is one. */
-export function agentLines(agents: readonly Agent[], width: number | null): string[] {
+export function agentTable(agents: readonly ListedAgent[], width: number | null): string[] {
   const rows = agents.map(({ id, name, from, acp, cli, install }) => [
     id,
     from,
-    place(acp, width !== null),
-    place(cli, width !== null),
-    sanitizeLine(isThere(acp) || isThere(cli) ? name : (install ?? name)),
+    executablePath(acp, width !== null),
+    executablePath(cli, width !== null),
+    sanitizeLine(isInstalled(acp) || isInstalled(cli) ? name : (install ?? name)),
   ]);
-  const [head, ...rest] = table(
+  const [head, ...rest] = formatTable(
     [["AGENT", "FROM", "ACP", "ONE-SHOT", "NAME, OR HOW TO GET IT"], ...rows],
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...rest];
 }
 
-function isThere(form: { readonly executable: string | null } | null): boolean {
+function isInstalled(form: { readonly executable: string | null } | null): boolean {
   return form !== null && form.executable !== null;
 }
 
 /** On a terminal, how it ends: nothing beside it would be seen otherwise. */
 const PATH_COLUMNS = 24;
 
-function place(form: { readonly executable: string | null } | null, short: boolean): string {
+function executablePath(form: { readonly executable: string | null } | null, short: boolean): string {
   const path = form === null ? "-" : sanitizeLine(form.executable ?? "not found");
   return short && path.length > PATH_COLUMNS ? `…${path.slice(1 - PATH_COLUMNS)}` : path;
 }

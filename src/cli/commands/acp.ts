@@ -1,15 +1,15 @@
 import { resolve } from "node:path";
 import { Option, type Command } from "commander";
-import { FORMATS, type Format } from "../acp/formats.js";
-import { sayHowToGet } from "../agents/how-to-get.js";
-import { complain } from "../complain.js";
+import { OUTPUT_FORMATS, type OutputFormat } from "../acp/formats.js";
+import { noticeInstallHint } from "../agents/how-to-get.js";
+import { reportError } from "../complain.js";
 import { parseDuration } from "../duration.js";
 import { BadInput } from "../../errors.js";
-import { CLIENT_FILES } from "../../store/acp-record.js";
-import { atMost, optionValue } from "../option-value.js";
-import type { Finish } from "../program.js";
-import { misplacedTelling, telling, told, type TellFlags } from "../tasks/telling.js";
-import { refuseUnknown } from "./meant.js";
+import { CLIENT_FILE_ACCESS } from "../../store/acp-record.js";
+import { positiveIntegerUpTo, asOptionParser } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
+import { misplacedNotifyOption, addNotifyOptions, notifyBody, type NotifyFlags } from "../tasks/telling.js";
+import { rejectUnknownSubcommand } from "./meant.js";
 
 const about = `
 A session is an agent that goes on from one prompt to the next. One prompt is
@@ -27,7 +27,7 @@ Examples:
   holdfast acp close site
 `;
 
-const answering = `
+const answerHelp = `
 Ctrl-C cancels the turn and waits for its end; again, it leaves that to the
 gateway. On a terminal you are asked there what the agent asks leave for.
 
@@ -51,21 +51,21 @@ An agent uses files and commands by itself, and is offered none of the
 gateway's. With --client-files and --client-terminals it is: then what it reads,
 writes and runs through the gateway is subject to the same rules, and a command
 is a run of its own, which ends with the agent.
-${answering}
+${answerHelp}
 Examples:
   holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
   holdfast acp spawn gemini --mode run --format quiet "one word: what is this?"
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
 `;
 
-interface ShowFlags {
-  readonly format?: Format;
+interface DisplayFlags {
+  readonly format?: OutputFormat;
   readonly thoughts?: true;
   readonly json?: true;
   readonly timeout?: number;
 }
 
-interface SpawnFlags extends ShowFlags, TellFlags {
+interface SpawnFlags extends DisplayFlags, NotifyFlags {
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: "run" | "session";
@@ -77,27 +77,27 @@ interface SpawnFlags extends ShowFlags, TellFlags {
   readonly denyAll?: true;
   readonly reapTools?: true;
   readonly reapAlways?: true;
-  readonly clientFiles?: (typeof CLIENT_FILES)[number];
+  readonly clientFiles?: (typeof CLIENT_FILE_ACCESS)[number];
   readonly clientRoot?: readonly string[];
   readonly clientTerminals?: boolean;
 }
 
-type PromptFlags = ShowFlags & TellFlags & { readonly wait: boolean };
+type PromptFlags = DisplayFlags & NotifyFlags & { readonly wait: boolean };
 
-export function addAcpCommand(program: Command, finish: Finish): void {
+export function addAcpCommand(program: Command, setExitCode: SetExitCode): void {
   const acp = program
     .command("acp")
     .summary("agents that speak ACP: spawn, prompt, cancel, close, …")
     .description("Sessions with agents that speak the Agent Client Protocol.")
     .addHelpText("after", about);
-  addSpawn(acp, finish);
-  addPrompt(acp, finish);
-  addEnds(acp, finish);
-  addLooks(acp, finish);
-  addPermissions(acp, finish);
+  addSpawn(acp, setExitCode);
+  addPrompt(acp, setExitCode);
+  addCancelAndClose(acp, setExitCode);
+  addReadCommands(acp, setExitCode);
+  addPermissions(acp, setExitCode);
 }
 
-function addSpawn(acp: Command, finish: Finish): void {
+function addSpawn(acp: Command, setExitCode: SetExitCode): void {
   const spawn = acp
     .command("spawn")
     .summary("open a session with an agent")
@@ -130,21 +130,21 @@ function addSpawn(acp: Command, finish: Finish): void {
       new Option(
         "--client-files <access>",
         "let it read, or read and write, files through the gateway",
-      ).choices(CLIENT_FILES),
+      ).choices(CLIENT_FILE_ACCESS),
     )
-    .option("--client-root <directory>", "there, too, and not only in --cwd (repeatable)", gather)
+    .option("--client-root <directory>", "there, too, and not only in --cwd (repeatable)", collectDirectories)
     .option("--client-terminals", "let it run commands through the gateway, each a run of its own")
     .option("--no-client-terminals", "not that, whatever the catalogue says");
-  telling(spawn);
-  showing(spawn)
+  addNotifyOptions(spawn);
+  addDisplayOptions(spawn)
     .addHelpText("after", spawnExamples)
     .action(async (agent: string | undefined, prompt: string | undefined, flags: SpawnFlags) => {
-      const code = await startSpawn(agent, prompt, flags).catch(complain);
-      finish(flags.agentCommand === undefined ? sayHowToGet(code) : code);
+      const code = await runSpawn(agent, prompt, flags).catch(reportError);
+      setExitCode(flags.agentCommand === undefined ? noticeInstallHint(code) : code);
     });
 }
 
-function addPrompt(acp: Command, finish: Finish): void {
+function addPrompt(acp: Command, setExitCode: SetExitCode): void {
   const prompt = acp
     .command("prompt")
     .summary("give a session's agent a prompt, and show its answer")
@@ -152,18 +152,26 @@ function addPrompt(acp: Command, finish: Finish): void {
     .argument("<session>", "its name or id")
     .argument("<prompt>", "what to tell it; - reads it from stdin")
     .option("--no-wait", "do not wait for the answer; prints the turn's id");
-  telling(prompt);
-  showing(prompt)
-    .addHelpText("after", answering)
+  addNotifyOptions(prompt);
+  addDisplayOptions(prompt)
+    .addHelpText("after", answerHelp)
     .action(async (session: string, words: string, flags: PromptFlags) => {
       const { promptSession } = await import("../acp/prompt.js");
       const { wait } = flags;
-      if (wait) mustNotTell(flags, "--no-wait");
-      finish(await promptSession({ session, prompt: words, wait, tell: told(flags), ...shown(flags) }));
+      if (wait) rejectNotifyOptions(flags, "--no-wait");
+      setExitCode(
+        await promptSession({
+          session,
+          prompt: words,
+          wait,
+          notification: notifyBody(flags),
+          ...displayOptions(flags),
+        }),
+      );
     });
 }
 
-function addEnds(acp: Command, finish: Finish): void {
+function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
   acp
     .command("cancel")
     .summary("cancel a session's turn; the agent stays")
@@ -188,7 +196,7 @@ function addEnds(acp: Command, finish: Finish): void {
         }: { readonly turn?: string; readonly reapTools?: true; readonly json?: true },
       ) => {
         const { cancelTurn } = await import("../acp/cancel.js");
-        finish(
+        setExitCode(
           await cancelTurn({
             session,
             turn: turn ?? null,
@@ -206,23 +214,23 @@ function addEnds(acp: Command, finish: Finish): void {
     .option("--discard", "also what the agent keeps of it, where the agent offers that")
     .option("--json", "the session as JSON")
     .action(async (session: string, { discard, json }: { readonly discard?: true; readonly json?: true }) => {
-      const { closeSession } = await import("../acp/close.js");
-      finish(await closeSession(session, discard === true, json === true));
+      const { closeAcpSession } = await import("../acp/close.js");
+      setExitCode(await closeAcpSession(session, discard === true, json === true));
     });
 }
 
-function addLooks(acp: Command, finish: Finish): void {
+function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
   acp
     .command("list")
     .summary("sessions that are open, newest first")
     .description("ACP sessions that may be seen, newest first. Only reads.")
     .option("--all", "those that are closed, too")
-    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
     .option("--json", "the records as a JSON array")
     .action(
       async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
-        const { listSessions } = await import("../acp/list.js");
-        finish(await listSessions(all === true, limit, json === true));
+        const { printAcpSessions } = await import("../acp/list.js");
+        setExitCode(await printAcpSessions(all === true, limit, json === true));
       },
     );
   acp
@@ -232,19 +240,19 @@ function addLooks(acp: Command, finish: Finish): void {
     .argument("<session>", "its name or id")
     .option("--json", "as JSON")
     .action(async (session: string, { json }: { readonly json?: true }) => {
-      const { showSession } = await import("../acp/show.js");
-      finish(await showSession(session, json === true));
+      const { showAcpSession } = await import("../acp/show.js");
+      setExitCode(await showAcpSession(session, json === true));
     });
   acp
     .command("history")
     .summary("what was asked and answered")
     .description("What was asked and answered in a session, oldest first. Only reads.")
     .argument("<session>", "its name or id")
-    .option("--limit <n>", "the newest so many", atMost(1_000), 100)
+    .option("--limit <n>", "the newest so many", positiveIntegerUpTo(1_000), 100)
     .option("--json", "the turns as a JSON array")
     .action(async (session: string, { limit, json }: { readonly limit: number; readonly json?: true }) => {
-      const { showHistory } = await import("../acp/history.js");
-      finish(await showHistory(session, limit, json === true));
+      const { showAcpHistory } = await import("../acp/history.js");
+      setExitCode(await showAcpHistory(session, limit, json === true));
     });
   acp
     .command("watch")
@@ -257,15 +265,15 @@ function addLooks(acp: Command, finish: Finish): void {
     .option("--thoughts", "all of the agent's thoughts, not only how they begin")
     .addOption(formatOption())
     .option("--json", "the same as --format json")
-    .action(async (session: string, flags: ShowFlags & { readonly new?: true }) => {
+    .action(async (session: string, flags: DisplayFlags & { readonly new?: true }) => {
       const { watchSession } = await import("../acp/watch.js");
       const format = flags.json === true ? "json" : (flags.format ?? "text");
       const after = flags.new === true ? null : 0;
-      finish(await watchSession({ session, format, thoughts: flags.thoughts === true, after }));
+      setExitCode(await watchSession({ session, format, thoughts: flags.thoughts === true, after }));
     });
 }
 
-function addPermissions(acp: Command, finish: Finish): void {
+function addPermissions(acp: Command, setExitCode: SetExitCode): void {
   const permissions = acp
     .command("permissions")
     .summary("what agents ask leave for: list, allow, deny")
@@ -274,7 +282,7 @@ function addPermissions(acp: Command, finish: Finish): void {
       "after",
       '\nA request that is not answered within five minutes is denied. Only the operator\ncan answer. If a row of the list does not show the whole request (column SHOWN),\n"allow" needs the digest that "permissions show" prints at its end.\n\nExit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.\n',
     );
-  refuseUnknown(permissions);
+  rejectUnknownSubcommand(permissions);
   permissions
     .command("list", { isDefault: true })
     .summary("questions that wait, with when they expire")
@@ -292,8 +300,10 @@ function addPermissions(acp: Command, finish: Finish): void {
         readonly all?: true;
         readonly json?: true;
       }) => {
-        const { listPermissions } = await import("../acp/permissions.js");
-        finish(await listPermissions({ session: session ?? null, all: all === true, json: json === true }));
+        const { printPermissions } = await import("../acp/permissions.js");
+        setExitCode(
+          await printPermissions({ session: session ?? null, all: all === true, json: json === true }),
+        );
       },
     );
   permissions
@@ -307,7 +317,7 @@ function addPermissions(acp: Command, finish: Finish): void {
     .option("--json", "as JSON")
     .action(async (id: string, flags: { readonly reveal?: true; readonly json?: true }) => {
       const { showPermission } = await import("../acp/permissions.js");
-      finish(await showPermission(id, flags));
+      setExitCode(await showPermission(id, flags));
     });
   for (const verdict of ["allow", "deny"] as const)
     permissions
@@ -322,22 +332,22 @@ function addPermissions(acp: Command, finish: Finish): void {
       .option("--json", "the question and its decision as JSON")
       .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { answerPermission } = await import("../acp/permissions.js");
-        finish(await answerPermission(id, verdict, flags));
+        setExitCode(await answerPermission(id, verdict, flags));
       });
 }
 
-function mustNotTell(flags: TellFlags, instead: string): void {
-  const misplaced = misplacedTelling(flags);
+function rejectNotifyOptions(flags: NotifyFlags, instead: string): void {
+  const misplaced = misplacedNotifyOption(flags);
   if (misplaced !== null) throw new BadInput("option", `${misplaced}: add ${instead}; nothing was sent`);
 }
 
 /** What every command has that shows an answer. */
-function showing(command: Command): Command {
+function addDisplayOptions(command: Command): Command {
   return command
     .option(
       "--timeout <duration>",
       "end the agent when it has not answered by then",
-      optionValue(turnTimeout),
+      asOptionParser(parseTurnTimeout),
     )
     .option("--thoughts", "all of the agent's thoughts, not only how they begin")
     .addOption(formatOption())
@@ -345,19 +355,19 @@ function showing(command: Command): Command {
 }
 
 function formatOption(): Option {
-  return new Option("--format <format>", "how the answer is shown (default: text)").choices(FORMATS);
+  return new Option("--format <format>", "how the answer is shown (default: text)").choices(OUTPUT_FORMATS);
 }
 
 const DAY_MS = 86_400_000;
 
-function turnTimeout(text: string): number {
+function parseTurnTimeout(text: string): number {
   const timeoutMs = parseDuration(text);
   if (timeoutMs < 1_000 || timeoutMs > DAY_MS)
     throw new BadInput("timeout", "Write a duration from 1s to 24h.");
   return timeoutMs;
 }
 
-function shown({ format, thoughts, json, timeout }: ShowFlags) {
+function displayOptions({ format, thoughts, json, timeout }: DisplayFlags) {
   return {
     format: format ?? "text",
     thoughts: thoughts === true,
@@ -366,7 +376,7 @@ function shown({ format, thoughts, json, timeout }: ShowFlags) {
   };
 }
 
-async function startSpawn(
+async function runSpawn(
   first: string | undefined,
   second: string | undefined,
   flags: SpawnFlags,
@@ -378,14 +388,14 @@ async function startSpawn(
       "--agent-command stands in the agent's place: say one of them. Nothing was started",
     );
   const known = command === undefined ? (first ?? "") : null;
-  if (known === "" || (known?.length ?? 0) > LONGEST_NAME)
+  if (known === "" || (known?.length ?? 0) > MAX_AGENT_NAME_CHARS)
     throw new BadInput(
       "agent",
       "say which agent: one that is known, or --agent-command. Nothing was started",
     );
   if (command?.trim() === "")
     throw new BadInput("agent-command", "the command is empty; nothing was started");
-  if (flags.background !== true) mustNotTell(flags, "--background");
+  if (flags.background !== true) rejectNotifyOptions(flags, "--background");
   const { spawnSession } = await import("../acp/spawn.js");
   return spawnSession({
     agent: known === null ? { command: command ?? "" } : { name: known },
@@ -395,22 +405,22 @@ async function startSpawn(
     cwd: flags.cwd,
     clearEnv: flags.clearEnv === true,
     background: flags.background === true,
-    tell: told(flags),
-    permissions: permissionsOf(flags),
-    client: clientOf(flags),
+    notification: notifyBody(flags),
+    permissions: permissionMode(flags),
+    client: clientOptions(flags),
     reap: flags.reapAlways === true ? "always" : flags.reapTools === true ? "cancel" : "asked",
-    ...shown(flags),
+    ...displayOptions(flags),
   });
 }
 
-const LONGEST_NAME = 200;
+const MAX_AGENT_NAME_CHARS = 200;
 
-function gather(one: string, before: readonly string[] = []): readonly string[] {
+function collectDirectories(one: string, before: readonly string[] = []): readonly string[] {
   return [...before, resolve(one)];
 }
 
 /** Null: nothing was said of it. */
-function clientOf({ clientFiles: files, clientRoot: roots, clientTerminals: terminals }: SpawnFlags) {
+function clientOptions({ clientFiles: files, clientRoot: roots, clientTerminals: terminals }: SpawnFlags) {
   if (files === undefined && roots === undefined && terminals === undefined) return null;
   return {
     ...(files === undefined ? {} : { files }),
@@ -419,7 +429,7 @@ function clientOf({ clientFiles: files, clientRoot: roots, clientTerminals: term
   };
 }
 
-function permissionsOf({ approveAll, approveReads, denyAll }: SpawnFlags) {
+function permissionMode({ approveAll, approveReads, denyAll }: SpawnFlags) {
   if (approveAll === true) return "approve-all";
   if (approveReads === true) return "approve-reads";
   return denyAll === true ? "deny-all" : null;

@@ -1,13 +1,19 @@
 import type { Command } from "commander";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import { sayHowToGet } from "../agents/how-to-get.js";
+import { noticeInstallHint } from "../agents/how-to-get.js";
 import { parseDuration } from "../duration.js";
-import { collectPairs, optionValue } from "../option-value.js";
-import type { Finish } from "../program.js";
-import { misplacedTelling, telling, told, unheardTelling, type TellFlags } from "../tasks/telling.js";
+import { collectPairs, asOptionParser } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
+import {
+  misplacedNotifyOption,
+  addNotifyOptions,
+  notifyBody,
+  targetlessNotifyOption,
+  type NotifyFlags,
+} from "../tasks/telling.js";
 import { currentUmask } from "../umask.js";
-import { failed } from "./run.js";
+import { reportRunFailure } from "./run.js";
 
 const listExamples = `
 Agents are entries of a catalogue: those that are built in, and tables
@@ -20,7 +26,7 @@ Examples:
   holdfast agents check claude codex
 `;
 
-export function addAgentsCommand(program: Command, finish: Finish): void {
+export function addAgentsCommand(program: Command, setExitCode: SetExitCode): void {
   const agents = program
     .command("agents")
     .summary("agents that are known: list, check")
@@ -32,8 +38,8 @@ export function addAgentsCommand(program: Command, finish: Finish): void {
     .description("All agents that are known, and where their commands lie. Only reads: nothing is executed.")
     .option("--json", "as a JSON array")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { listAgents } = await import("../agents/list.js");
-      finish(await listAgents(json === true));
+      const { printAgents } = await import("../agents/list.js");
+      setExitCode(await printAgents(json === true));
     });
   agents
     .command("check")
@@ -45,7 +51,7 @@ export function addAgentsCommand(program: Command, finish: Finish): void {
     .option("--json", "as a JSON array")
     .action(async (names: string[], { json }: { readonly json?: true }) => {
       const { checkAgents } = await import("../agents/check.js");
-      finish(await checkAgents(names, json === true));
+      setExitCode(await checkAgents(names, json === true));
     });
 }
 
@@ -65,7 +71,7 @@ Examples:
   git diff | holdfast agent run gemini -
 `;
 
-interface RunFlags extends TellFlags {
+interface RunFlags extends NotifyFlags {
   readonly resume?: string;
   readonly background?: true;
   readonly cwd?: string;
@@ -76,8 +82,8 @@ interface RunFlags extends TellFlags {
   readonly json?: true;
 }
 
-export function addAgentCommand(program: Command, finish: Finish): void {
-  const duration = optionValue(parseDuration);
+export function addAgentCommand(program: Command, setExitCode: SetExitCode): void {
+  const duration = asOptionParser(parseDuration);
   const agent = program
     .command("agent")
     .summary("give an agent's own command one prompt: run")
@@ -90,7 +96,7 @@ export function addAgentCommand(program: Command, finish: Finish): void {
     .argument("<prompt>", "what to tell it; - reads it from stdin")
     .option("--resume <session>", "go on with one: its id or key, the agent's own id of it, or last")
     .option("-b, --background", "hand it to the gateway and leave; prints the run's id");
-  telling(run)
+  addNotifyOptions(run)
     .option("--cwd <directory>", "start it there")
     .option("--clear-env", "start the agent with the gateway's environment, not with this one")
     .option("--timeout <duration>", "stop it after this long: 30m, 1h30m; 0 for never", duration, 0)
@@ -99,16 +105,16 @@ export function addAgentCommand(program: Command, finish: Finish): void {
     .option("--json", "at the end, run, session and result as JSON on stdout; what it says goes to stderr")
     .addHelpText("after", runExamples)
     .action(async (id: string, prompt: string, flags: RunFlags) =>
-      finish(sayHowToGet(await start(id, prompt, flags).catch(failed))),
+      setExitCode(noticeInstallHint(await startAgent(id, prompt, flags).catch(reportRunFailure))),
     );
 }
 
-async function start(agent: string, said: string, flags: RunFlags): Promise<number> {
-  const misplaced = misplacedTelling(flags);
+async function startAgent(agent: string, said: string, flags: RunFlags): Promise<number> {
+  const misplaced = misplacedNotifyOption(flags);
   if (flags.background !== true && misplaced !== null)
     throw new BadInput("option", `${misplaced}: add --background; nothing was started`);
   // One that is gone on with may be another's, who is told.
-  const unheard = flags.resume === undefined ? unheardTelling(flags) : null;
+  const unheard = flags.resume === undefined ? targetlessNotifyOption(flags) : null;
   if (unheard !== null) throw new BadInput("option", `${unheard}; nothing was started`);
   const { runAgentDetached, runAgentInForeground } = await import("../agents/run.js");
   const prompt = said === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : said;
@@ -127,5 +133,7 @@ async function start(agent: string, said: string, flags: RunFlags): Promise<numb
     },
     json: flags.json === true,
   };
-  return flags.background === true ? runAgentDetached(request, told(flags)) : runAgentInForeground(request);
+  return flags.background === true
+    ? runAgentDetached(request, notifyBody(flags))
+    : runAgentInForeground(request);
 }

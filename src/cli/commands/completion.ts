@@ -1,5 +1,5 @@
 import { Argument, type Command } from "commander";
-import type { Finish } from "../program.js";
+import type { SetExitCode } from "../program.js";
 
 const examples = `
 Examples:
@@ -8,7 +8,7 @@ Examples:
   holdfast completion fish > ~/.config/fish/completions/holdfast.fish
 `;
 
-export function addCompletionCommand(program: Command, finish: Finish): void {
+export function addCompletionCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("completion")
     .summary("a completion script for your shell")
@@ -19,6 +19,6 @@ export function addCompletionCommand(program: Command, finish: Finish): void {
       const { completionScript } = await import("../completion/script.js");
       const { print } = await import("../runs/print.js");
       print(completionScript(program, shell));
-      finish(0);
+      setExitCode(0);
     });
 }

@@ -1,9 +1,9 @@
 import { Option, type Command } from "commander";
 import { parseDuration } from "../duration.js";
-import { optionValue } from "../option-value.js";
-import type { Finish } from "../program.js";
+import { asOptionParser } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
 
-const examples = `
+const runExamples = `
 It holds the runs of this state directory: renews their leases, takes over what
 a killed supervisor left, ends what must not outlive its owner, forgets old
 runs. One per state directory. Killing it loses nothing: runs stay with their
@@ -50,7 +50,7 @@ interface RunFlags {
   readonly logLevel?: string;
 }
 
-export function addGatewayCommand(program: Command, finish: Finish): void {
+export function addGatewayCommand(program: Command, setExitCode: SetExitCode): void {
   const gateway = program
     .command("gateway")
     .summary("the resident supervisor")
@@ -65,12 +65,12 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .option("--check", "only check that it could start: configuration, store and anchor; changes nothing")
     .option("--listen <address>", "answer on this loopback address, too: 127.0.0.1:7433")
     .addOption(new Option("--log-level <level>", "what the log keeps").choices(["info", "warn", "silent"]))
-    .addHelpText("after", examples)
+    .addHelpText("after", runExamples)
     .action(async ({ json, quiet, wait, check, listen, logLevel }: RunFlags) => {
-      const { checkStart, runGateway } = await import("../gateway/run.js");
+      const { checkGatewayCanStart, runGateway } = await import("../gateway/run.js");
       const flags = { "gateway.listen": listen, "gateway.log-level": logLevel };
-      if (check === true) return finish(await checkStart(flags));
-      finish(await runGateway({ json: json === true, quiet: quiet === true, waits: wait, flags }));
+      if (check === true) return setExitCode(await checkGatewayCanStart(flags));
+      setExitCode(await runGateway({ json: json === true, quiet: quiet === true, waits: wait, flags }));
     });
   gateway
     .command("start")
@@ -78,8 +78,8 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     .description("Start a gateway in the background, and wait until it answers. Does nothing when one runs.")
     .option("--json", "how it is, as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { startInBackground } = await import("../gateway/control.js");
-      finish(await startInBackground(json === true));
+      const { startBackgroundGateway } = await import("../gateway/control.js");
+      setExitCode(await startBackgroundGateway(json === true));
     });
   gateway
     .command("stop")
@@ -94,14 +94,14 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     )
     .addOption(
       new Option("--wait <duration>", "with drain: how long to wait for tasks")
-        .argParser(optionValue(parseDuration))
+        .argParser(asOptionParser(parseDuration))
         .default(60_000, "1m"),
     )
     .option("--json", "what was done, as JSON")
     .addHelpText("after", stopExamples)
     .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {
-      const { stopInBackground } = await import("../gateway/control.js");
-      finish(await stopInBackground({ runs: flags.runs, waitMs: flags.wait }, flags.json === true));
+      const { stopBackgroundGateway } = await import("../gateway/control.js");
+      setExitCode(await stopBackgroundGateway({ runs: flags.runs, waitMs: flags.wait }, flags.json === true));
     });
   gateway
     .command("restart")
@@ -111,8 +111,8 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     )
     .option("--json", "how it is, as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { restartInBackground } = await import("../gateway/restart.js");
-      finish(await restartInBackground(json === true));
+      const { restartBackgroundGateway } = await import("../gateway/restart.js");
+      setExitCode(await restartBackgroundGateway(json === true));
     });
   gateway
     .command("status")
@@ -122,7 +122,7 @@ export function addGatewayCommand(program: Command, finish: Finish): void {
     )
     .option("--json", "as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { showStatus } = await import("../gateway/control.js");
-      finish(await showStatus(json === true));
+      const { showGatewayStatus } = await import("../gateway/control.js");
+      setExitCode(await showGatewayStatus(json === true));
     });
 }

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
-import type { Finish } from "../program.js";
+import type { SetExitCode } from "../program.js";
 
-const examples = `
+const gatewaysExamples = `
 up           heard of within half a minute
 silent       not heard of for longer: busy, cut off, or killed
 unreachable  not for five minutes; its runs are left to it, see docs/postgres.md
@@ -14,7 +14,7 @@ Examples:
   holdfast gateways list --json | jq '.[] | select(.presence != "up") | .hostName'
 `;
 
-export function addGatewaysCommand(program: Command, finish: Finish): void {
+export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): void {
   const gateways = program
     .command("gateways")
     .summary("every gateway that shares this store")
@@ -24,9 +24,9 @@ export function addGatewaysCommand(program: Command, finish: Finish): void {
     .summary("each with its host, how it is, and how many runs it holds")
     .description("Every gateway on record: its host, whether it is heard of, how many open runs it holds.")
     .option("--json", "as a JSON array")
-    .addHelpText("after", examples)
+    .addHelpText("after", gatewaysExamples)
     .action(async ({ json }: { readonly json?: true }) => {
-      const { listGateways } = await import("../gateways/list.js");
-      finish(await listGateways(json === true));
+      const { printGateways } = await import("../gateways/list.js");
+      setExitCode(await printGateways(json === true));
     });
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Finish } from "../program.js";
+import type { SetExitCode } from "../program.js";
 
 const examples = `
 Channels are tables [channels.<name>] of the config; see docs/channels.md:
@@ -14,7 +14,7 @@ Examples:
   holdfast notify test team --address=-1001234567890/17
 `;
 
-export function addNotifyCommand(program: Command, finish: Finish): void {
+export function addNotifyCommand(program: Command, setExitCode: SetExitCode): void {
   const notify = program
     .command("notify")
     .summary("where notifications can go: channels, test")
@@ -26,8 +26,8 @@ export function addNotifyCommand(program: Command, finish: Finish): void {
     .description("All channels of the config, and where they lead. Only reads: nothing is sent.")
     .option("--json", "as a JSON array")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { showChannels } = await import("../notify/channels.js");
-      finish(await showChannels(json === true));
+      const { printChannels } = await import("../notify/channels.js");
+      setExitCode(await printChannels(json === true));
     });
   notify
     .command("test")
@@ -37,7 +37,7 @@ export function addNotifyCommand(program: Command, finish: Finish): void {
     .option("--address <address>", "whom within the channel: a chat, a room")
     .option("--json", "what came of it, as JSON")
     .action(async (channel: string, flags: { readonly address?: string; readonly json?: true }) => {
-      const { testChannel } = await import("../notify/test.js");
-      finish(await testChannel(channel, flags.address ?? null, flags.json === true));
+      const { testChannelCommand } = await import("../notify/test.js");
+      setExitCode(await testChannelCommand(channel, flags.address ?? null, flags.json === true));
     });
 }

@@ -1,9 +1,9 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../duration.js";
-import { collectPairs, optionValue } from "../option-value.js";
-import type { Finish } from "../program.js";
+import { collectPairs, asOptionParser } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
 
-const cancelExamples = `
+const stopExamples = `
 Asks the gateway; when it does not answer in time, or none runs, stops the run
 directly: through its anchor, its cgroup or its verified processes. It works
 with a store that is locked, full or damaged, and takes at most 20 seconds and
@@ -93,20 +93,20 @@ interface CleanupFlags {
 }
 
 /** What an operator does to runs. */
-export function addRunsOperations(runs: Command, finish: Finish): void {
+export function addRunOperatorCommands(runs: Command, setExitCode: SetExitCode): void {
   runs
     .command("cancel")
     .summary("stop a run, with everything it started")
     .description("Stop a run, with everything it started, and wait until all of it is gone.")
     .argument("<run>", "its id, or the beginning of it")
-    .option("--grace <duration>", "from asking to terminate to killing", optionValue(parseDuration))
+    .option("--grace <duration>", "from asking to terminate to killing", asOptionParser(parseDuration))
     .option("--kill", "kill at once: the same as --grace 0")
     .option("--json", "what became of it, as JSON")
-    .addHelpText("after", cancelExamples)
+    .addHelpText("after", stopExamples)
     .action(async (wanted: string, flags: { grace?: number; kill?: true; json?: true }) => {
-      const { cancelRun } = await import("../operator/cancel.js");
+      const { stopRunCommand } = await import("../operator/cancel.js");
       const graceMs = flags.kill === true ? 0 : (flags.grace ?? null);
-      finish(await cancelRun({ wanted, graceMs, json: flags.json === true }));
+      setExitCode(await stopRunCommand({ wanted, graceMs, json: flags.json === true }));
     });
 
   runs
@@ -119,7 +119,7 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .addHelpText("after", abandonExamples)
     .action(async (wanted: string, flags: { yes?: true; json?: true }) => {
       const { abandonRun } = await import("../operator/abandon.js");
-      finish(await abandonRun(wanted, flags.yes === true, flags.json === true));
+      setExitCode(await abandonRun(wanted, flags.yes === true, flags.json === true));
     });
 
   runs
@@ -134,7 +134,7 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .action(async (run: string | undefined, flags: { host?: string; yes?: true; json?: true }) => {
       const { forgetRuns } = await import("../operator/forget.js");
       const { host = null, yes = false, json = false } = flags;
-      finish(await forgetRuns({ run: run ?? null, host, yes, json }));
+      setExitCode(await forgetRuns({ run: run ?? null, host, yes, json }));
     });
 
   runs
@@ -161,11 +161,11 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
       if (flags.withoutState === true) {
         const { run = null, dryRun = false, yes = false, json = false } = flags;
         const { cleanupWithoutState } = await import("../operator/runs-without-state.js");
-        finish(await cleanupWithoutState({ run, dryRun, yes, json }));
+        setExitCode(await cleanupWithoutState({ run, dryRun, yes, json }));
         return;
       }
       const { cleanupRuns } = await import("../operator/cleanup.js");
-      finish(
+      setExitCode(
         await cleanupRuns({
           run: flags.run ?? null,
           session: flags.session ?? null,
@@ -192,7 +192,7 @@ export function addRunsOperations(runs: Command, finish: Finish): void {
     .addHelpText("after", importExamples)
     .action(async (file: string, flags: { dryRun?: true; json?: true }) => {
       const { importRuns } = await import("../operator/import.js");
-      finish(await importRuns(file, flags.dryRun === true, flags.json === true));
+      setExitCode(await importRuns(file, flags.dryRun === true, flags.json === true));
     });
 }
 
@@ -210,22 +210,22 @@ Examples:
   holdfast who $(pgrep -n chrome) --json | jq .runId
 `;
 
-export function addWhoCommand(program: Command, finish: Finish): void {
+export function addWhoCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("who")
     .summary("which run a process belongs to, and what proves it")
     .description("Which run a process belongs to, who owns that, and what proves it.")
-    .argument("<pid>", "a process", processNumber)
+    .argument("<pid>", "a process", parsePid)
     .option("--host <host>", "a process of this host: its name, or the beginning of its id")
     .option("--json", "as JSON")
     .addHelpText("after", whoExamples)
     .action(async (pid: number, { host, json }: { readonly host?: string; readonly json?: true }) => {
-      const { who } = await import("../operator/who.js");
-      finish(await who(pid, host ?? null, json === true));
+      const { showProcessOwner } = await import("../operator/who.js");
+      setExitCode(await showProcessOwner(pid, host ?? null, json === true));
     });
 }
 
-function processNumber(text: string): number {
+function parsePid(text: string): number {
   const number = /^\d{1,10}$/.test(text) ? Number(text) : 0;
   if (number < 1 || number > 2 ** 31 - 1) throw new InvalidArgumentError("Write the number of a process.");
   return number;
@@ -238,7 +238,7 @@ something is missing. Only reads; of channels, nothing is sent: \`holdfast notif
 test\` does. Exit status: 0, or 1 when something cannot work.
 `;
 
-export function addDoctorCommand(program: Command, finish: Finish): void {
+export function addDoctorCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("doctor")
     .summary("what this machine offers, and what is wrong")
@@ -246,12 +246,12 @@ export function addDoctorCommand(program: Command, finish: Finish): void {
     .option("--json", "as JSON")
     .addHelpText("after", doctorExamples)
     .action(async ({ json }: { readonly json?: true }) => {
-      const { doctor } = await import("../doctor/doctor.js");
-      finish(await doctor(json === true));
+      const { runDoctor } = await import("../doctor/doctor.js");
+      setExitCode(await runDoctor(json === true));
     });
 }
 
-const foreignExamples = `
+const unmanagedExamples = `
 Profiles are declared in the config file ($HOLDFAST_CONFIG, else
 ~/.config/holdfast/config.toml):
 
@@ -268,12 +268,12 @@ Examples:
   holdfast foreign cleanup jenkins --dry-run
 `;
 
-export function addForeignCommand(program: Command, finish: Finish): void {
+export function addUnmanagedCommand(program: Command, setExitCode: SetExitCode): void {
   const foreign = program
     .command("foreign")
     .summary("processes that other tools have marked and left behind")
     .description("Processes that other tools have marked and left behind.")
-    .addHelpText("after", foreignExamples);
+    .addHelpText("after", unmanagedExamples);
   foreign
     .command("list")
     .summary("those whose owner is gone, with the evidence")
@@ -282,8 +282,8 @@ export function addForeignCommand(program: Command, finish: Finish): void {
     .option("--all", "those whose owner lives, too")
     .option("--json", "as JSON")
     .action(async (profile: string | undefined, flags: { all?: true; json?: true }) => {
-      const { listForeign } = await import("../operator/foreign.js");
-      finish(await listForeign(profile ?? null, flags.all === true, flags.json === true));
+      const { printUnmanaged } = await import("../operator/foreign.js");
+      setExitCode(await printUnmanaged(profile ?? null, flags.all === true, flags.json === true));
     });
   foreign
     .command("cleanup")
@@ -294,8 +294,8 @@ export function addForeignCommand(program: Command, finish: Finish): void {
     .option("--yes", "do not ask")
     .option("--json", "as JSON")
     .action(async (profile: string, flags: { dryRun?: true; yes?: true; json?: true }) => {
-      const { cleanupForeign } = await import("../operator/foreign.js");
+      const { cleanupUnmanaged } = await import("../operator/foreign.js");
       const { dryRun = false, yes = false, json = false } = flags;
-      finish(await cleanupForeign(profile, { dryRun, yes, json }));
+      setExitCode(await cleanupUnmanaged(profile, { dryRun, yes, json }));
     });
 }

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseDuration } from "../duration.js";
-import { atMost, collectPairs, optionValue, wholeNumber } from "../option-value.js";
-import type { Finish } from "../program.js";
+import { positiveIntegerUpTo, collectPairs, asOptionParser, parsePositiveInteger } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
 
 const keysExamples = `
 Keys: C-c, M-x, C-M-x, S-Tab, Enter, Tab, BSpace, Escape, Space, Up, Down,
@@ -35,7 +35,7 @@ interface PollFlags {
   readonly json?: true;
 }
 
-export function addProcessCommand(program: Command, finish: Finish): void {
+export function addProcessCommand(program: Command, setExitCode: SetExitCode): void {
   const process = program
     .command("process")
     .summary("what agents do to runs: list, poll, log, write, keys, kill, remove")
@@ -52,11 +52,13 @@ export function addProcessCommand(program: Command, finish: Finish): void {
       "What the one who asks may see: runs that go on and runs that have ended, newest first, but for hidden ones. Only reads.",
     )
     .option("--all", "hidden ones, too")
-    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
     .option("--json", "the records as a JSON array")
     .action(async (flags: { all?: true; limit: number; json?: true }) => {
-      const { listProcesses } = await import("../process/list.js");
-      finish(await listProcesses({ all: flags.all === true, limit: flags.limit, json: flags.json === true }));
+      const { printVisibleRuns } = await import("../process/list.js");
+      setExitCode(
+        await printVisibleRuns({ all: flags.all === true, limit: flags.limit, json: flags.json === true }),
+      );
     });
 
   process
@@ -67,10 +69,10 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     )
     .argument("<run>", run)
     .addOption(new Option("--stream <name>", "which one").choices(["stdout", "stderr"]).default("stdout"))
-    .option("-n, --lines <n>", "so many lines", atMost(100_000), 200)
-    .option("--skip <n>", "from the oldest line kept, passing over so many", offset)
-    .addOption(new Option("--offset <byte>", "from this byte on").argParser(offset).conflicts("skip"))
-    .option("--bytes <n>", "with --offset: so many bytes", atMost(1_048_576), 65_536)
+    .option("-n, --lines <n>", "so many lines", positiveIntegerUpTo(100_000), 200)
+    .option("--skip <n>", "from the oldest line kept, passing over so many", parseOffset)
+    .addOption(new Option("--offset <byte>", "from this byte on").argParser(parseOffset).conflicts("skip"))
+    .option("--bytes <n>", "with --offset: so many bytes", positiveIntegerUpTo(1_048_576), 65_536)
     .option("-f, --follow", "go on until the run has ended")
     .option("--raw", "as it came, escape sequences and all")
     .option("--json", "text with its offsets, one JSON object per piece")
@@ -81,7 +83,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
         from === undefined
           ? { lines, ...(skip === undefined ? {} : { skip }) }
           : { offset: from, maxBytes: bytes };
-      finish(
+      setExitCode(
         await showLogs({
           wanted,
           streams: [stream],
@@ -100,9 +102,9 @@ export function addProcessCommand(program: Command, finish: Finish): void {
       "Output since an offset, whether it seems to wait for input, how it ended. Consumes nothing.",
     )
     .argument("<run>", run)
-    .option("--wait <duration>", "wait this long for news, at most 30s", optionValue(parseDuration), 0)
-    .option("--stdout <offset>", "only what stdout has from this byte on", offset, 0)
-    .option("--stderr <offset>", "the same for stderr", offset, 0)
+    .option("--wait <duration>", "wait this long for news, at most 30s", asOptionParser(parseDuration), 0)
+    .option("--stdout <offset>", "only what stdout has from this byte on", parseOffset, 0)
+    .option("--stderr <offset>", "the same for stderr", parseOffset, 0)
     .option(
       "--raw",
       "print the output unchanged, with escape sequences; with --json, add its bytes as base64",
@@ -111,7 +113,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .action(async (wanted: string, flags: PollFlags) => {
       const { pollProcess } = await import("../process/act.js");
       const { wait, stdout, stderr } = flags;
-      finish(
+      setExitCode(
         await pollProcess({
           wanted,
           waitMs: Math.min(wait, 30_000),
@@ -134,7 +136,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, text: string | undefined, flags: { close?: true; json?: true }) => {
       const { writeProcess } = await import("../process/act.js");
-      finish(
+      setExitCode(
         await writeProcess(
           wanted,
           flags.close === true && text === undefined ? "" : (text ?? null),
@@ -154,8 +156,8 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--json", "what was done, as JSON")
     .addHelpText("after", keysExamples)
     .action(async (wanted: string, keys: string[], flags: { literal?: true; json?: true }) => {
-      const { sendKeys } = await import("../process/act.js");
-      finish(await sendKeys(wanted, keys, flags.literal === true, flags.json === true));
+      const { sendKeysCommand } = await import("../process/act.js");
+      setExitCode(await sendKeysCommand(wanted, keys, flags.literal === true, flags.json === true));
     });
 
   process
@@ -168,7 +170,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, text: string | undefined, flags: { submit?: true; json?: true }) => {
       const { pasteProcess } = await import("../process/act.js");
-      finish(await pasteProcess(wanted, text ?? null, flags.submit === true, flags.json === true));
+      setExitCode(await pasteProcess(wanted, text ?? null, flags.submit === true, flags.json === true));
     });
 
   process
@@ -180,7 +182,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, text: string, { json }: { readonly json?: true }) => {
       const { pasteProcess } = await import("../process/act.js");
-      finish(await pasteProcess(wanted, text, true, json === true));
+      setExitCode(await pasteProcess(wanted, text, true, json === true));
     });
 
   process
@@ -188,12 +190,12 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .summary("change its terminal's size")
     .description("Change the size of the run's terminal.")
     .argument("<run>", run)
-    .argument("<rows>", "lines", atMost(1_000))
-    .argument("<cols>", "columns", atMost(2_000))
+    .argument("<rows>", "lines", positiveIntegerUpTo(1_000))
+    .argument("<cols>", "columns", positiveIntegerUpTo(2_000))
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, rows: number, cols: number, { json }: { readonly json?: true }) => {
       const { resizeProcess } = await import("../process/act.js");
-      finish(await resizeProcess(wanted, rows, cols, json === true));
+      setExitCode(await resizeProcess(wanted, rows, cols, json === true));
     });
 
   process.commandsGroup("Stop and clean up:");
@@ -204,11 +206,11 @@ export function addProcessCommand(program: Command, finish: Finish): void {
       "Stop a run and wait until it is gone; answers with the survivors when some cannot be killed. Works without a gateway.",
     )
     .argument("<run>", run)
-    .option("--grace <duration>", "from asking to terminate to killing", optionValue(parseDuration))
+    .option("--grace <duration>", "from asking to terminate to killing", asOptionParser(parseDuration))
     .option("--json", "as JSON")
     .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
-      const { killProcess } = await import("../process/act.js");
-      finish(await killProcess(wanted, flags.grace ?? null, flags.json === true));
+      const { stopProcess } = await import("../process/act.js");
+      setExitCode(await stopProcess(wanted, flags.grace ?? null, flags.json === true));
     });
 
   process
@@ -221,7 +223,7 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
       const { removeProcess } = await import("../process/act.js");
-      finish(await removeProcess(wanted, json === true));
+      setExitCode(await removeProcess(wanted, json === true));
     });
 
   process
@@ -233,11 +235,11 @@ export function addProcessCommand(program: Command, finish: Finish): void {
     .option("--json", "how many, as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { clearProcesses } = await import("../process/act.js");
-      finish(await clearProcesses(json === true));
+      setExitCode(await clearProcesses(json === true));
     });
 }
 
-export function addScreenCommand(program: Command, finish: Finish): void {
+export function addScreenCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("screen")
     .summary("what a run's terminal shows now")
@@ -246,7 +248,7 @@ export function addScreenCommand(program: Command, finish: Finish): void {
     .option("--json", "with cursor, title and modes, as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
       const { showScreen } = await import("../process/act.js");
-      finish(await showScreen(wanted, json === true));
+      setExitCode(await showScreen(wanted, json === true));
     });
 }
 
@@ -258,7 +260,7 @@ interface PsFlags {
   readonly json?: true;
 }
 
-export function addPsCommand(program: Command, finish: Finish): void {
+export function addPsCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("ps")
     .summary("what is running, with processes, CPU and memory")
@@ -271,9 +273,9 @@ export function addPsCommand(program: Command, finish: Finish): void {
     .option("-w, --watch", "again every two seconds")
     .option("--json", "records and processes as JSON; with --watch one line each time")
     .action(async (flags: PsFlags) => {
-      const { showProcesses } = await import("../ps/ps.js");
-      finish(
-        await showProcesses({
+      const { showPs } = await import("../ps/ps.js");
+      setExitCode(
+        await showPs({
           labels: flags.label ?? {},
           host: flags.host ?? null,
           hidden: flags.all === true,
@@ -284,7 +286,7 @@ export function addPsCommand(program: Command, finish: Finish): void {
     });
 }
 
-export function addAttachCommand(program: Command, finish: Finish): void {
+export function addAttachCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("attach")
     .summary("be a run's terminal, live")
@@ -292,19 +294,19 @@ export function addAttachCommand(program: Command, finish: Finish): void {
     .argument("<run>", "its id, or the beginning of it")
     .option("--read-only", "only watch")
     .action(async (wanted: string, { readOnly }: { readonly readOnly?: true }) => {
-      const { attachTo } = await import("../process/attach.js");
-      finish(await attachTo(wanted, readOnly === true));
+      const { attachToRun } = await import("../process/attach.js");
+      setExitCode(await attachToRun(wanted, readOnly === true));
     });
 }
 
-export function addLogsCommand(program: Command, finish: Finish): void {
+export function addLogsCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("logs")
     .summary("a run's output")
     .description("The last lines of a run's output; with -f, also what comes, until it ends.")
     .argument("<run>", "its id, or the beginning of it")
     .option("-f, --follow", "go on until the run has ended")
-    .option("-n, --lines <n>", "so many lines of each stream", atMost(100_000), 200)
+    .option("-n, --lines <n>", "so many lines of each stream", positiveIntegerUpTo(100_000), 200)
     .addOption(new Option("--stream <name>", "only this one").choices(["stdout", "stderr"]))
     .option("--raw", "as it came, escape sequences and all")
     .option("--json", "pieces with offsets, one JSON object per line")
@@ -314,7 +316,7 @@ export function addLogsCommand(program: Command, finish: Finish): void {
         flags: { follow?: true; lines: number; stream?: "stdout" | "stderr"; raw?: true; json?: true },
       ) => {
         const { showLogs } = await import("../process/logs.js");
-        finish(
+        setExitCode(
           await showLogs({
             wanted,
             streams: flags.stream === undefined ? ["stdout", "stderr"] : [flags.stream],
@@ -337,7 +339,7 @@ interface EventsFlags {
   readonly json?: true;
 }
 
-export function addEventsCommand(program: Command, finish: Finish): void {
+export function addEventsCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("events")
     .summary("what happened, in order")
@@ -345,12 +347,12 @@ export function addEventsCommand(program: Command, finish: Finish): void {
     .option("-f, --follow", "go on with what happens")
     .option("--run <id>", "only of this run: its id, or the beginning of it")
     .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--after <seq>", "only those after this number", offset, 0)
-    .option("--limit <n>", "at most the newest so many", wholeNumber, 100)
+    .option("--after <seq>", "only those after this number", parseOffset, 0)
+    .option("--limit <n>", "at most the newest so many", parsePositiveInteger, 100)
     .option("--json", "one JSON object per line")
     .action(async (flags: EventsFlags) => {
       const { showEvents } = await import("../process/events.js");
-      finish(
+      setExitCode(
         await showEvents({
           run: flags.run ?? null,
           host: flags.host ?? null,
@@ -363,7 +365,7 @@ export function addEventsCommand(program: Command, finish: Finish): void {
     });
 }
 
-function offset(text: string): number {
+function parseOffset(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Write a whole number, 0 or more.");
   return Number(text);
 }

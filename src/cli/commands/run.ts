@@ -3,18 +3,24 @@ import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
 import type { OnEscape } from "../../store/run-record.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { complain } from "../complain.js";
+import { reportError } from "../complain.js";
 import { formatDuration, parseDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { firstError } from "../first-error.js";
-import { collectPairs, collectWords, optionValue } from "../option-value.js";
-import type { Finish } from "../program.js";
-import { limitOf, parseCount } from "../limit-value.js";
+import { collectPairs, collectValues, asOptionParser } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
+import { validateLimit, parseCount } from "../limit-value.js";
 import { formatSize, parseSize } from "../size.js";
-import { misplacedTelling, told, telling, unheardTelling, type TellFlags } from "../tasks/telling.js";
+import {
+  misplacedNotifyOption,
+  notifyBody,
+  addNotifyOptions,
+  targetlessNotifyOption,
+  type NotifyFlags,
+} from "../tasks/telling.js";
 import { currentUmask } from "../umask.js";
 
-interface RunFlags extends TellFlags {
+interface RunFlags extends NotifyFlags {
   readonly pty?: true;
   readonly timeout?: number;
   readonly noOutputTimeout?: number;
@@ -69,8 +75,8 @@ Examples:
   holdfast run --label ticket=42 --env CI=1 --json -- make check
 `;
 
-export function addRunCommand(program: Command, finish: Finish): void {
-  const duration = optionValue(parseDuration);
+export function addRunCommand(program: Command, setExitCode: SetExitCode): void {
+  const duration = asOptionParser(parseDuration);
   const run = program
     .command("run")
     .summary("run a command and own every process it starts until each is gone")
@@ -87,7 +93,12 @@ export function addRunCommand(program: Command, finish: Finish): void {
     .option("--cwd <directory>", "start it there")
     .option("--env <key=value>", "set an environment variable (repeatable)", collectPairs, {})
     .option("--clear-env", "start from an empty environment instead of this one")
-    .option("--allow-env <name>", "let --env set a variable that injects code (repeatable)", collectWords, [])
+    .option(
+      "--allow-env <name>",
+      "let --env set a variable that injects code (repeatable)",
+      collectValues,
+      [],
+    )
     .option("--merge", "one pipe for stdout and stderr: their order is exact, and all goes to stdout")
     .addOption(
       new Option("--on-escape <policy>", "when a successful command leaves detached processes")
@@ -97,33 +108,37 @@ export function addRunCommand(program: Command, finish: Finish): void {
     .option(
       "--buffer <size>",
       "output held for a slow reader before the command has to wait",
-      optionValue(parseSize),
+      asOptionParser(parseSize),
       defaults.spoolBytes,
     )
     .option(
       "--memory <size>",
       "kill it when all of its processes together need more: 512M, 2G",
-      optionValue((text) => limitOf("memoryBytes", parseSize(text))),
+      asOptionParser((text) => validateLimit("memoryBytes", parseSize(text))),
     )
     .option(
       "--pids <number>",
       "refuse it more processes and threads at one time",
-      optionValue((text) => limitOf("pids", parseCount(text))),
+      asOptionParser((text) => validateLimit("pids", parseCount(text))),
     )
     .option(
       "--cpus <number>",
       "slow it down to so many CPUs: 1.5, 0.2",
-      optionValue((text) => limitOf("cpus", parseCount(text))),
+      asOptionParser((text) => validateLimit("cpus", parseCount(text))),
     )
     .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
     .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
-    .option("--port <number>", "of a service: wait until one of its own processes listens there", tcpPort)
+    .option(
+      "--port <number>",
+      "of a service: wait until one of its own processes listens there",
+      parseTcpPort,
+    )
     .option(
       "--ready-timeout <duration>",
       `stop it when none does by then (default: ${formatDuration(defaults.readyTimeoutMs)})`,
       duration,
     );
-  telling(run)
+  addNotifyOptions(run)
     .option("--in-process", "supervise it in this process: no gateway is asked or started")
     .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
     .passThroughOptions()
@@ -137,14 +152,16 @@ export function addRunCommand(program: Command, finish: Finish): void {
       },
     })
     .addHelpText("after", examples)
-    .action(async (argv: string[], flags: RunFlags) => finish(await start(argv, flags).catch(failed)));
+    .action(async (argv: string[], flags: RunFlags) =>
+      setExitCode(await startRun(argv, flags).catch(reportRunFailure)),
+    );
 }
 
-async function start(argv: string[], flags: RunFlags): Promise<number> {
+async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
   const misplaced = misplacedOption(flags);
   if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
-  const options = spawnOptions(flags);
+  const options = toSpawnOptions(flags);
   const json = flags.json === true;
   const { checkVariables } = await import("../../supervisor/environment.js");
   // Before a gateway is started for what it would refuse.
@@ -156,18 +173,18 @@ async function start(argv: string[], flags: RunFlags): Promise<number> {
   }
   if (flags.detach === true) {
     const { runDetached } = await import("../process/detach.js");
-    return runDetached(input, options, told(flags), json);
+    return runDetached(input, options, notifyBody(flags), json);
   }
-  const [{ runInForeground }, { wantsInProcess }] = await Promise.all([
+  const [{ runInForeground }, { isInProcessRequested }] = await Promise.all([
     import("../foreground/foreground.js"),
     import("../foreground/wants-in-process.js"),
   ]);
-  return runInForeground({ inProcess: wantsInProcess(flags.inProcess === true), input, options, json });
+  return runInForeground({ inProcess: isInProcessRequested(flags.inProcess === true), input, options, json });
 }
 
 /** A denied command is like a file that one has no leave to execute. */
-export function failed(error: unknown): number {
-  const code = complain(error);
+export function reportRunFailure(error: unknown): number {
+  const code = reportError(error);
   const first = firstError(error);
   return first instanceof HoldfastError && first.code === "EXEC_DENIED" ? exitCodes.notExecutable : code;
 }
@@ -176,17 +193,17 @@ function misplacedOption(flags: RunFlags): string | null {
   const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
   if (inProcess === true && (detach === true || service === true))
     return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
-  const untold = misplacedTelling(flags);
+  const untold = misplacedNotifyOption(flags);
   if (service === true && untold !== null) return `${untold} that ends: a service is not meant to`;
   if (detach !== true && untold !== null) return `${untold}: add --detach`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)
     return "a service has no --timeout: it runs until it is stopped";
-  return unheardTelling(flags);
+  return targetlessNotifyOption(flags);
 }
 
-function tcpPort(text: string): number {
+function parseTcpPort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port, from 1 to 65535.");
   return port;
@@ -199,10 +216,10 @@ function noOutputOption(): Option {
     "stop it when it is silent for this long; 0 for never",
   );
   option.negate = false;
-  return option.argParser(optionValue(parseDuration));
+  return option.argParser(asOptionParser(parseDuration));
 }
 
-function spawnOptions(flags: RunFlags): SpawnOptions {
+function toSpawnOptions(flags: RunFlags): SpawnOptions {
   const umask = currentUmask();
   const spool = { boundBytes: flags.buffer, policy: "back-pressure" } as const;
   return {

@@ -1,8 +1,8 @@
 import { Option, type Command } from "commander";
 import type { RunStateName } from "../../store/run-record.js";
-import { collectPairs, wholeNumber } from "../option-value.js";
-import type { Finish } from "../program.js";
-import { addRunsOperations } from "./operate.js";
+import { collectPairs, parsePositiveInteger } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
+import { addRunOperatorCommands } from "./operate.js";
 
 const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
 
@@ -16,7 +16,7 @@ interface ListFlags {
 }
 
 /** Enough for a screen or two; the newest come first. */
-const listed = 100;
+const DEFAULT_LIST_LIMIT = 100;
 
 const listExamples = `
 Only reads: it starts nothing, changes nothing and creates nothing.
@@ -35,7 +35,7 @@ Examples:
   holdfast runs show 4k2m --json | jq .exit
 `;
 
-export function addRunsCommand(program: Command, finish: Finish): void {
+export function addRunsCommand(program: Command, setExitCode: SetExitCode): void {
   const runs = program
     .command("runs")
     .summary("every run on record: list, show, cancel, clean up")
@@ -50,15 +50,15 @@ export function addRunsCommand(program: Command, finish: Finish): void {
     .addOption(new Option("--state <state>", "only those in this state").choices(states))
     .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
     .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--limit <n>", "at most this many", wholeNumber, listed)
+    .option("--limit <n>", "at most this many", parsePositiveInteger, DEFAULT_LIST_LIMIT)
     .option("--json", "the records as a JSON array")
     .addHelpText("after", listExamples)
     .action(async ({ all, state, label, host, limit, json }: ListFlags) => {
-      const { listRuns } = await import("../runs/list.js");
+      const { printRuns } = await import("../runs/list.js");
       const wanted =
         state !== undefined ? [state] : all === true ? states : states.filter((each) => each !== "exited");
-      finish(
-        await listRuns({
+      setExitCode(
+        await printRuns({
           states: wanted,
           labels: label ?? {},
           host: host ?? null,
@@ -80,9 +80,9 @@ export function addRunsCommand(program: Command, finish: Finish): void {
     .addHelpText("after", showExamples)
     .action(async (run: string, { json }: { readonly json?: true }) => {
       const { showRun } = await import("../runs/show.js");
-      finish(await showRun(run, json === true));
+      setExitCode(await showRun(run, json === true));
     });
 
   runs.commandsGroup("Clean up:");
-  addRunsOperations(runs, finish);
+  addRunOperatorCommands(runs, setExitCode);
 }

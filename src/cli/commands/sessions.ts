@@ -1,16 +1,16 @@
 import { Option, type Command } from "commander";
-import { DELIVERIES } from "../../store/message-record.js";
+import { MESSAGE_DELIVERIES } from "../../store/message-record.js";
 import { VISIBILITIES, type ExecEffect, type ExecRule, type Visibility } from "../../store/session-record.js";
 import { defaults } from "../../defaults.js";
 import { parseDuration } from "../duration.js";
-import { atMost, collectWords, optionValue, wholeNumber } from "../option-value.js";
-import type { Finish } from "../program.js";
+import { positiveIntegerUpTo, collectValues, asOptionParser, parsePositiveInteger } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
 import { parseExecRule } from "../sessions/exec-rule.js";
-import type { ShowFlags } from "../sessions/approvals.js";
-import type { ListFlags } from "../sessions/sessions.js";
+import type { ShowApprovalFlags } from "../sessions/approvals.js";
+import type { ListSessionsFlags } from "../sessions/sessions.js";
 import type { HistoryFlags } from "../sessions/history.js";
 import type { InboxFlags } from "../sessions/inbox.js";
-import type { SendFlags, TalkFlags } from "../sessions/talk.js";
+import type { SendMessageFlags, SessionFlags } from "../sessions/talk.js";
 
 const createExamples = `
 A session is what a token acts for: it sees and steers its own runs, and what
@@ -56,7 +56,7 @@ interface CreateFlags {
   readonly json?: true;
 }
 
-const NAMED = "its id, or the key that an open one has";
+const SESSION_ARGUMENT = "its id, or the key that an open one has";
 
 /** For a session that asks: less than its own level shows. */
 function visibilityOption(): Option {
@@ -65,7 +65,7 @@ function visibilityOption(): Option {
   );
 }
 
-export function addSessionsCommand(program: Command, finish: Finish): void {
+export function addSessionsCommand(program: Command, setExitCode: SetExitCode): void {
   const sessions = program
     .command("sessions")
     .summary("who may do what, and what was said: create, list, history, inbox, send, end")
@@ -73,7 +73,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
   // In the order they are written, whichever of the three each is.
   const rules: ExecRule[] = [];
   const rule = (effect: ExecEffect) => (text: string) =>
-    void rules.push(optionValue((words) => parseExecRule(effect, words))(text));
+    void rules.push(asOptionParser((words) => parseExecRule(effect, words))(text));
   sessions
     .command("create")
     .summary("open one; prints its id and a token, once")
@@ -91,7 +91,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .option(
       "--token-ttl <duration>",
       "the token expires after this time, such as 8h or 30d",
-      optionValue(parseDuration),
+      asOptionParser(parseDuration),
     )
     .option("--json", "session and token as JSON")
     .addHelpText("after", createExamples)
@@ -112,7 +112,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
               ),
             }),
       };
-      finish(await createSession(body, json === true));
+      setExitCode(await createSession(body, json === true));
     });
   sessions
     .command("rotate-token")
@@ -121,11 +121,11 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
       "Issue a new token of a session and print it once. The session's other tokens end at once, or after --grace. Tokens of its runs stay valid until their runs end.",
     )
     .argument("<session>", "its id, or the key of an open one")
-    .option("--grace <duration>", "how long the other tokens stay valid", optionValue(parseDuration), 0)
+    .option("--grace <duration>", "how long the other tokens stay valid", asOptionParser(parseDuration), 0)
     .option(
       "--token-ttl <duration>",
       "the new token expires after this time, such as 8h or 30d",
-      optionValue(parseDuration),
+      asOptionParser(parseDuration),
     )
     .option("--json", "session and token as JSON")
     .action(
@@ -137,9 +137,9 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
           json,
         }: { readonly grace: number; readonly tokenTtl?: number; readonly json?: true },
       ) => {
-        const { rotateToken } = await import("../sessions/sessions.js");
+        const { rotateSessionToken } = await import("../sessions/sessions.js");
         const ttl = tokenTtl === undefined ? {} : { tokenTtlMs: tokenTtl };
-        finish(await rotateToken(wanted, { graceMs: grace, ...ttl }, json === true));
+        setExitCode(await rotateSessionToken(wanted, { graceMs: grace, ...ttl }, json === true));
       },
     );
   sessions
@@ -147,12 +147,12 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .summary("those that are open, newest first")
     .description("Sessions that may be seen, newest first. Only reads.")
     .option("--all", "those that have ended, too")
-    .option("--limit <n>", "at most this many", atMost(1_000), 100)
+    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
     .addOption(visibilityOption())
     .option("--json", "the rows as a JSON array")
-    .action(async (flags: ListFlags) => {
-      const { listSessions } = await import("../sessions/sessions.js");
-      finish(await listSessions(flags));
+    .action(async (flags: ListSessionsFlags) => {
+      const { printSessions } = await import("../sessions/sessions.js");
+      setExitCode(await printSessions(flags));
     });
   sessions
     .command("status")
@@ -160,12 +160,12 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .description(
       "How a session is: whose it is, what it runs, its agent's turn, queue and questions, how much was said in it and waits for it. Only reads.",
     )
-    .argument("<session>", NAMED)
+    .argument("<session>", SESSION_ARGUMENT)
     .addOption(visibilityOption())
     .option("--json", "as JSON")
-    .action(async (wanted: string, flags: TalkFlags) => {
+    .action(async (wanted: string, flags: SessionFlags) => {
       const { showSession } = await import("../sessions/talk.js");
-      finish(await showSession(wanted, flags));
+      setExitCode(await showSession(wanted, flags));
     });
   sessions
     .command("history")
@@ -173,14 +173,14 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .description(
       "What was said in a session, the turns of its agent, and what it had executed, in order: the newest of it. Only reads.",
     )
-    .argument("<session>", NAMED)
-    .option("--limit <n>", "at most this many", atMost(1_000), 100)
-    .option("--before <n>", "those before this one, by its number", wholeNumber)
+    .argument("<session>", SESSION_ARGUMENT)
+    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
+    .option("--before <n>", "those before this one, by its number", parsePositiveInteger)
     .addOption(visibilityOption())
     .option("--json", "session, messages, turns and runs as JSON")
     .action(async (wanted: string, flags: HistoryFlags) => {
-      const { showHistory } = await import("../sessions/history.js");
-      finish(await showHistory(wanted, flags));
+      const { showSessionHistory } = await import("../sessions/history.js");
+      setExitCode(await showSessionHistory(wanted, flags));
     });
   sessions
     .command("inbox")
@@ -188,13 +188,13 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .description(
       "What waits for a session: messages, and notices of its tasks. Only reads, without --take and --acknowledge.",
     )
-    .argument("[session]", `${NAMED}; with a session's token: its own, if left out`)
+    .argument("[session]", `${SESSION_ARGUMENT}; with a session's token: its own, if left out`)
     .option("--take", "acknowledge what is shown, after it was shown: it does not wait any more")
-    .option("--acknowledge <message>", "acknowledge one that was read before (repeatable)", collectWords)
+    .option("--acknowledge <message>", "acknowledge one that was read before (repeatable)", collectValues)
     .option(
       "--limit <n>",
       "at most this many, the oldest",
-      atMost(defaults.inboxMessages),
+      positiveIntegerUpTo(defaults.inboxMessages),
       defaults.inboxMessages,
     )
     .addOption(visibilityOption())
@@ -202,7 +202,7 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .addHelpText("after", inboxExamples)
     .action(async (wanted: string | undefined, flags: InboxFlags) => {
       const { showInbox } = await import("../sessions/inbox.js");
-      finish(await showInbox(wanted, flags));
+      setExitCode(await showInbox(wanted, flags));
     });
   sessions
     .command("send")
@@ -210,18 +210,18 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .description(
       "Say something to a session. An agent over ACP is woken by it, or told with its next turn; elsewhere it waits in the session's history.",
     )
-    .argument("<session>", NAMED)
+    .argument("<session>", SESSION_ARGUMENT)
     .argument("<text>", "what to say")
     .addOption(
       new Option("--deliver <when>", "wake: as a prompt of its own; next-turn: with whatever is asked next")
-        .choices(DELIVERIES)
+        .choices(MESSAGE_DELIVERIES)
         .default("wake"),
     )
     .addOption(visibilityOption())
     .option("--json", "the message as JSON")
-    .action(async (wanted: string, text: string, flags: SendFlags) => {
-      const { sendMessage } = await import("../sessions/talk.js");
-      finish(await sendMessage(wanted, text, flags));
+    .action(async (wanted: string, text: string, flags: SendMessageFlags) => {
+      const { sendSessionMessage } = await import("../sessions/talk.js");
+      setExitCode(await sendSessionMessage(wanted, text, flags));
     });
   sessions
     .command("end")
@@ -230,8 +230,8 @@ export function addSessionsCommand(program: Command, finish: Finish): void {
     .argument("<session>", "its id or its key")
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { endSession } = await import("../sessions/sessions.js");
-      finish(await endSession(wanted, json === true));
+      const { closeSessionCommand } = await import("../sessions/sessions.js");
+      setExitCode(await closeSessionCommand(wanted, json === true));
     });
 }
 
@@ -252,7 +252,7 @@ Examples:
   holdfast approvals allow apr_4k2m8s1x9q0z --digest 3fa9…
 `;
 
-export function addApprovalsCommand(program: Command, finish: Finish): void {
+export function addApprovalsCommand(program: Command, setExitCode: SetExitCode): void {
   const approvals = program
     .command("approvals")
     .summary("what sessions ask leave for: list, allow, deny")
@@ -267,8 +267,8 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
     .option("-f, --follow", "each as it comes; on a terminal, be asked")
     .option("--json", "as JSON; with --follow one object per line, decisions too")
     .action(async ({ follow, json }: { readonly follow?: true; readonly json?: true }) => {
-      const { followApprovals, listApprovals } = await import("../sessions/approvals.js");
-      finish(await (follow === true ? followApprovals : listApprovals)(json === true));
+      const { followApprovals, printApprovals } = await import("../sessions/approvals.js");
+      setExitCode(await (follow === true ? followApprovals : printApprovals)(json === true));
     });
   approvals
     .command("show")
@@ -279,9 +279,9 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
     .argument("<approval>", "its id")
     .option("--reveal", "mask no secrets")
     .option("--json", "as JSON")
-    .action(async (id: string, flags: ShowFlags) => {
-      const { showApproval } = await import("../sessions/approvals.js");
-      finish(await showApproval(id, flags));
+    .action(async (id: string, flags: ShowApprovalFlags) => {
+      const { printApproval } = await import("../sessions/approvals.js");
+      setExitCode(await printApproval(id, flags));
     });
   for (const verdict of ["allow", "deny"] as const)
     approvals
@@ -296,7 +296,7 @@ export function addApprovalsCommand(program: Command, finish: Finish): void {
       .option("--digest <digest>", "answer only the question with this digest, which `approvals show` prints")
       .option("--json", "the question and its decision as JSON")
       .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
-        const { decideApproval } = await import("../sessions/approvals.js");
-        finish(await decideApproval(id, verdict, flags));
+        const { answerApproval } = await import("../sessions/approvals.js");
+        setExitCode(await answerApproval(id, verdict, flags));
       });
 }

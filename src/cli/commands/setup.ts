@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { parseDuration } from "../duration.js";
-import { collectPairs, optionValue } from "../option-value.js";
-import type { Finish } from "../program.js";
+import { collectPairs, asOptionParser } from "../option-value.js";
+import type { SetExitCode } from "../program.js";
 
 const adoptExamples = `
 Of a running task: nobody's leaving ends it from here on, neither its caller's
@@ -21,7 +21,7 @@ Examples:
   holdfast service adopt 4711
 `;
 
-export function addServiceCommand(program: Command, finish: Finish): void {
+export function addServiceCommand(program: Command, setExitCode: SetExitCode): void {
   const service = program
     .command("service")
     .summary("services: list, adopt, stop; and the gateway as one")
@@ -35,9 +35,9 @@ export function addServiceCommand(program: Command, finish: Finish): void {
     .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
     .option("--json", "as JSON")
     .action(async ({ label, json }: { label?: Record<string, string>; json?: true }) => {
-      const { showProcesses } = await import("../ps/ps.js");
-      finish(
-        await showProcesses({
+      const { showPs } = await import("../ps/ps.js");
+      setExitCode(
+        await showPs({
           kind: "service",
           labels: label ?? {},
           host: null,
@@ -60,18 +60,18 @@ export function addServiceCommand(program: Command, finish: Finish): void {
     .action(async (wanted: string, flags: { keepTimeouts?: true; json?: true }) => {
       const { adoptService } = await import("../service/adopt.js");
       const keepTimeouts = flags.keepTimeouts === true;
-      finish(await adoptService({ wanted, keepTimeouts, json: flags.json === true }));
+      setExitCode(await adoptService({ wanted, keepTimeouts, json: flags.json === true }));
     });
   service
     .command("stop")
     .summary("stop a service, with everything it started")
     .description("Stop a service, with everything it started: the same as holdfast runs cancel.")
     .argument("<run>", "its id, or the beginning of it")
-    .option("--grace <duration>", "from asking to terminate to killing", optionValue(parseDuration))
+    .option("--grace <duration>", "from asking to terminate to killing", asOptionParser(parseDuration))
     .option("--json", "what became of it, as JSON")
     .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
-      const { cancelRun } = await import("../operator/cancel.js");
-      finish(await cancelRun({ wanted, graceMs: flags.grace ?? null, json: flags.json === true }));
+      const { stopRunCommand } = await import("../operator/cancel.js");
+      setExitCode(await stopRunCommand({ wanted, graceMs: flags.grace ?? null, json: flags.json === true }));
     });
   service
     .command("install")
@@ -83,11 +83,11 @@ export function addServiceCommand(program: Command, finish: Finish): void {
     .option("--json", "where it was written and what it says, as JSON")
     .action(async ({ print, json }: { readonly print?: true; readonly json?: true }) => {
       const { installService } = await import("../service/install.js");
-      finish(await installService(print === true, json === true));
+      setExitCode(await installService(print === true, json === true));
     });
 }
 
-export function addConfigCommand(program: Command, finish: Finish): void {
+export function addConfigCommand(program: Command, setExitCode: SetExitCode): void {
   const config = program
     .command("config")
     .summary("the config file")
@@ -101,7 +101,7 @@ export function addConfigCommand(program: Command, finish: Finish): void {
     .option("--json", "as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { checkConfigFile } = await import("../service/config.js");
-      finish(await checkConfigFile(json === true));
+      setExitCode(await checkConfigFile(json === true));
     });
   config
     .command("show")
@@ -112,6 +112,6 @@ export function addConfigCommand(program: Command, finish: Finish): void {
     .option("--json", "as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { showConfigFile } = await import("../service/config.js");
-      finish(await showConfigFile(json === true));
+      setExitCode(await showConfigFile(json === true));
     });
 }

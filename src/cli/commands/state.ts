@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Finish } from "../program.js";
+import type { SetExitCode } from "../program.js";
 
 const identityHelp = `
 A state directory records its device, inode and time of birth beside its ids.
@@ -28,7 +28,7 @@ interface Flags {
   readonly json?: true;
 }
 
-export function addStateCommand(program: Command, finish: Finish): void {
+export function addStateCommand(program: Command, setExitCode: SetExitCode): void {
   const state = program
     .command("state")
     .summary("the state directory: its identity, and whether it is a copy")
@@ -41,7 +41,7 @@ export function addStateCommand(program: Command, finish: Finish): void {
     .option("--json", "as JSON")
     .action(async ({ json }: Flags) => {
       const { showState } = await import("../state/identity.js");
-      finish(await showState(json === true));
+      setExitCode(await showState(json === true));
     });
   state
     .command("reset-identity")
@@ -54,7 +54,7 @@ export function addStateCommand(program: Command, finish: Finish): void {
     .addHelpText("after", identityHelp)
     .action(async ({ yes, json }: Flags) => {
       const { resetIdentity } = await import("../state/identity.js");
-      finish(await resetIdentity({ yes: yes === true, json: json === true }));
+      setExitCode(await resetIdentity({ yes: yes === true, json: json === true }));
     });
   state
     .command("keep-identity")
@@ -67,6 +67,6 @@ export function addStateCommand(program: Command, finish: Finish): void {
     .addHelpText("after", identityHelp)
     .action(async ({ yes, json }: Flags) => {
       const { keepIdentity } = await import("../state/identity.js");
-      finish(await keepIdentity({ yes: yes === true, json: json === true }));
+      setExitCode(await keepIdentity({ yes: yes === true, json: json === true }));
     });
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { Finish } from "../program.js";
+import type { SetExitCode } from "../program.js";
 
 const examples = `
 A store is a SQLite file, by its path, or the schema holdfast of a PostgreSQL
@@ -39,7 +39,7 @@ Examples:
   holdfast store migrate
 `;
 
-export function addStoreCommand(program: Command, finish: Finish): void {
+export function addStoreCommand(program: Command, setExitCode: SetExitCode): void {
   const store = program
     .command("store")
     .summary("the records: check them, copy them, migrate their tables")
@@ -53,8 +53,8 @@ export function addStoreCommand(program: Command, finish: Finish): void {
     .argument("[store]", "its path, env:NAME or url-file:PATH; else the one that is in use")
     .option("--json", "as JSON")
     .action(async (place: string | undefined, { json }: { readonly json?: true }) => {
-      const { showStore } = await import("../store/check.js");
-      finish(await showStore(place ?? null, json === true));
+      const { printStoreCheck } = await import("../store/check.js");
+      setExitCode(await printStoreCheck(place ?? null, json === true));
     });
   store
     .command("migrate")
@@ -68,7 +68,9 @@ export function addStoreCommand(program: Command, finish: Finish): void {
     .addHelpText("after", migrateHelp)
     .action(async (place: string | undefined, flags: { readonly check?: true; readonly json?: true }) => {
       const { migrateStore } = await import("../store/migrate.js");
-      finish(await migrateStore(place ?? null, { check: flags.check === true, json: flags.json === true }));
+      setExitCode(
+        await migrateStore(place ?? null, { check: flags.check === true, json: flags.json === true }),
+      );
     });
   store
     .command("copy")
@@ -79,7 +81,7 @@ export function addStoreCommand(program: Command, finish: Finish): void {
     .option("--json", "what was copied, as JSON")
     .addHelpText("after", examples)
     .action(async (flags: { readonly from: string; readonly to: string; readonly json?: true }) => {
-      const { copyRecords } = await import("../store/copy.js");
-      finish(await copyRecords({ ...flags, json: flags.json === true }));
+      const { copyStoreRecords } = await import("../store/copy.js");
+      setExitCode(await copyStoreRecords({ ...flags, json: flags.json === true }));
     });
 }

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 
 /** The words that may follow a command, with what each is for. */
-interface Place {
+interface CompletionContext {
   /** `""` is `holdfast` itself, `"runs list"` a command of a command. */
   readonly path: string;
   readonly words: readonly { readonly word: string; readonly about: string; readonly valued?: boolean }[];
@@ -11,18 +11,18 @@ interface Place {
 
 /** From the program itself, so that no command or option is ever missing. Runs are not completed: that would need a look at the store for each key. */
 export function completionScript(program: Command, shell: "bash" | "zsh" | "fish"): string {
-  const places = placesOf(program, "");
+  const contexts = completionContexts(program, "");
   switch (shell) {
     case "bash":
-      return bash(places);
+      return bashScript(contexts);
     case "zsh":
-      return `#compdef holdfast\nautoload -U +X bashcompinit && bashcompinit\n${bash(places)}`;
+      return `#compdef holdfast\nautoload -U +X bashcompinit && bashcompinit\n${bashScript(contexts)}`;
     case "fish":
-      return fish(places);
+      return fishScript(contexts);
   }
 }
 
-function placesOf(command: Command, path: string): Place[] {
+function completionContexts(command: Command, path: string): CompletionContext[] {
   const words = [
     ...command.commands.map((each) => ({ word: each.name(), about: each.summary() })),
     ...command.options.flatMap(({ long, description, required }) =>
@@ -36,13 +36,13 @@ function placesOf(command: Command, path: string): Place[] {
   return [
     { path, words, valued },
     ...command.commands.flatMap((each) =>
-      placesOf(each, path === "" ? each.name() : `${path} ${each.name()}`),
+      completionContexts(each, path === "" ? each.name() : `${path} ${each.name()}`),
     ),
   ];
 }
 
-function bash(places: readonly Place[]): string {
-  const cases = places.map(
+function bashScript(contexts: readonly CompletionContext[]): string {
+  const cases = contexts.map(
     ({ path, words, valued }) =>
       `    "${path}") words="${words.map(({ word }) => word).join(" ")}" valued=" ${valued.join(" ")} " ;;`,
   );
@@ -53,7 +53,7 @@ function bash(places: readonly Place[]): string {
     # What comes after -- is the command's own.
     [[ $word == -- ]] && return
     [[ $word == -* ]] && continue
-    case " ${places.map(({ path }) => path.replaceAll(" ", "/")).join(" ")} " in
+    case " ${contexts.map(({ path }) => path.replaceAll(" ", "/")).join(" ")} " in
       *" \${path:+$path/}$word "*) path="\${path:+$path/}$word" ;;
     esac
   done
@@ -67,8 +67,8 @@ complete -o default -F _holdfast holdfast
 `;
 }
 
-function fish(places: readonly Place[]): string {
-  const lines = places.flatMap(({ path, words }) => {
+function fishScript(contexts: readonly CompletionContext[]): string {
+  const lines = contexts.flatMap(({ path, words }) => {
     const parts = path === "" ? [] : path.split(" ");
     const condition =
       parts.length === 0
@@ -76,13 +76,13 @@ function fish(places: readonly Place[]): string {
         : parts.map((part) => `__fish_seen_subcommand_from ${part}`).join("; and ");
     return words.map(({ word, about, valued }) =>
       word.startsWith("--")
-        ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)}${valued === true ? " -r" : ""} -d ${quoted(about)}`
-        : `complete -c holdfast -n '${condition}' -f -a ${word} -d ${quoted(about)}`,
+        ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)}${valued === true ? " -r" : ""} -d ${quoteForFish(about)}`
+        : `complete -c holdfast -n '${condition}' -f -a ${word} -d ${quoteForFish(about)}`,
     );
   });
   return `${lines.join("\n")}\n`;
 }
 
-function quoted(text: string): string {
+function quoteForFish(text: string): string {
   return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
 }

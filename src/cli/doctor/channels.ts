@@ -1,4 +1,4 @@
-import { describeChannel, inspectChannel } from "../../channels/inspect.js";
+import { describeChannel, checkChannel } from "../../channels/inspect.js";
 import { readSettings } from "../../gateway/settings.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
@@ -11,10 +11,10 @@ export async function checkChannels(): Promise<Check[]> {
   return Promise.all(
     channels.map(async ([channel, entry]) => {
       const name = `channel ${channel}`;
-      const flaws = await inspectChannel(entry);
-      const worst = flaws.find(({ fatal }) => fatal) ?? flaws[0];
+      const problems = await checkChannel(entry);
+      const worst = problems.find(({ fatal }) => fatal) ?? problems[0];
       if (worst === undefined) return ok(name, `${entry.kind}: ${describeChannel(entry)}`);
-      const detail = `${entry.kind}: ${flaws.map(({ what }) => what).join("; ")}`;
+      const detail = `${entry.kind}: ${problems.map(({ what }) => what).join("; ")}`;
       return worst.fatal ? bad(name, detail, worst.remedy) : warn(name, detail, worst.remedy);
     }),
   );

@@ -1,32 +1,33 @@
-import { databaseAddress } from "../../store/database-address.js";
-import type { ServerFacts } from "../../store/postgres/survey.js";
+import { databaseUrl } from "../../store/database-address.js";
+import type { ServerInfo } from "../../store/postgres/survey.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** People compare times of several hosts; below this nobody is misled. */
-const CLOCK_MS = 2_000;
+const CLOCK_TOLERANCE_MS = 2_000;
 
 /** A start waits for three answers, an end for two; a gateway that cannot renew in time lets go. */
-const SLOW_MS = 100;
+const SLOW_ANSWER_MS = 100;
 
 /** The server under the store, where there is one. Its password is in nothing that is said. */
 export async function checkDatabase(): Promise<readonly Check[]> {
-  const url = await databaseAddress().catch(() => null);
+  const url = await databaseUrl().catch(() => null);
   if (url === null) return [];
-  const { CONNECTIONS_OF_A_GATEWAY, surveyServer } = await import("../../store/postgres/survey.js");
+  const { CONNECTIONS_PER_GATEWAY: CONNECTIONS_OF_A_GATEWAY, readServerInfo: surveyServer } =
+    await import("../../store/postgres/survey.js");
   try {
     const facts = await surveyServer(url);
     return [
-      server(facts),
-      durability(facts),
-      replication(facts),
-      connections(facts, CONNECTIONS_OF_A_GATEWAY),
+      checkServer(facts),
+      checkDurability(facts),
+      checkReplication(facts),
+      checkConnections(facts, CONNECTIONS_OF_A_GATEWAY),
     ];
   } catch (error) {
     return [bad("database", error instanceof Error ? error.message : String(error))];
   }
 }
 
-export function server(facts: ServerFacts): Check {
+export function checkServer(facts: ServerInfo): Check {
   const { label, version, standby, encoding, writable, latencyMs, clockAheadMs } = facts;
   const name = "database";
   const ahead = Math.round(clockAheadMs);
@@ -53,9 +54,9 @@ export function server(facts: ServerFacts): Check {
       `${detail}; this user may not write there, or make the tables: nothing can be recorded`,
       "grant it the right to create a schema in the database, or use the user that made the tables",
     );
-  if (Math.abs(ahead) > CLOCK_MS)
+  if (Math.abs(ahead) > CLOCK_TOLERANCE_MS)
     return warn(name, detail, "set the clocks of both (NTP): times shown are off; leases are not affected");
-  if (latencyMs > SLOW_MS)
+  if (latencyMs > SLOW_ANSWER_MS)
     return warn(
       name,
       `${detail}: every start and end of a run waits for it several times`,
@@ -64,7 +65,7 @@ export function server(facts: ServerFacts): Check {
   return ok(name, detail);
 }
 
-export function durability({ fsync, fullPageWrites, synchronousCommit }: ServerFacts): Check {
+export function checkDurability({ fsync, fullPageWrites, synchronousCommit }: ServerInfo): Check {
   const name = "database disk";
   if (!fsync)
     return warn(
@@ -84,7 +85,7 @@ export function durability({ fsync, fullPageWrites, synchronousCommit }: ServerF
   );
 }
 
-export function replication({ synchronousStandbys, synchronousCommit }: ServerFacts): Check {
+export function checkReplication({ synchronousStandbys, synchronousCommit }: ServerInfo): Check {
   const name = "replication";
   const forgets = "a stand-by that takes over may not have the newest records";
   if (synchronousStandbys === "")
@@ -102,7 +103,7 @@ export function replication({ synchronousStandbys, synchronousCommit }: ServerFa
   return ok(name, `commits wait for ${synchronousStandbys} (synchronous_commit ${synchronousCommit})`);
 }
 
-export function connections({ connections: { most, used, ours } }: ServerFacts, each: number): Check {
+export function checkConnections({ connections: { most, used, ours } }: ServerInfo, each: number): Check {
   const name = "connections";
   if (used === null)
     return ok(

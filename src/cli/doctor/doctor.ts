@@ -3,27 +3,27 @@ import { readSettings } from "../../gateway/settings.js";
 import { configPath } from "../../store/config-file.js";
 import { readableSecrets } from "../../store/readable-secrets.js";
 import { toJson } from "../json.js";
-import { openObservatory } from "../operator/observer.js";
+import { openLocalState } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { shownProcesses } from "../runs/shown-processes.js";
+import { processesJson } from "../runs/shown-processes.js";
 import { bad, ok, warn, type Check } from "./check.js";
 import { checkChannels } from "./channels.js";
 import { checkDatabase } from "./database.js";
-import { checkHistory } from "./history.js";
+import { checkStoreHistory } from "./history.js";
 import { checkKernel } from "./kernel.js";
-import { checkLimits } from "./limits.js";
-import { checkClock, checkRuns, checkWithoutState, type RunChecks } from "./runs.js";
+import { checkProcessLimits } from "./limits.js";
+import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./runs.js";
 import { checkState } from "./state.js";
 import { checkStoreWrites } from "./store-writes.js";
 
 /** Look at everything Holdfast stands on. Changes nothing. */
-export async function doctor(json: boolean): Promise<number> {
+export async function runDoctor(json: boolean): Promise<number> {
   const { checks, processes } = await allChecks();
   if (json) {
-    const runs = [...processes].map(([runId, run]) => ({ runId, ...shownProcesses(run) }));
+    const runs = [...processes].map(([runId, run]) => ({ runId, ...processesJson(run) }));
     print(toJson({ ok: checks.every(({ state }) => state !== "bad"), checks, runs }, 2));
-  } else print(`${checks.flatMap(lines).join("\n")}\n`);
+  } else print(`${checks.flatMap(checkLines).join("\n")}\n`);
   return checks.some(({ state }) => state === "bad") ? 1 : 0;
 }
 
@@ -33,16 +33,16 @@ async function allChecks(): Promise<RunChecks> {
   const database = await checkDatabase();
   config.push(...readableSecrets().map((message) => warn("secret", message)));
   const kernel = await checkKernel();
-  const withoutState = await checkWithoutState();
+  const withoutState = await checkRunsWithoutState();
   if (directory === null)
     return {
-      checks: [...checks, ...database, ...config, ...kernel, ...withoutState, await checkLimits()],
+      checks: [...checks, ...database, ...config, ...kernel, ...withoutState, await checkProcessLimits()],
       processes: new Map<string, never>(),
     };
-  await using observatory = await openObservatory().catch(() => null);
+  await using localState = await openLocalState().catch(() => null);
   const runs =
-    observatory === null ? { checks: [], processes: new Map<string, never>() } : await checkRuns(observatory);
-  const history = await checkHistory(directory);
+    localState === null ? { checks: [], processes: new Map<string, never>() } : await checkRuns(localState);
+  const history = await checkStoreHistory(directory);
   const all = [
     ...checks,
     ...(await checkStoreWrites(directory)),
@@ -53,7 +53,7 @@ async function allChecks(): Promise<RunChecks> {
     ...runs.checks,
     ...withoutState,
     await checkClock(directory),
-    await checkLimits(),
+    await checkProcessLimits(),
   ];
   return { checks: all, processes: runs.processes };
 }
@@ -61,7 +61,7 @@ async function allChecks(): Promise<RunChecks> {
 async function checkConfig(): Promise<Check> {
   const path = configPath();
   return readSettings().then(
-    ({ config: { foreign }, each }) => {
+    ({ config: { foreign }, entries: each }) => {
       const keys = each.filter(({ from }) => from === "file").map(({ key }) => key);
       const profiles = foreign.map(({ name }) => name).join(", ");
       const set = keys.length === 0 ? `${path}: nothing is set` : `${path} sets ${keys.join(", ")}`;
@@ -72,7 +72,7 @@ async function checkConfig(): Promise<Check> {
   );
 }
 
-function lines({ name, state, detail, remedy }: Check): string[] {
+function checkLines({ name, state, detail, remedy }: Check): string[] {
   const palette = paletteFor(1);
   const sign = { ok: palette.green("ok  "), warn: palette.yellow("warn"), bad: palette.red("bad ") }[state];
   const first = `${sign}  ${name.padEnd(15)}  ${sanitizeLine(detail)}`;

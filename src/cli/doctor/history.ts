@@ -1,22 +1,22 @@
-import { databaseAddress } from "../../store/database-address.js";
-import { ledgerIn } from "../../store/ledger/file-ledger.js";
-import { readNotRestored, type NotRestored } from "../../store/ledger/not-restored.js";
+import { databaseUrl } from "../../store/database-address.js";
+import { localCopyDirectory } from "../../store/ledger/file-ledger.js";
+import { readUnrestored, type UnrestoredRecord } from "../../store/ledger/not-restored.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { ok, warn, type Check } from "./check.js";
 
 /** Of the events, how many are looked at, and how far back: what was put back long ago has been seen by now. */
-const EVENTS = 1_000;
+const EVENT_LIMIT = 1_000;
 const RECENT_MS = 24 * 3_600_000;
 
 /** Whether a shared store has gone back in time lately. None, where it is not shared or cannot be asked: that is said elsewhere. */
-export async function checkHistory({ home, storePath }: StateDirectory): Promise<Check[]> {
-  const lost = notRestored(await readNotRestored(ledgerIn(home)));
+export async function checkStoreHistory({ home, storePath }: StateDirectory): Promise<Check[]> {
+  const lost = notRestoredChecks(await readUnrestored(localCopyDirectory(home)));
   try {
-    if ((await databaseAddress()) === null) return [];
+    if ((await databaseUrl()) === null) return [];
     await using store = await openStoreForReading(storePath);
     if (store === null) return [];
-    const newest = await store.listEvents({ newestFirst: true, limit: EVENTS });
+    const newest = await store.listEvents({ newestFirst: true, limit: EVENT_LIMIT });
     const since = Date.now() - RECENT_MS;
     const told = newest.filter(
       (event) =>
@@ -42,7 +42,7 @@ export async function checkHistory({ home, storePath }: StateDirectory): Promise
 }
 
 /** One warning for all of them; `tasks audit` lists each record. */
-function notRestored(found: readonly NotRestored[]): Check[] {
+function notRestoredChecks(found: readonly UnrestoredRecord[]): Check[] {
   const [first] = found;
   if (first === undefined) return [];
   const others = found.length === 1 ? "" : ` (and ${found.length - 1} more)`;

@@ -1,28 +1,38 @@
 import { access, readFile } from "node:fs/promises";
 import { release } from "node:os";
-import { DELEGATION } from "../../anchor/delegation.js";
-import { findAnchor, requireSameRelease } from "../../anchor/find.js";
-import { inspect } from "../../anchor/inspect.js";
-import { lookAtCgroup } from "../../anchor/look-at-cgroup.js";
-import { lookAtLimits, type LimitPlace } from "../../anchor/look-at-limits.js";
+import { DELEGATION_HINT } from "../../anchor/delegation.js";
+import { findAnchorBinary, requireSameVersion } from "../../anchor/find.js";
+import { inspectProcesses } from "../../anchor/inspect.js";
+import { probeCgroup } from "../../anchor/look-at-cgroup.js";
+import { probeLimits, type LimitProbe } from "../../anchor/look-at-limits.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** What the kernel and this place in it offer, and so how strong a run's guarantees are. */
 export async function checkKernel(): Promise<Check[]> {
   if (process.platform !== "linux")
     return [bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/limits.md")];
-  const [strength, children, cgroup] = await Promise.all([identities(), processListing(), cgroups()]);
+  const [strength, children, cgroup] = await Promise.all([
+    checkAnchor(),
+    checkProcessListing(),
+    checkCgroup(),
+  ]);
   const level = { ok: "unique", warn: "handle", bad: "number" }[strength.state];
   const tier = `${cgroup.state === "ok" ? "cgroup" : "subreaper"}+launcher+${level}`;
-  return [strength, children, cgroup, await runLimits(cgroup), ok("tier", `runs started here get ${tier}`)];
+  return [
+    strength,
+    children,
+    cgroup,
+    await checkRunLimits(cgroup),
+    ok("tier", `runs started here get ${tier}`),
+  ];
 }
 
-async function identities(): Promise<Check> {
+async function checkAnchor(): Promise<Check> {
   const name = "anchor";
-  const path = findAnchor();
+  const path = findAnchorBinary();
   try {
-    requireSameRelease(path);
-    const [self] = await inspect(path, [process.pid], { brief: true });
+    requireSameVersion(path);
+    const [self] = await inspectProcesses(path, [process.pid], { brief: true });
     if (self?.alive !== true)
       return bad(name, `${path} runs, but does not see this process`, "mount /proc for this pid namespace");
     if (self.identity.uniqueId === null)
@@ -37,9 +47,9 @@ async function identities(): Promise<Check> {
   }
 }
 
-async function processListing(): Promise<Check> {
+async function checkProcessListing(): Promise<Check> {
   const name = "process listing";
-  if (hidesOthers(await readFile("/proc/self/mounts", "utf8").catch(() => "")))
+  if (hidesOtherUsers(await readFile("/proc/self/mounts", "utf8").catch(() => "")))
     return warn(
       name,
       "/proc is mounted with hidepid: processes of other users are known by number only, and shown as hidden",
@@ -58,7 +68,7 @@ async function processListing(): Promise<Check> {
 }
 
 /** See proc(5): hidepid does not apply to root, nor to the group that the mount names. */
-function hidesOthers(mounts: string): boolean {
+function hidesOtherUsers(mounts: string): boolean {
   const options = mounts
     .split("\n")
     .map((line) => line.split(" "))
@@ -74,12 +84,12 @@ function hidesOthers(mounts: string): boolean {
   );
 }
 
-async function cgroups(): Promise<Check> {
+async function checkCgroup(): Promise<Check> {
   const name = "cgroup";
-  const sight = await lookAtCgroup();
-  switch (sight.state) {
+  const probe = await probeCgroup();
+  switch (probe.state) {
     case "usable":
-      return ok(name, `${sight.path} is writable: every run gets its own`);
+      return ok(name, `${probe.path} is writable: every run gets its own`);
     case "none":
       return warn(
         name,
@@ -89,32 +99,32 @@ async function cgroups(): Promise<Check> {
     case "not-visible":
       return warn(
         name,
-        `this process's cgroup ${sight.path} is not visible here`,
+        `this process's cgroup ${probe.path} is not visible here`,
         "run in the cgroup namespace that the mount belongs to",
       );
     case "not-writable":
-      return warn(name, `${sight.path} cannot be written`, DELEGATION);
+      return warn(name, `${probe.path} cannot be written`, DELEGATION_HINT);
     case "no-kill":
       return warn(name, "the kernel has no cgroup.kill", "Linux 5.14 or newer");
   }
 }
 
 /** Which of --memory, --pids and --cpus a run started here can have. */
-async function runLimits(cgroup: Check): Promise<Check> {
+async function checkRunLimits(cgroup: Check): Promise<Check> {
   const name = "run limits";
   if (cgroup.state !== "ok")
     return warn(name, "none is possible: a limit needs a cgroup of the run's own", cgroup.remedy);
   try {
-    const places = await lookAtLimits(findAnchor());
+    const places = await probeLimits(findAnchorBinary());
     const detail = places.map(limitText).join("; ");
     const possible = places.every(({ how }) => how === "v2" || how === "v1");
-    return possible ? ok(name, detail) : warn(name, detail, DELEGATION);
+    return possible ? ok(name, detail) : warn(name, detail, DELEGATION_HINT);
   } catch (error) {
     return bad(name, error instanceof Error ? error.message : String(error));
   }
 }
 
-function limitText({ controller, how, where }: LimitPlace): string {
+function limitText({ controller, how, where }: LimitProbe): string {
   switch (how) {
     case "v2":
       return `${controller}: by cgroup v2 in ${where}`;

@@ -1,30 +1,34 @@
 import type { RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import { atMost } from "../../supervisor/at-most.js";
-import { OPEN_STATES } from "../../store/run-record.js";
-import { observeStateId } from "../../store/state-id.js";
-import { locateGateway, unreachableText } from "../../gateway/locate.js";
-import { waitingGateway, waitingText } from "../../gateway/waiting.js";
+import { runConcurrently } from "../../supervisor/at-most.js";
+import { OPEN_RUN_STATES } from "../../store/run-record.js";
+import { readStateId } from "../../store/state-id.js";
+import { locateGateway, describeUnreachable } from "../../gateway/locate.js";
+import { findWaitingGateway, describeWaitingGateway } from "../../gateway/waiting.js";
 import type { StateDirectory } from "../../store/state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../supervisor/clock.js";
-import { liveProcesses, type RunProcesses } from "../../supervisor/live-processes.js";
-import { stateScope } from "../../supervisor/state-scope.js";
-import { examine, surroundings } from "../../supervisor/reconcile/examine.js";
-import { isShared } from "../operator/elsewhere.js";
-import type { Observatory } from "../operator/observer.js";
-import { END_WITHOUT_STATE, withoutStateLine, runsWithoutState } from "../operator/runs-without-state.js";
+import { listLiveProcesses, type RunProcesses } from "../../supervisor/live-processes.js";
+import { stateDirectoryFilter } from "../../supervisor/state-scope.js";
+import { classifyRecords, buildReconcileContext } from "../../supervisor/reconcile/examine.js";
+import { isStoreShared } from "../operator/elsewhere.js";
+import type { LocalState } from "../operator/observer.js";
+import {
+  CLEANUP_COMMAND,
+  runWithoutStateText,
+  listRunsWithoutState,
+} from "../operator/runs-without-state.js";
 import { bad, ok, warn, type Check } from "./check.js";
 import { readOwnFile } from "../../store/own-file.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
-export async function checkRuns(observatory: Observatory): Promise<RunChecks> {
-  const { check, processes } = await anchors(observatory);
+export async function checkRuns(localState: LocalState): Promise<RunChecks> {
+  const { check, processes } = await checkOpenRuns(localState);
   const checks = [
-    await instances(observatory),
+    await checkInstances(localState),
     check,
-    await silentAnchors(observatory),
-    await gateway(observatory),
+    await checkAnchors(localState),
+    await checkLocalGateway(localState),
   ];
   return { checks, processes };
 }
@@ -35,34 +39,34 @@ export interface RunChecks {
   readonly processes: ReadonlyMap<string, RunProcesses>;
 }
 
-async function gateway({ host, directory }: Observatory): Promise<Check> {
+async function checkLocalGateway({ host, directory }: LocalState): Promise<Check> {
   const id = (await readOwnFile(`${directory.home}/gateway-id`).catch(() => "")).trim();
   if (id === "") return ok("gateway", "none has ever run here");
-  const found = (await host.instances()).find(({ instanceId }) => instanceId === id);
-  const waiting = await waitingGateway(directory.home);
+  const found = (await host.listInstances()).find(({ instanceId }) => instanceId === id);
+  const waiting = await findWaitingGateway(directory.home);
   if (found?.alive === true && waiting !== null)
-    return warn("gateway", waitingText(waiting), "it goes on by itself when the store is back");
+    return warn("gateway", describeWaitingGateway(waiting), "it goes on by itself when the store is back");
   if (found?.alive !== true) return ok("gateway", `${id} is not running`);
   const located = await locateGateway(directory.home);
   if (located.kind === "unreachable")
     return warn(
       "gateway",
-      unreachableText(directory.home, located.gateway),
+      describeUnreachable(directory.home, located.gateway),
       "holdfast gateway restart replaces it; its runs go on",
     );
   return ok("gateway", `${id} is running`);
 }
 
 /** A lock without a holder is no fault by itself: what its instance left is kept for its output, or taken up by a gateway. */
-async function instances({ host, directory }: Observatory): Promise<Check> {
+async function checkInstances({ host, directory }: LocalState): Promise<Check> {
   const name = "instances";
-  const all = await host.instances();
+  const all = await host.listInstances();
   const dead = all.filter((each) => !each.alive);
   const launchers = all.filter((each) => each.launched).length;
   const detail = `alive: ${all.length - dead.length}, without a holder of their lock: ${dead.length}, launchers: ${launchers}`;
   await using store = await openStoreForReading(directory.storePath).catch(() => null);
   if (store === null) return ok(name, detail);
-  const left = (await Promise.all(dead.map(({ instanceId }) => host.runIds(instanceId)))).flat();
+  const left = (await Promise.all(dead.map(({ instanceId }) => host.listRunIds(instanceId)))).flat();
   const records = await Promise.all(left.map((runId) => store.getRun(runId)));
   const unknown = left.filter((_, at) => records[at] === null);
   if (unknown.length === 0) return ok(name, detail);
@@ -73,23 +77,26 @@ async function instances({ host, directory }: Observatory): Promise<Check> {
   );
 }
 
-async function anchors({
+async function checkOpenRuns({
   host,
   directory,
-}: Observatory): Promise<{ readonly check: Check; readonly processes: RunChecks["processes"] }> {
+}: LocalState): Promise<{ readonly check: Check; readonly processes: RunChecks["processes"] }> {
   const name = "runs";
   const nobody = new Map<string, RunProcesses>();
   try {
     await using store = await openStoreForReading(directory.storePath);
-    const stateId = await observeStateId(directory.home);
+    const stateId = await readStateId(directory.home);
     const records =
       store === null
         ? []
-        : await store.listRuns({ ...(await stateScope(store, host, stateId)), states: OPEN_STATES });
+        : await store.listRuns({
+            ...(await stateDirectoryFilter(store, host, stateId)),
+            states: OPEN_RUN_STATES,
+          });
     if (store === null || records.length === 0) return { check: ok(name, "none is open"), processes: nobody };
-    const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
-    const examined = await examine(host, systemClock, around, records);
-    const processes = await liveProcesses(host, records);
+    const around = await buildReconcileContext(host, { instanceId: "", stateId }, await store.now());
+    const examined = await classifyRecords(host, systemClock, around, records);
+    const processes = await listLiveProcesses(host, records);
     const orphans = examined.filter(
       ({ claim, record }) => claim !== null || around.instances.get(record.ownerInstanceId)?.alive === false,
     );
@@ -112,22 +119,22 @@ async function anchors({
 }
 
 /** Live runs whose state directory was removed. Reports nothing when there are none. */
-export async function checkWithoutState(): Promise<Check[]> {
-  const found = await runsWithoutState();
+export async function checkRunsWithoutState(): Promise<Check[]> {
+  const found = await listRunsWithoutState();
   return found.map((run) =>
-    warn("runs without a state directory", withoutStateLine(run), run.whyNot ?? END_WITHOUT_STATE),
+    warn("runs without a state directory", runWithoutStateText(run), run.whyNot ?? CLEANUP_COMMAND),
   );
 }
 
 /** By the run directories, so that it needs no store. */
-async function silentAnchors({ host }: Observatory): Promise<Check> {
+async function checkAnchors({ host }: LocalState): Promise<Check> {
   const name = "anchors";
   const runs: RunAddress[] = [];
-  for (const { instanceId } of await host.instances())
-    for (const runId of await host.runIds(instanceId).catch(() => [])) runs.push({ instanceId, runId });
-  const asked = await atMost(
+  for (const { instanceId } of await host.listInstances())
+    for (const runId of await host.listRunIds(instanceId).catch(() => [])) runs.push({ instanceId, runId });
+  const asked = await runConcurrently(
     defaults.recoverAtOnce,
-    runs.map((run) => async () => ({ run, answers: await answers(host, run) })),
+    runs.map((run) => async () => ({ run, answers: await anchorAnswers(host, run) })),
   );
   const silent = asked.filter((each) => each.answers === false).map(({ run }) => run.runId);
   const answering = asked.filter((each) => each.answers === true).length;
@@ -140,7 +147,7 @@ async function silentAnchors({ host }: Observatory): Promise<Check> {
 }
 
 /** Null: the run has ended, or no anchor listens. */
-async function answers(host: Observatory["host"], run: RunAddress): Promise<boolean | null> {
+async function anchorAnswers(host: LocalState["host"], run: RunAddress): Promise<boolean | null> {
   try {
     const link = await host.attach(run, 0, defaults.anchorContinueMs);
     link?.close();
@@ -156,7 +163,7 @@ export async function checkClock({ storePath }: StateDirectory): Promise<Check> 
   const name = "clock";
   await using store = await openStoreForReading(storePath).catch(() => null);
   const [newest] = (await store?.listRuns({ limit: 1 }).catch(() => [])) ?? [];
-  const shared = await isShared().catch(() => false);
+  const shared = await isStoreShared().catch(() => false);
   if (newest !== undefined && newest.createdAt > now + 60_000)
     return warn(
       name,

@@ -3,18 +3,18 @@ import { stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { gatewaySocket } from "../../gateway/server/listen.js";
-import { newest } from "../../store/sql/migrations.js";
-import { databaseAddress } from "../../store/database-address.js";
+import { gatewaySocketPath } from "../../gateway/server/listen.js";
+import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
+import { databaseUrl } from "../../store/database-address.js";
 import { checkStore } from "../../store/open.js";
 import { requireOwnSocket } from "../../store/path-trust.js";
-import { isDamage } from "../../store/sqlite/errors.js";
+import { isCorruption } from "../../store/sqlite/errors.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 import { formatSize } from "../size.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** Below this, spools and the store's log soon have no room. */
-const FREE_BYTES = 256 * 1024 * 1024;
+const MIN_FREE_BYTES = 256 * 1024 * 1024;
 
 export async function checkState(): Promise<{
   readonly checks: Check[];
@@ -28,7 +28,10 @@ export async function checkState(): Promise<{
         checks: [ok("state directory", `${home} does not exist yet; the first run makes it`)],
         directory,
       };
-    return { checks: [await room(home), access(home), await store(directory)], directory };
+    return {
+      checks: [await checkDiskSpace(home), checkAccess(home), await checkStoreContent(directory)],
+      directory,
+    };
   } catch (error) {
     const detail = error instanceof HoldfastError ? error.message : `${home}: ${String(error)}`;
     return { checks: [bad("state directory", detail)], directory: null };
@@ -36,7 +39,7 @@ export async function checkState(): Promise<{
 }
 
 /** Checks the token file and the socket. The directories above were checked when the state directory was found. */
-function access(home: string): Check {
+function checkAccess(home: string): Check {
   const name = "access";
   const token = join(home, "operator-token");
   const tokenMode = lstatSync(token, { throwIfNoEntry: false })?.mode ?? 0;
@@ -47,7 +50,7 @@ function access(home: string): Check {
       `chmod 600 '${token}'`,
     );
   try {
-    requireOwnSocket(gatewaySocket(home));
+    requireOwnSocket(gatewaySocketPath(home));
   } catch (error) {
     return bad(name, error instanceof Error ? error.message : String(error));
   }
@@ -57,13 +60,13 @@ function access(home: string): Check {
   );
 }
 
-async function room(home: string): Promise<Check> {
+async function checkDiskSpace(home: string): Promise<Check> {
   const [{ bavail, bsize, ffree, files }, { mode }] = await Promise.all([statfs(home), stat(home)]);
   const free = bavail * bsize;
   const name = "state directory";
   const detail = `${home}, mode ${(mode & 0o777).toString(8).padStart(4, "0")}, ${formatSize(free)} free`;
   if ((mode & 0o077) !== 0) return warn(name, `${detail}; others can look into it`, `chmod 700 '${home}'`);
-  if (free < FREE_BYTES)
+  if (free < MIN_FREE_BYTES)
     return warn(
       name,
       `${detail}: output is soon dropped or withheld`,
@@ -75,21 +78,21 @@ async function room(home: string): Promise<Check> {
   return ok(name, detail);
 }
 
-async function store({ storePath }: StateDirectory): Promise<Check> {
+async function checkStoreContent({ storePath }: StateDirectory): Promise<Check> {
   try {
     const found = await checkStore(storePath);
     if (found === null)
       return ok(
         "store",
-        (await databaseAddress()) === null ? `${storePath} does not exist yet` : "the database has none yet",
+        (await databaseUrl()) === null ? `${storePath} does not exist yet` : "the database has none yet",
       );
     const { schema, damage, runs, events, mostEvents, logBytes } = found;
     const later =
-      schema > newest
-        ? ` (of a newer version; this version knows schema ${newest} and may use the store)`
+      schema > SCHEMA_VERSION
+        ? ` (of a newer version; this version knows schema ${SCHEMA_VERSION} and may use the store)`
         : "";
     const detail = `schema ${schema}${later}, ${runs.open} open and ${runs.ended} ended runs, ${events} events`;
-    if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, REPAIR);
+    if (damage !== null) return bad("store", `${storePath} is damaged: ${damage}`, STORE_REPAIR);
     if (logBytes > 64 * 1024 * 1024)
       return warn(
         "store",
@@ -100,9 +103,9 @@ async function store({ storePath }: StateDirectory): Promise<Check> {
     return ok("store", detail);
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
-    return bad("store", detail, isDamage(error) ? REPAIR : null);
+    return bad("store", detail, isCorruption(error) ? STORE_REPAIR : null);
   }
 }
 
-const REPAIR =
+const STORE_REPAIR =
   "stop the gateway, move store.sqlite, store.sqlite-wal and store.sqlite-shm away together, start it again: it makes a new store and takes up every live run from its directory (docs/leases.md, Repair)";

@@ -16,11 +16,11 @@ export type ForegroundRun = Pick<
   | "follow"
 > & {
   /** Resolves when nothing more will be heard of the run here, although it has not ended. */
-  readonly outOfSight: Promise<undefined>;
+  readonly unreachable: Promise<undefined>;
 };
 
 /** Where a foreground command is run: in this process, or by the gateway. */
-export interface ForegroundHost {
+export interface ForegroundRunner {
   spawn(input: CommandInput, options: SpawnOptions): Promise<ForegroundRun>;
   getRun(runId: string): Promise<RunRecord | null>;
   /** `left`: the run has not ended, and is not waited for. */

@@ -1,19 +1,19 @@
 import { defaults } from "../../defaults.js";
 import type { Problem, Run } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
-import { whenSteering } from "../../supervisor/when-steering.js";
-import type { ForegroundHost, ForegroundRun } from "./host.js";
+import { retryWhileFenced } from "../../supervisor/when-steering.js";
+import type { ForegroundRunner, ForegroundRun } from "./host.js";
 
 /** A supervisor of its own, for this one command: no gateway is asked or started. */
-export async function openInProcess(
+export async function openInProcessRunner(
   actor: string,
   onProblem: (problem: Problem) => void,
-): Promise<ForegroundHost> {
+): Promise<ForegroundRunner> {
   const supervisor = await openSupervisor({ actor, discardOutput: true, onProblem });
   return {
     // Whoever asked for it is gone when this process is: nobody would read on.
     spawn: async (input, options) =>
-      seen(
+      toForegroundRun(
         await supervisor.spawn(input, {
           ...options,
           ownerLossMs: defaults.foregroundOwnerLossMs,
@@ -25,12 +25,12 @@ export async function openInProcess(
   };
 }
 
-function seen(run: Run): ForegroundRun {
+function toForegroundRun(run: Run): ForegroundRun {
   const write = run.write.bind(run);
   const closeStdin = run.closeStdin.bind(run);
   return Object.assign(run, {
-    outOfSight: new Promise<undefined>(() => {}),
-    write: (data: Uint8Array | string) => whenSteering(() => write(data)),
-    closeStdin: () => whenSteering(closeStdin),
+    unreachable: new Promise<undefined>(() => {}),
+    write: (data: Uint8Array | string) => retryWhileFenced(() => write(data)),
+    closeStdin: () => retryWhileFenced(closeStdin),
   });
 }

@@ -5,12 +5,12 @@ import type { OutputChunk } from "../../supervisor/api.js";
  * One stream of a run, as it arrives over connections that may break. What has been handed out is never asked for
  * again; what has only arrived is forgotten with its connection and comes again with the next.
  */
-export class Inflow {
+export class OutputBuffer {
   readonly #stream: StreamName;
-  #waiting: OutputChunk[] = [];
-  #next = 0;
-  #written = 0;
-  #over = false;
+  #chunks: OutputChunk[] = [];
+  #nextOffset = 0;
+  #writtenOffset = 0;
+  #ended = false;
   #wake: () => void = () => {};
 
   constructor(stream: StreamName) {
@@ -18,40 +18,40 @@ export class Inflow {
   }
 
   /** The first byte that has not been handed out. */
-  get next(): number {
-    return this.#next;
+  get nextOffset(): number {
+    return this.#nextOffset;
   }
 
   /** The first byte that whoever takes them may not have written yet. */
-  get written(): number {
-    return this.#written;
+  get writtenOffset(): number {
+    return this.#writtenOffset;
   }
 
-  arrive(offset: number, bytes: Uint8Array): void {
-    this.#waiting.push({ stream: this.#stream, offset, bytes });
+  push(offset: number, bytes: Uint8Array): void {
+    this.#chunks.push({ stream: this.#stream, offset, bytes });
     this.#wake();
   }
 
-  forget(): void {
-    this.#waiting = [];
+  discard(): void {
+    this.#chunks = [];
   }
 
   /** Nothing more will arrive. */
   end(): void {
-    this.#over = true;
+    this.#ended = true;
     this.#wake();
   }
 
   /** `written` is told when whoever takes a piece asks for the next. */
-  async *take(written: (offset: number) => void): AsyncGenerator<OutputChunk, void, undefined> {
+  async *read(written: (offset: number) => void): AsyncGenerator<OutputChunk, void, undefined> {
     for (;;) {
-      const chunk = this.#waiting.shift();
+      const chunk = this.#chunks.shift();
       if (chunk !== undefined) {
-        this.#next = chunk.offset + chunk.bytes.length;
+        this.#nextOffset = chunk.offset + chunk.bytes.length;
         yield chunk;
-        this.#written = this.#next;
-        written(this.#written);
-      } else if (this.#over) return;
+        this.#writtenOffset = this.#nextOffset;
+        written(this.#writtenOffset);
+      } else if (this.#ended) return;
       else await new Promise<void>((resolve) => (this.#wake = resolve));
     }
   }

@@ -2,16 +2,16 @@ import { write } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
 /** The descriptor was made non-blocking by somebody who shares it; this is how often to try again. */
-const againMs = { first: 1, most: 20 } as const;
+const RETRY_MS = { first: 1, most: 20 } as const;
 
 /** Nobody reads any more: the pipe is closed, or the terminal has hung up. */
-const goneCodes: ReadonlySet<string> = new Set(["EPIPE", "EIO", "ECONNRESET", "ENXIO"]);
+const READER_GONE_CODES: ReadonlySet<string> = new Set(["EPIPE", "EIO", "ECONNRESET", "ENXIO"]);
 
-export class OutletFailed extends Error {
-  readonly gone: boolean;
+export class WriteFailed extends Error {
+  readonly readerGone: boolean;
   constructor(fd: number, cause: NodeJS.ErrnoException) {
     super(`cannot write ${fd === 1 ? "stdout" : "stderr"}: ${cause.message}`, { cause });
-    this.gone = goneCodes.has(cause.code ?? "");
+    this.readerGone = READER_GONE_CODES.has(cause.code ?? "");
   }
 }
 
@@ -20,7 +20,7 @@ export class OutletFailed extends Error {
  * deadlines, leases and Ctrl-C must go on working. `process.stdout` is no help, because it blocks on pipes and
  * terminals; making the descriptor non-blocking would change it for everybody who shares it.
  */
-export class Outlet {
+export class FdWriter {
   readonly #fd: 1 | 2;
   #last: Promise<void> = Promise.resolve();
   #pending = 0;
@@ -30,7 +30,7 @@ export class Outlet {
   }
 
   /** A write has not returned: a thread hangs in it, and a normal exit would wait for that thread. */
-  get stuck(): boolean {
+  get hasPendingWrite(): boolean {
     return this.#pending > 0;
   }
 
@@ -49,17 +49,17 @@ export class Outlet {
   }
 
   async #writeAll(bytes: Uint8Array): Promise<void> {
-    let wait: number = againMs.first;
+    let wait: number = RETRY_MS.first;
     for (let at = 0; at < bytes.length;) {
       const written = await writeSome(this.#fd, bytes, at);
       if (typeof written === "number") {
         at += written;
-        wait = againMs.first;
+        wait = RETRY_MS.first;
       } else if (written.code === "EAGAIN") {
         await setTimeout(wait);
-        wait = Math.min(wait * 2, againMs.most);
+        wait = Math.min(wait * 2, RETRY_MS.most);
       } else {
-        throw new OutletFailed(this.#fd, written);
+        throw new WriteFailed(this.#fd, written);
       }
     }
   }

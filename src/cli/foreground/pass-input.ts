@@ -6,7 +6,7 @@ import { watchForeground } from "./terminal.js";
  * Our stdin to the run's, one piece at a time: the next is read when the anchor holds the last.
  * Its end is the run's end of input. A stdin that cannot be read (a directory, say) has ended.
  */
-export function passInput(run: ForegroundRun, stdin: ReadStream): Disposable {
+export function forwardStdin(run: ForegroundRun, stdin: ReadStream): Disposable {
   let over = false;
   let busy = false;
   let allowed = true;

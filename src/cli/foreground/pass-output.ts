@@ -1,17 +1,17 @@
 import type { StreamName } from "../../anchor/host.js";
 import type { ForegroundRun } from "./host.js";
-import { OutletFailed, type Outlet } from "./outlet.js";
+import { WriteFailed, type FdWriter } from "./outlet.js";
 
 /**
  * One stream of the run to one descriptor of ours, each byte freed only after it has been written. Once that fails,
  * the rest is taken and dropped, so that the run can end. Nothing is freed before that, so bytes that are left out
  * (`onGap`) are lost.
  */
-export async function passOutput(
+export async function forwardOutput(
   run: ForegroundRun,
   stream: StreamName,
-  outlet: Outlet,
-  onFailure: (failure: OutletFailed) => void,
+  writer: FdWriter,
+  onFailure: (failure: WriteFailed) => void,
   onGap: (bytes: number) => void,
   shown: (bytes: Uint8Array) => Uint8Array | string = (bytes) => bytes,
 ): Promise<void> {
@@ -22,9 +22,9 @@ export async function passOutput(
     next = offset + bytes.length;
     if (failed || bytes.length === 0) continue;
     try {
-      await outlet.write(shown(bytes));
+      await writer.write(shown(bytes));
     } catch (error) {
-      if (!(error instanceof OutletFailed)) throw error;
+      if (!(error instanceof WriteFailed)) throw error;
       failed = true;
       onFailure(error);
     }

@@ -2,54 +2,55 @@ import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, SpawnFailed } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AnswerOf, AskedOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf, RequestOf } from "../../gateway/contract/contract.js";
 import type { RunRecord } from "../../store/run-record.js";
 import { newRunId } from "../../supervisor/ids.js";
-import { needGateway, type Connection } from "../gateway/connect.js";
-import { execBody } from "../gateway/exec-body.js";
-import { gatewayBack } from "../gateway/gateway-back.js";
-import { sayIfLong } from "../gateway/say-if-long.js";
-import { asSpawnFailed, isCode } from "../gateway/spawn-failed.js";
-import { AnchorHold } from "./anchor-hold.js";
-import { CalledRun } from "./called-run.js";
-import type { ForegroundHost } from "./host.js";
+import { connectOrStart, type GatewayConnection } from "../gateway/connect.js";
+import { execRequestBody } from "../gateway/exec-body.js";
+import { waitForNextGateway } from "../gateway/gateway-back.js";
+import { noticeIfWaitingForApproval } from "../gateway/say-if-long.js";
+import { toSpawnFailed, hasErrorCode } from "../gateway/spawn-failed.js";
+import { AnchorKeepalive } from "./anchor-hold.js";
+import { RemoteRun } from "./called-run.js";
+import type { ForegroundRunner } from "./host.js";
 
 /** How a gateway is asked for a run that belongs to this process; its id is chosen here. */
-export type AskFor = (
+export type RequestRun = (
   client: GatewayClient,
-  body: AskedOf<"exec">["body"],
+  body: RequestOf<"exec">["body"],
   its: { readonly runId: string; readonly foreground: { readonly bufferBytes: number } },
-) => Promise<Pick<AnswerOf<"exec">, "run">>;
+) => Promise<Pick<ResponseOf<"exec">, "run">>;
 
-const askForCommand: AskFor = (client, body, its) =>
+const requestCommand: RequestRun = (client, body, its) =>
   client.exec({ body: { ...body, stdin: "pipe", ...its } });
 
 /** The state directory's gateway; started in the background when none runs. */
-export async function openThroughGateway(
-  say: (message: string) => void,
-  askFor: AskFor = askForCommand,
-): Promise<ForegroundHost> {
-  let connection = await needGateway("; or say --in-process");
+export async function openGatewayRunner(
+  notice: (message: string) => void,
+  requestRun: RequestRun = requestCommand,
+): Promise<ForegroundRunner> {
+  let connection = await connectOrStart("; or say --in-process");
   const runId = newRunId();
-  const hold = new AnchorHold(connection.home, runId);
-  let run: CalledRun | null = null;
+  const keepalive = new AnchorKeepalive(connection.home, runId);
+  let run: RemoteRun | null = null;
   let known: RunRecord | null = null;
   let againMs: number = defaults.callerAgainMs;
   const attached = (): void => {
-    hold.attached();
+    keepalive.gatewayAttached();
     againMs = defaults.callerAgainMs;
   };
-  const back = async (onPurpose: boolean): Promise<Connection | null> => {
+  const reconnect = async (onPurpose: boolean): Promise<GatewayConnection | null> => {
     // Not at once: a gateway that lives but does not hold the run yet would be asked all the time.
     await setTimeout(againMs);
     againMs = Math.min(againMs * 2, defaults.callerAgainMaxMs);
-    const keep = (): Promise<boolean> => hold.keep();
-    if (hold.gapMs() > defaults.callerOwnerLossMs && !(await keep().catch(() => false))) return null;
-    const next = await gatewayBack(connection.home, {
+    const keepAlive = (): Promise<boolean> => keepalive.keepAlive();
+    if (keepalive.unownedMs() > defaults.callerOwnerLossMs && !(await keepAlive().catch(() => false)))
+      return null;
+    const next = await waitForNextGateway(connection.home, {
       onPurpose,
       forMs: defaults.callerOwnerLossMs,
-      say,
-      keep,
+      say: notice,
+      keepAlive,
     });
     if (next !== null) connection = next;
     return next;
@@ -57,68 +58,69 @@ export async function openThroughGateway(
   return {
     spawn: async (input, options) => {
       const { size, stdout } = options;
-      using _said = sayIfLong(say);
-      const body = { ...execBody(input, options), ...(size === undefined ? {} : size) };
+      using _said = noticeIfWaitingForApproval(notice);
+      const body = { ...execRequestBody(input, options), ...(size === undefined ? {} : size) };
       const foreground = { bufferBytes: stdout?.boundBytes ?? defaults.spoolBytes };
-      known = await ask(
+      known = await requestRunOnce(
         () => connection,
-        back,
+        reconnect,
         runId,
-        async (client) => (await askFor(client, body, { runId, foreground })).run,
+        async (client) => (await requestRun(client, body, { runId, foreground })).run,
       );
       attached();
-      run = new CalledRun({
+      run = new RemoteRun({
         runId,
         connection,
-        back,
-        attached,
-        lost: () =>
-          say(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
-        adopted: () => say(`run ${runId} is a service now; it goes on when this is left`),
-        stopAlone: async (graceMs, told) => (await import("./stop-alone.js")).stopAlone(runId, graceMs, told),
+        reconnect,
+        onAttached: attached,
+        onLost: () =>
+          notice(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
+        onAdopted: () => notice(`run ${runId} is a service now; it goes on when this is left`),
+        stopWithoutGateway: async (graceMs, told) =>
+          (await import("./stop-alone.js")).stopRunWithoutGateway(runId, graceMs, told),
       });
       return run;
     },
     // One that hangs must not keep us.
     getRun: (wanted) =>
       connection.client
-        .getRun({ params: { runId: wanted } }, AbortSignal.timeout(RECORD_MS))
+        .getRun({ params: { runId: wanted } }, AbortSignal.timeout(RECORD_TIMEOUT_MS))
         .catch(() => known),
     close: async () => {
-      run?.leave();
-      await hold[Symbol.asyncDispose]();
+      run?.detach();
+      await keepalive[Symbol.asyncDispose]();
     },
   };
 }
 
-const RECORD_MS = 1_000;
+const RECORD_TIMEOUT_MS = 1_000;
 
 /**
  * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell
  * whether there is such a run.
  */
-async function ask(
-  connection: () => Connection,
-  back: (onPurpose: boolean) => Promise<Connection | null>,
+async function requestRunOnce(
+  connection: () => GatewayConnection,
+  reconnect: (onPurpose: boolean) => Promise<GatewayConnection | null>,
   runId: string,
-  askFor: (client: GatewayClient) => Promise<RunRecord>,
+  requestRun: (client: GatewayClient) => Promise<RunRecord>,
 ): Promise<RunRecord> {
   for (let asked = false; ;)
     try {
-      const record = asked ? await askedBefore(connection(), runId) : null;
-      return record ?? (await askFor(connection().client));
+      const record = asked ? await findRequestedRun(connection(), runId) : null;
+      return record ?? (await requestRun(connection().client));
     } catch (error) {
       if (error instanceof SpawnFailed) throw error;
-      if (!(error instanceof GatewayUnreachable) && !isCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
-        throw asSpawnFailed(error);
+      if (!(error instanceof GatewayUnreachable) && !hasErrorCode(error, "SUPERVISOR_CLOSED", "RUN_EXISTS"))
+        throw toSpawnFailed(error);
       asked = true;
-      if ((await back(false)) === null) throw error;
+      if ((await reconnect(false)) === null) throw error;
     }
 }
 
-async function askedBefore({ client }: Connection, runId: string): Promise<RunRecord | null> {
+async function findRequestedRun({ client }: GatewayConnection, runId: string): Promise<RunRecord | null> {
   const record = await client.getRun({ params: { runId } }).catch((error: unknown) => {
-    if (isCode(error, "RUN_NOT_FOUND")) return null;
+    if (hasErrorCode(error, "RUN_NOT_FOUND")) return null;
     throw error;
   });
   const exit = record?.exit ?? null;

@@ -3,32 +3,32 @@ import { formatDuration } from "../duration.js";
 import { formatSize } from "../size.js";
 
 /** Named in the line; the rest is counted. `runs show` has them all. */
-const residueNamed = 3;
+const NAMED_RESIDUE = 3;
 
 /**
  * What a person must know about an end beside its exit code, in one line; null when there is nothing to tell.
  * Who has just pressed Ctrl-C need not be told that the run was cancelled, but what it took.
  */
-export function verdict(record: RunRecord, interrupted: boolean): string | null {
+export function exitText(record: RunRecord, interrupted: boolean): string | null {
   const parts = [
-    interrupted ? null : why(record),
-    overLimit(record),
-    cleanedUp(record),
-    doubt(record),
+    interrupted ? null : reasonText(record),
+    limitHitText(record),
+    residueText(record),
+    unprovenText(record),
   ].filter((part) => part !== null);
   return parts.length === 0 ? null : parts.join("; ");
 }
 
-function why({ exit, deadlines }: RunRecord): string | null {
+function reasonText({ exit, deadlines }: RunRecord): string | null {
   if (exit === null) return null;
   switch (exit.reason) {
     case "exit":
     case "signal":
       return null;
     case "overall-timeout":
-      return `stopped: still running after ${duration(deadlines.overallMs)} (--timeout)`;
+      return `stopped: still running after ${durationText(deadlines.overallMs)} (--timeout)`;
     case "no-output-timeout":
-      return `stopped: no output for ${duration(deadlines.noOutputMs)} (--no-output-timeout)`;
+      return `stopped: no output for ${durationText(deadlines.noOutputMs)} (--no-output-timeout)`;
     case "ownership-escape":
       return "the command left detached processes behind (--on-escape sweep accepts that)";
     case "spawn-error":
@@ -43,7 +43,7 @@ function why({ exit, deadlines }: RunRecord): string | null {
 }
 
 /** The leader itself need not be the one it hit. */
-function overLimit({ exit, limits }: RunRecord): string | null {
+function limitHitText({ exit, limits }: RunRecord): string | null {
   switch (exit?.limitHit ?? null) {
     case null:
       return null;
@@ -58,22 +58,22 @@ function overLimit({ exit, limits }: RunRecord): string | null {
   }
 }
 
-function cleanedUp({ residue, residueCount }: RunRecord): string | null {
+function residueText({ residue, residueCount }: RunRecord): string | null {
   if (residueCount === 0) return null;
-  const named = residue.slice(0, residueNamed).map(nameOf);
+  const named = residue.slice(0, NAMED_RESIDUE).map(residueName);
   const more = residueCount - named.length;
   if (more > 0) named.push(`${more} more`);
   return `cleaned up ${residueCount} leftover ${residueCount === 1 ? "process" : "processes"}: ${named.join(", ")}`;
 }
 
-function nameOf({ command, pid, kind }: Residue): string {
+function residueName({ command, pid, kind }: Residue): string {
   return `${command === "" ? "?" : command} (pid ${pid}, ${kind})`;
 }
 
-function doubt({ emptiness }: RunRecord): string | null {
+function unprovenText({ emptiness }: RunRecord): string | null {
   return emptiness === "unproven" ? "that nothing is left could not be proven" : null;
 }
 
-function duration(ms: number | null): string {
+function durationText(ms: number | null): string {
   return ms === null ? "its limit" : formatDuration(ms);
 }

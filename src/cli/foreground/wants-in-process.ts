@@ -2,7 +2,7 @@ import { BadInput } from "../../errors.js";
 import { sessionToken } from "../session-token.js";
 
 /** By the option, or by a variable for a whole shell. A session's commands are the gateway's to judge. */
-export function wantsInProcess(asked: boolean): boolean {
+export function isInProcessRequested(asked: boolean): boolean {
   const session = sessionToken() !== null;
   if (asked && session)
     throw new BadInput(

@@ -1,19 +1,19 @@
 import { resolve } from "node:path";
 import { BadInput } from "../../errors.js";
-import type { AskedOf } from "../../gateway/contract/contract.js";
-import { unmarkedEnvironment } from "../../gateway/start.js";
+import type { RequestOf } from "../../gateway/contract/contract.js";
+import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 
 /** A command as the gateway is asked for it: with the environment, directory and umask that it would have here. */
-export function execBody(input: CommandInput, options: SpawnOptions): AskedOf<"exec">["body"] {
+export function execRequestBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
   const { umask, labels = {}, env = {}, allowEnv = [], graceMs, onEscape, limits, merge = false } = options;
   return {
     ...("argv" in input ? { argv: [...input.argv] } : { command: input.ptyCommand }),
     pty: input.io === "pty",
-    environment: options.clearEnv === true ? {} : unmarkedEnvironment(),
+    environment: options.clearEnv === true ? {} : environmentOutsideRuns(),
     env: { ...env },
     allowEnv: [...allowEnv],
-    cwd: directory(options.cwd),
+    cwd: absoluteCwd(options.cwd),
     ...(umask === undefined ? {} : { umask }),
     labels: { ...labels },
     timeoutMs: options.timeoutMs ?? 0,
@@ -27,7 +27,7 @@ export function execBody(input: CommandInput, options: SpawnOptions): AskedOf<"e
 }
 
 /** Absolute: the gateway's directory is not the caller's. */
-function directory(cwd: string | undefined): string {
+function absoluteCwd(cwd: string | undefined): string {
   if (cwd === "")
     throw new BadInput("cwd", "the working directory is empty; leave it out for the current one");
   try {

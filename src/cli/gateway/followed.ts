@@ -2,16 +2,16 @@ import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import { followLines } from "../../gateway/follow-lines.js";
-import { gatewaySocket } from "../../gateway/server/listen.js";
-import type { Connection } from "./connect.js";
-import { gatewayBack } from "./gateway-back.js";
+import { followNdjson } from "../../gateway/follow-lines.js";
+import { gatewaySocketPath } from "../../gateway/server/listen.js";
+import type { GatewayConnection } from "./connect.js";
+import { waitForNextGateway } from "./gateway-back.js";
 
 /** Not at once: one that is about to leave would be asked all the time. */
-const AGAIN_MS = 20;
+const RETRY_MS = 20;
 
-export interface FollowedParts {
-  readonly connection: Connection;
+export interface ReconnectingStreamOptions {
+  readonly connection: GatewayConnection;
   /** Where it is told, without the query. */
   readonly path: string;
   /** The number of the last that is known. */
@@ -20,26 +20,26 @@ export interface FollowedParts {
   readonly isOver: (client: GatewayClient, last: number) => Promise<boolean>;
   readonly say: (message: string) => void;
   /** What goes on while no gateway runs, and what is said of that if it needs other words. */
-  readonly what: string;
+  readonly subject: string;
   readonly meanwhile?: string;
   /** The command that tells later what became of it. */
-  readonly later: string;
+  readonly laterCommand: string;
 }
 
 /** What happens to something, to its end: each line once, in order, whichever gateways come and go. */
-export class Followed<Line extends { readonly seq: number }> implements AsyncIterable<Line> {
-  readonly #parts: FollowedParts;
-  #connection: Connection;
-  #last: number;
+export class ReconnectingStream<Line extends { readonly seq: number }> implements AsyncIterable<Line> {
+  readonly #options: ReconnectingStreamOptions;
+  #connection: GatewayConnection;
+  #lastSeq: number;
 
-  constructor(parts: FollowedParts) {
-    this.#parts = parts;
+  constructor(parts: ReconnectingStreamOptions) {
+    this.#options = parts;
     this.#connection = parts.connection;
-    this.#last = parts.after;
+    this.#lastSeq = parts.after;
   }
 
   /** To the gateway that there is now. */
-  get connection(): Connection {
+  get connection(): GatewayConnection {
     return this.#connection;
   }
 
@@ -51,8 +51,8 @@ export class Followed<Line extends { readonly seq: number }> implements AsyncIte
     let onPurpose = false;
     for (;;) {
       const { home, token } = this.#connection;
-      const path = `${this.#parts.path}?follow=1&after=${this.#last}`;
-      const lines = followLines<Line>({ socketPath: gatewaySocket(home), token }, path);
+      const path = `${this.#options.path}?follow=1&after=${this.#lastSeq}`;
+      const lines = followNdjson<Line>({ socketPath: gatewaySocketPath(home), token }, path);
       try {
         for (;;) {
           const next = await lines.next();
@@ -61,7 +61,7 @@ export class Followed<Line extends { readonly seq: number }> implements AsyncIte
             break;
           }
           onPurpose = false;
-          this.#last = next.value.seq;
+          this.#lastSeq = next.value.seq;
           yield next.value;
         }
       } catch (error) {
@@ -75,21 +75,21 @@ export class Followed<Line extends { readonly seq: number }> implements AsyncIte
 
   async #isOver(onPurpose: boolean): Promise<boolean> {
     for (;;) {
-      await setTimeout(AGAIN_MS);
-      await this.#back(onPurpose);
+      await setTimeout(RETRY_MS);
+      await this.#reconnect(onPurpose);
       try {
-        return await this.#parts.isOver(this.client, this.#last);
+        return await this.#options.isOver(this.client, this.#lastSeq);
       } catch (error) {
         if (!(error instanceof GatewayUnreachable)) throw error;
       }
     }
   }
 
-  async #back(onPurpose: boolean): Promise<void> {
-    const { say, what, meanwhile, later } = this.#parts;
+  async #reconnect(onPurpose: boolean): Promise<void> {
+    const { say, subject: what, meanwhile, laterCommand: later } = this.#options;
     const forMs = defaults.ownerLossMs;
     const gap = { onPurpose, forMs, say, what, ...(meanwhile === undefined ? {} : { meanwhile }) };
-    const next = await gatewayBack(this.#connection.home, gap);
+    const next = await waitForNextGateway(this.#connection.home, gap);
     if (next === null)
       throw new GatewayUnreachable(`no gateway came back; what became of it will be in \`${later}\``);
     this.#connection = next;

@@ -1,14 +1,14 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { defaults } from "../../defaults.js";
-import { reach, startGateway } from "../../gateway/start.js";
+import { reachGateway, startGateway } from "../../gateway/start.js";
 import { formatDuration } from "../duration.js";
-import { insideRun, tokenFor, type Connection } from "./connect.js";
+import { isInsideRun, requesterToken, type GatewayConnection } from "./connect.js";
 
 /** How often to look for the next gateway: it listens within half a second of its start. */
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
-export interface Gap {
+export interface ReconnectOptions {
   /** The last one was told to stop, so another is not to be started for that reason alone. */
   readonly onPurpose: boolean;
   /** How long it is worth waiting: after that there is no run to come back to. */
@@ -19,7 +19,7 @@ export interface Gap {
   /** What is said of that, where its anchor is not all there is to it. */
   readonly meanwhile?: string;
   /** Called before each attempt to start a gateway; true: it is worth trying for longer than `forMs`. */
-  readonly keep?: () => Promise<boolean>;
+  readonly keepAlive?: () => Promise<boolean>;
 }
 
 /**
@@ -27,20 +27,20 @@ export interface Gap {
  * replaced from here, like any acting command would, unless somebody else does it first. A replacement may be killed as
  * well, or fail to start: the next one is started after a pause that grows.
  */
-export async function gatewayBack(
+export async function waitForNextGateway(
   home: string,
-  { onPurpose, forMs, say, what = "the command", meanwhile, keep = async () => false }: Gap,
-): Promise<Connection | null> {
+  { onPurpose, forMs, say, what = "the command", meanwhile, keepAlive = async () => false }: ReconnectOptions,
+): Promise<GatewayConnection | null> {
   const began = performance.now();
-  const mayStart = !onPurpose && !insideRun();
+  const mayStart = !onPurpose && !isInsideRun();
   let nextTryAt = began + defaults.gatewayBackMs;
   let pauseMs: number = defaults.gatewayRetryMs;
   let kept = false;
   let failure = "";
   let said = false;
   for (;;) {
-    const token = await tokenFor(home);
-    const found = await reach(home, token).catch(() => null);
+    const token = await requesterToken(home);
+    const found = await reachGateway(home, token).catch(() => null);
     if (found?.status.ready === true) return { client: found.client, home, token };
     const passed = performance.now() - began;
     if (passed > forMs && !kept) return null;
@@ -51,7 +51,7 @@ export async function gatewayBack(
       say(`${why}; ${meanwhile ?? anchored}`);
     }
     if (mayStart && performance.now() > nextTryAt) {
-      kept = await keep().catch(() => kept);
+      kept = await keepAlive().catch(() => kept);
       // Another process may start a gateway although this attempt failed.
       if (found === null)
         await startGateway(home).catch((error: unknown) => {
@@ -62,6 +62,6 @@ export async function gatewayBack(
       nextTryAt = performance.now() + pauseMs;
       pauseMs = Math.min(pauseMs * 2, defaults.gatewayRetryMaxMs);
     }
-    await setTimeout(LOOK_MS);
+    await setTimeout(POLL_MS);
   }
 }

@@ -1,15 +1,15 @@
 import { GatewaySilent } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AcpReadingVerb } from "../../gateway/handlers/acp-reading.js";
-import type { TaskReadingVerb } from "../../gateway/handlers/task-reading.js";
+import type { AcpQueryVerb } from "../../gateway/handlers/acp-reading.js";
+import type { TaskQueryVerb } from "../../gateway/handlers/task-reading.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { NoGatewayForSession } from "../runs/read-store.js";
-import { runningGateway, type Connection } from "./connect.js";
+import { connectForReading, type GatewayConnection } from "./connect.js";
 import { sessionToken } from "../session-token.js";
 
 /** What can be asked without changing anything. */
-export type Looking = Pick<
+export type ReadApi = Pick<
   GatewayClient,
   | "listRuns"
   | "poll"
@@ -19,44 +19,44 @@ export type Looking = Pick<
   | "sessionStatus"
   | "sessionHistory"
   | "sessionInbox"
-  | AcpReadingVerb
-  | TaskReadingVerb
+  | AcpQueryVerb
+  | TaskQueryVerb
   /** Without `apply`. */
   | "maintainTasks"
 >;
 
-export interface Look extends AsyncDisposable {
-  readonly client: Looking;
+export interface ReadClient extends AsyncDisposable {
+  readonly client: ReadApi;
 }
 
 /**
  * For a command that only looks: the gateway if one answers, else the store and the spools themselves, and says so.
  * Starts nothing. A session without a gateway sees nothing: only a gateway can say what it may see.
  */
-export async function openLook(): Promise<Look> {
-  const running = await runningGateway().catch(silence);
+export async function openReadClient(): Promise<ReadClient> {
+  const running = await connectForReading().catch(gatewaySilentOrThrow);
   if (running instanceof GatewaySilent) {
     if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
-    say(`${running.message}; this is what the store says`, "yellow");
+    notice(`${running.message}; this is what the store says`, "yellow");
   } else if (running !== null)
     return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
   else if (sessionToken() !== null) throw new NoGatewayForSession();
-  else say("no gateway is running; this is what the store says", "dim");
-  const { readLocally } = await import("./read-locally.js");
-  return readLocally(resolveHome());
+  else notice("no gateway is running; this is what the store says", "dim");
+  const { openOfflineReader } = await import("./read-locally.js");
+  return openOfflineReader(resolveHome());
 }
 
 /** The gateway, for commands that can read without it. Null: none runs, or it does not answer (reported). */
-export async function answeringGateway(): Promise<Connection | null> {
-  const running = await runningGateway().catch(silence);
+export async function tryConnectForReading(): Promise<GatewayConnection | null> {
+  const running = await connectForReading().catch(gatewaySilentOrThrow);
   if (!(running instanceof GatewaySilent)) return running;
   if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
-  say(`${running.message}; going on without it`, "yellow");
+  notice(`${running.message}; going on without it`, "yellow");
   return null;
 }
 
 /** Returns the error instead of throwing it: the caller can read without a gateway. */
-export function silence(error: unknown): GatewaySilent {
+export function gatewaySilentOrThrow(error: unknown): GatewaySilent {
   if (error instanceof GatewaySilent) return error;
   throw error;
 }

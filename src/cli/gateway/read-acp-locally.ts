@@ -1,23 +1,23 @@
 import { contract } from "../../gateway/contract/contract.js";
-import { createAcpReading } from "../../gateway/handlers/acp-reading.js";
-import type { Asking } from "../../gateway/server/app.js";
-import type { SessionRow } from "../../store/session-record.js";
+import { createAcpQueries } from "../../gateway/handlers/acp-reading.js";
+import type { RequestContext } from "../../gateway/server/app.js";
+import type { SessionRecord } from "../../store/session-record.js";
 import type { ReadStore } from "../../store/store.js";
-import type { Looking } from "./look.js";
+import type { ReadApi } from "./look.js";
 
-type AcpLooking = Pick<Looking, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
+type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
 
 /** Whoever may read the store is the operator. */
-export function readAcpLocally(
+export function offlineAcpQueries(
   store: ReadStore | null,
-  find: (wanted: string) => Promise<SessionRow>,
-  asking: Asking,
-): AcpLooking {
+  find: (wanted: string) => Promise<SessionRecord>,
+  asking: RequestContext,
+): AcpReadApi {
   const body = {};
-  const reading = createAcpReading({
-    store: store ?? NOTHING,
+  const reading = createAcpQueries({
+    store: store ?? EMPTY_ACP_STORE,
     sessions: { get: async (id) => (await store?.getSession(id)) ?? null },
-    sights: { session: (_, wanted) => find(wanted), scopeOf: () => null },
+    authorizer: { requireSession: (_, wanted) => find(wanted), sessionScope: () => null },
     stderrOf: () => "",
     questionOf: async () => null,
     verifyOwnedTree: async () => ({
@@ -29,24 +29,24 @@ export function readAcpLocally(
   return {
     acpList: ({ query = {} } = {}) =>
       reading.acpList({ params: {}, query: contract.acpList.query.parse(query), body }, asking),
-    acpShow: ({ params = NOBODY } = {}) => reading.acpShow({ params, query: {}, body }, asking),
-    acpHistory: ({ params = NOBODY, query = {} } = {}) =>
+    acpShow: ({ params = NO_SESSION } = {}) => reading.acpShow({ params, query: {}, body }, asking),
+    acpHistory: ({ params = NO_SESSION, query = {} } = {}) =>
       reading.acpHistory({ params, query: contract.acpHistory.query.parse(query), body }, asking),
-    acpWatch: ({ params = NOBODY, query = {} } = {}) =>
+    acpWatch: ({ params = NO_SESSION, query = {} } = {}) =>
       reading.acpWatch({ params, query: contract.acpWatch.query.parse(query), body }, asking),
     acpPermissions: ({ query = {} } = {}) =>
       reading.acpPermissions({ params: {}, query: contract.acpPermissions.query.parse(query), body }, asking),
   };
 }
 
-const NOBODY = { id: "" };
+const NO_SESSION = { id: "" };
 
 /** What is read where nothing has been stored yet. */
-const NOTHING: Parameters<typeof createAcpReading>[0]["store"] = {
+const EMPTY_ACP_STORE: Parameters<typeof createAcpQueries>[0]["store"] = {
   getAcpSession: async () => null,
   getAcpTurn: async () => null,
   listAcpSessions: async () => [],
   listAcpTurns: async () => [],
   listAcpUpdates: async () => [],
-  listAcpPermissions: async () => [],
+  listAcpPermissionRequests: async () => [],
 };

@@ -2,35 +2,35 @@ import type { StreamName } from "../../anchor/host.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { isStoreFailure } from "../../store/store-failure.js";
 import { contract } from "../../gateway/contract/contract.js";
-import { logOf } from "../../gateway/handlers/log.js";
+import { readLog } from "../../gateway/handlers/log.js";
 import { pollRun } from "../../gateway/handlers/poll.js";
-import { filterOf, nextOf, type RunReader } from "../../gateway/handlers/run-reader.js";
-import { farGateway } from "../../gateway/peers/whereabouts.js";
-import { inboxOf } from "../../gateway/handlers/session-inbox.js";
-import { historyOf, statusOf } from "../../gateway/handlers/session-told.js";
+import { runFilter, runCursor, type RunReader } from "../../gateway/handlers/run-reader.js";
+import { findOwningGateway } from "../../gateway/peers/whereabouts.js";
+import { readSessionInbox } from "../../gateway/handlers/session-inbox.js";
+import { readSessionHistory, readSessionStatus } from "../../gateway/handlers/session-told.js";
 import { looksLikeSessionId } from "../../sessions/ids.js";
-import { Screens } from "../../gateway/screens.js";
-import { screenshot, seemsToWait } from "../../gateway/handlers/terminal.js";
-import { FileLedger, ledgerIn } from "../../store/ledger/file-ledger.js";
-import { readNotRestored, type NotRestored } from "../../store/ledger/not-restored.js";
-import { runsInLedger } from "../../store/ledger/list-runs.js";
+import { ScreenCache } from "../../gateway/screens.js";
+import { screenshot, seemsToWaitForInput } from "../../gateway/handlers/terminal.js";
+import { FileRunCopy, localCopyDirectory } from "../../store/ledger/file-ledger.js";
+import { readUnrestored, type UnrestoredRecord } from "../../store/ledger/not-restored.js";
+import { listCopiedRuns } from "../../store/ledger/list-runs.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { SessionRow } from "../../store/session-record.js";
-import { observeStateId } from "../../store/state-id.js";
+import type { SessionRecord } from "../../store/session-record.js";
+import { readStateId } from "../../store/state-id.js";
 import { findStateDirectory } from "../../store/state-directory.js";
 import type { ReadOptions } from "../../supervisor/api.js";
 import { readOutput } from "../../supervisor/output.js";
-import { addressOf } from "../../supervisor/reconcile/look.js";
-import { isOfAnother, localInstances } from "../operator/elsewhere.js";
-import { observe } from "../operator/observer.js";
-import type { Look } from "./look.js";
-import { readAcpLocally } from "./read-acp-locally.js";
-import { readTasksLocally } from "./read-tasks-locally.js";
-import type { Asking } from "../../gateway/server/app.js";
+import { runAddressOf } from "../../supervisor/reconcile/look.js";
+import { isOfOtherState, localInstanceIds } from "../operator/elsewhere.js";
+import { openLocalObserver } from "../operator/observer.js";
+import type { ReadClient } from "./look.js";
+import { offlineAcpQueries } from "./read-acp-locally.js";
+import { offlineTaskQueries } from "./read-tasks-locally.js";
+import type { RequestContext } from "../../gateway/server/app.js";
 
 /** What a gateway would answer, from what lies in its state directory. */
-export async function readLocally(home: string): Promise<Look> {
+export async function openOfflineReader(home: string): Promise<ReadClient> {
   const directory = await findStateDirectory(home);
   const { store, unread } = await openStoreForReading(directory?.storePath ?? null).then(
     (opened) => ({ store: opened, unread: null }),
@@ -40,15 +40,15 @@ export async function readLocally(home: string): Promise<Look> {
     },
   );
   // The ledger has copies only of records that were written to a shared store.
-  const ledger = directory === null ? null : new FileLedger(ledgerIn(directory.home));
-  const host = directory === null ? null : await observe(directory);
+  const localCopy = directory === null ? null : new FileRunCopy(localCopyDirectory(directory.home));
+  const host = directory === null ? null : await openLocalObserver(directory);
   const getRun = async (runId: string): Promise<RunRecord | null> => {
     if (unread === null) return (await store?.getRun(runId)) ?? null;
-    const told = (await ledger?.get(runId)) ?? null;
+    const told = (await localCopy?.get(runId)) ?? null;
     if (told === null) throw unread;
     return told.record;
   };
-  const must = async (runId: string): Promise<RunRecord> => {
+  const requireRecord = async (runId: string): Promise<RunRecord> => {
     const record = await getRun(runId);
     if (record === null) throw new RunNotFound(runId);
     return record;
@@ -57,24 +57,24 @@ export async function readLocally(home: string): Promise<Look> {
     run: () => null,
     getRun,
     readOutput: async (runId: string, stream: StreamName, options?: ReadOptions) => {
-      const address = addressOf(await must(runId));
+      const address = runAddressOf(await requireRecord(runId));
       if (host === null) throw new RunNotFound(runId);
       return readOutput(host, address, stream, options);
     },
   };
-  const here = directory === null ? null : await observeStateId(directory.home);
-  const instances = host === null ? new Set<string>() : await localInstances(host);
+  const here = directory === null ? null : await readStateId(directory.home);
+  const instances = host === null ? new Set<string>() : await localInstanceIds(host);
   const runOf = async (params: { readonly runId: string } | undefined): Promise<RunRecord> => {
-    const record = await must(params?.runId ?? "");
-    if (store?.shared !== true || !isOfAnother(record, here, instances)) return record;
+    const record = await requireRecord(params?.runId ?? "");
+    if (store?.shared !== true || !isOfOtherState(record, here, instances)) return record;
     throw new PeerUnreachable(
       record.runId,
-      await farGateway(store, record),
+      await findOwningGateway(store, record),
       "no gateway runs here that could ask it (`holdfast gateway start` starts one)",
       { missing: "here" },
     );
   };
-  const findSession = async (wanted: string): Promise<SessionRow | null> => {
+  const findSession = async (wanted: string): Promise<SessionRecord | null> => {
     if (unread !== null) throw unread;
     return (
       (looksLikeSessionId(wanted) ? await store?.getSession(wanted) : await store?.getSessionByKey(wanted)) ??
@@ -87,35 +87,35 @@ export async function readLocally(home: string): Promise<Look> {
     if (store === null || session === null) throw new NotFound(`session ${wanted}`);
     return { from: store, session };
   };
-  const notRestored = async (): Promise<readonly NotRestored[]> =>
-    directory === null ? [] : readNotRestored(ledgerIn(directory.home));
+  const notRestored = async (): Promise<readonly UnrestoredRecord[]> =>
+    directory === null ? [] : readUnrestored(localCopyDirectory(directory.home));
   const never = new AbortController().signal;
-  const asking: Asking = {
+  const asking: RequestContext = {
     requester: { kind: "operator", actor: "operator" },
-    gone: never,
-    turn: (work) => work(),
-    stream: () => ({ [Symbol.dispose]: () => undefined }),
+    disconnected: never,
+    enqueue: (work) => work(),
+    countStream: () => ({ [Symbol.dispose]: () => undefined }),
   };
   return {
     client: {
       listRuns: async ({ query = {} } = {}) => {
         const { limit, cursor, ...heard } = contract.listRuns.query.parse(query);
         const after = cursor === undefined ? {} : { after: cursor };
-        const filter = { ...filterOf(heard), ...after, limit };
+        const filter = { ...runFilter(heard), ...after, limit };
         if (unread !== null) {
-          const known = ledger === null ? [] : await runsInLedger(ledger, filter);
+          const known = localCopy === null ? [] : await listCopiedRuns(localCopy, filter);
           return { runs: [...known], next: null, storeAway: unread.message };
         }
         const runs = (await store?.listRuns(filter)) ?? [];
         const last = runs.length < limit ? undefined : runs.at(-1);
-        return { runs: [...runs], next: last === undefined ? null : nextOf(last), storeAway: null };
+        return { runs: [...runs], next: last === undefined ? null : runCursor(last), storeAway: null };
       },
       poll: async ({ params, query = {} } = {}) =>
-        pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking, seemsToWait),
+        pollRun(reader, await runOf(params), contract.poll.query.parse(query), asking, seemsToWaitForInput),
       log: async ({ params, query = {} } = {}) =>
-        logOf(reader, await runOf(params), contract.log.query.parse(query)),
+        readLog(reader, await runOf(params), contract.log.query.parse(query)),
       screen: async ({ params } = {}) => {
-        await using screens = new Screens(reader);
+        await using screens = new ScreenCache(reader);
         const { rows, ...rest } = await screenshot(screens, await runOf(params));
         return { ...rest, rows: [...rows] };
       },
@@ -127,19 +127,19 @@ export async function readLocally(home: string): Promise<Look> {
       },
       sessionStatus: async ({ params } = {}) => {
         const { from, session } = await sessionOf(params);
-        return statusOf(session, from, from);
+        return readSessionStatus(session, from, from);
       },
       sessionHistory: async ({ params, query = {} } = {}) => {
         const { from, session } = await sessionOf(params);
-        return historyOf(session, from, from, contract.sessionHistory.query.parse(query));
+        return readSessionHistory(session, from, from, contract.sessionHistory.query.parse(query));
       },
       sessionInbox: async ({ params, query = {} } = {}) => {
         const { from, session } = await sessionOf(params);
-        return inboxOf(session, from, contract.sessionInbox.query.parse(query).limit);
+        return readSessionInbox(session, from, contract.sessionInbox.query.parse(query).limit);
       },
-      ...refusing(readTasksLocally(store, findSession, asking, notRestored), unread),
-      ...refusing(
-        readAcpLocally(store, async (id) => (await sessionOf({ id })).session, asking),
+      ...rejectIfUnread(offlineTaskQueries(store, findSession, asking, notRestored), unread),
+      ...rejectIfUnread(
+        offlineAcpQueries(store, async (id) => (await sessionOf({ id })).session, asking),
         unread,
       ),
     },
@@ -151,7 +151,7 @@ export async function readLocally(home: string): Promise<Look> {
 }
 
 /** Returns the same verbs. If the store cannot be read, each rejects instead of answering that there is no record. */
-function refusing<Verbs extends object>(verbs: Verbs, unread: Error | null): Verbs {
+function rejectIfUnread<Verbs extends object>(verbs: Verbs, unread: Error | null): Verbs {
   if (unread === null) return verbs;
   const refuse = (): Promise<never> => Promise.reject(unread);
   return Object.fromEntries(Object.keys(verbs).map((verb) => [verb, refuse])) as Verbs;

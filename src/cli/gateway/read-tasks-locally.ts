@@ -1,78 +1,78 @@
 import { contract } from "../../gateway/contract/contract.js";
 import {
-  createTaskReading,
-  type TaskReadingDesk,
-  type TaskReadingVerb,
+  createTaskQueries,
+  type TaskQueryDeps,
+  type TaskQueryVerb,
 } from "../../gateway/handlers/task-reading.js";
-import { taskPlaces } from "../../gateway/handlers/task-places.js";
-import type { Asking } from "../../gateway/server/app.js";
+import { createTaskCursorCodec } from "../../gateway/handlers/task-places.js";
+import type { RequestContext } from "../../gateway/server/app.js";
 import { NotFound } from "../../errors.js";
-import type { SessionRow } from "../../store/session-record.js";
+import type { SessionRecord } from "../../store/session-record.js";
 import type { ReadStore } from "../../store/store.js";
 import type { TaskRecord } from "../../store/task-record.js";
-import type { Backing, Measure } from "../../tasks/maintenance.js";
-import { finishOfRun } from "../../tasks/run-end.js";
-import { shownMeasure } from "../../tasks/shown-measure.js";
-import { round } from "../../tasks/sweep.js";
-import { finishOfTurn } from "../../tasks/turn-end.js";
-import type { Looking } from "./look.js";
+import type { WorkStatus, MaintenanceAction } from "../../tasks/maintenance.js";
+import { outcomeOfRun } from "../../tasks/run-end.js";
+import { describeAction } from "../../tasks/shown-measure.js";
+import { planSweep } from "../../tasks/sweep.js";
+import { outcomeOfTurn } from "../../tasks/turn-end.js";
+import type { ReadApi } from "./look.js";
 
 /** Whoever may read the store is the operator. */
-export function readTasksLocally(
+export function offlineTaskQueries(
   store: ReadStore | null,
-  find: (wanted: string) => Promise<SessionRow | null>,
-  asking: Asking,
-  notRestored: TaskReadingDesk["notRestored"],
-): Pick<Looking, TaskReadingVerb | "maintainTasks"> {
-  const from = store ?? NOTHING;
+  find: (wanted: string) => Promise<SessionRecord | null>,
+  asking: RequestContext,
+  notRestored: TaskQueryDeps["notRestored"],
+): Pick<ReadApi, TaskQueryVerb | "maintainTasks"> {
+  const from = store ?? EMPTY_TASK_STORE;
   const [nothing, body] = [{}, {}];
-  const reading = createTaskReading({
+  const reading = createTaskQueries({
     store: from,
     // Nothing is hidden from whoever reads here.
-    places: taskPlaces(""),
+    cursors: createTaskCursorCodec(""),
     notRestored,
-    sights: {
-      session: async (_, wanted) => {
+    authorizer: {
+      requireSession: async (_, wanted) => {
         const found = await find(wanted);
         if (found === null) throw new NotFound(`session ${wanted}`);
         return found;
       },
-      perhaps: (_, wanted) => find(wanted),
-      tasksOf: () => async () => true,
-      tasks: async (_, _wanted, found) => found,
+      findSession: (_, wanted) => find(wanted),
+      canSeeTask: () => async () => true,
+      filterVisibleTasks: async (_, _wanted, found) => found,
     },
   });
   return {
     listTasks: ({ query = {} } = {}) =>
       reading.listTasks({ params: {}, query: contract.listTasks.query.parse(query), body }, asking),
-    getTask: ({ params = NOBODY } = {}) => reading.getTask({ params, query: nothing, body }, asking),
-    taskEvents: ({ params = NOBODY, query = {} } = {}) =>
+    getTask: ({ params = NO_TASK } = {}) => reading.getTask({ params, query: nothing, body }, asking),
+    taskEvents: ({ params = NO_TASK, query = {} } = {}) =>
       reading.taskEvents({ params, query: contract.taskEvents.query.parse(query), body }, asking),
     auditTasks: () => reading.auditTasks({ params: {}, query: nothing, body }, asking),
     maintainTasks: async () => {
-      const measures: Measure[] = [];
-      const backingOf = (task: TaskRecord): Promise<Backing> => onRecord(from, task);
-      for await (const some of round({ store: from, backingOf, now: Date.now, thorough: true }))
-        measures.push(...some);
-      return { applied: false, measures: measures.map(shownMeasure) };
+      const actions: MaintenanceAction[] = [];
+      const workStatusOf = (task: TaskRecord): Promise<WorkStatus> => recordedWorkStatus(from, task);
+      for await (const some of planSweep({ store: from, workStatusOf, now: Date.now, thorough: true }))
+        actions.push(...some);
+      return { applied: false, measures: actions.map(describeAction) };
     },
   };
 }
 
-type TaskSource = TaskReadingDesk["store"] & Pick<ReadStore, "getAcpTurn">;
+type TaskStore = TaskQueryDeps["store"] & Pick<ReadStore, "getAcpTurn">;
 
 /** What has ended is on record; of all else only a gateway can say whether somebody is still at it. */
-async function onRecord(store: TaskSource, { runId, turnId }: TaskRecord): Promise<Backing> {
+async function recordedWorkStatus(store: TaskStore, { runId, turnId }: TaskRecord): Promise<WorkStatus> {
   const turn = turnId === null ? null : await store.getAcpTurn(turnId);
   const run = turnId !== null || runId === null ? null : await store.getRun(runId);
-  const finish = turn !== null ? finishOfTurn(turn) : run !== null ? finishOfRun(run, null) : null;
+  const finish = turn !== null ? outcomeOfTurn(turn) : run !== null ? outcomeOfRun(run, null) : null;
   return finish === null ? { state: "unknown" } : { state: "ended", finish };
 }
 
-const NOBODY = { id: "" };
+const NO_TASK = { id: "" };
 
 /** What is read where nothing has been stored yet. */
-const NOTHING: TaskSource = {
+const EMPTY_TASK_STORE: TaskStore = {
   getTask: async () => null,
   getTaskByKey: async () => null,
   findTasks: async () => [],

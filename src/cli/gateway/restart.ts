@@ -1,43 +1,49 @@
 import { existsSync } from "node:fs";
-import { formerConfig } from "../../gateway/gateway-file.js";
-import { locateGateway, unreachableText, type Located } from "../../gateway/locate.js";
-import { environmentFor } from "../../gateway/settings.js";
-import { checkGateway, MAIN, startGateway, unmarkedEnvironment, type Started } from "../../gateway/start.js";
-import { waitingText } from "../../gateway/waiting.js";
+import { savedConfigPath } from "../../gateway/gateway-file.js";
+import { locateGateway, describeUnreachable, type GatewayLocation } from "../../gateway/locate.js";
+import { environmentWithConfig } from "../../gateway/settings.js";
+import {
+  checkGateway,
+  CLI_MAIN,
+  startGateway,
+  environmentOutsideRuns,
+  type StartResult,
+} from "../../gateway/start.js";
+import { describeWaitingGateway } from "../../gateway/waiting.js";
 import { openStoreForReading } from "../../store/open.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
 import { defaults } from "../../defaults.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { mustBeOperator, mustBeOutside } from "./connect.js";
-import { sayStopped, startInBackground, statusLine, stopFacts } from "./control.js";
-import { locatePatiently, stopGateway } from "./stop.js";
+import { assertOperator, assertOutsideRun } from "./connect.js";
+import { printStopResult, startBackgroundGateway, gatewayStatusLine, stopResultJson } from "./control.js";
+import { locateAfterRebind, stopGateway } from "./stop.js";
 import { readOwnFile } from "../../store/own-file.js";
 
 /** Runs named when no gateway is left; the rest is counted. */
-const RUNS_NAMED = 10;
+const NAMED_RUNS = 10;
 
 /**
  * Stop the gateway and start it again. What can be checked is checked before anything is stopped; when the new one does
  * not start all the same, the configuration of the former one is started again.
  */
-export async function restartInBackground(json: boolean): Promise<number> {
-  mustBeOperator("restart the gateway");
-  mustBeOutside("restarted");
+export async function restartBackgroundGateway(json: boolean): Promise<number> {
+  assertOperator("restart the gateway");
+  assertOutsideRun("restarted");
   const home = resolveHome();
-  const former = await locatePatiently(home);
+  const former = await locateAfterRebind(home);
   if (former.kind === "none") {
-    if (!json) say("no gateway was running", "dim");
-    return startInBackground(json);
+    if (!json) notice("no gateway was running", "dim");
+    return startBackgroundGateway(json);
   }
   const wrong = await checkGateway(home);
   if (wrong !== null) {
-    say(
-      `${withoutClaim(wrong.message)}; the gateway was not restarted: it goes on as it is (${pidText(former)})`,
+    notice(
+      `${withoutNothingChanged(wrong.message)}; the gateway was not restarted: it goes on as it is (${pidText(former)})`,
       "red",
     );
     if (json) print(toJson({ running: true, restarted: false, error: wrong.message }));
@@ -46,52 +52,58 @@ export async function restartInBackground(json: boolean): Promise<number> {
   const runs = await openRuns(home, former);
   const stopped = await stopGateway(home, { runs: "leave", waitMs: 0 }, former);
   if (stopped.kind === "left") {
-    say(`${stopped.message}. The gateway was not restarted`, "yellow");
-    if (json) print(toJson(stopFacts(stopped)));
+    notice(`${stopped.message}. The gateway was not restarted`, "yellow");
+    if (json) print(toJson(stopResultJson(stopped)));
     return exitCodes.incomplete;
   }
   const downAt = performance.now();
-  if (!json) sayStopped(stopped);
+  if (!json) printStopResult(stopped);
   const instanceId = stopped.kind === "none" ? null : stopped.instanceId;
   try {
     const { status } = await startGateway(home);
     if (json) print(toJson({ running: true, started: true, ...status }));
-    else print(`started: ${statusLine(status)}\n`);
+    else print(`started: ${gatewayStatusLine(status)}\n`);
     return 0;
   } catch (error) {
-    return await goBack(home, instanceId, messageOf(error), () => endings(runs, downAt), json);
+    return await restoreFormerConfig(
+      home,
+      instanceId,
+      errorText(error),
+      () => scheduledEnds(runs, downAt),
+      json,
+    );
   }
 }
 
-interface Ending {
+interface ScheduledEnd {
   readonly runId: string;
   readonly inMs: number;
 }
 
-async function goBack(
+async function restoreFormerConfig(
   home: string,
   instanceId: string | null,
   why: string,
-  ends: () => readonly Ending[],
+  ends: () => readonly ScheduledEnd[],
   json: boolean,
 ): Promise<number> {
   const first = `the gateway did not start with the new configuration: ${why}`;
   const now = await locateGateway(home);
   if (now.kind !== "none") {
-    say(`${first}; ${whatIsThere(home, now)}`, "red");
+    notice(`${first}; ${locatedText(home, now)}`, "red");
     if (json) print(toJson({ running: true, ready: false, error: why }));
     return exitCodes.incomplete;
   }
-  const again = await startFormer(home, instanceId);
+  const again = await startWithFormerConfig(home, instanceId);
   if (typeof again !== "string") {
-    say(`${first}; it was started again with the former configuration`, "red");
+    notice(`${first}; it was started again with the former configuration`, "red");
     if (json) print(toJson({ running: true, started: true, restored: true, error: why, ...again.status }));
-    else print(`started: ${statusLine(again.status)}\n`);
+    else print(`started: ${gatewayStatusLine(again.status)}\n`);
     return exitCodes.incomplete;
   }
   const left = ends();
-  say(
-    `${first}; it did not start with the former configuration either: ${again}. No gateway is running. ${endingsText(left)}`,
+  notice(
+    `${first}; it did not start with the former configuration either: ${again}. No gateway is running. ${scheduledEndsText(left)}`,
     "red",
   );
   if (json) print(toJson({ running: false, error: why, formerError: again, ends: left }));
@@ -99,23 +111,23 @@ async function goBack(
 }
 
 /** Returns why it did not start, as text. */
-async function startFormer(home: string, instanceId: string | null): Promise<Started | string> {
-  const path = instanceId === null ? "" : formerConfig(home, instanceId);
+async function startWithFormerConfig(home: string, instanceId: string | null): Promise<StartResult | string> {
+  const path = instanceId === null ? "" : savedConfigPath(home, instanceId);
   if (!existsSync(path)) return "it is not on record";
   try {
-    const env = environmentFor(path, await readOwnFile(path), unmarkedEnvironment());
-    return await startGateway(home, MAIN, defaults.gatewayReadyMs, env);
+    const env = environmentWithConfig(path, await readOwnFile(path), environmentOutsideRuns());
+    return await startGateway(home, CLI_MAIN, defaults.gatewayReadyMs, env);
   } catch (error) {
-    return messageOf(error);
+    return errorText(error);
   }
 }
 
-function whatIsThere(home: string, now: Located): string {
+function locatedText(home: string, now: GatewayLocation): string {
   switch (now.kind) {
     case "waiting":
-      return waitingText(now.waiting);
+      return describeWaitingGateway(now.waiting);
     case "unreachable":
-      return unreachableText(home, now.gateway);
+      return describeUnreachable(home, now.gateway);
     case "answers":
       return `a gateway runs (pid ${now.status.pid}) and is not ready yet`;
     case "none":
@@ -123,7 +135,7 @@ function whatIsThere(home: string, now: Located): string {
   }
 }
 
-function pidText(former: Exclude<Located, { readonly kind: "none" }>): string {
+function pidText(former: Exclude<GatewayLocation, { readonly kind: "none" }>): string {
   switch (former.kind) {
     case "answers":
       return `pid ${former.status.pid}`;
@@ -135,7 +147,7 @@ function pidText(former: Exclude<Located, { readonly kind: "none" }>): string {
 }
 
 /** As the gateway tells, or else the store. */
-async function openRuns(home: string, former: Located): Promise<readonly RunRecord[]> {
+async function openRuns(home: string, former: GatewayLocation): Promise<readonly RunRecord[]> {
   try {
     if (former.kind === "answers") {
       const soon = AbortSignal.timeout(defaults.gatewayAnswerMs);
@@ -143,14 +155,14 @@ async function openRuns(home: string, former: Located): Promise<readonly RunReco
     }
     const directory = await findStateDirectory(home);
     await using store = await openStoreForReading(directory?.storePath ?? null);
-    return (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+    return (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
   } catch {
     return [];
   }
 }
 
 /** A service goes on without a gateway; a task is ended by its anchor. */
-function endings(runs: readonly RunRecord[], downAt: number): Ending[] {
+function scheduledEnds(runs: readonly RunRecord[], downAt: number): ScheduledEnd[] {
   const passed = performance.now() - downAt;
   return runs
     .filter(({ kind }) => kind === "task")
@@ -158,24 +170,24 @@ function endings(runs: readonly RunRecord[], downAt: number): Ending[] {
     .toSorted((one, other) => one.inMs - other.inMs);
 }
 
-function endingsText(ends: readonly Ending[]): string {
+function scheduledEndsText(ends: readonly ScheduledEnd[]): string {
   if (ends.length === 0) return "No run ends because of this. To start a gateway: holdfast gateway start.";
-  const named = ends.slice(0, RUNS_NAMED).map(({ runId, inMs }) => `${runId} in ${seconds(inMs)}`);
+  const named = ends.slice(0, NAMED_RUNS).map(({ runId, inMs }) => `${runId} in ${secondsText(inMs)}`);
   const more = ends.length - named.length;
   if (more > 0) named.push(`${more} more`);
   return `Unless a gateway is started (holdfast gateway start), these runs are ended by their anchors: ${named.join(", ")}.`;
 }
 
-function seconds(ms: number): string {
+function secondsText(ms: number): string {
   return formatDuration(Math.round(ms / 1_000) * 1_000);
 }
 
-function messageOf(error: unknown): string {
+function errorText(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
-  return withoutClaim(message.replace(/^the gateway did not start: /, ""));
+  return withoutNothingChanged(message.replace(/^the gateway did not start: /, ""));
 }
 
 /** The failed process changed nothing; whether this command has is for this command to say. */
-function withoutClaim(message: string): string {
+function withoutNothingChanged(message: string): string {
   return message.replace(/[.;,]? *nothing (was|is) (changed|started)\.?$/i, "").replace(/\.$/, "");
 }

@@ -1,17 +1,17 @@
-import { findAnchor, requireSameRelease } from "../../anchor/find.js";
-import { inspect } from "../../anchor/inspect.js";
+import { findAnchorBinary, requireSameVersion } from "../../anchor/find.js";
+import { inspectProcesses } from "../../anchor/inspect.js";
 import { StoreAway, StoreOutdated } from "../../errors.js";
-import { openGateway, type GatewayNews } from "../../gateway/gateway.js";
-import { logNews, openLog } from "../../gateway/log.js";
-import { readSettings, resolveSettings, settingsAsFile, type Flags } from "../../gateway/settings.js";
+import { openGateway, type GatewayEvent } from "../../gateway/gateway.js";
+import { logEvent, openLog } from "../../gateway/log.js";
+import { readSettings, resolveSettings, settingsToToml, type SettingFlags } from "../../gateway/settings.js";
 import { configPath, readConfigFile } from "../../store/config-file.js";
-import { databaseAddress, migrationMode } from "../../store/database-address.js";
+import { databaseUrl, migrationMode } from "../../store/database-address.js";
 import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory, openStateDirectory, resolveHome } from "../../store/state-directory.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
-import { mustBeOutside } from "./connect.js";
+import { assertOutsideRun } from "./connect.js";
 import { print } from "../runs/print.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
@@ -28,27 +28,27 @@ export async function runGateway({
   /** For a store that is away. */
   readonly waits: boolean;
   /** Settings by their keys, over the config file. */
-  readonly flags: Flags;
+  readonly flags: SettingFlags;
 }): Promise<number> {
-  mustBeOutside("run");
-  const told = stopRequested();
+  assertOutsideRun("run");
+  const told = awaitStopSignal();
   const { home } = await openStateDirectory(resolveHome());
   const path = configPath();
   const text = await readConfigFile(path);
   const { config } = resolveSettings(text, path, flags, process.env);
   const log = openLog(home, config.gateway["log-level"]);
-  const show = json ? asJson : quiet ? () => {} : asText;
+  const show = json ? printEventAsJson : quiet ? () => {} : printEventAsText;
   const waiting = new AbortController();
   void told.then(() => waiting.abort());
   const gateway = await openGateway({
     home,
     config,
-    configText: settingsAsFile(text, path, flags, process.env),
-    waits,
+    configText: settingsToToml(text, path, flags, process.env),
+    waitForStore: waits,
     signal: waiting.signal,
-    onNews: (news) => {
-      logNews(log, news);
-      show(news);
+    onEvent: (event) => {
+      logEvent(log, event);
+      show(event);
     },
   }).catch((error: unknown) => {
     // It was told to stop, and had nothing yet to let go of.
@@ -56,78 +56,80 @@ export async function runGateway({
     throw error;
   });
   if (gateway === null) return 0;
-  const taken = await Promise.race([told, gateway.asked, gateway.taken]);
+  const taken = await Promise.race([told, gateway.stopRequested, gateway.replaced]);
   if (taken !== undefined) {
     // Exit without cleanup: directory, socket and the row in the store belong to the other process.
-    say(taken.message, "red");
+    notice(taken.message, "red");
     return exitCodes.failure;
   }
-  if (!json && !quiet) say("letting go of the runs; once more to leave at once", "dim");
-  void stopRequested().then(() => process.exit(0));
+  if (!json && !quiet) notice("letting go of the runs; once more to leave at once", "dim");
+  void awaitStopSignal().then(() => process.exit(0));
   await gateway.stop();
   return 0;
 }
 
 /** Whether a gateway could start: its configuration, store and anchor. Changes nothing; rejects with what is wrong. */
-export async function checkStart(flags: Flags): Promise<number> {
+export async function checkGatewayCanStart(flags: SettingFlags): Promise<number> {
   await readSettings(flags);
   const directory = await findStateDirectory(resolveHome());
-  const mode = (await databaseAddress()) === null ? "auto" : await migrationMode();
+  const mode = (await databaseUrl()) === null ? "auto" : await migrationMode();
   const store = await openStoreForReading(directory?.storePath ?? null).catch((error: unknown) => {
     if (error instanceof StoreOutdated && mode === "auto") return null;
     throw error;
   });
   await store?.[Symbol.asyncDispose]();
-  const anchor = findAnchor();
-  requireSameRelease(anchor);
-  await inspect(anchor, [process.pid], { brief: true });
+  const anchor = findAnchorBinary();
+  requireSameVersion(anchor);
+  await inspectProcesses(anchor, [process.pid], { brief: true });
   return 0;
 }
 
-function stopRequested(): Promise<void> {
+function awaitStopSignal(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of SIGNALS) process.once(signal, () => resolve());
   });
 }
 
-function asJson(news: GatewayNews): void {
+function printEventAsJson(event: GatewayEvent): void {
   try {
-    print(toJson({ at: Date.now(), ...news }));
+    print(toJson({ at: Date.now(), ...event }));
   } catch {
     // A full disk under its log is no reason to leave its runs.
   }
 }
 
-function asText(news: GatewayNews): void {
-  switch (news.type) {
+function printEventAsText(event: GatewayEvent): void {
+  switch (event.type) {
     case "up":
-      return say(`gateway ${news.instanceId} is up (pid ${news.pid}), state in ${news.home}`, "dim");
+      return notice(`gateway ${event.instanceId} is up (pid ${event.pid}), state in ${event.home}`, "dim");
     case "ready":
-      return say(news.held === 0 ? "ready" : `ready; it holds ${runs(news.held)}`, "dim");
+      return notice(event.held === 0 ? "ready" : `ready; it holds ${runCount(event.held)}`, "dim");
     case "decision":
-      return say(`${news.runId}: ${news.action}: ${news.why}`, "dim");
+      return notice(`${event.runId}: ${event.action}: ${event.why}`, "dim");
     case "retained":
-      return say(
-        `forgot ${runs(news.records, "ended ")} and the output of ${news.outputs} more, ${news.sessions} closed sessions, ${news.approvals} answered approvals, ${news.messages} old messages`,
+      return notice(
+        `forgot ${runCount(event.records, "ended ")} and the output of ${event.outputs} more, ${event.sessions} closed sessions, ${event.approvals} answered approvals, ${event.messages} old messages`,
         "dim",
       );
     case "denied":
-      return say(`${news.actor} was not shown ${news.what} (${news.rule})`, "dim");
+      return notice(`${event.actor} was not shown ${event.what} (${event.rule})`, "dim");
     case "problem":
-      return say(news.cause === "" ? news.message : `${news.message} (${news.cause})`, "yellow");
+      return notice(event.cause === "" ? event.message : `${event.message} (${event.cause})`, "yellow");
     case "waiting":
-      return say(
-        `waiting for the store: ${news.why}${news.held === 0 ? "" : ` ${runs(news.held)} kept meanwhile.`}`,
+      return notice(
+        `waiting for the store: ${event.why}${event.held === 0 ? "" : ` ${runCount(event.held)} kept meanwhile.`}`,
         "yellow",
       );
     case "down":
-      return say(
-        news.left === 0 ? "gateway is down" : `gateway is down; left to their anchors: ${runs(news.left)}`,
+      return notice(
+        event.left === 0
+          ? "gateway is down"
+          : `gateway is down; left to their anchors: ${runCount(event.left)}`,
         "dim",
       );
   }
 }
 
-function runs(count: number, kind = ""): string {
+function runCount(count: number, kind = ""): string {
   return count === 1 ? `1 ${kind}run` : `${count} ${kind}runs`;
 }

@@ -1,9 +1,9 @@
 import type { RunNotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import type { RunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
-import { matches } from "../../store/ledger/list-runs.js";
+import { matchesRunFilter } from "../../store/ledger/list-runs.js";
 import type { EventFilter, ReadStore } from "../../store/store.js";
 
 /** What is read of runs, from wherever it may be read. */
@@ -21,10 +21,10 @@ export type RunView = Pick<
 >;
 
 /** The most that a gateway answers with at once. */
-const PAGE = 1_000;
+const PAGE_LIMIT = 1_000;
 
 /** The runs that a session may see, as its gateway tells: the newest thousand, and each by its id. */
-export function sessionView(client: GatewayClient): RunView {
+export function sessionRunView(client: GatewayClient): RunView {
   const getRun = (runId: string): Promise<RunRecord | null> =>
     client.getRun({ params: { runId } }).catch((error: unknown) => {
       if (["RUN_NOT_FOUND", "BAD_INPUT"].includes((error as RunNotFound).code)) return null;
@@ -34,13 +34,13 @@ export function sessionView(client: GatewayClient): RunView {
   const all = async (): Promise<readonly RunRecord[]> => {
     const runs: RunRecord[] = [];
     for (let cursor: string | null = null; ;) {
-      const query = { all: "1", hidden: "1", limit: PAGE - runs.length } as const;
-      const page: AnswerOf<"listRuns"> = await client.listRuns({
+      const query = { all: "1", hidden: "1", limit: PAGE_LIMIT - runs.length } as const;
+      const page: ResponseOf<"listRuns"> = await client.listRuns({
         query: cursor === null ? query : { ...query, cursor },
       });
       runs.push(...page.runs);
       cursor = page.next;
-      if (cursor === null || runs.length >= PAGE) return runs;
+      if (cursor === null || runs.length >= PAGE_LIMIT) return runs;
     }
   };
   return {
@@ -50,14 +50,15 @@ export function sessionView(client: GatewayClient): RunView {
       if (exact !== null) return [exact];
       return (await all()).filter(({ runId }) => runId.startsWith(prefix)).slice(0, limit);
     },
-    listRuns: async (filter) => (await all()).filter((run) => matches(run, filter)).slice(0, filter.limit),
+    listRuns: async (filter) =>
+      (await all()).filter((run) => matchesRunFilter(run, filter)).slice(0, filter.limit),
     listEvents: async (filter) => {
       const { hostIds } = filter;
-      if (hostIds === undefined) return eventsOf(client, filter);
+      if (hostIds === undefined) return sessionEvents(client, filter);
       const there = new Set(
-        (await all()).filter((run) => matches(run, { hostIds })).map(({ runId }) => runId),
+        (await all()).filter((run) => matchesRunFilter(run, { hostIds })).map(({ runId }) => runId),
       );
-      return eventsOf(client, filter, ({ runId }) => there.has(runId));
+      return sessionEvents(client, filter, ({ runId }) => there.has(runId));
     },
     // A store that has gone back in time is its gateway's to notice.
     eventsReach: async () => null,
@@ -77,15 +78,15 @@ export function sessionView(client: GatewayClient): RunView {
   };
 }
 
-async function eventsOf(
+async function sessionEvents(
   client: GatewayClient,
-  { after = 0, runId, limit = PAGE, newestFirst = false }: EventFilter,
+  { after = 0, runId, limit = PAGE_LIMIT, newestFirst = false }: EventFilter,
   wanted: (event: RunEvent) => boolean = () => true,
 ): Promise<readonly RunEvent[]> {
   const found: RunEvent[] = [];
   for (let from = after; ;) {
     const page = await client.events({
-      query: { after: from, limit: PAGE, ...(runId === undefined ? {} : { run: runId }) },
+      query: { after: from, limit: PAGE_LIMIT, ...(runId === undefined ? {} : { run: runId }) },
     });
     found.push(...(page.events as unknown as RunEvent[]).filter(wanted));
     // Of a session's events only the newest are held, however many there are.

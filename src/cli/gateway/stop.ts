@@ -1,45 +1,45 @@
 import { setTimeout } from "node:timers/promises";
-import { findAnchor } from "../../anchor/find.js";
-import { reapMarked } from "../../anchor/marked.js";
+import { findAnchorBinary } from "../../anchor/find.js";
+import { reapMarkedProcess } from "../../anchor/marked.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
 import {
   locateGateway,
-  unreachableText,
-  type Located,
+  describeUnreachable,
+  type GatewayLocation,
   type UnreachableGateway,
 } from "../../gateway/locate.js";
-import { reach } from "../../gateway/start.js";
-import type { StopPolicy, Stopping } from "../../gateway/stop.js";
-import { gatewayInstance, heldInstance, waitingText } from "../../gateway/waiting.js";
-import { openObservatory } from "../operator/observer.js";
+import { reachGateway } from "../../gateway/start.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/stop.js";
+import { readGatewayId, findLockedInstance, describeWaitingGateway } from "../../gateway/waiting.js";
+import { openLocalState } from "../operator/observer.js";
 import { runsOfInstance } from "../stop/select-runs.js";
-import { stopFound, type DirectStop } from "../stop/stop.js";
+import { stopFoundRun, type DirectStop } from "../stop/stop.js";
 
-export type Stopped =
+export type GatewayStopResult =
   | { readonly kind: "none" }
   /** `done` is null when it went without an answer. */
-  | { readonly kind: "down"; readonly instanceId: string; readonly done: Stopping | null }
+  | { readonly kind: "down"; readonly instanceId: string; readonly done: ShutdownSummary | null }
   /** It did not answer, and its process was ended. */
   | { readonly kind: "signalled"; readonly instanceId: string; readonly pid: number }
   /** It is still there, or may be; `message` says what was done and what can be. */
   | { readonly kind: "left"; readonly message: string; readonly gateway: UnreachableGateway | null };
 
 /** How often to look whether it is gone, or has its socket again. */
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /** One whose socket is missing is given the time to make it again. */
-export async function locatePatiently(home: string): Promise<Located> {
+export async function locateAfterRebind(home: string): Promise<GatewayLocation> {
   const until = performance.now() + defaults.gatewayRebindMs;
   for (;;) {
     const found = await locateGateway(home);
     if (found.kind !== "unreachable" || found.gateway.listens || performance.now() > until) return found;
-    await setTimeout(LOOK_MS);
+    await setTimeout(POLL_MS);
   }
 }
 
 /** When a command that begins now has to have answered. */
-function boundOf({ runs, waitMs }: StopPolicy): number {
+function stopDeadline({ runs, waitMs }: ShutdownPolicy): number {
   const toldMs = runs === "drain" ? waitMs : 0;
   return performance.now() + toldMs + defaults.stopBoundMs - defaults.stopReportMs;
 }
@@ -47,29 +47,29 @@ function boundOf({ runs, waitMs }: StopPolicy): number {
 /** Tell the gateway to stop, and wait until it is gone. One that does not answer is ended through its verified process. */
 export async function stopGateway(
   home: string,
-  policy: StopPolicy,
-  found?: Located,
-  until = boundOf(policy),
-): Promise<Stopped> {
-  const gateway = found ?? (await locatePatiently(home));
+  policy: ShutdownPolicy,
+  found?: GatewayLocation,
+  until = stopDeadline(policy),
+): Promise<GatewayStopResult> {
+  const gateway = found ?? (await locateAfterRebind(home));
   switch (gateway.kind) {
     case "none":
       return { kind: "none" };
     case "waiting": {
-      const message = `${waitingText(gateway.waiting)} To end it: kill ${gateway.waiting.pid}`;
+      const message = `${describeWaitingGateway(gateway.waiting)} To end it: kill ${gateway.waiting.pid}`;
       return { kind: "left", message, gateway: null };
     }
     case "unreachable":
-      return endUnreachable(home, policy, gateway.gateway, until);
+      return endUnreachableGateway(home, policy, gateway.gateway, until);
     case "answers": {
       const { instanceId, pid } = gateway.status;
       const began = performance.now();
-      const late = AbortSignal.timeout(leftMs(until));
+      const late = AbortSignal.timeout(remainingMs(until));
       const done = await gateway.client.stop({ body: policy }, late).catch((error: unknown) => {
         if (late.aborted || error instanceof GatewayUnreachable) return null;
         throw error;
       });
-      if (await gone(home, until)) return { kind: "down", instanceId, done };
+      if (await waitUntilGone(home, until)) return { kind: "down", instanceId, done };
       const passed = Math.round((performance.now() - began) / 1_000);
       const message = `gateway ${instanceId} (pid ${pid}) was told to stop and has not done so within ${passed} s; it may still do so`;
       return { kind: "left", message, gateway: null };
@@ -78,8 +78,8 @@ export async function stopGateway(
 }
 
 /** The result of stopping the gateway and each run that was stopped without the gateway. */
-export interface StoppedWithRuns {
-  readonly stopped: Stopped;
+export interface GatewayAndRunsStopResult {
+  readonly stopped: GatewayStopResult;
   readonly runs: readonly DirectStop[];
 }
 
@@ -87,55 +87,55 @@ export interface StoppedWithRuns {
  * Stop the gateway and every run that it owns: through it if it answers in time, else directly. A gateway that does not
  * answer is ended after its runs: the callers of foreground runs start another one when it is gone and their run is not.
  */
-export async function stopWithRuns(home: string): Promise<StoppedWithRuns> {
-  const policy: StopPolicy = { runs: "terminate", waitMs: 0 };
-  const until = boundOf(policy);
-  const located = await locatePatiently(home);
+export async function stopGatewayWithRuns(home: string): Promise<GatewayAndRunsStopResult> {
+  const policy: ShutdownPolicy = { runs: "terminate", waitMs: 0 };
+  const until = stopDeadline(policy);
+  const located = await locateAfterRebind(home);
   if (located.kind === "answers") {
     const stopped = await stopGateway(home, policy, located, until - defaults.stopDirectMs);
     if (stopped.kind === "down" && stopped.done?.left === 0) return { stopped, runs: [] };
-    const runs = await stopOwned(home, until);
-    if (stopped.kind !== "left" || !(await gone(home, until))) return { stopped, runs };
+    const runs = await stopOwnedRuns(home, until);
+    if (stopped.kind !== "left" || !(await waitUntilGone(home, until))) return { stopped, runs };
     return { stopped: { kind: "down", instanceId: located.status.instanceId, done: null }, runs };
   }
-  const runs = await stopOwned(home, until - defaults.gatewayEndMs);
+  const runs = await stopOwnedRuns(home, until - defaults.gatewayEndMs);
   const now = located.kind === "none" ? await locateGateway(home) : located;
   const stopped = await stopGateway(home, policy, now, until);
   if (located.kind === "none") return { stopped, runs };
   // It may have been continued meanwhile, and have started others.
   const before = new Set(runs.map(({ runId }) => runId));
-  return { stopped, runs: [...runs, ...(await stopOwned(home, until, before))] };
+  return { stopped, runs: [...runs, ...(await stopOwnedRuns(home, until, before))] };
 }
 
 /** Stop the open runs of the gateway's instance without it, all at once. */
-async function stopOwned(
+async function stopOwnedRuns(
   home: string,
   until: number,
   except: ReadonlySet<string> = new Set(),
 ): Promise<readonly DirectStop[]> {
-  const instanceId = gatewayInstance(home);
-  await using observatory = instanceId === null ? null : await openObservatory();
-  if (instanceId === null || observatory === null) return [];
-  const found = (await runsOfInstance(observatory, instanceId)).filter(({ runId }) => !except.has(runId));
-  const boundMs = leftMs(until);
+  const instanceId = readGatewayId(home);
+  await using localState = instanceId === null ? null : await openLocalState();
+  if (instanceId === null || localState === null) return [];
+  const found = (await runsOfInstance(localState, instanceId)).filter(({ runId }) => !except.has(runId));
+  const boundMs = remainingMs(until);
   return await Promise.all(
     found.map(async (each): Promise<DirectStop> => {
       const { runId, record } = each;
-      return { runId, record, outcome: await stopFound(observatory, each, null, { boundMs }) };
+      return { runId, record, outcome: await stopFoundRun(localState, each, null, { boundMs }) };
     }),
   );
 }
 
-async function endUnreachable(
+async function endUnreachableGateway(
   home: string,
-  { runs }: StopPolicy,
+  { runs }: ShutdownPolicy,
   gateway: UnreachableGateway,
   until: number,
-): Promise<Stopped> {
+): Promise<GatewayStopResult> {
   const { instanceId, process } = gateway;
-  const left = (what: string): Stopped => ({
+  const left = (what: string): GatewayStopResult => ({
     kind: "left",
-    message: `${unreachableText(home, gateway, runs !== "terminate")}. ${what}`,
+    message: `${describeUnreachable(home, gateway, runs !== "terminate")}. ${what}`,
     gateway,
   });
   if (runs === "drain")
@@ -144,31 +144,31 @@ async function endUnreachable(
     );
   if (process === null)
     return left("Its process is not known, so the gateway was not signalled; see gateway.log");
-  const { verified, why, survivors } = await reapMarked(findAnchor(), {
+  const { verified, why, survivors } = await reapMarkedProcess(findAnchorBinary(), {
     identity: process,
     variable: "HOLDFAST_HOME",
     value: home,
-    graceMs: Math.min(defaults.gatewaySignalGraceMs, leftMs(until - defaults.killReportMs)),
+    graceMs: Math.min(defaults.gatewaySignalGraceMs, remainingMs(until - defaults.killReportMs)),
   });
   if (!verified)
     return left(
       `It could not be verified (${why}), so the gateway was not signalled. To end it: kill ${process.pid}`,
     );
-  if (survivors.length > 0 || !(await gone(home, until)))
+  if (survivors.length > 0 || !(await waitUntilGone(home, until)))
     return left(`It was sent SIGTERM and SIGKILL, and is still running`);
   return { kind: "signalled", instanceId, pid: process.pid };
 }
 
 /** Waits until the instance is unlocked and no gateway answers. */
-async function gone(home: string, until: number): Promise<boolean> {
-  while ((await heldInstance(home)) !== null || (await reach(home).catch(() => null)) !== null) {
+async function waitUntilGone(home: string, until: number): Promise<boolean> {
+  while ((await findLockedInstance(home)) !== null || (await reachGateway(home).catch(() => null)) !== null) {
     if (performance.now() > until) return false;
-    await setTimeout(LOOK_MS);
+    await setTimeout(POLL_MS);
   }
   return true;
 }
 
 /** At least a second: what is late is still tried. */
-function leftMs(until: number): number {
+function remainingMs(until: number): number {
   return Math.max(1_000, Math.ceil(until - performance.now()));
 }

@@ -1,24 +1,33 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { assertOperator, connectOrStart } from "../gateway/connect.js";
 import { print } from "../runs/print.js";
 
 /** Through the gateway: its environment and its config are the ones that count. */
-export async function testChannel(name: string, address: string | null, json: boolean): Promise<number> {
-  mustBeOperator("try a channel");
-  const { client } = await needGateway();
+export async function testChannelCommand(
+  name: string,
+  address: string | null,
+  json: boolean,
+): Promise<number> {
+  assertOperator("try a channel");
+  const { client } = await connectOrStart();
   const answer = await client.testChannel({
     params: { name },
     body: address === null ? {} : { address },
   });
   if (json) print(`${JSON.stringify(answer, null, 2)}\n`);
-  else tell(answer);
+  else printTestResult(answer);
   return answer.delivered ? 0 : exitCodes.incomplete;
 }
 
-function tell({ channel: { name, where }, delivered, receipt, failure }: AnswerOf<"testChannel">): void {
+function printTestResult({
+  channel: { name, where },
+  delivered,
+  receipt,
+  failure,
+}: ResponseOf<"testChannel">): void {
   if (delivered) {
     const named = receipt === null ? "" : ` (receipt ${sanitizeLine(receipt)})`;
     print(`delivered by ${name}, ${sanitizeLine(where)}${named}\n`);
@@ -28,5 +37,5 @@ function tell({ channel: { name, where }, delivered, receipt, failure }: AnswerO
     failure?.permanent === true ? "trying again cannot help" : "a notification would be tried again";
   const asked = failure?.retryAfterMs ?? null;
   const when = asked === null ? "" : `, not before ${Math.ceil(asked / 1_000)} s as the receiver asks`;
-  say(`not delivered by ${name}: ${failure?.reason ?? "nobody took it"}; ${again}${when}`, "red");
+  notice(`not delivered by ${name}: ${failure?.reason ?? "nobody took it"}; ${again}${when}`, "red");
 }

@@ -1,32 +1,32 @@
-import { leftText } from "../../anchor/seen.js";
+import { describeSurvivor } from "../../anchor/seen.js";
 import type { AnchorEvent } from "../../anchor/host.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { newRequestId } from "../../supervisor/ids.js";
 import { cliActor } from "../actor.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
-import { isElsewhere } from "./elsewhere.js";
-import { findRun } from "./find-run.js";
-import { openObservatory } from "./observer.js";
+import { isOwnedElsewhere } from "./elsewhere.js";
+import { resolveRun } from "./find-run.js";
+import { openLocalState } from "./observer.js";
 
 /** End a run on record although some of its processes cannot be killed. Its anchor knows who they are, and refuses otherwise. */
 export async function abandonRun(wanted: string, yes: boolean, json: boolean): Promise<number> {
-  mustBeOperator("abandon a run");
-  await using observatory = await openObservatory();
-  const found = observatory === null ? null : await findRun(observatory, wanted);
-  if (observatory === null || found === null) throw new RunNotFound(wanted);
+  assertOperator("abandon a run");
+  await using localState = await openLocalState();
+  const found = localState === null ? null : await resolveRun(localState, wanted);
+  if (localState === null || found === null) throw new RunNotFound(wanted);
   const { runId, address } = found;
-  if (await isElsewhere(observatory, found))
+  if (await isOwnedElsewhere(localState, found))
     throw new NothingToAbandon(
       runId,
       "it is of another host or state directory: abandon it there, or, if that will not come back, `holdfast runs forget`",
     );
-  const link = address === null ? null : await observatory.host.attach(address, 0);
+  const link = address === null ? null : await localState.host.attach(address, 0);
   if (link === null || address === null)
     throw new NothingToAbandon(
       runId,
@@ -36,7 +36,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
     if (link.welcome.phase !== "exiting")
       throw new NothingToAbandon(runId, "it has not been stopped; `holdfast runs cancel` stops it");
     if (!(await confirm(`Give up on what is left of ${runId}? It will be recorded as lost.`, yes))) {
-      say("nothing was changed", "dim");
+      notice("nothing was changed", "dim");
       return exitCodes.incomplete;
     }
     const answer = await new Promise<AnchorEvent>((resolve) => {
@@ -46,7 +46,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
       link.abandon({ actor: cliActor(), requestId: newRequestId() });
     });
     if (answer.type === "refused") throw new NothingToAbandon(runId, answer.message);
-    const exit = answer.type === "exited" ? answer.exit : (await observatory.host.remains(address)).exit;
+    const exit = answer.type === "exited" ? answer.exit : (await localState.host.readRunFiles(address)).exit;
     if (exit === null)
       throw new NothingToAbandon(
         runId,
@@ -59,7 +59,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
     if (json) print(toJson({ runId, outcome, left }));
     else if (abandoned)
       print(
-        `${runId} was abandoned; left: ${left.map((each) => sanitizeLine(leftText(each))).join(", ") || "not known"}\n`,
+        `${runId} was abandoned; left: ${left.map((each) => sanitizeLine(describeSurvivor(each))).join(", ") || "not known"}\n`,
       );
     else
       print(

@@ -6,34 +6,34 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/store.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import {
-  liveProcesses,
-  notLookedAt,
+  listLiveProcesses,
+  notInspected,
   type RunProcesses,
-  type TracedRun,
+  type InspectableRun,
 } from "../../supervisor/live-processes.js";
 import { openSupervisor } from "../../supervisor/open.js";
-import { NOBODY } from "../../supervisor/reconcile/decide.js";
-import { addressOf } from "../../supervisor/reconcile/look.js";
+import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
+import { runAddressOf } from "../../supervisor/reconcile/look.js";
 import { cliActor } from "../actor.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import { stopCode } from "../process/act.js";
-import { findRecord } from "../runs/find-record.js";
-import { runPrefix } from "../runs/pick-run.js";
+import { stopExitCode } from "../process/act.js";
+import { resolveRunRecord } from "../runs/find-record.js";
+import { toRunIdPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
-import { shownProcesses } from "../runs/shown-processes.js";
-import { statusOf } from "../runs/status.js";
+import { processesJson } from "../runs/shown-processes.js";
+import { runStatusText } from "../runs/status.js";
 import { selectRuns, type SelectedRun } from "../stop/select-runs.js";
-import { sayRemark, StopPath } from "../stop/stop.js";
-import { outcomeOf, report, runFace, type Outcome } from "./cancel.js";
+import { printRemark, StopCoordinator } from "../stop/stop.js";
+import { stopOutcome, printStopOutcome, runStopOperation, type StopOutcome } from "./cancel.js";
 import { confirm } from "./confirm.js";
 import type { FoundRun } from "./find-run.js";
-import { openObservatory, type Observatory } from "./observer.js";
-import { survey, type Surveyed } from "./survey.js";
+import { openLocalState, type LocalState } from "./observer.js";
+import { gatherRunEvidence, type RunEvidence } from "./survey.js";
 
 export interface CleanupRequest {
   readonly run: string | null;
@@ -48,19 +48,19 @@ export interface CleanupRequest {
   readonly json: boolean;
 }
 
-type Untouched = { readonly outcome: "left-alone" | "kept"; readonly detail: string };
-type Result = Outcome | Untouched;
+type KeptOutcome = { readonly outcome: "left-alone" | "kept"; readonly detail: string };
+type CleanupOutcome = StopOutcome | KeptOutcome;
 
-function isKept(plan: Plan): boolean {
+function isKept(plan: CleanupPlan): boolean {
   return plan === "keep-service" || plan === "keep-unknown";
 }
 
-function isUntouched(result: Result): result is Untouched {
+function isUntouched(result: CleanupOutcome): result is KeptOutcome {
   return result.outcome === "left-alone" || result.outcome === "kept";
 }
 
 /** What `--yes` does about a run. */
-type Plan =
+type CleanupPlan =
   /** Stop it, then end its record if no supervisor does. */
   | "stop"
   /** The gateway of its host is asked to stop it. */
@@ -77,28 +77,28 @@ type Plan =
   | "keep-unknown";
 
 /** One run in the scope: with a record, or known only from its directory. */
-interface Item {
+interface CleanupItem {
   readonly runId: string;
-  readonly plan: Plan;
+  readonly plan: CleanupPlan;
   readonly found: FoundRun;
   readonly live: RunProcesses;
   /** Null: it has no record. */
-  readonly surveyed: Surveyed | null;
+  readonly surveyed: RunEvidence | null;
   readonly lines: readonly string[];
   readonly json: object;
 }
 
 /** Show what is left and why it is ours, ask, end it, and say what became of each. */
 export async function cleanupRuns(request: CleanupRequest): Promise<number> {
-  mustBeOperator("clean up runs");
-  mustHaveScope(request);
+  assertOperator("clean up runs");
+  assertScope(request);
   const began = performance.now();
-  await using observatory = await openObservatory();
-  const items = observatory === null ? [] : await inScope(observatory, request);
+  await using localState = await openLocalState();
+  const items = localState === null ? [] : await selectItems(localState, request);
   if (request.run !== null && items.length === 0) throw new RunNotFound(request.run);
-  if (items.length === 0 || observatory === null) {
+  if (items.length === 0 || localState === null) {
     if (request.json) print(toJson({ runs: [] }));
-    else say("there is nothing to clean up", "dim");
+    else notice("there is nothing to clean up", "dim");
     return 0;
   }
   if (!request.json) print(`${items.flatMap(({ lines }) => lines).join("\n")}\n`);
@@ -110,12 +110,12 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   }
   const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
   if (!(await confirm(question, request.yes))) {
-    say("nothing was changed", "dim");
+    notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
   // The time limit starts after the confirmation.
-  const path = new StopPath(null, request.yes ? began : performance.now());
-  const results = await endAll(path, items);
+  const coordinator = new StopCoordinator(null, request.yes ? began : performance.now());
+  const results = await carryOutPlans(coordinator, items);
   if (request.json)
     print(
       toJson({
@@ -125,12 +125,12 @@ export async function cleanupRuns(request: CleanupRequest): Promise<number> {
         }),
       }),
     );
-  else for (const item of items) tell(item, results.get(item.runId));
-  const codes = [...results.values()].map(({ outcome }) => (outcome === "kept" ? 0 : stopCode(outcome)));
+  else for (const item of items) printOutcome(item, results.get(item.runId));
+  const codes = [...results.values()].map(({ outcome }) => (outcome === "kept" ? 0 : stopExitCode(outcome)));
   return codes.find((code) => code === exitCodes.incomplete) ?? Math.max(0, ...codes);
 }
 
-function mustHaveScope({ run, session, agent, labels, allOrphans }: CleanupRequest): void {
+function assertScope({ run, session, agent, labels, allOrphans }: CleanupRequest): void {
   if (run !== null || session !== null || agent !== null || allOrphans || Object.keys(labels).length > 0)
     return;
   throw new BadInput(
@@ -140,27 +140,27 @@ function mustHaveScope({ run, session, agent, labels, allOrphans }: CleanupReque
 }
 
 /** From the store, and from the run directories for runs that cannot be read from the store. */
-async function inScope(observatory: Observatory, request: CleanupRequest): Promise<readonly Item[]> {
+async function selectItems(localState: LocalState, request: CleanupRequest): Promise<readonly CleanupItem[]> {
   const { run, session, agent, labels, allOrphans } = request;
   let unread: Error | null = null;
-  let surveyed: readonly Surveyed[] = [];
+  let surveyed: readonly RunEvidence[] = [];
   try {
-    await using store = await openStoreForReading(observatory.directory.storePath);
-    if (store !== null) surveyed = await leftovers(observatory, store, request);
+    await using store = await openStoreForReading(localState.directory.storePath);
+    if (store !== null) surveyed = await recordedLeftovers(localState, store, request);
   } catch (error) {
     if (error instanceof BadInput) throw error;
     if (!(error instanceof RunNotFound)) unread = error instanceof Error ? error : new Error(String(error));
   }
   if (unread !== null)
-    say(
+    notice(
       `the store cannot be read (${unread.message.split(". ", 1)[0]}); only the run directories are used`,
       "yellow",
     );
   const known = new Set(surveyed.map(({ record }) => record.runId));
   const { runs } = await selectRuns(
-    observatory,
+    localState,
     (scope, runId) =>
-      (run === null || runId.startsWith(runPrefix(run))) &&
+      (run === null || runId.startsWith(toRunIdPrefix(run))) &&
       (session === null || scope.sessionKey === session) &&
       (agent === null || scope.agentId === agent) &&
       Object.entries(labels).every(([key, value]) => scope.labels[key] === value),
@@ -173,14 +173,14 @@ async function inScope(observatory: Observatory, request: CleanupRequest): Promi
       !known.has(each.runId) &&
       (!allOrphans || each.ownerAlive === false),
   );
-  const traced = await Promise.all(unrecorded.map((found) => tracedRun(observatory, found)));
-  const live = await liveProcesses(observatory.host, traced);
+  const traced = await Promise.all(unrecorded.map((found) => toTracedRun(localState, found)));
+  const live = await listLiveProcesses(localState.host, traced);
   return [
     ...surveyed.map((each) => recordedItem(each, request)),
     ...(await Promise.all(
       unrecorded.map(async (found) => {
-        const plan = await directoryPlan(observatory, found, request);
-        return directoryItem(found, live.get(found.runId) ?? notLookedAt(null), plan);
+        const plan = await directoryPlan(localState, found, request);
+        return directoryItem(found, live.get(found.runId) ?? notInspected(null), plan);
       }),
     )),
   ];
@@ -188,10 +188,10 @@ async function inScope(observatory: Observatory, request: CleanupRequest): Promi
 
 /** The anchor is asked before a run is taken for a task: its file may be of an older anchor, or could not be written. */
 async function directoryPlan(
-  { host }: Observatory,
+  { host }: LocalState,
   { address, scope }: SelectedRun,
   { allOrphans, includeServices }: CleanupRequest,
-): Promise<Plan> {
+): Promise<CleanupPlan> {
   if (!allOrphans || includeServices) return "stop";
   if (scope.kind === "service") return "keep-service";
   const observer =
@@ -203,15 +203,15 @@ async function directoryPlan(
 }
 
 /** As its directory identifies it. Its numbers are looked up here: of another boot they lead to nothing. */
-async function tracedRun({ host }: Observatory, { runId, address }: SelectedRun): Promise<TracedRun> {
-  const known = address === null ? null : await host.identities(address).catch(() => null);
+async function toTracedRun({ host }: LocalState, { runId, address }: SelectedRun): Promise<InspectableRun> {
+  const known = address === null ? null : await host.readIdentities(address).catch(() => null);
   const { anchor = null, root = null, cgroup = null } = known ?? {};
   const boundary = cgroup === null ? null : { cgroup: cgroup.path, cgroupInode: cgroup.inode, note: null };
   const when = { state: "running", imported: null, leaseId: "", createdAt: 0 } as const;
   return { runId, ...host.machine, anchor, root, boundary, ...when };
 }
 
-function directoryItem(found: SelectedRun, live: RunProcesses, plan: Plan): Item {
+function directoryItem(found: SelectedRun, live: RunProcesses, plan: CleanupPlan): CleanupItem {
   const { runId, scope, ownerAlive } = found;
   const { bold, dim } = paletteFor(1);
   const { sessionKey, agentId, labels, command } = scope;
@@ -226,34 +226,34 @@ function directoryItem(found: SelectedRun, live: RunProcesses, plan: Plan): Item
       `${bold(runId)}  known from its directory only  ${sanitizeLine(command)}`,
       `  ${dim(ownerAlive === true ? "its owner lives" : "its owner is gone")}`,
       ...processLines(live),
-      `  would: ${PLANS[plan]}`,
+      `  would: ${PLAN_TEXT[plan]}`,
     ],
-    json: { ...facts, plan, ...shownProcesses(live) },
+    json: { ...facts, plan, ...processesJson(live) },
   };
 }
 
-async function leftovers(
-  observatory: Observatory,
+async function recordedLeftovers(
+  localState: LocalState,
   store: ReadStore,
   { run, session, agent, labels, allOrphans }: CleanupRequest,
-): Promise<readonly Surveyed[]> {
-  const runId = run === null ? null : (await findRecord(store, run)).runId;
+): Promise<readonly RunEvidence[]> {
+  const runId = run === null ? null : (await resolveRunRecord(store, run)).runId;
   const filter = {
     labels,
     ...(session === null ? {} : { sessionKey: session }),
     ...(agent === null ? {} : { agentId: agent }),
   };
-  const all = await survey(observatory, store, filter, runId);
+  const all = await gatherRunEvidence(localState, store, filter, runId);
   return allOrphans ? all.filter(isOrphan) : all;
 }
 
 /** Nobody looks after it: its lease may be had, or will be as soon as it has expired. */
-function isOrphan({ claim, decision, ownerAlive, elsewhere }: Surveyed): boolean {
+function isOrphan({ claim, decision, ownerAlive, elsewhere }: RunEvidence): boolean {
   if (elsewhere) return false;
   return ownerAlive === false || (claim !== null && decision.row !== "elsewhere");
 }
 
-function planOf(each: Surveyed, { allOrphans, includeServices }: CleanupRequest): Plan {
+function planOf(each: RunEvidence, { allOrphans, includeServices }: CleanupRequest): CleanupPlan {
   const { record, answers, elsewhere, decision, processes } = each;
   if (elsewhere) return "hand-over";
   const lives = answers || processes.anchor?.matches === true || processes.processes.length > 0;
@@ -274,7 +274,7 @@ function planOf(each: Surveyed, { allOrphans, includeServices }: CleanupRequest)
   }
 }
 
-function recordedItem(each: Surveyed, request: CleanupRequest): Item {
+function recordedItem(each: RunEvidence, request: CleanupRequest): CleanupItem {
   const { record, decision, evidence, answers, processes } = each;
   const { runId, state, command, ownerInstanceId, labels, sessionKey, agentId } = record;
   const plan = planOf(each, request);
@@ -283,30 +283,33 @@ function recordedItem(each: Surveyed, request: CleanupRequest): Item {
   return {
     runId,
     plan,
-    found: { runId, address: addressOf(record), record, unread: null },
+    found: { runId, address: runAddressOf(record), record, unread: null },
     live: processes,
     surveyed: each,
-    lines: linesOf(each, plan),
-    json: { ...facts, decision: { row, why }, plan, ...shownProcesses(processes) },
+    lines: recordedLines(each, plan),
+    json: { ...facts, decision: { row, why }, plan, ...processesJson(processes) },
   };
 }
 
 /** Live runs are stopped through StopPath like in all commands; of the others only the records are ended. */
-async function endAll(path: StopPath, items: readonly Item[]): Promise<ReadonlyMap<string, Result>> {
-  const results = new Map<string, Result>();
+async function carryOutPlans(
+  coordinator: StopCoordinator,
+  items: readonly CleanupItem[],
+): Promise<ReadonlyMap<string, CleanupOutcome>> {
+  const results = new Map<string, CleanupOutcome>();
   for (const { runId, plan, surveyed } of items) {
     if (plan === "leave")
-      results.set(runId, { outcome: "left-alone", detail: surveyed === null ? "" : whyOf(surveyed) });
-    if (isKept(plan)) results.set(runId, { outcome: "kept", detail: PLANS[plan] });
+      results.set(runId, { outcome: "left-alone", detail: surveyed === null ? "" : reasonText(surveyed) });
+    if (isKept(plan)) results.set(runId, { outcome: "kept", detail: PLAN_TEXT[plan] });
   }
   const stopped = items.filter(({ plan }) => plan === "stop" || plan === "hand-over");
   await Promise.all(
     stopped.map(async ({ runId, found, plan }) => {
-      const face = runFace(runId, null);
-      const local = plan === "hand-over" ? face : { ...face, find: async () => [found] };
-      const answer = await path.stop(local);
-      results.set(runId, outcomeOf(answer).outcome);
-      if (answer.through === "direct") sayRemark(answer.remark);
+      const operation = runStopOperation(runId, null);
+      const local = plan === "hand-over" ? operation : { ...operation, find: async () => [found] };
+      const answer = await coordinator.stop(local);
+      results.set(runId, stopOutcome(answer).outcome);
+      if (answer.through === "direct") printRemark(answer.remark);
     }),
   );
   const rest = items
@@ -321,33 +324,33 @@ async function endAll(path: StopPath, items: readonly Item[]): Promise<ReadonlyM
   // Whether anything of them is left is not known: their records say how they ended.
   const unknown = orphaned.filter((runId) => results.get(runId)?.outcome === "unknown");
   try {
-    await endUnderLease(path, runIds, [...rest, ...unknown], results);
+    await endUnderLease(coordinator, runIds, [...rest, ...unknown], results);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    say(`records are completed by the next gateway: ${why}`, "yellow");
+    notice(`records are completed by the next gateway: ${why}`, "yellow");
     for (const runId of rest) results.set(runId, { outcome: "left-alone", detail: why });
   }
   return results;
 }
 
 async function endUnderLease(
-  path: StopPath,
+  coordinator: StopCoordinator,
   runIds: readonly string[],
   rest: readonly string[],
-  results: Map<string, Result>,
+  results: Map<string, CleanupOutcome>,
 ): Promise<void> {
   await using supervisor = await openSupervisor({
     actor: cliActor(),
-    onProblem: ({ message }) => say(message, "yellow"),
+    onProblem: ({ message }) => notice(message, "yellow"),
   });
   const { decisions, runs } = await supervisor.reconcile({ runIds, terminate: true });
-  const enough = AbortSignal.timeout(Math.max(defaults.killReportMs, path.leftMs));
-  await Promise.all(runs.map((run) => ended(run, enough)));
-  for (const runId of rest) results.set(runId, await becameOf(supervisor, runId, decisions));
+  const enough = AbortSignal.timeout(Math.max(defaults.killReportMs, coordinator.leftMs));
+  await Promise.all(runs.map((run) => waitForEnd(run, enough)));
+  for (const runId of rest) results.set(runId, await outcomeOnRecord(supervisor, runId, decisions));
 }
 
 /** Waits until the run has ended or reports survivors, or `enough` is aborted. */
-async function ended(run: Run, enough: AbortSignal): Promise<void> {
+async function waitForEnd(run: Run, enough: AbortSignal): Promise<void> {
   let waiting = true;
   const over = run.wait().then(
     () => undefined,
@@ -358,31 +361,31 @@ async function ended(run: Run, enough: AbortSignal): Promise<void> {
     await Promise.race([over, new Promise((resolve) => setTimeout(resolve, 100))]);
 }
 
-async function becameOf(
+async function outcomeOnRecord(
   supervisor: Supervisor,
   runId: string,
   decisions: readonly { readonly runId: string; readonly action: string; readonly why: string }[],
-): Promise<Result> {
+): Promise<CleanupOutcome> {
   const record = await supervisor.getRun(runId);
   const survivors = supervisor.run(runId)?.survivors ?? [];
   if (survivors.length > 0) return { outcome: "survivors", survivors, detail: "its anchor goes on trying" };
   if (record?.state === "exited")
     return record.emptiness === "proven"
-      ? { outcome: "gone", detail: `${statusOf(record)}, proven empty` }
-      : { outcome: "left-alone", detail: unprovenText(record) };
+      ? { outcome: "gone", detail: `${runStatusText(record)}, proven empty` }
+      : { outcome: "left-alone", detail: unprovenEndText(record) };
   const why = decisions.find((each) => each.runId === runId)?.why;
   return { outcome: "left-alone", detail: why ?? "somebody else has taken it up meanwhile" };
 }
 
-function unprovenText({ exit }: RunRecord): string {
+function unprovenEndText({ exit }: RunRecord): string {
   const detail = exit?.detail ?? null;
   return `ended on record as ${exit?.reason ?? "lost"}, emptiness unproven${detail === null ? "" : `: ${detail}`}`;
 }
 
 /** Processes that were listed before and do not survive. */
 function endedProcesses(
-  { live }: Item,
-  result: Result | undefined,
+  { live }: CleanupItem,
+  result: CleanupOutcome | undefined,
 ): readonly { readonly pid: number; readonly command: string }[] {
   if (result?.outcome !== "gone" && result?.outcome !== "survivors") return [];
   const left = new Set(result.outcome === "survivors" ? result.survivors.map(({ pid }) => pid) : []);
@@ -391,23 +394,23 @@ function endedProcesses(
     .map(({ identity: { pid }, command }) => ({ pid, command }));
 }
 
-function tell(item: Item, result: Result | undefined): void {
+function printOutcome(item: CleanupItem, result: CleanupOutcome | undefined): void {
   const { runId } = item;
   if (result === undefined) return;
   if (isUntouched(result)) return print(`${runId}: ${sanitizeLine(result.detail)}\n`);
-  report(runId, result);
+  printStopOutcome(runId, result);
   const names = endedProcesses(item, result);
   if (names.length > 0)
     print(`  ended: ${names.map(({ pid, command }) => `${pid} ${sanitizeLine(command)}`).join(", ")}\n`);
 }
 
-function linesOf(each: Surveyed, plan: Plan): string[] {
+function recordedLines(each: RunEvidence, plan: CleanupPlan): string[] {
   const { record, evidence, processes: live } = each;
   const { bold, dim } = paletteFor(1);
-  const owner = record.ownerInstanceId === NOBODY ? "nobody (imported)" : record.ownerInstanceId;
+  const owner = record.ownerInstanceId === NEVER_OWNED ? "nobody (imported)" : record.ownerInstanceId;
   return [
-    `${bold(record.runId)}  ${statusOf(record)}  ${sanitizeLine(record.command)}`,
-    `  ${dim(`owner ${owner}: ${whyOf(each)}`)}`,
+    `${bold(record.runId)}  ${runStatusText(record)}  ${sanitizeLine(record.command)}`,
+    `  ${dim(`owner ${owner}: ${reasonText(each)}`)}`,
     ...(evidence.length === 0
       ? [
           live.unknown === null
@@ -416,7 +419,7 @@ function linesOf(each: Surveyed, plan: Plan): string[] {
         ]
       : evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`)),
     ...processLines(live),
-    `  would: ${PLANS[plan]}`,
+    `  would: ${PLAN_TEXT[plan]}`,
   ];
 }
 
@@ -433,12 +436,12 @@ function processLines({ processes, claims }: RunProcesses): string[] {
 }
 
 /** A lease outlives its holder, by half a minute at most: until then nobody may write the record. */
-function whyOf({ decision, ownerAlive, leaseMs }: Surveyed): string {
+function reasonText({ decision, ownerAlive, leaseMs }: RunEvidence): string {
   if (decision.row !== "healthy" || ownerAlive !== false) return decision.why;
   return `its owner is gone, but its record cannot be ended before its lease expires, in ${formatDuration(leaseMs)}`;
 }
 
-const PLANS: Readonly<Record<Plan, string>> = {
+const PLAN_TEXT: Readonly<Record<CleanupPlan, string>> = {
   stop: "stop it, then end its record",
   "hand-over": "hand it to the gateway that has it, to be stopped there",
   "keep-service": "keep it: a service lives without a gateway by design; --include-services ends it",

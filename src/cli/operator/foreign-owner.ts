@@ -1,15 +1,15 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
 import type { MarkedProcess } from "../../anchor/marked.js";
-import type { ForeignProfile } from "../../gateway/config.js";
+import type { UnmanagedProfile } from "../../gateway/config.js";
 
-export interface OwnerFate {
+export interface OwnerState {
   /** `ours`: it is in one of our runs, whose affair it is. `unknown` counts as alive. */
   readonly kind: "gone" | "alive" | "unknown" | "ours";
   readonly why: string;
 }
 
-export interface OwnerQuestion {
-  readonly profile: ForeignProfile;
+export interface OwnerCheck {
+  readonly profile: UnmanagedProfile;
   readonly process: MarkedProcess;
   /** The run of ours that it is proven to be in. */
   readonly runId: string | null;
@@ -22,45 +22,45 @@ export interface OwnerQuestion {
 }
 
 /** Instead of a number: the file that should hold it is not there. One that cannot be read, or is being written, says nothing. */
-export const NO_FILE = "";
+export const PID_FILE_MISSING = "";
 
 /** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
-export function ownerOf({
+export function checkOwner({
   profile,
   process,
   runId,
-  carriers,
+  carriers: processes,
   claimed,
   wholeMachine,
-}: OwnerQuestion): OwnerFate {
+}: OwnerCheck): OwnerState {
   const ours = runId ?? process.runId;
   if (ours !== null) return { kind: "ours", why: `it belongs to run ${ours}` };
   // Nothing to compare with when it comes to ending it.
   if (process.value === "") return { kind: "unknown", why: `${profile.marker} is empty` };
   const { owner } = profile;
-  if (owner === "orphaned") return orphaned(process, carriers, wholeMachine);
-  if (owner === "orphaned-in-container") return orphaned(process, carriers, true);
+  if (owner === "orphaned") return checkOrphaned(process, processes, wholeMachine);
+  if (owner === "orphaned-in-container") return checkOrphaned(process, processes, true);
   if ("pid-file" in owner) {
     const [[pid, evidence] = []] = claimed;
     if (pid === undefined) return { kind: "unknown", why: `${owner["pid-file"]} does not name its owner` };
-    if (pid === NO_FILE) return { kind: "gone", why: `${owner["pid-file"]} is not there` };
-    return named(process, pid, evidence ?? null, owner["pid-file"]);
+    if (pid === PID_FILE_MISSING) return { kind: "gone", why: `${owner["pid-file"]} is not there` };
+    return checkNamedOwner(process, pid, evidence ?? null, owner["pid-file"]);
   }
   const variable = owner["pid-variable"];
   const pid = process.others[variable] ?? "";
   if (!claimed.has(pid)) return { kind: "unknown", why: `${variable} does not name its owner` };
-  return named(process, pid, claimed.get(pid) ?? null, variable);
+  return checkNamedOwner(process, pid, claimed.get(pid) ?? null, variable);
 }
 
 /** The first of its family with the marker was started by the tool; when its parent is the system's first process, the tool is gone. */
-function orphaned(
+function checkOrphaned(
   process: MarkedProcess,
-  carriers: readonly MarkedProcess[],
+  processes: readonly MarkedProcess[],
   wholeMachine: boolean,
-): OwnerFate {
-  const byPid = new Map(carriers.map((each) => [each.identity.pid, each] as const));
+): OwnerState {
+  const byPid = new Map(processes.map((each) => [each.identity.pid, each] as const));
   let top = process;
-  for (let steps = 0; steps < carriers.length; steps++) {
+  for (let steps = 0; steps < processes.length; steps++) {
     const parent = byPid.get(top.parentPid);
     if (parent === undefined || parent.value !== process.value) break;
     top = parent;
@@ -80,7 +80,12 @@ function orphaned(
   return { kind: "alive", why: `the parent of ${pid} is process ${top.parentPid}` };
 }
 
-function named(process: MarkedProcess, pid: string, evidence: ProcessEvidence | null, by: string): OwnerFate {
+function checkNamedOwner(
+  process: MarkedProcess,
+  pid: string,
+  evidence: ProcessEvidence | null,
+  by: string,
+): OwnerState {
   if (evidence === null || !evidence.alive)
     return { kind: "gone", why: `process ${pid}, named by ${by}, is gone` };
   // Whoever started it is older than it.

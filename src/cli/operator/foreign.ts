@@ -1,64 +1,64 @@
-import { OPEN_STATES } from "../../store/run-record.js";
+import { OPEN_RUN_STATES } from "../../store/run-record.js";
 import { readFile, readlink } from "node:fs/promises";
-import { inspect } from "../../anchor/inspect.js";
-import { listMarked, reapMarked, type MarkedProcess } from "../../anchor/marked.js";
+import { inspectProcesses } from "../../anchor/inspect.js";
+import { listMarkedProcesses, reapMarkedProcess, type MarkedProcess } from "../../anchor/marked.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { findAnchor } from "../../anchor/find.js";
+import { findAnchorBinary } from "../../anchor/find.js";
 import { BadInput } from "../../errors.js";
-import { readConfig, type ForeignProfile } from "../../gateway/config.js";
+import { readConfig, type UnmanagedProfile } from "../../gateway/config.js";
 import { configPath } from "../../store/config-file.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine } from "../../store/machine.js";
 import { openStoreForReading } from "../../store/open.js";
 import { errnoOf } from "../../store/errno.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 import { confirm } from "./confirm.js";
-import { NO_FILE, ownerOf, type OwnerFate } from "./foreign-owner.js";
-import { openObservatory } from "./observer.js";
-import { findBelonging } from "../../supervisor/belonging.js";
+import { PID_FILE_MISSING, checkOwner, type OwnerState } from "./foreign-owner.js";
+import { openLocalState } from "./observer.js";
+import { findOwningRun } from "../../supervisor/belonging.js";
 
-interface Carrier {
+interface UnmanagedProcess {
   readonly process: MarkedProcess;
-  readonly profile: ForeignProfile;
-  readonly fate: OwnerFate;
+  readonly profile: UnmanagedProfile;
+  readonly ownerState: OwnerState;
 }
 
 /** Processes of other tools whose owner is gone, with the evidence. Looks only. */
-export async function listForeign(profile: string | null, all: boolean, json: boolean): Promise<number> {
-  const profiles = await profilesNamed(profile);
-  const carriers = await findCarriers(profiles);
-  const shown = all ? carriers : carriers.filter(({ fate }) => fate.kind === "gone");
-  if (json) print(toJson(shown.map(asJson), 2));
-  else if (shown.length > 0) print(`${shown.flatMap(lines).join("\n")}\n`);
-  else if (profiles.length > 0) say("no process carries a declared marker whose owner is gone", "dim");
+export async function printUnmanaged(profile: string | null, all: boolean, json: boolean): Promise<number> {
+  const profiles = await resolveProfiles(profile);
+  const carriers = await findUnmanaged(profiles);
+  const shown = all ? carriers : carriers.filter(({ ownerState }) => ownerState.kind === "gone");
+  if (json) print(toJson(shown.map(processJson), 2));
+  else if (shown.length > 0) print(`${shown.flatMap(processText).join("\n")}\n`);
+  else if (profiles.length > 0) notice("no process carries a declared marker whose owner is gone", "dim");
   return 0;
 }
 
 /** End them, each by its own identity and marker, once it has been asked for. */
-export async function cleanupForeign(
+export async function cleanupUnmanaged(
   profile: string,
   { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
 ): Promise<number> {
-  mustBeOperator("end processes of other tools");
-  const found = await findCarriers(await profilesNamed(profile));
-  const carriers = found.filter(({ fate }) => fate.kind === "gone");
-  if (!json && carriers.length > 0) print(`${carriers.flatMap(lines).join("\n")}\n`);
-  if (carriers.length === 0) say(`no process of ${profile} has lost its owner`, "dim");
+  assertOperator("end processes of other tools");
+  const found = await findUnmanaged(await resolveProfiles(profile));
+  const carriers = found.filter(({ ownerState }) => ownerState.kind === "gone");
+  if (!json && carriers.length > 0) print(`${carriers.flatMap(processText).join("\n")}\n`);
+  if (carriers.length === 0) notice(`no process of ${profile} has lost its owner`, "dim");
   if (dryRun || carriers.length === 0) {
-    if (json) print(toJson(carriers.map(asJson), 2));
+    if (json) print(toJson(carriers.map(processJson), 2));
     return 0;
   }
   const question = carriers.length === 1 ? "End this process?" : `End these ${carriers.length} processes?`;
   if (!(await confirm(question, yes))) {
-    say("nothing was changed", "dim");
+    notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
   // Whoever was asked may have taken his time: an owner that is back by now keeps its processes.
-  const now = await findCarriers(await profilesNamed(profile));
+  const now = await findUnmanaged(await resolveProfiles(profile));
   const ended = await Promise.all(carriers.map((each) => endOrphan(each, now)));
   if (json) print(toJson(ended, 2));
   else
@@ -66,16 +66,16 @@ export async function cleanupForeign(
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
 }
 
-async function endOrphan(carrier: Carrier, now: readonly Carrier[]): Promise<Ended> {
+async function endOrphan(carrier: UnmanagedProcess, now: readonly UnmanagedProcess[]): Promise<EndResult> {
   const { pid, startTime } = carrier.process.identity;
   const same = now.find(
     ({ process: { identity } }) => identity.pid === pid && identity.startTime === startTime,
   );
-  if (same === undefined || same.fate.kind === "gone") return end(carrier);
-  return { pid, profile: carrier.profile.name, outcome: "left alone", why: same.fate.why };
+  if (same === undefined || same.ownerState.kind === "gone") return endProcess(carrier);
+  return { pid, profile: carrier.profile.name, outcome: "left alone", why: same.ownerState.why };
 }
 
-interface Ended {
+interface EndResult {
   readonly pid: number;
   readonly profile: string;
   readonly outcome: "gone" | "still there" | "left alone";
@@ -83,14 +83,14 @@ interface Ended {
 }
 
 /** Never rejects: one that cannot be ended is no reason not to say what became of the others. */
-async function end({
+async function endProcess({
   process: { identity, value },
   profile: { name, marker, ...rest },
-}: Carrier): Promise<Ended> {
+}: UnmanagedProcess): Promise<EndResult> {
   const which = { pid: identity.pid, profile: name };
   try {
     const wanted = { identity, variable: marker, value, graceMs: rest["grace-ms"] };
-    const { verified, why, survivors } = await reapMarked(findAnchor(), wanted);
+    const { verified, why, survivors } = await reapMarkedProcess(findAnchorBinary(), wanted);
     if (!verified) return { ...which, outcome: "left alone", why };
     return { ...which, outcome: survivors.length > 0 ? "still there" : "gone", why: "" };
   } catch (error) {
@@ -98,11 +98,11 @@ async function end({
   }
 }
 
-async function profilesNamed(name: string | null): Promise<readonly ForeignProfile[]> {
+async function resolveProfiles(name: string | null): Promise<readonly UnmanagedProfile[]> {
   const path = configPath();
   const { foreign } = await readConfig(path);
   if (name === null) {
-    if (foreign.length === 0) say(`no profile is declared in ${path}`, "dim");
+    if (foreign.length === 0) notice(`no profile is declared in ${path}`, "dim");
     return foreign;
   }
   const found = foreign.filter((each) => each.name === name);
@@ -111,23 +111,23 @@ async function profilesNamed(name: string | null): Promise<readonly ForeignProfi
   throw new BadInput("profile", `${JSON.stringify(name)} is not a profile of ${path} (declared: ${known})`);
 }
 
-async function findCarriers(profiles: readonly ForeignProfile[]): Promise<readonly Carrier[]> {
-  const wholeMachine = await isWholeMachine();
-  const found: Carrier[] = [];
+async function findUnmanaged(profiles: readonly UnmanagedProfile[]): Promise<readonly UnmanagedProcess[]> {
+  const wholeMachine = await isInitialPidNamespace();
+  const found: UnmanagedProcess[] = [];
   for (const profile of profiles) {
     const extra =
       typeof profile.owner === "object" && "pid-variable" in profile.owner
         ? [profile.owner["pid-variable"]]
         : [];
-    const processes = await listMarked(findAnchor(), profile.marker, extra);
+    const processes = await listMarkedProcesses(findAnchorBinary(), profile.marker, extra);
     const claimed = await claimedOwners(profile, processes);
-    const runOf = await belongings(processes);
+    const runOf = await runsOfProcesses(processes);
     for (const process of processes) {
       const runId = runOf.get(process.identity.pid) ?? null;
       found.push({
         process,
         profile,
-        fate: ownerOf({ profile, process, runId, carriers: processes, claimed, wholeMachine }),
+        ownerState: checkOwner({ profile, process, runId, carriers: processes, claimed, wholeMachine }),
       });
     }
   }
@@ -135,16 +135,16 @@ async function findCarriers(profiles: readonly ForeignProfile[]): Promise<readon
 }
 
 /** By number: the run of this state directory that a process is proven to be in, whatever its environment says. */
-async function belongings(processes: readonly MarkedProcess[]): Promise<ReadonlyMap<number, string>> {
+async function runsOfProcesses(processes: readonly MarkedProcess[]): Promise<ReadonlyMap<number, string>> {
   const found = new Map<number, string>();
-  await using observatory = await openObservatory();
-  if (observatory === null || processes.length === 0) return found;
-  const { host, directory } = observatory;
+  await using localState = await openLocalState();
+  if (localState === null || processes.length === 0) return found;
+  const { host, directory } = localState;
   await using store = await openStoreForReading(directory.storePath);
-  const open = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+  const open = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
   const records = open.filter((record) => isSameMachine(record, host.machine));
-  for (const live of await host.inspect(processes.map(({ identity }) => identity))) {
-    const belonging = await findBelonging(live, records, (paths) => host.inspectBoundaries(paths));
+  for (const live of await host.inspectProcesses(processes.map(({ identity }) => identity))) {
+    const belonging = await findOwningRun(live, records, (paths) => host.inspectCgroups(paths));
     if (belonging !== null && belonging.role !== "claims")
       found.set(live.identity.pid, belonging.record.runId);
   }
@@ -153,7 +153,7 @@ async function belongings(processes: readonly MarkedProcess[]): Promise<Readonly
 
 /** The processes that a profile's owners are said to be, as they are now. */
 async function claimedOwners(
-  { owner }: ForeignProfile,
+  { owner }: UnmanagedProfile,
   processes: readonly MarkedProcess[],
 ): Promise<ReadonlyMap<string, ProcessEvidence | null>> {
   if (typeof owner === "string") return new Map();
@@ -161,14 +161,14 @@ async function claimedOwners(
     "pid-file" in owner
       ? [await readPidFile(owner["pid-file"])]
       : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
-  if ("pid-file" in owner && said[0] === NO_FILE) return new Map([[NO_FILE, null]]);
+  if ("pid-file" in owner && said[0] === PID_FILE_MISSING) return new Map([[PID_FILE_MISSING, null]]);
   const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
-  const evidence = await inspect(findAnchor(), pids.map(Number), { brief: true });
+  const evidence = await inspectProcesses(findAnchorBinary(), pids.map(Number), { brief: true });
   return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
 }
 
 /** The kernel's first pid namespace has a fixed number (PROC_PID_INIT_INO); every container's is another. */
-async function isWholeMachine(): Promise<boolean> {
+async function isInitialPidNamespace(): Promise<boolean> {
   return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
 }
 
@@ -177,20 +177,20 @@ async function readPidFile(path: string): Promise<string> {
   try {
     return (await readFile(path, "utf8")).trim() || "(empty)";
   } catch (error) {
-    return errnoOf(error) === "ENOENT" ? NO_FILE : "(unreadable)";
+    return errnoOf(error) === "ENOENT" ? PID_FILE_MISSING : "(unreadable)";
   }
 }
 
-function lines({ process, profile, fate }: Carrier): string[] {
+function processText({ process, profile, ownerState }: UnmanagedProcess): string[] {
   const { identity, argv, command, value, uid } = process;
   return [
     `${identity.pid}  ${profile.name}  uid ${uid}  ${sanitizeLine(argv.join(" ") || command)}`,
     `  marker: ${profile.marker}=${sanitizeLine(value)}`,
-    `  owner: ${sanitizeLine(fate.why)}`,
+    `  owner: ${sanitizeLine(ownerState.why)}`,
   ];
 }
 
-function asJson({ process, profile, fate }: Carrier): object {
+function processJson({ process, profile, ownerState }: UnmanagedProcess): object {
   const { identity, parentPid, uid, command, argv, value } = process;
   return {
     profile: profile.name,
@@ -201,6 +201,6 @@ function asJson({ process, profile, fate }: Carrier): object {
     uid,
     command,
     argv,
-    owner: fate,
+    owner: ownerState,
   };
 }

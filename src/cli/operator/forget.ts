@@ -2,28 +2,28 @@ import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
-import { farGateway } from "../../gateway/peers/whereabouts.js";
+import { findOwningGateway } from "../../gateway/peers/whereabouts.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { GatewayFacts } from "../../store/gateway-record.js";
+import type { PublicGateway } from "../../store/gateway-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import { openStore } from "../../store/open.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { observeStateId } from "../../store/state-id.js";
+import { readStateId } from "../../store/state-id.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/forget.js";
 import { cliActor } from "../actor.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
-import { findRecord } from "../runs/find-record.js";
+import { resolveRunRecord } from "../runs/find-record.js";
 import { print } from "../runs/print.js";
-import { openStoreForReading } from "../runs/read-store.js";
-import { statusOf } from "../runs/status.js";
+import { openStoreRunView } from "../runs/read-store.js";
+import { runStatusText } from "../runs/status.js";
 import { confirm } from "./confirm.js";
-import { isShared } from "./elsewhere.js";
+import { isStoreShared } from "./elsewhere.js";
 
 export interface ForgetRequest {
   /** One of the two. */
@@ -34,28 +34,28 @@ export interface ForgetRequest {
 }
 
 /** What is given up: open runs, and with a whole host its gateways. */
-interface Given {
+interface ForgetTargets {
   readonly what: string;
   readonly runs: readonly RunRecord[];
-  readonly gateways: readonly GatewayFacts[];
+  readonly gateways: readonly PublicGateway[];
 }
 
 /** An operator's word that a host will not come back: its open runs are ended on record, and nobody is signalled. */
 export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promise<number> {
-  mustBeOperator("forget a host's runs");
+  assertOperator("forget a host's runs");
   if ((run === null) === (host === null))
     throw new BadInput("run", "say what to forget: a run, or --host. Nothing was changed");
-  if (!(await isShared())) return refuseOwn(run, host);
+  if (!(await isStoreShared())) return rejectLocal(run, host);
   await using store = await openStore("", "forget");
-  const given = run === null ? await wholeHost(store, host ?? "") : await oneRun(store, run);
-  await mustBeSilent(store, given);
-  const count = given.runs.length === 1 ? "1 open run" : `${given.runs.length} open runs`;
-  if (!(await confirm(`Give up ${given.what} (${count})? Nobody there is signalled.`, yes))) {
-    say("nothing was changed", "dim");
+  const targets = run === null ? await targetHost(store, host ?? "") : await targetRun(store, run);
+  await assertSilent(store, targets);
+  const count = targets.runs.length === 1 ? "1 open run" : `${targets.runs.length} open runs`;
+  if (!(await confirm(`Give up ${targets.what} (${count})? Nobody there is signalled.`, yes))) {
+    notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
   const results = await Promise.all(
-    given.runs.map(async (record) => ({
+    targets.runs.map(async (record) => ({
       runId: record.runId,
       forgotten: await forgetRun(store, record, cliActor()),
     })),
@@ -64,51 +64,51 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
   // Its row stays for as long as somebody there may still hold a run.
   const gateways: string[] = [];
   if (all)
-    for (const { instanceId } of given.gateways)
-      if (await store.forgetGateway(instanceId, defaults.leaseMs)) gateways.push(instanceId);
+    for (const { instanceId } of targets.gateways)
+      if (await store.deleteGateway(instanceId, defaults.leaseMs)) gateways.push(instanceId);
   if (json) print(toJson({ runs: results, gateways }));
   else {
     for (const { runId, forgotten } of results)
       print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);
-    for (const { instanceId } of given.gateways)
+    for (const { instanceId } of targets.gateways)
       print(
         `gateway ${instanceId} ${gateways.includes(instanceId) ? "is forgotten" : "was not forgotten: it may be there again"}\n`,
       );
   }
-  return all && gateways.length === given.gateways.length ? 0 : exitCodes.incomplete;
+  return all && gateways.length === targets.gateways.length ? 0 : exitCodes.incomplete;
 }
 
 /** Without a shared database there is no other host. */
-async function refuseOwn(run: string | null, host: string | null): Promise<never> {
-  await using store = await openStoreForReading();
+async function rejectLocal(run: string | null, host: string | null): Promise<never> {
+  await using store = await openStoreRunView();
   if (run === null) throw new NotFound(`other host ${host ?? ""}: no other uses this store`);
   if (store === null) throw new RunNotFound(run);
-  const { runId } = await findRecord(store, run);
-  throw new NotForgotten(runId, OF_THIS_HOST);
+  const { runId } = await resolveRunRecord(store, run);
+  throw new NotForgotten(runId, LOCAL_RUN_HINT);
 }
 
-const OF_THIS_HOST =
+const LOCAL_RUN_HINT =
   "it is of this host; `holdfast runs cancel` stops it, and `holdfast runs cleanup --run` ends what is left of it";
 
-async function oneRun(store: Store, wanted: string): Promise<Given> {
-  const record = await findRecord(store, wanted);
+async function targetRun(store: Store, wanted: string): Promise<ForgetTargets> {
+  const record = await resolveRunRecord(store, wanted);
   const { runId } = record;
-  if (record.state === "exited") throw new NotForgotten(runId, `it has ended: ${statusOf(record)}`);
-  if (record.hostId === (await thisHost())) await mustBeOutOfSight(record);
-  const far = await farGateway(store, record);
+  if (record.state === "exited") throw new NotForgotten(runId, `it has ended: ${runStatusText(record)}`);
+  if (record.hostId === (await thisHostId())) await assertNotLocal(record);
+  const far = await findOwningGateway(store, record);
   const gateways = (await store.listGateways()).filter(({ instanceId }) => instanceId === far.instanceId);
   // Of the gateway only whether it lives: it may have other runs.
-  await mustBeSilent(store, { what: runId, runs: [], gateways });
+  await assertSilent(store, { what: runId, runs: [], gateways });
   return { what: runId, runs: [record], gateways: [] };
 }
 
 /** What can be reached from here is ended here, not given up. */
-async function mustBeOutOfSight({ runId, stateId, originInstanceId, anchorPath }: RunRecord): Promise<void> {
+async function assertNotLocal({ runId, stateId, originInstanceId, anchorPath }: RunRecord): Promise<void> {
   // A run is started by its state directory's own copy of the anchor.
   const home = dirname(dirname(anchorPath));
   const ours =
-    stateId === null ? home === resolve(resolveHome()) : stateId === (await observeStateId(resolveHome()));
-  if (ours) throw new NotForgotten(runId, OF_THIS_HOST);
+    stateId === null ? home === resolve(resolveHome()) : stateId === (await readStateId(resolveHome()));
+  if (ours) throw new NotForgotten(runId, LOCAL_RUN_HINT);
   const lock = await stat(join(home, "instances", originInstanceId, "instance.lock")).catch(() => null);
   if (lock !== null)
     throw new NotForgotten(
@@ -118,7 +118,7 @@ async function mustBeOutOfSight({ runId, stateId, originInstanceId, anchorPath }
 }
 
 /** By its name or id, or by the instance of a gateway of it. */
-async function wholeHost(store: Store, wanted: string): Promise<Given> {
+async function targetHost(store: Store, wanted: string): Promise<ForgetTargets> {
   const [gateways, hosts] = [await store.listGateways(), await store.listHosts()];
   const ids = new Set([
     ...hosts.filter(({ hostId, name }) => wanted === hostId || wanted === name).map(({ hostId }) => hostId),
@@ -129,20 +129,20 @@ async function wholeHost(store: Store, wanted: string): Promise<Given> {
     throw new NotFound(`host ${wanted}; \`holdfast gateways list\` shows those that are known`);
   if (ids.size > 1)
     throw new BadInput("host", `${wanted} names ${ids.size} hosts: say its id (${[...ids].join(", ")})`);
-  if (hostId === (await thisHost()))
+  if (hostId === (await thisHostId()))
     throw new NotForgotten(
       `host ${wanted}`,
       "it is this one; `holdfast runs cleanup` ends what is left here",
     );
   return {
     what: `host ${wanted}`,
-    runs: await store.listRuns({ hostIds: [hostId], states: OPEN_STATES }),
+    runs: await store.listRuns({ hostIds: [hostId], states: OPEN_RUN_STATES }),
     gateways: gateways.filter((each) => each.hostId === hostId),
   };
 }
 
 /** Whoever was heard of a moment ago is not gone, whatever the operator thinks. */
-async function mustBeSilent(store: Store, { what, runs, gateways }: Given): Promise<void> {
+async function assertSilent(store: Store, { what, runs, gateways }: ForgetTargets): Promise<void> {
   const now = await store.now();
   for (const { instanceId, heartbeatAt, stoppedAt } of gateways)
     if (stoppedAt === null && now - heartbeatAt < defaults.leaseMs)
@@ -158,6 +158,6 @@ async function mustBeSilent(store: Store, { what, runs, gateways }: Given): Prom
       );
 }
 
-async function thisHost(): Promise<string> {
+async function thisHostId(): Promise<string> {
   return (await observeMachineIdentity(resolveHome())).hostId;
 }

@@ -1,28 +1,28 @@
-import { unsaidPolicy } from "../../supervisor/unsaid-policy.js";
+import { defaultPolicy } from "../../supervisor/unsaid-policy.js";
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { findAnchor } from "../../anchor/find.js";
-import { inspect } from "../../anchor/inspect.js";
+import { findAnchorBinary } from "../../anchor/find.js";
+import { inspectProcesses } from "../../anchor/inspect.js";
 import { BadInput } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { readMachineIdentity } from "../../store/machine.js";
 import { stateIdOf } from "../../store/state-id.js";
 import { openStore } from "../../store/open.js";
 import { openStateDirectory, resolveHome } from "../../store/state-directory.js";
-import { NO_DEADLINES, OPEN_STATES, NO_LIMITS, type ImportedFacts } from "../../store/run-record.js";
+import { NO_DEADLINES, OPEN_RUN_STATES, NO_LIMITS, type ImportedFacts } from "../../store/run-record.js";
 import type { NewRun, Store } from "../../store/store.js";
 import { newRunId } from "../../supervisor/ids.js";
 import { commandHash, displayCommand } from "../../supervisor/redact.js";
-import { NOBODY, type ImportedSight } from "../../supervisor/reconcile/decide.js";
+import { NEVER_OWNED, type ImportedEvidence } from "../../supervisor/reconcile/decide.js";
 import { compareImported } from "../../supervisor/reconcile/imported.js";
-import { splitCommand } from "../../supervisor/split-command.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { splitShellWords } from "../../supervisor/split-command.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 
 /** As other tools write it: camel or snake case; what is not known here is not read. */
-const entry = z
+const entrySchema = z
   .object({
     pid: z.int().min(2),
     command: z.string().min(1),
@@ -35,19 +35,19 @@ const entry = z
   })
   .transform(({ wrapper_root, wrapperRoot = wrapper_root ?? "", ...rest }) => ({ ...rest, wrapperRoot }))
   .refine(({ wrapperRoot }) => isAbsolute(wrapperRoot), "needs an absolute wrapperRoot");
-type Entry = z.output<typeof entry>;
+type ImportEntry = z.output<typeof entrySchema>;
 
 /** Records of another tool's processes. Each is believed only when process, place and command all match. */
 export async function importRuns(file: string, dryRun: boolean, json: boolean): Promise<number> {
-  mustBeOperator("import processes");
+  assertOperator("import processes");
   const entries = await readEntries(file);
-  const sights = await lookAtAll(entries);
-  const ids = dryRun ? entries.map(() => null) : await record(entries);
+  const comparisons = await inspectEntries(entries);
+  const ids = dryRun ? entries.map(() => null) : await recordEntries(entries);
   const results = entries.map(({ pid, command }, at) => ({
     runId: ids[at] ?? null,
     pid,
-    command: shown(command),
-    ...verdict(sights[at]),
+    command: displayedCommand(command),
+    ...toVerification(comparisons[at]),
   }));
   if (json) print(toJson(results, 2));
   else
@@ -58,7 +58,7 @@ export async function importRuns(file: string, dryRun: boolean, json: boolean): 
   return 0;
 }
 
-async function readEntries(file: string): Promise<readonly Entry[]> {
+async function readEntries(file: string): Promise<readonly ImportEntry[]> {
   let raw: unknown;
   try {
     const text = await readFile(file, "utf8");
@@ -76,7 +76,7 @@ async function readEntries(file: string): Promise<readonly Entry[]> {
     );
   }
   const list = Array.isArray(raw) ? raw : [raw];
-  const parsed = z.array(entry).safeParse(list);
+  const parsed = z.array(entrySchema).safeParse(list);
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
   const [at, ...field] = issue?.path ?? [];
@@ -88,9 +88,9 @@ async function readEntries(file: string): Promise<readonly Entry[]> {
   );
 }
 
-async function lookAtAll(entries: readonly Entry[]): Promise<readonly ImportedSight[]> {
-  const evidence = await inspect(
-    findAnchor(),
+async function inspectEntries(entries: readonly ImportEntry[]): Promise<readonly ImportedEvidence[]> {
+  const evidence = await inspectProcesses(
+    findAnchorBinary(),
     entries.map(({ pid }) => pid),
   );
   return entries.map((each, at) => {
@@ -101,16 +101,19 @@ async function lookAtAll(entries: readonly Entry[]): Promise<readonly ImportedSi
   });
 }
 
-function factsOf({ pid, command, wrapperRoot, startTime }: Entry): ImportedFacts {
-  return { pid, commandHash: commandHash(words(command)), wrapperRoot, startTime: startTime ?? null };
+function factsOf({ pid, command, wrapperRoot, startTime }: ImportEntry): ImportedFacts {
+  return { pid, commandHash: commandHash(commandWords(command)), wrapperRoot, startTime: startTime ?? null };
 }
 
 /** Quotes that do not end are no command's; taken as one word, it matches nobody's. */
-function words(command: string): readonly string[] {
-  return splitCommand(command) ?? [command];
+function commandWords(command: string): readonly string[] {
+  return splitShellWords(command) ?? [command];
 }
 
-function verdict(sight: ImportedSight | undefined): { readonly verified: boolean; readonly why: string } {
+function toVerification(sight: ImportedEvidence | undefined): {
+  readonly verified: boolean;
+  readonly why: string;
+} {
   switch (sight?.kind) {
     case "matches":
       return {
@@ -127,17 +130,17 @@ function verdict(sight: ImportedSight | undefined): { readonly verified: boolean
   }
 }
 
-async function record(entries: readonly Entry[]): Promise<readonly string[]> {
+async function recordEntries(entries: readonly ImportEntry[]): Promise<readonly string[]> {
   const { home, storePath } = await openStateDirectory(resolveHome());
   const place = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
   await using store = await openStore(storePath, "import");
   const ids: string[] = [];
-  const known = await alreadyKnown(store, place.hostId);
+  const known = await knownImports(store, place.hostId);
   for (const each of entries) {
     const before = known.get(keyOf(factsOf(each)));
     if (before !== undefined) ids.push(before);
     else {
-      const run = toRun(each, place);
+      const run = toNewRun(each, place);
       // No lease that anybody holds: whoever reconciles next may look at it.
       await store.insertRun(run, 0);
       known.set(keyOf(factsOf(each)), run.runId);
@@ -148,8 +151,8 @@ async function record(entries: readonly Entry[]): Promise<readonly string[]> {
 }
 
 /** Importing a file twice imports it once. */
-async function alreadyKnown(store: Store, hostId: string): Promise<Map<string, string>> {
-  const open = await store.listRuns({ states: OPEN_STATES, hostIds: [hostId] });
+async function knownImports(store: Store, hostId: string): Promise<Map<string, string>> {
+  const open = await store.listRuns({ states: OPEN_RUN_STATES, hostIds: [hostId] });
   return new Map(
     open.flatMap(({ runId, imported }) => (imported === null ? [] : [[keyOf(imported), runId] as const])),
   );
@@ -159,13 +162,13 @@ function keyOf(facts: ImportedFacts): string {
   return JSON.stringify([facts.pid, facts.commandHash, facts.wrapperRoot, facts.startTime]);
 }
 
-function shown(command: string): string {
-  return displayCommand(words(command));
+function displayedCommand(command: string): string {
+  return displayCommand(commandWords(command));
 }
 
 /** Kept besides what the other tool had on file: nothing that it did not say. */
-function toRun(
-  each: Entry,
+function toNewRun(
+  each: ImportEntry,
   place: Pick<NewRun, "hostId" | "bootId" | "pidNamespace" | "timeNamespace" | "stateId">,
 ): NewRun {
   return {
@@ -178,16 +181,16 @@ function toRun(
     labels: each.labels,
     kind: "task",
     io: "pipe",
-    command: shown(each.command),
-    commandHash: commandHash(words(each.command)),
+    command: displayedCommand(each.command),
+    commandHash: commandHash(commandWords(each.command)),
     cwd: "",
     ...place,
     anchorPath: each.wrapperRoot,
     originInstanceId: "imported",
-    ownerInstanceId: NOBODY,
+    ownerInstanceId: NEVER_OWNED,
     leaseEpoch: 1,
     deadlines: NO_DEADLINES,
-    policy: unsaidPolicy({ onEscape: "sweep", onOrphan: "terminate" }),
+    policy: defaultPolicy({ onEscape: "sweep", onOrphan: "terminate" }),
     limits: NO_LIMITS,
     createdAt: Date.now(),
     service: null,

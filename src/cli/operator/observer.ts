@@ -3,21 +3,21 @@ import { observeMachineIdentity } from "../../store/machine.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
 
 /** What an operator's command stands on: it reads directories and asks anchors, and needs neither gateway nor store. */
-export interface Observatory extends AsyncDisposable {
+export interface LocalState extends AsyncDisposable {
   readonly directory: StateDirectory;
   readonly host: NativeObserver;
 }
 
 /** Null: there is no state directory, so nothing was ever run. */
-export async function openObservatory(): Promise<Observatory | null> {
+export async function openLocalState(): Promise<LocalState | null> {
   const directory = await findStateDirectory(resolveHome());
   if (directory === null) return null;
-  const host = await observe(directory);
+  const host = await openLocalObserver(directory);
   return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
 }
 
-export async function observe({ home }: StateDirectory): Promise<NativeObserver> {
-  const [{ findAnchor }, { observeNatively }] = await Promise.all([
+export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
+  const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
     import("../../anchor/find.js"),
     import("../../anchor/native-host.js"),
   ]);

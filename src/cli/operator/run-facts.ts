@@ -1,7 +1,7 @@
 import type { RunRecord } from "../../store/run-record.js";
 
 /** What is said, for programs, of the run that a process belongs to. */
-export function runFacts(record: RunRecord): object {
+export function runOwnerJson(record: RunRecord): object {
   const { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch } = record;
   return { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch };
 }

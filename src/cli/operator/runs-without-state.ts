@@ -1,38 +1,39 @@
-import { findAnchor } from "../../anchor/find.js";
+import { findAnchorBinary } from "../../anchor/find.js";
 import {
-  endRunWithoutState,
+  stopRunWithoutState,
   findRunsWithoutState,
-  hasEnded,
+  isRunWithoutStateGone,
   type RunWithoutState,
 } from "../../anchor/runs-without-state.js";
 import { defaults } from "../../defaults.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
 import { sessionToken } from "../session-token.js";
 import { confirm } from "./confirm.js";
 
-export const END_WITHOUT_STATE = "holdfast runs cleanup --without-state";
+export const CLEANUP_COMMAND = "holdfast runs cleanup --without-state";
 
 /** Live runs whose state directory was removed. Empty for a session, and where processes cannot be listed. */
-export async function runsWithoutState(): Promise<readonly RunWithoutState[]> {
+export async function listRunsWithoutState(): Promise<readonly RunWithoutState[]> {
   if (sessionToken() !== null) return [];
-  return findRunsWithoutState(findAnchor(), resolveHome()).catch(() => []);
+  return findRunsWithoutState(findAnchorBinary(), resolveHome()).catch(() => []);
 }
 
 /** For commands that show what runs: one line each, beside what they show. */
 export async function printRunsWithoutState(): Promise<void> {
-  for (const run of await runsWithoutState())
+  for (const run of await listRunsWithoutState())
     // A run whose directory is not known may belong to another state directory that is in use.
-    if (run.directory !== null) say(`${withoutStateLine(run)}; \`${END_WITHOUT_STATE}\` ends it`, "yellow");
+    if (run.directory !== null)
+      notice(`${runWithoutStateText(run)}; \`${CLEANUP_COMMAND}\` ends it`, "yellow");
 }
 
-export function withoutStateLine({
+export function runWithoutStateText({
   runId,
   instanceId,
   directory,
@@ -47,7 +48,7 @@ export function withoutStateLine({
   );
 }
 
-interface Ended {
+interface EndResult {
   readonly runId: string;
   readonly instanceId: string;
   readonly outcome: "gone" | "survivors" | "unproven" | "left-alone";
@@ -67,12 +68,12 @@ export async function cleanupWithoutState({
   readonly yes: boolean;
   readonly json: boolean;
 }): Promise<number> {
-  mustBeOperator("end processes without an owner");
-  const all = await findRunsWithoutState(findAnchor(), resolveHome());
+  assertOperator("end processes without an owner");
+  const all = await findRunsWithoutState(findAnchorBinary(), resolveHome());
   const found = all.filter(({ runId }) => wanted === null || runId === wanted);
-  if (!json && found.length > 0) print(`${found.flatMap(lines).join("\n")}\n`);
+  if (!json && found.length > 0) print(`${found.flatMap(runLines).join("\n")}\n`);
   if (!json && found.length === 0)
-    say(
+    notice(
       wanted === null
         ? "every run has a state directory"
         : `not among the runs without a state directory: ${wanted}`,
@@ -85,30 +86,30 @@ export async function cleanupWithoutState({
   }
   const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
   if (!(await confirm(question, yes))) {
-    say("nothing was changed", "dim");
+    notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
   // Asking takes time: an owner that has come back meanwhile keeps its run.
-  const now = await findRunsWithoutState(findAnchor(), resolveHome());
-  const ended = await Promise.all(found.map((run) => end(run, now)));
+  const now = await findRunsWithoutState(findAnchorBinary(), resolveHome());
+  const ended = await Promise.all(found.map((run) => endRun(run, now)));
   if (json) print(toJson({ runs: found.map((run, at) => ({ ...run, ...ended[at] })) }, 2));
   else
     for (const { runId, outcome, detail } of ended) print(`${runId}: ${outcome}: ${sanitizeLine(detail)}\n`);
   return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
 }
 
-async function end(run: RunWithoutState, now: readonly RunWithoutState[]): Promise<Ended> {
+async function endRun(run: RunWithoutState, now: readonly RunWithoutState[]): Promise<EndResult> {
   const { runId, instanceId } = run;
   const still = now.find((each) => each.runId === runId && each.instanceId === instanceId);
-  const leave = (detail: string): Ended => ({ runId, instanceId, outcome: "left-alone", detail });
+  const leave = (detail: string): EndResult => ({ runId, instanceId, outcome: "left-alone", detail });
   if (still !== undefined && still.whyNot !== null) return leave(still.whyNot);
   try {
     if (still === undefined)
-      return (await hasEnded(findAnchor(), run))
+      return (await isRunWithoutStateGone(findAnchorBinary(), run))
         ? { runId, instanceId, outcome: "gone", detail: "it has ended by itself" }
         : leave("it is no longer without a state directory");
-    const { verified, why, killed, survivors, emptiness } = await endRunWithoutState(
-      findAnchor(),
+    const { verified, why, killed, survivors, emptiness } = await stopRunWithoutState(
+      findAnchorBinary(),
       still,
       defaults.graceMs,
     );
@@ -124,7 +125,7 @@ async function end(run: RunWithoutState, now: readonly RunWithoutState[]): Promi
   }
 }
 
-function lines(run: RunWithoutState): string[] {
+function runLines(run: RunWithoutState): string[] {
   const { bold, dim } = paletteFor(1);
   const { runId, instanceId, processes, evidence, whyNot } = run;
   return [

@@ -1,18 +1,22 @@
 import { defaults } from "../../defaults.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
-import { observeStateId } from "../../store/state-id.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
+import { readStateId } from "../../store/state-id.js";
 import type { ReadStore } from "../../store/store.js";
 import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../supervisor/clock.js";
-import { examine, surroundings, type Examined } from "../../supervisor/reconcile/examine.js";
-import { liveProcesses, notLookedAt, type RunProcesses } from "../../supervisor/live-processes.js";
+import {
+  classifyRecords,
+  buildReconcileContext,
+  type Classified,
+} from "../../supervisor/reconcile/examine.js";
+import { listLiveProcesses, notInspected, type RunProcesses } from "../../supervisor/live-processes.js";
 import { cgroupOf } from "../../supervisor/aftermath.js";
-import { addressOf } from "../../supervisor/reconcile/look.js";
-import { isOfAnother } from "./elsewhere.js";
-import type { Observatory } from "./observer.js";
+import { runAddressOf } from "../../supervisor/reconcile/look.js";
+import { isOfOtherState } from "./elsewhere.js";
+import type { LocalState } from "./observer.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */
-export interface Surveyed extends Examined {
+export interface RunEvidence extends Omit<Classified, "evidence"> {
   readonly evidence: readonly string[];
   /** Its anchor answers: it can be stopped by key, whoever owns it. */
   readonly answers: boolean;
@@ -26,43 +30,47 @@ export interface Surveyed extends Examined {
   readonly processes: RunProcesses;
 }
 
-export async function survey(
-  observatory: Observatory,
+export async function gatherRunEvidence(
+  localState: LocalState,
   store: ReadStore,
   filter: Pick<RunFilter, "labels" | "sessionKey" | "agentId">,
   runId: string | null,
-): Promise<readonly Surveyed[]> {
-  const { host } = observatory;
-  const records = await store.listRuns({ ...filter, states: OPEN_STATES });
+): Promise<readonly RunEvidence[]> {
+  const { host } = localState;
+  const records = await store.listRuns({ ...filter, states: OPEN_RUN_STATES });
   const wanted = runId === null ? records : records.filter((record) => record.runId === runId);
-  const stateId = await observeStateId(observatory.directory.home);
-  const around = await surroundings(host, { instanceId: "", stateId }, await store.now());
-  const examined = await examine(host, systemClock, around, wanted);
+  const stateId = await readStateId(localState.directory.home);
+  const around = await buildReconcileContext(host, { instanceId: "", stateId }, await store.now());
+  const examined = await classifyRecords(host, systemClock, around, wanted);
   const instances = new Set(around.instances.keys());
-  const live = await liveProcesses(host, wanted, records);
+  const live = await listLiveProcesses(host, wanted, records);
   return Promise.all(
     examined.map(async (each) => {
       const { record } = each;
-      const elsewhere = store.shared && isOfAnother(record, stateId, instances);
-      const answers = await asks(observatory, record);
+      const elsewhere = store.shared && isOfOtherState(record, stateId, instances);
+      const answers = await anchorAnswers(localState, record);
       const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
       const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
-      const processes = live.get(record.runId) ?? notLookedAt("it was not looked at");
-      const evidence = evidenceOf(each, answers, processes);
+      const processes = live.get(record.runId) ?? notInspected("it was not looked at");
+      const evidence = evidenceText(each, answers, processes);
       return { ...each, answers, elsewhere, ownerAlive, leaseMs, processes, evidence };
     }),
   );
 }
 
-async function asks({ host }: Observatory, record: RunRecord): Promise<boolean> {
+async function anchorAnswers({ host }: LocalState, record: RunRecord): Promise<boolean> {
   if (record.imported !== null) return false;
-  const observer = await host.attach(addressOf(record), 0, defaults.anchorAnswerMs).catch(() => null);
+  const observer = await host.attach(runAddressOf(record), 0, defaults.anchorAnswerMs).catch(() => null);
   observer?.close();
   return observer !== null;
 }
 
 /** Facts, each with what it was compared with. A name or a command line is none. */
-function evidenceOf({ record, sight }: Examined, answers: boolean, live: RunProcesses): string[] {
+function evidenceText(
+  { record, evidence: sight }: Classified,
+  answers: boolean,
+  live: RunProcesses,
+): string[] {
   const { anchor, root, imported } = record;
   const facts: string[] = [];
   if (answers) facts.push("its anchor answers to the key in its run directory");

@@ -1,44 +1,44 @@
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { ReadStore } from "../../store/store.js";
-import type { Hosts } from "../hosts/hosts.js";
+import type { KnownHosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { statusOf } from "../runs/status.js";
-import { runFacts } from "./run-facts.js";
+import { runStatusText } from "../runs/status.js";
+import { runOwnerJson } from "./run-facts.js";
 
-interface Recorded {
+interface RecordedProcess {
   readonly record: RunRecord;
   readonly role: "leader" | "anchor";
 }
 
 /** From the records alone: whoever has that number here is somebody else, and is not looked at. */
-export async function whoElsewhere(
+export async function showRecordedOwner(
   store: Pick<ReadStore, "listRuns">,
-  hosts: Hosts,
+  hosts: KnownHosts,
   hostIds: readonly string[],
   pid: number,
   json: boolean,
 ): Promise<number> {
-  const open = await store.listRuns({ states: OPEN_STATES, hostIds });
+  const open = await store.listRuns({ states: OPEN_RUN_STATES, hostIds });
   // Of several boots or containers of a host, each may have one of this number.
-  const found = open.flatMap((record): Recorded[] => {
+  const found = open.flatMap((record): RecordedProcess[] => {
     if (record.root?.pid === pid) return [{ record, role: "leader" }];
     return record.anchor?.pid === pid ? [{ record, role: "anchor" }] : [];
   });
   if (found.length === 0)
     throw new NotOurs(
       pid,
-      `no open run of ${hostIds.map((hostId) => hosts.shown(hostId)).join(", ")} has it on record as its first process or anchor; who else runs there can be seen only there`,
+      `no open run of ${hostIds.map((hostId) => hosts.displayName(hostId)).join(", ")} has it on record as its first process or anchor; who else runs there can be seen only there`,
     );
-  if (json) print(toJson(found.map(facts(hosts, pid)), 2));
-  else print(`${found.flatMap(describe(hosts, pid)).join("\n")}\n`);
+  if (json) print(toJson(found.map(recordedOwnerJson(hosts, pid)), 2));
+  else print(`${found.flatMap(recordedOwnerLines(hosts, pid)).join("\n")}\n`);
   return 0;
 }
 
-function facts(hosts: Hosts, pid: number): (recorded: Recorded) => object {
+function recordedOwnerJson(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => object {
   return ({ record, role }) => ({
     pid,
     hostId: record.hostId,
@@ -46,18 +46,18 @@ function facts(hosts: Hosts, pid: number): (recorded: Recorded) => object {
     role,
     verified: false,
     evidence: [],
-    ...runFacts(record),
+    ...runOwnerJson(record),
     gateway: { instanceId: record.ownerInstanceId, alive: null },
   });
 }
 
-const ROLES = { leader: "first process", anchor: "anchor" } as const;
+const RECORDED_ROLES = { leader: "first process", anchor: "anchor" } as const;
 
-function describe(hosts: Hosts, pid: number): (recorded: Recorded) => string[] {
+function recordedOwnerLines(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => string[] {
   const { bold } = paletteFor(1);
   return ({ record, role }) => [
-    `${bold(String(pid))} on ${hosts.shown(record.hostId)} is recorded as the ${ROLES[role]} of ${bold(record.runId)}, not verified here`,
-    `  run       ${record.runId} (${statusOf(record)}) ${sanitizeLine(record.command)}`,
+    `${bold(String(pid))} on ${hosts.displayName(record.hostId)} is recorded as the ${RECORDED_ROLES[role]} of ${bold(record.runId)}, not verified here`,
+    `  run       ${record.runId} (${runStatusText(record)}) ${sanitizeLine(record.command)}`,
     `  gateway   ${record.ownerInstanceId}, epoch ${record.leaseEpoch}`,
   ];
 }

@@ -1,85 +1,89 @@
-import { isSame, OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { isSameProcess, OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN } from "../../anchor/seen.js";
+import { HIDDEN_STATE } from "../../anchor/seen.js";
 import { NotOurs } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { findBelonging, type Belonging } from "../../supervisor/belonging.js";
-import { liveProcesses } from "../../supervisor/live-processes.js";
+import { findOwningRun, type ProcessOwner } from "../../supervisor/belonging.js";
+import { listLiveProcesses } from "../../supervisor/live-processes.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import { readHosts } from "../hosts/hosts.js";
+import { readKnownHosts } from "../hosts/hosts.js";
 import { print } from "../runs/print.js";
-import { openRunView, openStoreForReading } from "../runs/read-store.js";
+import { openRunView, openStoreRunView } from "../runs/read-store.js";
 import { sessionToken } from "../session-token.js";
-import { statusOf } from "../runs/status.js";
-import { openObservatory } from "./observer.js";
-import { END_WITHOUT_STATE, withoutStateLine, runsWithoutState } from "./runs-without-state.js";
-import { runFacts } from "./run-facts.js";
-import { whoElsewhere } from "./who-elsewhere.js";
+import { runStatusText } from "../runs/status.js";
+import { openLocalState } from "./observer.js";
+import { CLEANUP_COMMAND, runWithoutStateText, listRunsWithoutState } from "./runs-without-state.js";
+import { runOwnerJson } from "./run-facts.js";
+import { showRecordedOwner } from "./who-elsewhere.js";
 
 /** Which run a process belongs to, who owns that, and what proves it. */
-export async function who(pid: number, host: string | null, json: boolean): Promise<number> {
+export async function showProcessOwner(pid: number, host: string | null, json: boolean): Promise<number> {
   if (host !== null) {
-    await using store = await openStoreForReading();
-    const hosts = await readHosts(store);
-    const hostIds = hosts.find(host);
+    await using store = await openStoreRunView();
+    const hosts = await readKnownHosts(store);
+    const hostIds = hosts.resolve(host);
     const { hostId } = await observeMachineIdentity(resolveHome());
     if (store !== null && !hostIds.includes(hostId))
-      return await whoElsewhere(store, hosts, hostIds, pid, json);
+      return await showRecordedOwner(store, hosts, hostIds, pid, json);
   }
-  return whoHere(pid, json);
+  return showLocalOwner(pid, json);
 }
 
-async function whoHere(pid: number, json: boolean): Promise<number> {
-  await using observatory = await openObservatory();
-  if (observatory === null) return await whoWithoutState(pid, json, "nothing was ever run here");
-  const { host } = observatory;
-  const [live] = await host.inspect([pid]);
+async function showLocalOwner(pid: number, json: boolean): Promise<number> {
+  await using localState = await openLocalState();
+  if (localState === null) return await showOwnerWithoutState(pid, json, "nothing was ever run here");
+  const { host } = localState;
+  const [live] = await host.inspectProcesses([pid]);
   if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
   await using found = await openRunView();
   const { view: store, unread } = found;
-  const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+  const records = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
   const here = records.filter((record) => isSameMachine(record, host.machine));
   // The same look that `ps` and `runs show` have; the evidence is then named for the run it leads to.
-  const runs = await liveProcesses(host, here);
+  const runs = await listLiveProcesses(host, here);
   const holder = here.find(({ runId }) =>
-    runs.get(runId)?.processes.some(({ identity }) => isSame(identity, live.identity)),
+    runs.get(runId)?.processes.some(({ identity }) => isSameProcess(identity, live.identity)),
   );
   const among = holder === undefined ? here : [holder];
   const belonging =
-    (await findBelonging(live, among, (paths) => host.inspectBoundaries(paths))) ??
-    (live.state === HIDDEN && holder !== undefined ? hiddenBelonging(holder) : null);
+    (await findOwningRun(live, among, (paths) => host.inspectCgroups(paths))) ??
+    (live.state === HIDDEN_STATE && holder !== undefined ? hiddenMember(holder) : null);
   if (belonging === null)
-    return await whoWithoutState(pid, json, reasonFor(live, here.length)).catch((error: unknown) => {
-      throw unread ?? error;
-    });
-  const instances = await host.instances();
+    return await showOwnerWithoutState(pid, json, notOursReason(live, here.length)).catch(
+      (error: unknown) => {
+        throw unread ?? error;
+      },
+    );
+  const instances = await host.listInstances();
   const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
   const gateway = {
     instanceId: belonging.record.ownerInstanceId,
     alive: owner === undefined ? null : owner.alive,
   };
   const { hostId } = belonging.record;
-  const hosts = await readHosts(store);
+  const hosts = await readKnownHosts(store);
   const hostName = hosts.nameOf(hostId);
-  if (json) print(toJson({ pid, hostId, hostName, ...facts(belonging), gateway }, 2));
+  if (json) print(toJson({ pid, hostId, hostName, ...ownerJson(belonging), gateway }, 2));
   else
-    print(`${describe(live, belonging, gateway, hosts.several ? hosts.shown(hostId) : null).join("\n")}\n`);
+    print(
+      `${ownerLines(live, belonging, gateway, hosts.hasSeveral ? hosts.displayName(hostId) : null).join("\n")}\n`,
+    );
   return 0;
 }
 
 /** A hidden process names neither parent nor cgroup; the processes of the run do. */
-function hiddenBelonging(record: RunRecord): Belonging {
+function hiddenMember(record: RunRecord): ProcessOwner {
   const fact =
     "it is listed below the run's anchor or in its cgroup; /proc hides everything else about it (hidepid)";
   return { record, role: "member", evidence: [fact] };
 }
 
 /** A process of a run whose state directory was removed. */
-async function whoWithoutState(pid: number, json: boolean, otherwise: string): Promise<number> {
-  const run = (await runsWithoutState()).find(
+async function showOwnerWithoutState(pid: number, json: boolean, otherwise: string): Promise<number> {
+  const run = (await listRunsWithoutState()).find(
     ({ anchor, processes }) => anchor?.pid === pid || processes.some(({ identity }) => identity.pid === pid),
   );
   if (run === undefined) throw new NotOurs(pid, otherwise);
@@ -88,38 +92,38 @@ async function whoWithoutState(pid: number, json: boolean, otherwise: string): P
   else
     print(
       `${[
-        `${paletteFor(1).bold(String(pid))} is ${ROLES[role]} ${run.runId}, which has no owner`,
-        `  ${withoutStateLine(run)}`,
+        `${paletteFor(1).bold(String(pid))} is ${ROLE_TEXT[role]} ${run.runId}, which has no owner`,
+        `  ${runWithoutStateText(run)}`,
         ...run.evidence.map((fact) => `  evidence  ${sanitizeLine(fact)}`),
-        `  remedy    ${run.whyNot === null ? END_WITHOUT_STATE : sanitizeLine(run.whyNot)}`,
+        `  remedy    ${run.whyNot === null ? CLEANUP_COMMAND : sanitizeLine(run.whyNot)}`,
       ].join("\n")}\n`,
     );
   return 0;
 }
 
-function reasonFor(live: ProcessEvidence, runs: number): string {
+function notOursReason(live: ProcessEvidence, runs: number): string {
   // Whose it is, a session is not told: it would look different from nobody's.
   if (sessionToken() !== null) return "it belongs to no run that may be seen";
-  if (live.state === HIDDEN)
+  if (live.state === HIDDEN_STATE)
     return "it is hidden (/proc is mounted with hidepid), and it is not below any anchor: its run is not known";
   if (live.runId !== null) return `it carries the marker of ${live.runId}, which is not alive here`;
   return runs === 0 ? "nothing is running here" : "neither its ancestry nor its cgroup leads to a run";
 }
 
-function facts({ record, role, evidence }: Belonging): object {
-  return { role, verified: role !== "claims", evidence, ...runFacts(record) };
+function ownerJson({ record, role, evidence }: ProcessOwner): object {
+  return { role, verified: role !== "claims", evidence, ...runOwnerJson(record) };
 }
 
-const ROLES = {
+const ROLE_TEXT = {
   anchor: "the anchor of",
   leader: "the first process of",
   member: "a process of",
   claims: "claims to be a process of",
 } as const;
 
-function describe(
+function ownerLines(
   live: ProcessEvidence,
-  { record, role, evidence }: Belonging,
+  { record, role, evidence }: ProcessOwner,
   gateway: { readonly instanceId: string; readonly alive: boolean | null },
   host: string | null,
 ): string[] {
@@ -128,8 +132,8 @@ function describe(
   const alive = gateway.alive === null ? "not of this state directory" : gateway.alive ? "alive" : "gone";
   const fields: [string, string | null][] = [
     ["host", host],
-    ["command", live.state === HIDDEN ? "(hidden)" : sanitizeLine(live.argv.join(" ") || live.command)],
-    ["run", `${record.runId} (${statusOf(record)}) ${sanitizeLine(record.command)}`],
+    ["command", live.state === HIDDEN_STATE ? "(hidden)" : sanitizeLine(live.argv.join(" ") || live.command)],
+    ["run", `${record.runId} (${runStatusText(record)}) ${sanitizeLine(record.command)}`],
     ["session", record.sessionKey],
     ["agent", record.agentId],
     ["labels", labels.length === 0 ? null : labels.join(" ")],
@@ -138,7 +142,7 @@ function describe(
     ...evidence.map((fact): [string, string] => ["evidence", fact]),
   ];
   return [
-    `${bold(String(live.identity.pid))} ${role === "claims" ? "" : "is "}${ROLES[role]} ${bold(record.runId)}`,
+    `${bold(String(live.identity.pid))} ${role === "claims" ? "" : "is "}${ROLE_TEXT[role]} ${bold(record.runId)}`,
     ...fields.flatMap(([name, value]) =>
       value === null ? [] : [`  ${name.padEnd(9)} ${sanitizeLine(value)}`],
     ),

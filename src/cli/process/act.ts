@@ -1,37 +1,37 @@
-import { leftText } from "../../anchor/seen.js";
+import { describeSurvivor } from "../../anchor/seen.js";
 import { readFileSync } from "node:fs";
 import { BadInput, RunNotFound, StoreUnreadable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { needGateway, type Connection } from "../gateway/connect.js";
-import { openLook } from "../gateway/look.js";
+import { connectOrStart, type GatewayConnection } from "../gateway/connect.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
-import { pickRun, runPrefix } from "../runs/pick-run.js";
+import { pickRunId, toRunIdPrefix } from "../runs/pick-run.js";
 import { print } from "../runs/print.js";
-import { pendingText, statusOf } from "../runs/status.js";
-import type { Outcome } from "../operator/cancel.js";
-import { sayRemark, StopPath, type DirectStop } from "../stop/stop.js";
+import { pendingRecordText, runStatusText } from "../runs/status.js";
+import type { StopOutcome } from "../operator/cancel.js";
+import { printRemark, StopCoordinator, type DirectStop } from "../stop/stop.js";
 
-const WHOLE_ID = /^run_[0-9a-z]{12}$/;
+const FULL_RUN_ID = /^run_[0-9a-z]{12}$/;
 
 /** A run by the beginning of its id, among those that may be seen. */
-export async function fullRunId(
+export async function resolveRunId(
   { client }: { readonly client: Pick<GatewayClient, "listRuns"> },
   wanted: string,
   signal?: AbortSignal,
 ): Promise<string> {
-  const prefix = runPrefix(wanted);
+  const prefix = toRunIdPrefix(wanted);
   // What is whole is not looked for: the list holds only the newest.
-  if (WHOLE_ID.test(prefix)) return prefix;
+  if (FULL_RUN_ID.test(prefix)) return prefix;
   if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
   const listed = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } }, signal);
   const { runs, storeAway } = listed;
   const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
-  const picked = pickRun(wanted, found);
+  const picked = pickRunId(wanted, found);
   if (picked !== null) return picked;
   if (typeof storeAway === "string") throw new StoreUnreadable(wanted, new Error(storeAway));
   throw new RunNotFound(wanted);
@@ -48,10 +48,10 @@ export interface PollRequest {
 
 export async function pollProcess(request: PollRequest): Promise<number> {
   const { wanted, waitMs, stdout, stderr, raw, json } = request;
-  await using look = await openLook();
-  const runId = await fullRunId(look, wanted);
+  await using reader = await openReadClient();
+  const runId = await resolveRunId(reader, wanted);
   const query = { waitMs, stdout, stderr, ...(raw ? { raw: "1" as const } : {}) };
-  const news = await look.client.poll({ params: { runId }, query });
+  const news = await reader.client.poll({ params: { runId }, query });
   if (json) {
     print(toJson(news));
     return 0;
@@ -62,23 +62,24 @@ export async function pollProcess(request: PollRequest): Promise<number> {
     print(`${stream} up to ${nextOffset}:\n${shown}${shown.endsWith("\n") ? "" : "\n"}`);
   }
   const { seems, because } = news.waitingForInput;
-  if (typeof news.recordPending === "string") say(pendingText(news.run, news.recordPending), "yellow");
+  if (typeof news.recordPending === "string")
+    notice(pendingRecordText(news.run, news.recordPending), "yellow");
   print(
-    `${runId}: ${statusOf(news.run)}, idle ${(news.idleMs / 1000).toFixed(1)} s${seems ? `, seems to wait for input (${because})` : ""}\n`,
+    `${runId}: ${runStatusText(news.run)}, idle ${(news.idleMs / 1000).toFixed(1)} s${seems ? `, seems to wait for input (${because})` : ""}\n`,
   );
   return 0;
 }
 
-interface Steering {
+interface RunControl {
   readonly runId: string;
-  readonly client: Connection["client"];
+  readonly client: GatewayConnection["client"];
   /** Nothing but with `--json`: then what was done. */
   readonly done: (what: object) => number;
 }
 
-async function steer(wanted: string, json: boolean): Promise<Steering> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
+async function connectToRun(wanted: string, json: boolean): Promise<RunControl> {
+  const connection = await connectOrStart();
+  const runId = await resolveRunId(connection, wanted);
   const done = (what: object): number => {
     if (json) print(toJson({ runId, ...what }));
     return 0;
@@ -93,20 +94,20 @@ export async function writeProcess(
   close: boolean,
   json: boolean,
 ): Promise<number> {
-  const { runId, client, done } = await steer(wanted, json);
+  const { runId, client, done } = await connectToRun(wanted, json);
   const bytes = text === null ? readFileSync(0) : Buffer.from(text);
   const body = bytes.length === 0 && close ? { close } : { base64: bytes.toString("base64"), close };
   await client.write({ params: { runId }, body });
   return done({ bytes: bytes.length, closed: close });
 }
 
-export async function sendKeys(
+export async function sendKeysCommand(
   wanted: string,
   keys: readonly string[],
   literal: boolean,
   json: boolean,
 ): Promise<number> {
-  const { runId, client, done } = await steer(wanted, json);
+  const { runId, client, done } = await connectToRun(wanted, json);
   const words = literal ? keys.map((word) => `literal:${word}`) : [...keys];
   await client.sendKeys({ params: { runId }, body: { keys: words } });
   return done({ keys: words });
@@ -118,11 +119,11 @@ export async function pasteProcess(
   submit: boolean,
   json: boolean,
 ): Promise<number> {
-  const { runId, client, done } = await steer(wanted, json);
+  const { runId, client, done } = await connectToRun(wanted, json);
   const body = { text: text ?? readFileSync(0, "utf8"), submit };
   const { bracketed } = await client.paste({ params: { runId }, body });
   if (!bracketed && body.text.includes("\n"))
-    say("the program has not asked for bracketed paste: each line was entered as if typed", "dim");
+    notice("the program has not asked for bracketed paste: each line was entered as if typed", "dim");
   return done({ characters: body.text.length, bracketed, submitted: submit });
 }
 
@@ -132,46 +133,46 @@ export async function resizeProcess(
   cols: number,
   json: boolean,
 ): Promise<number> {
-  const { runId, client, done } = await steer(wanted, json);
+  const { runId, client, done } = await connectToRun(wanted, json);
   await client.resize({ params: { runId }, body: { rows, cols } });
   return done({ rows, cols });
 }
 
-export async function killProcess(wanted: string, graceMs: number | null, json: boolean): Promise<number> {
-  const { runFace, outcomeOf } = await import("../operator/cancel.js");
-  const stopped = await new StopPath(graceMs).stop(runFace(wanted, graceMs));
-  const { runId, outcome } = outcomeOf(stopped);
+export async function stopProcess(wanted: string, graceMs: number | null, json: boolean): Promise<number> {
+  const { runStopOperation, stopOutcome } = await import("../operator/cancel.js");
+  const stopped = await new StopCoordinator(graceMs).stop(runStopOperation(wanted, graceMs));
+  const { runId, outcome } = stopOutcome(stopped);
   if (stopped.through === "gateway") {
     if (json) print(toJson(stopped.answer));
-    else print(`${killLines(runId, stopped.answer).join("\n")}\n`);
-    return stopCode(outcome.outcome);
+    else print(`${stopLines(runId, stopped.answer).join("\n")}\n`);
+    return stopExitCode(outcome.outcome);
   }
-  if (json) print(toJson(directAnswer(stopped.runs[0])));
-  else await reportRun(runId, outcome);
-  sayRemark(stopped.remark);
-  return stopCode(outcome.outcome);
+  if (json) print(toJson(directStopJson(stopped.runs[0])));
+  else await printOutcome(runId, outcome);
+  printRemark(stopped.remark);
+  return stopExitCode(outcome.outcome);
 }
 
 /** As a gateway answers, with what is known without one: `run` is null when its record could not be read. */
-function directAnswer(stop: DirectStop | undefined): object {
+function directStopJson(stop: DirectStop | undefined): object {
   if (stop === undefined) return {};
   const { runId, record, outcome } = stop;
   return { runId, survivors: [], run: record, command: null, through: "direct", ...outcome };
 }
 
-async function reportRun(runId: string, outcome: Outcome): Promise<void> {
-  const { report } = await import("../operator/cancel.js");
-  report(runId, outcome);
+async function printOutcome(runId: string, outcome: StopOutcome): Promise<void> {
+  const { printStopOutcome } = await import("../operator/cancel.js");
+  printStopOutcome(runId, outcome);
 }
 
 /** The exit code that goes with what became of a stop. */
-export function stopCode(outcome: AnswerOf<"kill">["outcome"] | "left-alone"): number {
+export function stopExitCode(outcome: ResponseOf<"kill">["outcome"] | "left-alone"): number {
   if (outcome === "handed-over") return exitCodes.handedOver;
   return outcome === "gone" || outcome === "ended-before" ? 0 : exitCodes.incomplete;
 }
 
 /** Who was to stop a run of another host, and that nobody has said that it is done. */
-export function handedOverText({ command }: Pick<AnswerOf<"kill">, "command">): string {
+export function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">): string {
   if (command === null) return "";
   const { hostName, hostId, instanceId, lastHeardAt, accepted, id } = command;
   const heard =
@@ -180,7 +181,7 @@ export function handedOverText({ command }: Pick<AnswerOf<"kill">, "command">): 
   return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${heard}): ${so}; it is carried out when that host is there (${id})`;
 }
 
-function killLines(runId: string, answer: AnswerOf<"kill">): string[] {
+function stopLines(runId: string, answer: ResponseOf<"kill">): string[] {
   const { outcome, survivors, run } = answer;
   switch (outcome) {
     case "handed-over":
@@ -188,26 +189,29 @@ function killLines(runId: string, answer: AnswerOf<"kill">): string[] {
     case "gone":
       return [`${runId} is gone`];
     case "ended-before":
-      return [`${runId} had ended before: ${statusOf(run)}`];
+      return [`${runId} had ended before: ${runStatusText(run)}`];
     case "unknown":
       return [
         `${runId}: no anchor answers for it, and nothing was signalled; see holdfast runs cleanup --run ${runId}`,
       ];
     case "survivors":
-      return [`${runId} has survivors:`, ...survivors.map((each) => `  ${sanitizeLine(leftText(each))}`)];
+      return [
+        `${runId} has survivors:`,
+        ...survivors.map((each) => `  ${sanitizeLine(describeSurvivor(each))}`),
+      ];
   }
 }
 
 /** Hide a run and stop it; waits until it is gone. Only a gateway can hide it: without one it is stopped. */
 export async function removeProcess(wanted: string, json: boolean): Promise<number> {
-  const { runFace, outcomeOf, report } = await import("../operator/cancel.js");
-  const kill = runFace(wanted, null);
+  const { runStopOperation, stopOutcome, printStopOutcome } = await import("../operator/cancel.js");
+  const kill = runStopOperation(wanted, null);
   let removed = false;
   let stopping = true;
-  const stopped = await new StopPath(null).stop({
+  const stopped = await new StopCoordinator(null).stop({
     ...kill,
     ask: async (connection, signal) => {
-      const runId = await fullRunId(connection, wanted, signal);
+      const runId = await resolveRunId(connection, wanted, signal);
       ({ stopping } = await connection.client.remove({ params: { runId } }, signal));
       removed = true;
       const answer = await kill.ask(connection, signal);
@@ -215,20 +219,23 @@ export async function removeProcess(wanted: string, json: boolean): Promise<numb
       return stopping && answer.outcome === "ended-before" ? { ...answer, outcome: "gone" as const } : answer;
     },
   });
-  const { runId, outcome } = outcomeOf(stopped);
+  const { runId, outcome } = stopOutcome(stopped);
   if (json) print(toJson({ runId, removed, stopping, through: stopped.through, ...outcome }));
   else {
     if (removed) print(`${runId} is removed\n`);
-    if (stopping) report(runId, outcome);
+    if (stopping) printStopOutcome(runId, outcome);
   }
-  if (stopped.through === "direct") sayRemark(stopped.remark);
+  if (stopped.through === "direct") printRemark(stopped.remark);
   if (!removed)
-    say(`${runId} is not hidden: only a gateway can hide it; repeat the command when one answers`, "yellow");
-  return stopCode(outcome.outcome);
+    notice(
+      `${runId} is not hidden: only a gateway can hide it; repeat the command when one answers`,
+      "yellow",
+    );
+  return stopExitCode(outcome.outcome);
 }
 
 export async function clearProcesses(json: boolean): Promise<number> {
-  const { client } = await needGateway();
+  const { client } = await connectOrStart();
   const { cleared } = await client.clear();
   if (json) print(toJson({ cleared }));
   else print(`${cleared} ended ${cleared === 1 ? "run is" : "runs are"} hidden; --all shows them\n`);
@@ -236,9 +243,9 @@ export async function clearProcesses(json: boolean): Promise<number> {
 }
 
 export async function showScreen(wanted: string, json: boolean): Promise<number> {
-  await using look = await openLook();
-  const runId = await fullRunId(look, wanted);
-  const screen = await look.client.screen({ params: { runId } });
+  await using reader = await openReadClient();
+  const runId = await resolveRunId(reader, wanted);
+  const screen = await reader.client.screen({ params: { runId } });
   if (json) print(toJson(screen));
   else
     print(

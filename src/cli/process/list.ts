@@ -1,12 +1,12 @@
 import { isatty } from "node:tty";
-import { say } from "../complain.js";
-import { openLook } from "../gateway/look.js";
-import { readHosts, type Hosts } from "../hosts/hosts.js";
+import { notice } from "../complain.js";
+import { openReadClient } from "../gateway/look.js";
+import { readKnownHosts, type KnownHosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import { listLines } from "../runs/list.js";
+import { runTable } from "../runs/list.js";
 import { print } from "../runs/print.js";
-import { openStoreForReading } from "../runs/read-store.js";
+import { openStoreRunView } from "../runs/read-store.js";
 
 export interface ProcessListRequest {
   readonly all: boolean;
@@ -15,29 +15,29 @@ export interface ProcessListRequest {
 }
 
 /** What the one who asks may see: runs that go on and runs that have ended, but for those that were hidden. */
-export async function listProcesses({ all, limit, json }: ProcessListRequest): Promise<number> {
-  await using look = await openLook();
-  const { runs, storeAway } = await look.client.listRuns({
+export async function printVisibleRuns({ all, limit, json }: ProcessListRequest): Promise<number> {
+  await using reader = await openReadClient();
+  const { runs, storeAway } = await reader.client.listRuns({
     query: { all: "1", limit, ...(all ? { hidden: "1" } : {}) },
   });
   if (json) print(toJson(runs, 2));
-  else if (runs.length === 0) say("there are no runs to be seen", "dim");
+  else if (runs.length === 0) notice("there are no runs to be seen", "dim");
   else {
     const width = isatty(1) ? process.stdout.columns : null;
-    const hosts = typeof storeAway === "string" ? null : await knownHosts();
-    print(`${listLines(runs, Date.now(), width, paletteFor(1), null, hosts).join("\n")}\n`);
+    const hosts = typeof storeAway === "string" ? null : await readHostsIfPossible();
+    print(`${runTable(runs, Date.now(), width, paletteFor(1), null, hosts).join("\n")}\n`);
   }
   // A gateway of an earlier version does not send storeAway.
   if (typeof storeAway === "string")
-    say(`the store cannot be read, so only runs of this host are listed: ${storeAway}`, "yellow");
+    notice(`the store cannot be read, so only runs of this host are listed: ${storeAway}`, "yellow");
   return 0;
 }
 
 /** Names only: who cannot read the store sees the runs all the same. */
-async function knownHosts(): Promise<Hosts | null> {
+async function readHostsIfPossible(): Promise<KnownHosts | null> {
   try {
-    await using store = await openStoreForReading();
-    return await readHosts(store);
+    await using store = await openStoreRunView();
+    return await readKnownHosts(store);
   } catch {
     return null;
   }

@@ -2,22 +2,22 @@ import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { sanitizeText } from "../../output/sanitize.js";
-import { say } from "../complain.js";
-import { openLook } from "../gateway/look.js";
+import { notice } from "../complain.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
-import { lostText } from "../runs/event-text.js";
-import { print, printOn } from "../runs/print.js";
-import { fullRunId } from "./act.js";
+import { lostOutputText } from "../runs/event-text.js";
+import { print, printOrThrow } from "../runs/print.js";
+import { resolveRunId } from "./act.js";
 
 /** The last lines, lines from one on, or bytes from one on. */
-export type LogPage =
+export type LogSelection =
   | { readonly lines: number; readonly skip?: number }
   | { readonly offset: number; readonly maxBytes: number };
 
 export interface LogsRequest {
   readonly wanted: string;
   readonly streams: readonly StreamName[];
-  readonly page: LogPage;
+  readonly page: LogSelection;
   readonly follow: boolean;
   readonly raw: boolean;
   readonly json: boolean;
@@ -25,23 +25,23 @@ export interface LogsRequest {
 
 /** A page of a run's output, and then, if asked for, what comes. */
 export async function showLogs({ wanted, streams, page, follow, raw, json }: LogsRequest): Promise<number> {
-  await using look = await openLook();
-  const { client } = look;
-  const runId = await fullRunId(look, wanted);
-  const tell = follow ? printOn : print;
+  await using reader = await openReadClient();
+  const { client } = reader;
+  const runId = await resolveRunId(reader, wanted);
+  const tell = follow ? printOrThrow : print;
   const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   let begun = false;
   /** False: it got no further. */
-  const show = async (stream: StreamName, part: LogPage): Promise<boolean> => {
+  const show = async (stream: StreamName, part: LogSelection): Promise<boolean> => {
     const query = { stream, ...part, ...(raw ? { raw: "1" as const } : {}) };
-    const piece = await overRestarts(() => client.log({ params: { runId }, query }), begun);
+    const piece = await retryOverRestarts(() => client.log({ params: { runId }, query }), begun);
     begun = true;
     const { text, skipped, nextOffset } = piece;
     // A gateway from before an upgrade does not say it.
     const lost = (piece.lost as number | undefined) ?? 0;
     if (json && (text !== "" || skipped > 0)) tell(toJson(piece));
-    if (!json && skipped > lost) say(`${skipped - lost} bytes of ${stream} were dropped`, "yellow");
-    if (!json && lost > 0) say(lostText(lost, stream), "yellow");
+    if (!json && skipped > lost) notice(`${skipped - lost} bytes of ${stream} were dropped`, "yellow");
+    if (!json && lost > 0) notice(lostOutputText(lost, stream), "yellow");
     if (!json) tell(raw ? text : sanitizeText(text));
     const further = nextOffset > from[stream];
     from[stream] = nextOffset;
@@ -50,7 +50,7 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
   for (const stream of streams) await show(stream, page);
   for (let over = !follow; !over;) {
     const query = { ...from, waitMs: 30_000, maxChars: 0 };
-    const { run, output } = await overRestarts(() => client.poll({ params: { runId }, query }), begun);
+    const { run, output } = await retryOverRestarts(() => client.poll({ params: { runId }, query }), begun);
     over = run.state === "exited";
     let news = false;
     for (const { stream, nextOffset } of output)
@@ -61,7 +61,7 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
         from[stream] = nextOffset;
       }
     // Half a character is news that cannot be shown: the other half is looked for now and then.
-    if (!news && !over) await setTimeout(LOOK_MS);
+    if (!news && !over) await setTimeout(POLL_MS);
   }
   return 0;
 }
@@ -70,10 +70,10 @@ export async function showLogs({ wanted, streams, page, follow, raw, json }: Log
 const PAGE_BYTES = 1_048_576;
 /** A gateway that is restarted is back well within this. */
 const RESTART_MS = 10_000;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /** The run goes on while its gateway is restarted, here or (once it was reached) on its host, and so does who follows it. */
-async function overRestarts<Answer>(ask: () => Promise<Answer>, begun: boolean): Promise<Answer> {
+async function retryOverRestarts<Answer>(ask: () => Promise<Answer>, begun: boolean): Promise<Answer> {
   for (let until: number | null = null; ;) {
     try {
       return await ask();
@@ -84,6 +84,6 @@ async function overRestarts<Answer>(ask: () => Promise<Answer>, begun: boolean):
         (begun && error instanceof HoldfastError && error.code === "PEER_UNREACHABLE");
       if (!away || performance.now() > until) throw error;
     }
-    await setTimeout(LOOK_MS);
+    await setTimeout(POLL_MS);
   }
 }

@@ -1,24 +1,30 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import type { LiveProcesses } from "../../anchor/members.js";
-import { HIDDEN, isComparable } from "../../anchor/seen.js";
+import { HIDDEN_STATE, isComparable } from "../../anchor/seen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../store/machine.js";
-import { OPEN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { liveProcesses, type RunProcesses } from "../../supervisor/live-processes.js";
-import { say } from "../complain.js";
+import { listLiveProcesses, type RunProcesses } from "../../supervisor/live-processes.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
+import { hostFilter, readKnownHosts, type KnownHosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
-import { openObservatory, type Observatory } from "../operator/observer.js";
+import { openLocalState, type LocalState } from "../operator/observer.js";
 import { paletteFor } from "../palette.js";
-import { healthOf, healthText, portsOf, type Health } from "../runs/health.js";
-import { print, printOn } from "../runs/print.js";
+import { serviceHealth, serviceHealthText, listeningPorts, type ServiceHealth } from "../runs/health.js";
+import { print, printOrThrow } from "../runs/print.js";
 import { openRunView } from "../runs/read-store.js";
-import { careOf, careText, statusOf, viewpoint, type Care } from "../runs/status.js";
-import { table } from "../runs/table.js";
+import {
+  ownerWarning,
+  ownerWarningText,
+  runStatusText,
+  leaseObserver,
+  type OwnerWarning,
+} from "../runs/status.js";
+import { formatTable } from "../runs/table.js";
 import { formatSize } from "../size.js";
 
 export interface PsRequest {
@@ -33,14 +39,14 @@ export interface PsRequest {
 }
 
 /** One open run, with the processes that live in it. */
-export interface Shown {
+export interface PsRow {
   readonly record: RunRecord;
   readonly hostName: string;
   /** Null: it is looked after. */
-  readonly care: Care["kind"] | null;
-  readonly silentMs: Care["silentMs"];
+  readonly care: OwnerWarning["kind"] | null;
+  readonly silentMs: OwnerWarning["silentMs"];
   /** Null: a task, or no port to judge it by. */
-  readonly health: Health | null;
+  readonly health: ServiceHealth | null;
   /** TCP ports that a service listens on. */
   readonly ports: readonly number[];
   readonly processes: LiveProcesses;
@@ -52,58 +58,59 @@ export interface Shown {
   readonly elsewhere: boolean;
 }
 
-const EVERY_MS = 2_000;
+const REFRESH_MS = 2_000;
 
 /** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
-export async function showProcesses(request: PsRequest): Promise<number> {
+export async function showPs(request: PsRequest): Promise<number> {
   const { watch, json } = request;
-  await using observatory = await openObservatory();
+  await using localState = await openLocalState();
   await using found = await openRunView();
   const store = found.view;
-  const tell = watch ? printOn : print;
+  const tell = watch ? printOrThrow : print;
   for (;;) {
-    const hosts = await readHosts(store);
-    const shown = store === null ? [] : await look(observatory, store, hosts, request);
+    const hosts = await readKnownHosts(store);
+    const shown = store === null ? [] : await readRows(localState, store, hosts, request);
     if (json) tell(toJson(shown, watch ? undefined : 2));
     else {
       // Home and clear below: what is shown again does not scroll away.
       if (watch && isatty(1)) tell("\x1b[H\x1b[2J");
       if (shown.length > 0)
-        tell(`${psLines(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts).join("\n")}\n`);
-      else say("nothing is running", "dim");
+        tell(`${psTable(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts).join("\n")}\n`);
+      else notice("nothing is running", "dim");
     }
     if (!watch) {
       const { printRunsWithoutState } = await import("../operator/runs-without-state.js");
       await printRunsWithoutState();
       return 0;
     }
-    await setTimeout(EVERY_MS);
+    await setTimeout(REFRESH_MS);
   }
 }
 
-async function look(
-  observatory: Observatory | null,
+async function readRows(
+  localState: LocalState | null,
   store: RunView,
-  hosts: Hosts,
+  hosts: KnownHosts,
   { kind, labels, host, hidden }: PsRequest,
-): Promise<readonly Shown[]> {
+): Promise<readonly PsRow[]> {
   const open = await store.listRuns({
-    states: OPEN_STATES,
+    states: OPEN_RUN_STATES,
     labels,
-    ...onHosts(hosts, host),
+    ...hostFilter(hosts, host),
     ...(hidden ? {} : { hidden: false }),
   });
   const records = open.filter((record) => kind === undefined || record.kind === kind);
-  const here = observatory?.host.machine ?? (await observeMachineIdentity(resolveHome()));
-  const view = await viewpoint(store, here);
+  const here = localState?.host.machine ?? (await observeMachineIdentity(resolveHome()));
+  const view = await leaseObserver(store, here);
   const ports = records.some(({ service }) => service !== null);
   // Without a state directory there can be runs of other hosts, and none of this one.
-  const trees = observatory === null ? null : await liveProcesses(observatory.host, records, open, { ports });
+  const trees =
+    localState === null ? null : await listLiveProcesses(localState.host, records, open, { ports });
   return records.map((record) => {
-    const { processes, claims, unknown } = trees?.get(record.runId) ?? NOBODY;
-    const listens = record.service === null ? [] : portsOf(processes);
-    const health = processes.length === 0 ? null : healthOf(record, listens);
-    const care = careOf(record, view);
+    const { processes, claims, unknown } = trees?.get(record.runId) ?? NO_PROCESSES;
+    const listens = record.service === null ? [] : listeningPorts(processes);
+    const health = processes.length === 0 ? null : serviceHealth(record, listens);
+    const care = ownerWarning(record, view);
     return {
       record,
       hostName: hosts.nameOf(record.hostId),
@@ -121,23 +128,23 @@ async function look(
   });
 }
 
-const NOBODY = { processes: [], claims: [], unknown: null } as const;
+const NO_PROCESSES = { processes: [], claims: [], unknown: null } as const;
 
-export function psLines(
-  shown: readonly Shown[],
+export function psTable(
+  shown: readonly PsRow[],
   now: number,
   width: number | null,
-  hosts: Hosts | null = null,
+  hosts: KnownHosts | null = null,
 ): string[] {
-  const host = (name: string): readonly string[] => (hosts?.several === true ? [name] : []);
+  const host = (name: string): readonly string[] => (hosts?.hasSeveral === true ? [name] : []);
   const rows = shown.flatMap(({ record, care, silentMs, ports, processes, claims, unknown, elsewhere }) => [
     [
       record.runId,
-      ...host(hosts?.shown(record.hostId) ?? ""),
+      ...host(hosts?.displayName(record.hostId) ?? ""),
       [
-        statusOf(record),
-        processes.length === 0 ? null : healthText(record, ports),
-        care === null ? null : careText({ kind: care, silentMs }),
+        runStatusText(record),
+        processes.length === 0 ? null : serviceHealthText(record, ports),
+        care === null ? null : ownerWarningText({ kind: care, silentMs }),
       ]
         .filter((word) => word !== null)
         .join(", "),
@@ -152,8 +159,8 @@ export function psLines(
       "",
       sanitizeLine(record.command),
     ],
-    ...branches(processes).map(([run = "", ...rest]) => [run, ...host(""), ...rest]),
-    ...notes(claims, elsewhere ? null : unknown).map((note) => [
+    ...treeRows(processes).map(([run = "", ...rest]) => [run, ...host(""), ...rest]),
+    ...noteLines(claims, elsewhere ? null : unknown).map((note) => [
       "",
       ...host(""),
       "",
@@ -165,7 +172,7 @@ export function psLines(
       note,
     ]),
   ]);
-  const [head, ...lines] = table(
+  const [head, ...lines] = formatTable(
     [["RUN", ...host("HOST"), "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
     width,
   );
@@ -173,7 +180,7 @@ export function psLines(
 }
 
 /** What is said besides the processes that are verified. */
-function notes(claims: Shown["claims"], unknown: string | null): string[] {
+function noteLines(claims: PsRow["claims"], unknown: string | null): string[] {
   return [
     ...claims.map(
       ({ identity: { pid }, command }) =>
@@ -184,10 +191,10 @@ function notes(claims: Shown["claims"], unknown: string | null): string[] {
 }
 
 /** Its processes, children under their parents. */
-function branches(processes: Shown["processes"]): string[][] {
+function treeRows(processes: PsRow["processes"]): string[][] {
   const top = 0;
   const pids = new Set(processes.map(({ identity }) => identity.pid));
-  const children = new Map<number, Shown["processes"][number][]>();
+  const children = new Map<number, PsRow["processes"][number][]>();
   for (const each of processes) {
     const parent = pids.has(each.parentPid) ? each.parentPid : top;
     children.set(parent, [...(children.get(parent) ?? []), each]);
@@ -198,7 +205,7 @@ function branches(processes: Shown["processes"]): string[][] {
     children.delete(parent);
     for (const [at, { identity, cpuMs, rssKb, command, state }] of nodes.entries()) {
       const last = at === nodes.length - 1;
-      const hidden = state === HIDDEN;
+      const hidden = state === HIDDEN_STATE;
       lines.push([
         "",
         "",

@@ -1,4 +1,4 @@
-import { HIDDEN, leftText } from "../../anchor/seen.js";
+import { HIDDEN_STATE, describeSurvivor } from "../../anchor/seen.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import type { RunEvent } from "../../store/run-event.js";
@@ -8,58 +8,61 @@ import { formatDuration } from "../duration.js";
 import { limitsText } from "../limit-value.js";
 import type { Palette } from "../palette.js";
 import { formatSize } from "../size.js";
-import { healthText, portsOf } from "./health.js";
-import { eventText } from "./event-text.js";
+import { serviceHealthText, listeningPorts } from "./health.js";
+import { runEventText } from "./event-text.js";
 import { processTree } from "./process-tree.js";
-import { careText, moodOf, statusOf, type Care } from "./status.js";
+import { ownerWarningText, statusTone, runStatusText, type OwnerWarning } from "./status.js";
 
 /** Where it is, when that is not the only place there is, and whether somebody looks after it. */
-export interface Place {
+export interface DisplayContext {
   readonly host: string | null;
-  readonly care: Care | null;
+  readonly care: OwnerWarning | null;
 }
 
-export type Field = readonly [name: string, value: string | null];
+export type DisplayField = readonly [name: string, value: string | null];
 
 /** Everything about a run, for a person. */
 export function describeRun(
   record: RunRecord,
-  look: RunProcesses,
+  live: RunProcesses,
   events: readonly RunEvent[],
   now: number,
   palette: Palette,
-  place: Place = { host: null, care: null },
+  context: DisplayContext = { host: null, care: null },
 ): string[] {
   const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
   const section = (title: string, lines: readonly string[]): string[] =>
     lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
-  const status = place.care === null ? statusOf(record) : `${statusOf(record)}, ${careText(place.care)}`;
+  const status =
+    context.care === null
+      ? runStatusText(record)
+      : `${runStatusText(record)}, ${ownerWarningText(context.care)}`;
   return [
-    `${palette.bold(record.runId)}  ${colours[moodOf(record)](status)}  ${sanitizeLine(record.command)}`,
-    ...section("run", fields(aboutRun(record, look, now))),
-    ...section("exit", fields(aboutExit(record))),
-    ...section("ownership", fields(aboutOwnership(record, look, place.host))),
-    ...section("processes", aboutProcesses(record, look)),
-    ...section(`leftovers (${record.residueCount})`, aboutResidue(record)),
-    ...section("events", aboutEvents(events)),
+    `${palette.bold(record.runId)}  ${colours[statusTone(record)](status)}  ${sanitizeLine(record.command)}`,
+    ...section("run", fieldLines(runFields(record, live, now))),
+    ...section("exit", fieldLines(exitFields(record))),
+    ...section("ownership", fieldLines(ownershipFields(record, live, context.host))),
+    ...section("processes", processLines(record, live)),
+    ...section(`leftovers (${record.residueCount})`, residueLines(record)),
+    ...section("events", eventLines(events)),
   ];
 }
 
-function aboutRun(record: RunRecord, look: RunProcesses, now: number): readonly Field[] {
+function runFields(record: RunRecord, live: RunProcesses, now: number): readonly DisplayField[] {
   const { startedAt, endedAt, lastOutputAt, deadlines, policy, usage } = record;
   const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
   return [
     ["cwd", record.cwd === "" ? null : record.cwd],
     ["kind", `${record.kind}, ${record.io}`],
-    ["service", serviceText(record, look)],
+    ["service", serviceText(record, live)],
     ["labels", labels.length === 0 ? null : labels.join(" ")],
     ["session", record.sessionKey],
     ["agent", record.agentId],
     ["backend", record.backendId],
-    ["created", time(record.createdAt)],
-    ["started", startedAt === null ? null : time(startedAt)],
-    ["last output", lastOutputAt === null ? null : time(lastOutputAt)],
-    ["ended", endedAt === null ? null : time(endedAt)],
+    ["created", formatTime(record.createdAt)],
+    ["started", startedAt === null ? null : formatTime(startedAt)],
+    ["last output", lastOutputAt === null ? null : formatTime(lastOutputAt)],
+    ["ended", endedAt === null ? null : formatTime(endedAt)],
     ["took", startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt))],
     ["timeout", deadlines.overallMs === null ? null : formatDuration(deadlines.overallMs)],
     ["no-output timeout", deadlines.noOutputMs === null ? null : formatDuration(deadlines.noOutputMs)],
@@ -74,8 +77,8 @@ function serviceText(record: RunRecord, { processes }: RunProcesses): string | n
   if (service === null) return null;
   const parts = [
     service.port === null ? null : `port ${service.port}`,
-    service.readyAt === null ? null : `first ready ${time(service.readyAt)}`,
-    processes.length > 0 ? healthText(record, portsOf(processes)) : null,
+    service.readyAt === null ? null : `first ready ${formatTime(service.readyAt)}`,
+    processes.length > 0 ? serviceHealthText(record, listeningPorts(processes)) : null,
   ].filter((part) => part !== null);
   return parts.length === 0 ? null : parts.join("; ");
 }
@@ -87,7 +90,7 @@ function usageText({ cpuMs, peakKb, processes, peakTasks, source }: RunUsage): s
   return `${formatDuration(cpuMs)} of CPU, ${formatSize(peakKb * 1024)} ${whose}, processes seen: ${processes}${tasks}`;
 }
 
-export function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
+export function exitFields({ exit, emptiness }: RunRecord): readonly DisplayField[] {
   if (exit === null) return [];
   const status = exit.signal ?? (exit.code === null ? null : String(exit.code));
   return [
@@ -100,7 +103,11 @@ export function aboutExit({ exit, emptiness }: RunRecord): readonly Field[] {
   ];
 }
 
-function aboutOwnership(record: RunRecord, look: RunProcesses, host: string | null): readonly Field[] {
+function ownershipFields(
+  record: RunRecord,
+  live: RunProcesses,
+  host: string | null,
+): readonly DisplayField[] {
   const { boundary, root, anchor } = record;
   return [
     ["tier", record.tier],
@@ -110,8 +117,8 @@ function aboutOwnership(record: RunRecord, look: RunProcesses, host: string | nu
     ["lease", record.leaseId === "" ? null : record.leaseId],
     ["cgroup", boundary?.cgroup ?? null],
     ["cgroup inode", boundary?.cgroupInode ?? null],
-    ["root", root === null ? null : `${identityText(root)}${verified(look.root)}`],
-    ["anchor", anchor === null ? null : `${identityText(anchor)}${verified(look.anchor)}`],
+    ["root", root === null ? null : `${identityText(root)}${identityState(live.root)}`],
+    ["anchor", anchor === null ? null : `${identityText(anchor)}${identityState(live.anchor)}`],
     ["anchor path", record.imported === null ? record.anchorPath : null],
     ["command hash", record.commandHash],
     [
@@ -130,18 +137,18 @@ function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
 }
 
 /** What the system says now of an identity on record. */
-function verified(evidence: ProcessEvidence | null): string {
+function identityState(evidence: ProcessEvidence | null): string {
   if (evidence === null) return "";
   if (!evidence.alive) return ": gone";
-  if (evidence.state === HIDDEN && !evidence.matches) return ": hidden, cannot be looked at";
+  if (evidence.state === HIDDEN_STATE && !evidence.matches) return ": hidden, cannot be looked at";
   return evidence.matches ? ": alive, verified" : ": gone; a stranger has its number now";
 }
 
-export function aboutProcesses({ state, root }: RunRecord, look: RunProcesses): readonly string[] {
+export function processLines({ state, root }: RunRecord, live: RunProcesses): readonly string[] {
   if (state === "exited") return [];
-  const { anchor, processes, claims, unknown } = look;
+  const { anchor, processes, claims, unknown } = live;
   const top = anchor?.matches === true ? anchor : null;
-  if (unknown !== null && anchor === null && look.root === null && processes.length + claims.length === 0)
+  if (unknown !== null && anchor === null && live.root === null && processes.length + claims.length === 0)
     return [`not looked at: ${sanitizeLine(unknown)}`];
   const none = unknown === null ? ["none is alive"] : [];
   return [
@@ -154,27 +161,27 @@ export function aboutProcesses({ state, root }: RunRecord, look: RunProcesses): 
   ];
 }
 
-function aboutResidue({ residue, residueCount }: RunRecord): readonly string[] {
-  const lines = residue.map((each) => sanitizeLine(leftText(each)));
+function residueLines({ residue, residueCount }: RunRecord): readonly string[] {
+  const lines = residue.map((each) => sanitizeLine(describeSurvivor(each)));
   return residueCount > residue.length ? [...lines, `and ${residueCount - residue.length} more`] : lines;
 }
 
 /** Of the many that only say "it has written something", the last is enough. */
-function aboutEvents(events: readonly RunEvent[]): readonly string[] {
+function eventLines(events: readonly RunEvent[]): readonly string[] {
   const lastOutput = events.findLast(({ type }) => type === "output");
   return events
     .filter((event) => event.type !== "output" || event === lastOutput)
-    .map((event) => `${time(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(eventText(event))}`);
+    .map((event) => `${formatTime(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(runEventText(event))}`);
 }
 
-export function fields(all: readonly Field[]): string[] {
+export function fieldLines(all: readonly DisplayField[]): string[] {
   const given = all.filter((field): field is [string, string] => field[1] !== null);
   const width = Math.max(0, ...given.map(([name]) => name.length));
   return given.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}`);
 }
 
 /** Local time, as people read their clocks; JSON has milliseconds. */
-export function time(at: number): string {
+export function formatTime(at: number): string {
   const date = new Date(at);
   const two = (number: number): string => String(number).padStart(2, "0");
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;

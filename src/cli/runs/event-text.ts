@@ -1,10 +1,10 @@
 import type { StreamName } from "../../anchor/host.js";
-import { leftText } from "../../anchor/seen.js";
+import { describeSurvivor } from "../../anchor/seen.js";
 import type { RunEvent } from "../../store/run-event.js";
 import { formatSize } from "../size.js";
 
 /** What happened, in a few words. */
-export function eventText(event: RunEvent): string {
+export function runEventText(event: RunEvent): string {
   switch (event.type) {
     case "spawn":
       return `pid ${event.rootPid ?? "?"}, ${event.data.tier}`;
@@ -17,9 +17,9 @@ export function eventText(event: RunEvent): string {
     case "cleanup":
       return `${event.data.ended ?? event.data.residue} ended besides the leader, ${event.data.survivors} surviving, by ${event.data.mode}`;
     case "escape":
-      return event.data.residue.map(leftText).join(", ");
+      return event.data.residue.map(describeSurvivor).join(", ");
     case "output-lost":
-      return lostText(event.data.lost, event.data.stream);
+      return lostOutputText(event.data.lost, event.data.stream);
     case "ready":
       return `listens on port ${event.data.port}`;
     case "adopt":
@@ -48,7 +48,7 @@ export function eventText(event: RunEvent): string {
   }
 }
 
-export function lostText(bytes: number, stream: StreamName): string {
+export function lostOutputText(bytes: number, stream: StreamName): string {
   return `${bytes} bytes of ${stream} are missing: a spool file was truncated or removed`;
 }
 

@@ -4,17 +4,24 @@ import type { RunRecord, RunStateName } from "../../store/run-record.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { onHosts, readHosts, type Hosts } from "../hosts/hosts.js";
+import { hostFilter, readKnownHosts, type KnownHosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
 import { paletteFor, type Palette } from "../palette.js";
 import { print } from "./print.js";
 import { openRunView } from "./read-store.js";
-import { careOf, careText, moodOf, statusOf, viewpoint, type Care } from "./status.js";
-import { table } from "./table.js";
+import {
+  ownerWarning,
+  ownerWarningText,
+  statusTone,
+  runStatusText,
+  leaseObserver,
+  type OwnerWarning,
+} from "./status.js";
+import { formatTable } from "./table.js";
 
-export interface ListRequest {
+export interface ListRunsRequest {
   readonly states: readonly RunStateName[];
   readonly labels: Readonly<Record<string, string>>;
   readonly host: string | null;
@@ -23,12 +30,17 @@ export interface ListRequest {
   readonly json: boolean;
 }
 
-export async function listRuns(request: ListRequest): Promise<number> {
+export async function printRuns(request: ListRunsRequest): Promise<number> {
   const { states, labels, host, hidden, limit, json } = request;
   await using view = await openRunView();
   const store = view.view;
-  const hosts = await readHosts(store);
-  const filter = { states, labels, ...onHosts(hosts, host), ...(hidden ? {} : { hidden: false as const }) };
+  const hosts = await readKnownHosts(store);
+  const filter = {
+    states,
+    labels,
+    ...hostFilter(hosts, host),
+    ...(hidden ? {} : { hidden: false as const }),
+  };
   // One more than shown, to know whether that was all.
   const found = (await store?.listRuns({ ...filter, limit: limit + 1 })) ?? [];
   const shown = found.slice(0, limit);
@@ -38,35 +50,35 @@ export async function listRuns(request: ListRequest): Promise<number> {
     return 0;
   }
   if (shown.length > 0) {
-    const care = store === null ? null : await careFor(store);
-    print(`${listLines(shown, Date.now(), terminalWidth(), paletteFor(1), care, hosts).join("\n")}\n`);
+    const care = store === null ? null : await ownerWarnings(store);
+    print(`${runTable(shown, Date.now(), terminalWidth(), paletteFor(1), care, hosts).join("\n")}\n`);
   } else
-    say(
+    notice(
       states.includes("exited")
         ? "no such runs are recorded"
         : "nothing is running; --all shows what has ended",
       "dim",
     );
-  if (found.length > limit) say(`there are more; --limit shows them`, "dim");
+  if (found.length > limit) notice(`there are more; --limit shows them`, "dim");
   return 0;
 }
 
-export function listLines(
+export function runTable(
   records: readonly RunRecord[],
   now: number,
   width: number | null,
   palette: Palette,
-  careOfRun: CareOf | null = null,
-  hosts: Hosts | null = null,
+  careOfRun: WarningOf | null = null,
+  hosts: KnownHosts | null = null,
 ): string[] {
-  const several = hosts?.several === true;
+  const several = hosts?.hasSeveral === true;
   const status = (record: RunRecord): string => {
     const care = careOfRun?.(record) ?? null;
-    return care === null ? statusOf(record) : `${statusOf(record)}, ${careText(care)}`;
+    return care === null ? runStatusText(record) : `${runStatusText(record)}, ${ownerWarningText(care)}`;
   };
   const rows = records.map((record) => [
     record.runId,
-    ...(several ? [hosts.shown(record.hostId)] : []),
+    ...(several ? [hosts.displayName(record.hostId)] : []),
     status(record),
     `${formatDuration(Math.max(0, now - record.createdAt))} ago`,
     record.startedAt === null ? "-" : formatDuration(Math.max(0, (record.endedAt ?? now) - record.startedAt)),
@@ -74,7 +86,7 @@ export function listLines(
     sanitizeLine(record.command),
   ]);
   const names = ["RUN", ...(several ? ["HOST"] : []), "STATUS", "CREATED", "TIME", "PID", "COMMAND"];
-  const [head, ...lines] = table([names, ...rows], width);
+  const [head, ...lines] = formatTable([names, ...rows], width);
   const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
   return [
     palette.bold(head ?? ""),
@@ -83,16 +95,16 @@ export function listLines(
       // Only the status, once the columns stand: escape sequences have no width.
       return record === undefined
         ? line
-        : line.replace(`  ${status(record)}`, (text) => colours[moodOf(record)](text));
+        : line.replace(`  ${status(record)}`, (text) => colours[statusTone(record)](text));
     }),
   ];
 }
 
-type CareOf = (record: RunRecord) => Care | null;
+type WarningOf = (record: RunRecord) => OwnerWarning | null;
 
-async function careFor(store: RunView): Promise<CareOf> {
-  const view = await viewpoint(store, await observeMachineIdentity(resolveHome()));
-  return (record) => careOf(record, view);
+async function ownerWarnings(store: RunView): Promise<WarningOf> {
+  const view = await leaseObserver(store, await observeMachineIdentity(resolveHome()));
+  return (record) => ownerWarning(record, view);
 }
 
 function terminalWidth(): number | null {

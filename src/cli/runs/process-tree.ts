@@ -1,9 +1,9 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN } from "../../anchor/seen.js";
+import { HIDDEN_STATE } from "../../anchor/seen.js";
 import type { LiveProcesses } from "../../anchor/members.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 
-interface Node {
+interface TreeNode {
   readonly pid: number;
   readonly label: string;
 }
@@ -14,7 +14,7 @@ export function processTree(
   processes: LiveProcesses,
   rootPid: number | null,
 ): string[] {
-  const children = new Map<number, Node[]>();
+  const children = new Map<number, TreeNode[]>();
   const pids = new Set(processes.map(({ identity }) => identity.pid));
   const above = top?.identity.pid ?? 0;
   for (const { identity, parentPid, sessionId, command, state } of processes) {
@@ -22,9 +22,9 @@ export function processTree(
       identity.pid === rootPid ? "the command" : null,
       // Another session than the command's: it has detached itself.
       rootPid !== null && sessionId !== rootPid ? `session ${sessionId}` : null,
-      stateNames[state] ?? null,
+      STATE_NAMES[state] ?? null,
     ].filter((mark) => mark !== null);
-    const name = state === HIDDEN ? "(hidden)" : sanitizeLine(command);
+    const name = state === HIDDEN_STATE ? "(hidden)" : sanitizeLine(command);
     const label = `${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
     // The parent of an adopted service's first process may be of another run.
     const parent = pids.has(parentPid) ? parentPid : above;
@@ -48,7 +48,7 @@ export function processTree(
 }
 
 /** Only what is worth a word: sleeping and running are what processes do. */
-const stateNames: Readonly<Record<string, string>> = {
+const STATE_NAMES: Readonly<Record<string, string>> = {
   D: "uninterruptible",
   T: "stopped",
   t: "traced",

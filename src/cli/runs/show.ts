@@ -1,36 +1,39 @@
 import { RunNotFound } from "../../errors.js";
 import { observeMachineIdentity } from "../../store/machine.js";
 import type { RunEvent } from "../../store/run-event.js";
-import { OPEN_STATES } from "../../store/run-record.js";
+import { OPEN_RUN_STATES } from "../../store/run-record.js";
 import type { RunView } from "../gateway/session-view.js";
 import { resolveHome } from "../../store/state-directory.js";
-import { readHosts } from "../hosts/hosts.js";
+import { readKnownHosts } from "../hosts/hosts.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { describeRun } from "./describe.js";
-import { findRecord } from "./find-record.js";
-import { lookAtRun } from "./look-at-run.js";
+import { resolveRunRecord } from "./find-record.js";
+import { inspectRun } from "./look-at-run.js";
 import { print } from "./print.js";
 import { openRunView } from "./read-store.js";
-import { careOf, viewpoint } from "./status.js";
+import { ownerWarning, leaseObserver } from "./status.js";
 
 export async function showRun(wanted: string, json: boolean): Promise<number> {
   await using found = await openRunView();
   const { view: store, unread } = found;
   if (store === null) throw new RunNotFound(wanted);
-  const record = await findRecord(store, wanted).catch((error: unknown) => {
+  const record = await resolveRunRecord(store, wanted).catch((error: unknown) => {
     throw unread !== null && error instanceof RunNotFound ? unread : error;
   });
   const events = await allEvents(store, record.runId);
   const here = await observeMachineIdentity(resolveHome());
-  const look = await lookAtRun(record, await store.listRuns({ states: OPEN_STATES }));
-  const hosts = await readHosts(store);
+  const live = await inspectRun(record, await store.listRuns({ states: OPEN_RUN_STATES }));
+  const hosts = await readKnownHosts(store);
   const hostName = hosts.nameOf(record.hostId);
-  const view = await viewpoint(store, here);
-  if (json) print(toJson({ ...record, hostName, processes: look, events }, 2));
+  const view = await leaseObserver(store, here);
+  if (json) print(toJson({ ...record, hostName, processes: live, events }, 2));
   else {
-    const place = { host: hosts.several ? hosts.shown(record.hostId) : null, care: careOf(record, view) };
-    print(`${describeRun(record, look, events, Date.now(), paletteFor(1), place).join("\n")}\n`);
+    const context = {
+      host: hosts.hasSeveral ? hosts.displayName(record.hostId) : null,
+      care: ownerWarning(record, view),
+    };
+    print(`${describeRun(record, live, events, Date.now(), paletteFor(1), context).join("\n")}\n`);
   }
   return 0;
 }

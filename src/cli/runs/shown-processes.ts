@@ -1,7 +1,7 @@
 import type { RunProcesses } from "../../supervisor/live-processes.js";
 
 /** The processes of a run for programs: as `runs cleanup`, `doctor` and the API name them. */
-export function shownProcesses({ processes, claims, unknown }: RunProcesses): object {
+export function processesJson({ processes, claims, unknown }: RunProcesses): object {
   return {
     processes: processes.map(({ identity, command, state }) => ({ ...identity, command, state })),
     claims: claims.map(({ identity, command }) => ({ ...identity, command })),

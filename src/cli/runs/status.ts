@@ -6,7 +6,7 @@ import type { ReadStore } from "../../store/store.js";
 import { formatDuration } from "../duration.js";
 
 /** How a run stands or ended, in a word or two. */
-export function statusOf({ state, exit }: Pick<RunRecord, "state" | "exit">): string {
+export function runStatusText({ state, exit }: Pick<RunRecord, "state" | "exit">): string {
   if (state !== "exited" || exit === null) return state;
   switch (exit.reason) {
     case "exit":
@@ -26,7 +26,7 @@ export function statusOf({ state, exit }: Pick<RunRecord, "state" | "exit">): st
 }
 
 /** How a run ended, for a caller that waited for it, while its record is not written. */
-export function pendingText({ runId, exit }: Pick<RunRecord, "runId" | "exit">, why: string): string {
+export function pendingRecordText({ runId, exit }: Pick<RunRecord, "runId" | "exit">, why: string): string {
   return `${runId} ${endText(exit)}; the store cannot be written (${why}), its record is pending`;
 }
 
@@ -37,31 +37,31 @@ function endText(exit: RunRecord["exit"]): string {
 }
 
 /** From where, and when on the store's clock, runs are looked at. */
-export interface Viewpoint {
+export interface LeaseObserver {
   readonly here: MachineIdentity;
   readonly now: number;
   /** Then every lease is on this clock, whoever holds it. */
   readonly shared: boolean;
 }
 
-export async function viewpoint(
+export async function leaseObserver(
   store: Pick<ReadStore, "now" | "shared">,
   here: MachineIdentity,
-): Promise<Viewpoint> {
+): Promise<LeaseObserver> {
   return { here, now: await store.now(), shared: store.shared };
 }
 
-export interface Care {
+export interface OwnerWarning {
   readonly kind: "unreachable" | "unowned";
   /** For how long nothing has been heard of whoever looks after it; null: that cannot be told from here. */
   readonly silentMs: number | null;
 }
 
 /** What is worth saying of an open run besides its state: nobody is heard of who could look after it, or nobody does. */
-export function careOf(
+export function ownerWarning(
   record: Pick<RunRecord, "state" | "hostId" | "bootId" | "pidNamespace" | "leaseExpiresAt">,
-  { here, now, shared }: Viewpoint,
-): Care | null {
+  { here, now, shared }: LeaseObserver,
+): OwnerWarning | null {
   const expiredMs = now - record.leaseExpiresAt;
   if (record.state === "exited") return null;
   if (isSameMachine(record, here))
@@ -71,15 +71,15 @@ export function careOf(
   return expiredMs < 0 ? null : { kind: "unreachable", silentMs: expiredMs + defaults.leaseMs };
 }
 
-export function careText({ kind, silentMs }: Care): string {
+export function ownerWarningText({ kind, silentMs }: OwnerWarning): string {
   return kind === "unreachable" && silentMs !== null
     ? `${kind}, last heard of ${formatDuration(silentMs)} ago`
     : kind;
 }
 
-export type Mood = "good" | "bad" | "live" | "ended";
+export type StatusTone = "good" | "bad" | "live" | "ended";
 
-export function moodOf({ state, exit }: Pick<RunRecord, "state" | "exit">): Mood {
+export function statusTone({ state, exit }: Pick<RunRecord, "state" | "exit">): StatusTone {
   if (state !== "exited" || exit === null) return "live";
   if (exit.reason === "exit") return exit.code === 0 ? "good" : "bad";
   return exit.reason === "manual-cancel" || exit.reason === "shutdown" ? "ended" : "bad";

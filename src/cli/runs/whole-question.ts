@@ -1,16 +1,16 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { questionLines } from "../../sessions/question.js";
 
-type Page = Pick<AnswerOf<"showApproval">, "page" | "pages" | "parts" | "digest">;
+type QuestionPage = Pick<ResponseOf<"showApproval">, "page" | "pages" | "parts" | "digest">;
 
 /** All pages of a question to the operator. `digest` is null if the question does not wait at this gateway. */
-export interface WholeQuestion<First extends Page> {
+export interface WholeQuestion<First extends QuestionPage> {
   readonly first: First;
-  readonly parts: Page["parts"];
+  readonly parts: QuestionPage["parts"];
   readonly digest: string | null;
 }
 
-export async function wholeQuestion<First extends Page>(
+export async function readWholeQuestion<First extends QuestionPage>(
   read: (page: number) => Promise<First>,
 ): Promise<WholeQuestion<First>> {
   const first = await read(1);
@@ -25,8 +25,8 @@ export async function wholeQuestion<First extends Page>(
 }
 
 /** The question as lines of text, followed by how to reveal masked secrets and how to answer. `show` and `allow` are subcommands of `command`. */
-export function wholeLines(
-  { parts, digest }: Pick<WholeQuestion<Page>, "parts" | "digest">,
+export function wholeQuestionLines(
+  { parts, digest }: Pick<WholeQuestion<QuestionPage>, "parts" | "digest">,
   command: string,
   id: string,
 ): string[] {

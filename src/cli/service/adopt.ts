@@ -1,8 +1,8 @@
 import { BadInput } from "../../errors.js";
-import { say } from "../complain.js";
-import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { notice } from "../complain.js";
+import { assertOperator, connectOrStart } from "../gateway/connect.js";
 import { toJson } from "../json.js";
-import { fullRunId } from "../process/act.js";
+import { resolveRunId } from "../process/act.js";
 import { print } from "../runs/print.js";
 
 export interface AdoptRequest {
@@ -13,26 +13,26 @@ export interface AdoptRequest {
 }
 
 export function adoptService(request: AdoptRequest): Promise<number> {
-  return /^\d+$/.test(request.wanted) ? adoptProcess(request) : adoptRun(request);
+  return /^\d+$/.test(request.wanted) ? adoptProcess(request) : convertRunToService(request);
 }
 
-async function adoptRun({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
-  const connection = await needGateway();
-  const runId = await fullRunId(connection, wanted);
+async function convertRunToService({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
+  const connection = await connectOrStart();
+  const runId = await resolveRunId(connection, wanted);
   const record = await connection.client.adoptRun({ params: { runId }, body: { keepTimeouts } });
   print(json ? toJson(record) : `${record.runId}\n`);
-  if (!json) say(`it is a service now; \`holdfast service stop ${record.runId}\` stops it`, "dim");
+  if (!json) notice(`it is a service now; \`holdfast service stop ${record.runId}\` stops it`, "dim");
   return 0;
 }
 
 async function adoptProcess({ wanted, keepTimeouts, json }: AdoptRequest): Promise<number> {
   if (keepTimeouts)
     throw new BadInput("option", "a process has no timeouts of its own to keep; nothing was changed");
-  mustBeOperator("take a process out of its run");
-  const { client } = await needGateway();
+  assertOperator("take a process out of its run");
+  const { client } = await connectOrStart();
   const answer = await client.adoptProcess({ params: { pid: wanted } });
   print(json ? toJson(answer) : `${answer.run.runId}\n`);
-  for (const warning of answer.warnings) say(warning, "yellow");
-  if (!json) say(`process ${wanted} and all below it left ${answer.from}, and are a service now`, "dim");
+  for (const warning of answer.warnings) notice(warning, "yellow");
+  if (!json) notice(`process ${wanted} and all below it left ${answer.from}, and are a service now`, "dim");
   return 0;
 }

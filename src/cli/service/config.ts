@@ -3,17 +3,21 @@ import { BadInput } from "../../errors.js";
 import { BadConfig } from "../../store/bad-config.js";
 import { configPath } from "../../store/config-file.js";
 import type { Config } from "../../gateway/config.js";
-import { listChannels } from "../../gateway/handlers/channels.js";
+import { describeChannels } from "../../gateway/handlers/channels.js";
 import { readSettings, type Setting } from "../../gateway/settings.js";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { table } from "../runs/table.js";
+import { formatTable } from "../runs/table.js";
 
 /** A mistake is a usage error, said by whoever reads the file; with `--json` each by itself, too. */
 export async function checkConfigFile(json: boolean): Promise<number> {
-  const { path, config, each } = await readSettings().catch((error: unknown) => {
+  const {
+    path,
+    config,
+    entries: each,
+  } = await readSettings().catch((error: unknown) => {
     if (json && error instanceof BadInput) printProblems(error);
     throw error;
   });
@@ -33,13 +37,13 @@ function printProblems(error: BadInput): void {
 }
 
 export async function showConfigFile(json: boolean): Promise<number> {
-  const { path, config, each } = await readSettings();
+  const { path, config, entries: each } = await readSettings();
   if (json) {
-    const shown = { agents: withoutSecrets(config.agents), channels: listChannels(config.channels) };
+    const shown = { agents: withoutSecrets(config.agents), channels: describeChannels(config.channels) };
     print(toJson({ path, ...config, ...shown, settings: each }, 2));
   } else {
-    const [head, ...lines] = table(
-      [["SETTING", "FROM", "VALUE"], ...each.map(row)],
+    const [head, ...lines] = formatTable(
+      [["SETTING", "FROM", "VALUE"], ...each.map(settingRow)],
       isatty(1) ? process.stdout.columns : null,
     );
     print(`${[path, paletteFor(1).bold(head ?? ""), ...lines].map((line) => line.trimEnd()).join("\n")}\n`);
@@ -54,7 +58,7 @@ function withoutSecrets(agents: Config["agents"]): object {
   );
 }
 
-function row({ key, value, from, variable }: Setting): string[] {
+function settingRow({ key, value, from, variable }: Setting): string[] {
   const source = from === "environment" ? (variable ?? from) : from;
   return [
     key,

@@ -1,31 +1,28 @@
 import { rename } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { addressProblem } from "../../store/postgres/target.js";
+import { postgresUrlProblem } from "../../store/postgres/target.js";
 import { BadInput } from "../../errors.js";
 import { writeOwnFile } from "../../store/own-file.js";
 import { openStateDirectory } from "../../store/state-directory.js";
 
 /** The database that the environment names, for a unit that has no such environment and can be read by others. */
-export interface GivenDatabase {
+export interface UnitDatabase {
   readonly environment: Readonly<Record<string, string>>;
   /** Where its address will be; null: where it is already, or there is none. */
   readonly file: string | null;
-  keep(): Promise<void>;
+  save(): Promise<void>;
 }
 
 /** What the config file says, the gateway reads by itself. */
-export function givenDatabase(
-  env: Readonly<Record<string, string | undefined>>,
-  home: string,
-): GivenDatabase {
+export function unitDatabase(env: Readonly<Record<string, string | undefined>>, home: string): UnitDatabase {
   const variable = "HOLDFAST_DATABASE_URL_FILE";
   const url = env["HOLDFAST_DATABASE_URL"] ?? "";
   const named = env[variable] ?? "";
   if (url === "") {
     const environment = named === "" ? {} : { [variable]: resolve(named) };
-    return { environment, file: null, keep: async () => {} };
+    return { environment, file: null, save: async () => {} };
   }
-  const problem = addressProblem(url);
+  const problem = postgresUrlProblem(url);
   if (problem !== null)
     throw new BadInput(
       "HOLDFAST_DATABASE_URL",
@@ -35,7 +32,7 @@ export function givenDatabase(
   return {
     environment: { [variable]: file },
     file,
-    async keep() {
+    async save() {
       await openStateDirectory(home);
       const draft = `${file}.new`;
       writeOwnFile(draft, `${url}\n`);

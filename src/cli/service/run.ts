@@ -1,18 +1,18 @@
 import { sanitizeLine } from "../../output/sanitize.js";
-import { leftText } from "../../anchor/seen.js";
+import { describeSurvivor } from "../../anchor/seen.js";
 import { constants } from "node:os";
 import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { exitCode, exitCodes } from "../exit-code.js";
-import { needGateway } from "../gateway/connect.js";
-import { handedOver, printStarted, startedCode } from "../process/detach.js";
-import { statusOf } from "../runs/status.js";
+import { runExitCode, exitCodes } from "../exit-code.js";
+import { connectOrStart } from "../gateway/connect.js";
+import { detachedExecBody, printStarted, startExitCode } from "../process/detach.js";
+import { runStatusText } from "../runs/status.js";
 
-export interface ServiceRequest {
+export interface RunServiceRequest {
   readonly input: CommandInput;
   readonly options: SpawnOptions;
   /** Null: it is not waited for. */
@@ -22,36 +22,36 @@ export interface ServiceRequest {
 }
 
 /** Hand a service to the gateway; with a port, wait until it listens there. Prints its id, and the port. */
-export async function runService(request: ServiceRequest): Promise<number> {
+export async function runService(request: RunServiceRequest): Promise<number> {
   const { input, options, port, readyTimeoutMs, json } = request;
-  const { client } = await needGateway();
-  const body = handedOver(input, options);
+  const { client } = await connectOrStart();
+  const body = detachedExecBody(input, options);
   const answer = await client.exec({
     body: { ...body, kind: "service", ...(port === null ? {} : { port }) },
   });
   if (answer.failure !== null || port === null) {
     printStarted(answer.run, json);
-    return startedCode(answer);
+    return startExitCode(answer);
   }
   const { runId } = answer.run;
-  using interrupted = new Interrupted();
+  using interrupted = new AbortOnSignal();
   try {
     const found = await client.ready(
       { params: { runId }, body: { timeoutMs: readyTimeoutMs, orStop: true } },
-      interrupted.aborts,
+      interrupted.abortSignal,
     );
     if (json) printStarted(found.run, json);
-    return conclude(found, port, readyTimeoutMs, json);
+    return reportReadiness(found, port, readyTimeoutMs, json);
   } catch (error) {
-    if (interrupted.by !== null) return await stopped(client, runId, interrupted.by);
+    if (interrupted.received !== null) return await stopUnready(client, runId, interrupted.received);
     if (error instanceof GatewayUnreachable)
-      say(`service ${runId} was started and goes on; whether it became ready is not known`, "yellow");
+      notice(`service ${runId} was started and goes on; whether it became ready is not known`, "yellow");
     throw error;
   }
 }
 
-function conclude(
-  { run, readiness }: AnswerOf<"ready">,
+function reportReadiness(
+  { run, readiness }: ResponseOf<"ready">,
   port: number,
   timeoutMs: number,
   json: boolean,
@@ -62,29 +62,29 @@ function conclude(
       if (!json) printStarted(run, json, ` ${port}`);
       return 0;
     case "ended":
-      say(`${run.runId} ended (${statusOf(run)}) before it listened on port ${port}${why}`, "red");
+      notice(`${run.runId} ended (${runStatusText(run)}) before it listened on port ${port}${why}`, "red");
       // One that ended well never was the service that was asked for.
-      return exitCode(run) || exitCodes.failure;
+      return runExitCode(run) || exitCodes.failure;
     case "timeout":
-      say(
+      notice(
         `${run.runId} did not listen on port ${port} within ${formatDuration(timeoutMs)}, and was stopped${why}`,
         "red",
       );
       return exitCodes.timeout;
     case "given-up":
-      say(`the gateway let go of ${run.runId} before it was ready; it goes on`, "yellow");
+      notice(`the gateway let go of ${run.runId} before it was ready; it goes on`, "yellow");
       return exitCodes.failure;
   }
 }
 
-async function stopped(client: GatewayClient, runId: string, by: Signal): Promise<number> {
+async function stopUnready(client: GatewayClient, runId: string, by: Signal): Promise<number> {
   const { outcome, survivors } = await client.kill({ params: { runId }, body: {} });
   if (outcome === "survivors")
-    say(
-      `${runId} was stopped, but ${survivors.map((each) => sanitizeLine(leftText(each))).join(", ")} would not go`,
+    notice(
+      `${runId} was stopped, but ${survivors.map((each) => sanitizeLine(describeSurvivor(each))).join(", ")} would not go`,
       "red",
     );
-  else say(`${runId} was stopped before it was ready`, "yellow");
+  else notice(`${runId} was stopped before it was ready`, "yellow");
   return exitCodes.signal + constants.signals[by];
 }
 
@@ -92,19 +92,19 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 type Signal = (typeof SIGNALS)[number];
 
 /** While it is held, a signal aborts what is waited for instead of ending this process. */
-class Interrupted implements Disposable {
+class AbortOnSignal implements Disposable {
   readonly #controller = new AbortController();
   readonly #onSignal = (signal: NodeJS.Signals): void => {
-    this.by ??= signal as Signal;
+    this.received ??= signal as Signal;
     this.#controller.abort();
   };
-  by: Signal | null = null;
+  received: Signal | null = null;
 
   constructor() {
     for (const signal of SIGNALS) process.on(signal, this.#onSignal);
   }
 
-  get aborts(): AbortSignal {
+  get abortSignal(): AbortSignal {
     return this.#controller.signal;
   }
 

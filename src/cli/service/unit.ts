@@ -1,5 +1,5 @@
 /** What a user's systemd is told to keep a gateway running. */
-export interface UnitFacts {
+export interface SystemdUnitOptions {
   readonly node: string;
   readonly main: string;
   /** What it is told beside. Readable for everybody: no secret. */
@@ -11,9 +11,9 @@ export interface UnitFacts {
  * can hand out controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue` leave
  * the runs to their anchors when the gateway is stopped, restarted, or killed for want of memory.
  */
-export function systemdUnit({ node, main, environment }: UnitFacts): string {
+export function systemdUnit({ node, main, environment }: SystemdUnitOptions): string {
   const told = Object.entries(environment).map(
-    ([name, value]) => `Environment=${quoted(`${name}=${value}`)}`,
+    ([name, value]) => `Environment=${quoteForSystemd(`${name}=${value}`)}`,
   );
   return `[Unit]
 Description=Holdfast gateway
@@ -22,7 +22,7 @@ StartLimitBurst=10
 
 [Service]
 Type=exec
-ExecStart=${quoted(node)} ${quoted(main)} gateway run --quiet
+ExecStart=${quoteForSystemd(node)} ${quoteForSystemd(main)} gateway run --quiet
 ${told.join("\n")}
 Restart=on-failure
 RestartSec=1
@@ -38,7 +38,7 @@ WantedBy=default.target
 }
 
 /** systemd.syntax(7): C-style quotes; `%` begins a specifier, `$` a variable. */
-function quoted(word: string): string {
+function quoteForSystemd(word: string): string {
   const safe = word
     .replaceAll("\\", "\\\\")
     .replaceAll('"', '\\"')

@@ -5,35 +5,36 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import { followLines } from "../../gateway/follow-lines.js";
-import { gatewaySocket } from "../../gateway/server/listen.js";
+import { followNdjson } from "../../gateway/follow-lines.js";
+import { gatewaySocketPath } from "../../gateway/server/listen.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { ShownApproval } from "../../sessions/approvals.js";
+import type { ApprovalView } from "../../sessions/approvals.js";
 import { questionLines } from "../../sessions/question.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator, runningGateway, type Connection } from "../gateway/connect.js";
+import { assertOperator, connectForReading, type GatewayConnection } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import { print, printOn } from "../runs/print.js";
-import { printScreens, showScreens, TYPED_AHEAD_MS } from "../runs/show-screens.js";
-import { wholeLines, wholeQuestion } from "../runs/whole-question.js";
-import { table } from "../runs/table.js";
+import { print, printOrThrow } from "../runs/print.js";
+import { printPaged, showPaged, TYPED_AHEAD_MS } from "../runs/show-screens.js";
+import { wholeQuestionLines, readWholeQuestion } from "../runs/whole-question.js";
+import { formatTable } from "../runs/table.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
-export async function listApprovals(json: boolean): Promise<number> {
-  mustBeOperator("see what waits for approval");
-  const connection = await runningGateway();
+export async function printApprovals(json: boolean): Promise<number> {
+  assertOperator("see what waits for approval");
+  const connection = await connectForReading();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
   if (json) print(toJson(approvals, 2));
-  else if (approvals.length > 0) print(`${approvalLines(approvals, Date.now()).join("\n")}\n`);
-  else say(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
+  else if (approvals.length > 0) print(`${approvalTable(approvals, Date.now()).join("\n")}\n`);
+  else
+    notice(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
   return 0;
 }
 
 /** Rows are not cut to the terminal's width, because questions may be approved from this list. */
-function approvalLines(approvals: readonly ShownApproval[], now: number): string[] {
+function approvalTable(approvals: readonly ApprovalView[], now: number): string[] {
   const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt, question }) => [
     id,
     `in ${formatDuration(Math.max(0, expiresAt - now))}`,
@@ -43,7 +44,7 @@ function approvalLines(approvals: readonly ShownApproval[], now: number): string
     question?.whole === true ? "all" : "part",
     sanitizeLine(command),
   ]);
-  const [head, ...lines] = table(
+  const [head, ...lines] = formatTable(
     [["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"], ...rows],
     null,
   );
@@ -56,33 +57,34 @@ function approvalLines(approvals: readonly ShownApproval[], now: number): string
 }
 
 /** Print the whole question; on a terminal, screen by screen. */
-export async function showApproval(id: string, { reveal, json }: ShowFlags): Promise<number> {
-  const { client } = await mustRun();
+export async function printApproval(id: string, { reveal, json }: ShowApprovalFlags): Promise<number> {
+  const { client } = await connectAsOperator();
   const question = await readQuestion(client, id, reveal === true);
   const { first, ...rest } = question;
   if (json === true) print(toJson({ approval: first.approval, ...rest }, 2));
-  else if (!(await printScreens(linesOf(question)))) return exitCodes.signal + constants.signals.SIGINT;
+  else if (!(await printPaged(wholeApprovalLines(question))))
+    return exitCodes.signal + constants.signals.SIGINT;
   return 0;
 }
 
-export interface ShowFlags {
+export interface ShowApprovalFlags {
   readonly reveal?: true;
   readonly json?: true;
 }
 
 function readQuestion(client: GatewayClient, id: string, reveal: boolean) {
-  mustBeApprovalId(id);
-  return wholeQuestion((page) =>
+  assertApprovalId(id);
+  return readWholeQuestion((page) =>
     client.showApproval({ params: { id }, query: { page, ...(reveal ? { reveal: "1" as const } : {}) } }),
   );
 }
 
-function linesOf({ first, ...question }: Awaited<ReturnType<typeof readQuestion>>): string[] {
+function wholeApprovalLines({ first, ...question }: Awaited<ReturnType<typeof readQuestion>>): string[] {
   const { approval } = first;
   const elsewhere = question.digest === null && approval.decision === null;
   return [
     headLine(approval),
-    ...wholeLines(question, "holdfast approvals", approval.id),
+    ...wholeQuestionLines(question, "holdfast approvals", approval.id),
     ...(elsewhere
       ? [
           "the question waits at another gateway; run this command on the host of that gateway to see all of it",
@@ -91,33 +93,33 @@ function linesOf({ first, ...question }: Awaited<ReturnType<typeof readQuestion>
   ];
 }
 
-function headLine(approval: ShownApproval): string {
+function headLine(approval: ApprovalView): string {
   const { id, sessionId, expiresAt, decision } = approval;
   if (decision !== null) return `${id}: ${decisionText(approval)}: ${sanitizeLine(approval.command)}`;
   return `${id}: session ${sessionId} asks to run this; expires in ${formatDuration(Math.max(0, expiresAt - Date.now()))}`;
 }
 
-export async function decideApproval(
+export async function answerApproval(
   id: string,
   verdict: "allow" | "deny",
   { json, digest }: { readonly json?: true; readonly digest?: string },
 ): Promise<number> {
-  return decide(await mustRun(), id, verdict, json === true, digest);
+  return sendDecision(await connectAsOperator(), id, verdict, json === true, digest);
 }
 
-function mustBeApprovalId(id: string): void {
+function assertApprovalId(id: string): void {
   if (!/^apr_[0-9a-z]{12}$/.test(id)) throw new NotFound(`approval ${id.slice(0, 200)}`);
 }
 
 /** Said, too, when it came too late: then nothing was executed, or somebody else has decided. */
-async function decide(
-  { client }: Connection,
+async function sendDecision(
+  { client }: GatewayConnection,
   id: string,
   verdict: "allow" | "deny",
   json: boolean,
   digest?: string | null,
 ): Promise<number> {
-  mustBeApprovalId(id);
+  assertApprovalId(id);
   const shown = digest === undefined || digest === null ? {} : { digest };
   const answer = await client.decideApproval({ params: { id }, body: { verdict, ...shown } });
   if (json) print(toJson(answer));
@@ -126,7 +128,7 @@ async function decide(
   return answer.decided ? 0 : exitCodes.incomplete;
 }
 
-function decisionText({ decision }: ShownApproval): string {
+function decisionText({ decision }: ApprovalView): string {
   if (decision === null) return "another gateway's caller waits for it";
   const { verdict, actor } = decision;
   return verdict === "expired" ? `it has expired (${actor})` : `${actor} said ${verdict}`;
@@ -134,30 +136,33 @@ function decisionText({ decision }: ShownApproval): string {
 
 /** Each question as it comes; on a terminal it is asked there and then. */
 export async function followApprovals(json: boolean): Promise<number> {
-  const connection = await mustRun();
+  const connection = await connectAsOperator();
   const { home, token } = connection;
   const asks = !json && isatty(0) && isatty(2);
   const path = "/v1/approvals?follow=1";
-  for await (const approval of followLines<ShownApproval>({ socketPath: gatewaySocket(home), token }, path)) {
-    if (json) printOn(toJson(approval));
-    else if (approval.decision !== null) printOn(`${approval.id}: ${decisionText(approval)}\n`);
-    else if (!asks) printOn(`${await questionText(connection, approval)}\n`);
-    else if (!(await ask(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
+  for await (const approval of followNdjson<ApprovalView>(
+    { socketPath: gatewaySocketPath(home), token },
+    path,
+  )) {
+    if (json) printOrThrow(toJson(approval));
+    else if (approval.decision !== null) printOrThrow(`${approval.id}: ${decisionText(approval)}\n`);
+    else if (!asks) printOrThrow(`${await questionText(connection, approval)}\n`);
+    else if (!(await askOperator(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
   }
   return 0;
 }
 
-async function questionText({ client }: Connection, { id }: ShownApproval): Promise<string> {
-  return linesOf(await readQuestion(client, id, false)).join("\n");
+async function questionText({ client }: GatewayConnection, { id }: ApprovalView): Promise<string> {
+  return wholeApprovalLines(await readQuestion(client, id, false)).join("\n");
 }
 
 /** False: Ctrl-C, which leaves; the question still waits. */
-async function ask(connection: Connection, { id }: ShownApproval): Promise<boolean> {
+async function askOperator(connection: GatewayConnection, { id }: ApprovalView): Promise<boolean> {
   const { first, parts, digest } = await readQuestion(connection.client, id, false);
   const lines = [headLine(first.approval), ...questionLines(parts)];
   // The question has ended meanwhile, and its end is printed next; or it waits at another gateway.
   if (digest === null) return true;
-  if (!(await showScreens(lines, process.stderr))) return false;
+  if (!(await showPaged(lines, process.stderr))) return false;
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   const closed = once(asking, "close").then(() => "later");
   const interrupted = once(asking, "SIGINT").then(() => null);
@@ -171,16 +176,16 @@ async function ask(connection: Connection, { id }: ShownApproval): Promise<boole
       return false;
     }
     if (!/^l/i.test(answer.trim()))
-      await decide(connection, id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false, digest);
+      await sendDecision(connection, id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false, digest);
     return true;
   } finally {
     asking.close();
   }
 }
 
-async function mustRun(): Promise<Connection> {
-  mustBeOperator("answer what waits for approval");
-  const connection = await runningGateway();
+async function connectAsOperator(): Promise<GatewayConnection> {
+  assertOperator("answer what waits for approval");
+  const connection = await connectForReading();
   if (connection === null)
     throw new GatewayUnreachable("no gateway is running: nobody waits for an answer; nothing was done");
   return connection;

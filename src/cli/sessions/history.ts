@@ -1,48 +1,48 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
 import type { SessionMessage } from "../../store/message-record.js";
-import { turnText } from "../acp/history.js";
-import { say } from "../complain.js";
-import { openLook } from "../gateway/look.js";
+import { formatTurn } from "../acp/history.js";
+import { notice } from "../complain.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { named, type TalkFlags } from "./talk.js";
+import { sessionParams, type SessionFlags } from "./talk.js";
 
-export interface HistoryFlags extends TalkFlags {
+export interface HistoryFlags extends SessionFlags {
   readonly limit: number;
   readonly before?: number;
 }
 
-type Told = AnswerOf<"sessionHistory">;
+type SessionHistory = ResponseOf<"sessionHistory">;
 
-export async function showHistory(wanted: string, { json, ...query }: HistoryFlags): Promise<number> {
-  const params = named(wanted);
-  await using look = await openLook();
-  const answer = await look.client.sessionHistory({ params, query });
+export async function showSessionHistory(wanted: string, { json, ...query }: HistoryFlags): Promise<number> {
+  const params = sessionParams(wanted);
+  await using reader = await openReadClient();
+  const answer = await reader.client.sessionHistory({ params, query });
   const places = new Set([
     ...answer.messages.map(({ seq }) => seq),
     ...answer.turns.map(({ place }) => place),
   ]);
   const first = Math.min(...places);
   if (json === true) print(toJson(answer));
-  else if (places.size + answer.runs.length === 0) say("nothing was said in it", "dim");
+  else if (places.size + answer.runs.length === 0) notice("nothing was said in it", "dim");
   else {
-    if (first > 1 && places.size === query.limit) say(`there may be more: --before ${first}`, "dim");
-    print(entriesOf(answer).join("\n"));
+    if (first > 1 && places.size === query.limit) notice(`there may be more: --before ${first}`, "dim");
+    print(historyEntries(answer).join("\n"));
   }
   return 0;
 }
 
 /** In the order they came. */
-function entriesOf({ messages, turns, runs }: Told): string[] {
+function historyEntries({ messages, turns, runs }: SessionHistory): string[] {
   const palette = paletteFor(1);
   const entries = [
     // What is a turn's whole prompt is told by the turn.
     ...messages
       .filter(({ deliver, turnId }) => deliver !== "wake" || !turns.some((turn) => turn.turnId === turnId))
-      .map((message) => ({ at: message.at, text: messageText(message, whereItIs(message, turns)) })),
-    ...turns.map((turn) => ({ at: turn.createdAt, text: turnText(turn, palette, turn.place) })),
+      .map((message) => ({ at: message.at, text: messageText(message, deliveryText(message, turns)) })),
+    ...turns.map((turn) => ({ at: turn.createdAt, text: formatTurn(turn, palette, turn.place) })),
     ...runs.map((run) => ({ at: run.createdAt, text: runText(run) })),
   ];
   return entries.toSorted((one, other) => one.at - other.at).map(({ text }) => text);
@@ -53,7 +53,10 @@ export function messageText({ seq, role, actor, text, at }: SessionMessage, wher
   return `${paletteFor(1).bold(`${head}${where}`)}\n${sanitizeText(text).trimEnd()}\n`;
 }
 
-function whereItIs({ deliver, turnId, inVain, deliveredAt }: SessionMessage, turns: Told["turns"]): string {
+function deliveryText(
+  { deliver, turnId, inVain, deliveredAt }: SessionMessage,
+  turns: SessionHistory["turns"],
+): string {
   if (turnId === null) {
     if (deliveredAt !== null) return "";
     const before = inVain === 0 ? "" : `; told ${inVain === 1 ? "once" : `${inVain} times`}, not answered`;
@@ -67,7 +70,7 @@ function whereItIs({ deliver, turnId, inVain, deliveredAt }: SessionMessage, tur
     : ` (on its way with ${name})`;
 }
 
-function runText({ runId, state, command, createdAt, exit }: Told["runs"][number]): string {
+function runText({ runId, state, command, createdAt, exit }: SessionHistory["runs"][number]): string {
   const how = exit === null ? state : `${exit.reason} ${exit.signal ?? exit.code ?? ""}`.trimEnd();
   const head = `${runId} ${new Date(createdAt).toISOString()}, ${how}`;
   return `${paletteFor(1).bold(head)}\n$ ${sanitizeLine(command)}\n`;

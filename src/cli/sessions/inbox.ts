@@ -1,16 +1,16 @@
 import { BadInput, NotFound } from "../../errors.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import type { GatewayClient } from "../../gateway/client.js";
-import { say } from "../complain.js";
-import { needGateway } from "../gateway/connect.js";
-import { openLook } from "../gateway/look.js";
+import { notice } from "../complain.js";
+import { connectOrStart } from "../gateway/connect.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
-import { print, printOnce } from "../runs/print.js";
+import { print, printRequired } from "../runs/print.js";
 import { sessionToken } from "../session-token.js";
 import { messageText } from "./history.js";
-import { named, type TalkFlags } from "./talk.js";
+import { sessionParams, type SessionFlags } from "./talk.js";
 
-interface ReadFlags extends TalkFlags {
+interface ReadFlags extends SessionFlags {
   readonly limit: number;
 }
 
@@ -20,60 +20,63 @@ export interface InboxFlags extends ReadFlags {
   readonly acknowledge?: readonly string[];
 }
 
-type Inbox = AnswerOf<"sessionInbox">;
+type Inbox = ResponseOf<"sessionInbox">;
 
 export async function showInbox(
   wanted: string | undefined,
   { take, acknowledge = [], ...flags }: InboxFlags,
 ): Promise<number> {
-  mustBeOneWay(take, acknowledge);
+  assertExclusiveFlags(take, acknowledge);
   if (wanted === undefined && sessionToken() === null)
     throw new BadInput("session", "say whose; only with a session's HOLDFAST_TOKEN it may be left out");
-  if (acknowledge.length > 0) return acknowledgeThose(wanted, acknowledge, flags);
-  if (take === true) return takeThem(wanted, flags);
-  await using look = await openLook();
+  if (acknowledge.length > 0) return acknowledgeMessages(wanted, acknowledge, flags);
+  if (take === true) return takeMessages(wanted, flags);
+  await using reader = await openReadClient();
   const { json, ...query } = flags;
-  const inbox = await look.client.sessionInbox({ params: await whose(wanted, look.client), query });
+  const inbox = await reader.client.sessionInbox({
+    params: await namedOrOwnSession(wanted, reader.client),
+    query,
+  });
   print(inboxText(inbox, json));
-  if (json !== true) tellRest(inbox);
+  if (json !== true) noticeRest(inbox);
   return 0;
 }
 
 /** Shown first: what could not be written is acknowledged by nobody. */
-async function takeThem(wanted: string | undefined, { json, ...query }: ReadFlags): Promise<number> {
-  const { client } = await needGateway();
-  const params = await whose(wanted, client);
+async function takeMessages(wanted: string | undefined, { json, ...query }: ReadFlags): Promise<number> {
+  const { client } = await connectOrStart();
+  const params = await namedOrOwnSession(wanted, client);
   const inbox = await client.sessionInbox({ params, query });
-  printOnce(inboxText(inbox, json), "nothing was acknowledged, and all of it goes on waiting");
+  printRequired(inboxText(inbox, json), "nothing was acknowledged, and all of it goes on waiting");
   const ids = inbox.messages.map(({ id }) => id);
   const { acknowledged } =
     ids.length === 0 ? { acknowledged: [] } : await client.acknowledgeInbox({ params, body: { ids } });
   const others = ids.length - acknowledged.length;
-  if (others > 0) say(`${others} of them had been taken by another meanwhile`, "dim");
-  if (json !== true) tellRest(inbox);
+  if (others > 0) notice(`${others} of them had been taken by another meanwhile`, "dim");
+  if (json !== true) noticeRest(inbox);
   return 0;
 }
 
-async function acknowledgeThose(
+async function acknowledgeMessages(
   wanted: string | undefined,
   ids: readonly string[],
-  { json }: TalkFlags,
+  { json }: SessionFlags,
 ): Promise<number> {
   const none = ids.find((id) => !/^msg_[0-9a-z]{12}$/.test(id));
   if (none !== undefined) throw new NotFound(`message ${none.slice(0, 200)}; nothing was acknowledged`);
-  const { client } = await needGateway();
+  const { client } = await connectOrStart();
   const answer = await client.acknowledgeInbox({
-    params: await whose(wanted, client),
+    params: await namedOrOwnSession(wanted, client),
     body: { ids: [...ids] },
   });
   const { acknowledged } = answer;
   print(json === true ? toJson(answer) : acknowledged.map((id) => `${id} is acknowledged\n`).join(""));
   for (const id of ids)
-    if (!acknowledged.includes(id)) say(`${id} does not wait here, or not any more`, "dim");
+    if (!acknowledged.includes(id)) notice(`${id} does not wait here, or not any more`, "dim");
   return 0;
 }
 
-function mustBeOneWay(take: true | undefined, acknowledge: readonly string[]): void {
+function assertExclusiveFlags(take: true | undefined, acknowledge: readonly string[]): void {
   if (take === true && acknowledge.length > 0)
     throw new BadInput(
       "take",
@@ -87,17 +90,17 @@ function inboxText({ session, messages, more }: Inbox, json: true | undefined): 
     : messages.map((message) => messageText(message, ` (${message.id})`)).join("\n");
 }
 
-function tellRest({ messages, more }: Inbox): void {
-  if (messages.length === 0) say("nothing waits for it", "dim");
-  else if (more) say("there is more", "dim");
+function noticeRest({ messages, more }: Inbox): void {
+  if (messages.length === 0) notice("nothing waits for it", "dim");
+  else if (more) notice("there is more", "dim");
 }
 
 /** Its own, where a session asks for nobody's. */
-async function whose(
+async function namedOrOwnSession(
   wanted: string | undefined,
   client: Pick<GatewayClient, "listSessions">,
 ): Promise<{ readonly id: string }> {
-  if (wanted !== undefined) return named(wanted);
+  if (wanted !== undefined) return sessionParams(wanted);
   const { sessions } = await client.listSessions({ query: { visibility: "self", limit: 1 } });
-  return named(sessions[0]?.id ?? "");
+  return sessionParams(sessions[0]?.id ?? "");
 }

@@ -1,28 +1,28 @@
 import { isatty } from "node:tty";
 import { NotFound } from "../../errors.js";
-import type { AskedOf } from "../../gateway/contract/contract.js";
+import type { RequestOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { SessionRow, Visibility } from "../../store/session-record.js";
-import { say } from "../complain.js";
+import type { SessionRecord, Visibility } from "../../store/session-record.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { mustBeOperator, needGateway } from "../gateway/connect.js";
-import { openLook } from "../gateway/look.js";
+import { assertOperator, connectOrStart } from "../gateway/connect.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
-import { print, printOnce } from "../runs/print.js";
-import { table } from "../runs/table.js";
+import { print, printRequired } from "../runs/print.js";
+import { formatTable } from "../runs/table.js";
 
 /** Open a session and show its token, this once. */
-export async function createSession(body: AskedOf<"openSession">["body"], json: boolean): Promise<number> {
-  mustBeOperator("open a session");
-  const { client } = await needGateway();
+export async function createSession(body: RequestOf<"openSession">["body"], json: boolean): Promise<number> {
+  assertOperator("open a session");
+  const { client } = await connectOrStart();
   const answer = await client.openSession({ body });
-  printOnce(
+  printRequired(
     json ? toJson(answer) : `${answer.session.id}\n${answer.token}\n`,
     `${answer.session.id} is open, but its token could not be written; the same command gives another`,
   );
   if (!json)
-    say(
+    notice(
       answer.created
         ? "the second line is its token, shown this once; put it in HOLDFAST_TOKEN to act for the session"
         : "a session of this key was open; the second line is one more token of it, shown this once",
@@ -31,25 +31,25 @@ export async function createSession(body: AskedOf<"openSession">["body"], json: 
   return 0;
 }
 
-export interface ListFlags {
+export interface ListSessionsFlags {
   readonly all?: true;
   readonly limit: number;
   readonly visibility?: Visibility;
   readonly json?: true;
 }
 
-export async function listSessions({ all, json, ...query }: ListFlags): Promise<number> {
-  await using look = await openLook();
-  const { sessions } = await look.client.listSessions({
+export async function printSessions({ all, json, ...query }: ListSessionsFlags): Promise<number> {
+  await using reader = await openReadClient();
+  const { sessions } = await reader.client.listSessions({
     query: { ...query, ...(all === true ? { all: "1" as const } : {}) },
   });
   if (json === true) print(toJson(sessions, 2));
-  else if (sessions.length === 0) say("there are no sessions to be seen", "dim");
-  else print(`${sessionLines(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else if (sessions.length === 0) notice("there are no sessions to be seen", "dim");
+  else print(`${sessionTable(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }
 
-function sessionLines(sessions: readonly SessionRow[], now: number, width: number | null): string[] {
+function sessionTable(sessions: readonly SessionRecord[], now: number, width: number | null): string[] {
   const ago = (at: number): string => `${formatDuration(Math.max(0, now - at))} ago`;
   const rows = sessions.map(({ id, key, agentId, visibility, execRules, createdAt, closedAt }) => [
     id,
@@ -61,20 +61,20 @@ function sessionLines(sessions: readonly SessionRow[], now: number, width: numbe
     sanitizeLine(key),
   ]);
   const head = ["SESSION", "STATUS", "CREATED", "AGENT", "SEES", "RULES", "KEY"];
-  const [first, ...lines] = table([head, ...rows], width);
+  const [first, ...lines] = formatTable([head, ...rows], width);
   return [paletteFor(1).bold(first ?? ""), ...lines];
 }
 
 /** Issue a new token and end the session's other tokens. */
-export async function rotateToken(
+export async function rotateSessionToken(
   wanted: string,
-  body: AskedOf<"rotateToken">["body"],
+  body: RequestOf<"rotateToken">["body"],
   json: boolean,
 ): Promise<number> {
-  mustBeOperator("rotate a token");
-  const { client } = await needGateway();
+  assertOperator("rotate a token");
+  const { client } = await connectOrStart();
   const answer = await client.rotateToken({ params: { id: wanted }, body });
-  printOnce(
+  printRequired(
     json ? toJson(answer) : `${answer.token}\n`,
     `the tokens of ${answer.session.id} were rotated, but the new token could not be written to the output; run the same command again for another token`,
   );
@@ -82,9 +82,9 @@ export async function rotateToken(
 }
 
 /** By id, or by the key that an open session has. Its tokens are dead from here on; its runs go on. */
-export async function endSession(wanted: string, json: boolean): Promise<number> {
-  mustBeOperator("end a session");
-  const { client } = await needGateway();
+export async function closeSessionCommand(wanted: string, json: boolean): Promise<number> {
+  assertOperator("end a session");
+  const { client } = await connectOrStart();
   const { sessions } = await client.listSessions({ query: { limit: 1_000 } });
   const found = sessions.find(({ id, key }) => id === wanted || key === wanted);
   const id = found?.id ?? wanted;

@@ -1,30 +1,30 @@
 import { NotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
-import type { Deliver } from "../../store/message-record.js";
-import type { SessionRow, Visibility } from "../../store/session-record.js";
-import { expiryOf, subjectOf } from "../acp/permission-line.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
+import type { MessageDelivery } from "../../store/message-record.js";
+import type { SessionRecord, Visibility } from "../../store/session-record.js";
+import { expiryText, permissionSubject } from "../acp/permission-line.js";
 import { formatDuration } from "../duration.js";
-import { needGateway } from "../gateway/connect.js";
-import { openLook } from "../gateway/look.js";
+import { connectOrStart } from "../gateway/connect.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
 
-type Status = AnswerOf<"sessionStatus">;
+type SessionStatusAnswer = ResponseOf<"sessionStatus">;
 
-export interface TalkFlags {
+export interface SessionFlags {
   readonly visibility?: Visibility;
   readonly json?: true;
 }
 
-export interface SendFlags extends TalkFlags {
-  readonly deliver?: Deliver;
+export interface SendMessageFlags extends SessionFlags {
+  readonly deliver?: MessageDelivery;
 }
 
-export async function showSession(wanted: string, { json, ...query }: TalkFlags): Promise<number> {
-  const params = named(wanted);
-  await using look = await openLook();
-  const status = await look.client.sessionStatus({ params, query });
+export async function showSession(wanted: string, { json, ...query }: SessionFlags): Promise<number> {
+  const params = sessionParams(wanted);
+  await using reader = await openReadClient();
+  const status = await reader.client.sessionStatus({ params, query });
   if (json === true) {
     print(toJson(status));
     return 0;
@@ -39,7 +39,7 @@ export async function showSession(wanted: string, { json, ...query }: TalkFlags)
     ["sees", session.sandboxed ? `${session.visibility}, sandboxed` : session.visibility],
     ["belongs to", belongsTo(session)],
     ["messages", messagesText(messages, now)],
-    ...(acp === null ? [] : conversation(acp, now)),
+    ...(acp === null ? [] : acpFields(acp, now)),
     ...runs.map(({ runId, command }): [string, string] => ["run", `${runId} ${command}`]),
   ];
   const width = Math.max(...facts.map(([name]) => name.length));
@@ -47,17 +47,20 @@ export async function showSession(wanted: string, { json, ...query }: TalkFlags)
   return 0;
 }
 
-function belongsTo({ parentSessionKey, ownerSessionKey, spawnedBy }: SessionRow): string {
+function belongsTo({ parentSessionKey, ownerSessionKey, spawnedBy }: SessionRecord): string {
   return parentSessionKey ?? ownerSessionKey ?? spawnedBy ?? "-";
 }
 
-function messagesText({ total, pending, undelivered, lastAt }: Status["messages"], now: number): string {
+function messagesText(
+  { total, pending, undelivered, lastAt }: SessionStatusAnswer["messages"],
+  now: number,
+): string {
   const lost = undelivered === 0 ? "" : `, ${undelivered} not delivered`;
-  return `${total}, ${pending} waiting${lost}${since(lastAt, now)}`;
+  return `${total}, ${pending} waiting${lost}${lastMessageText(lastAt, now)}`;
 }
 
-function conversation(
-  { state, mode, problem, turn, queued, permissions }: NonNullable<Status["acp"]>,
+function acpFields(
+  { state, mode, problem, turn, queued, permissions }: NonNullable<SessionStatusAnswer["acp"]>,
   now: number,
 ): [string, string][] {
   const ago = (at: number): string => formatDuration(Math.max(0, now - at));
@@ -77,22 +80,22 @@ function conversation(
     ]),
     ...permissions.map((each): [string, string] => [
       "asks",
-      `${each.id} ${subjectOf(each)} (${expiryOf(each, now)})`,
+      `${each.id} ${permissionSubject(each)} (${expiryText(each, now)})`,
     ]),
   ];
 }
 
-function since(at: number | null, now: number): string {
+function lastMessageText(at: number | null, now: number): string {
   return at === null ? "" : `, the last ${formatDuration(Math.max(0, now - at))} ago`;
 }
 
-export async function sendMessage(
+export async function sendSessionMessage(
   wanted: string,
   text: string,
-  { json, ...asked }: SendFlags,
+  { json, ...asked }: SendMessageFlags,
 ): Promise<number> {
-  const params = named(wanted);
-  const { client } = await needGateway();
+  const params = sessionParams(wanted);
+  const { client } = await connectOrStart();
   const { message } = await client.sendMessage({ params, body: { text, ...asked } });
   if (json === true) print(toJson(message));
   else print(`${message.id} waits for ${message.sessionId}\n`);
@@ -100,7 +103,7 @@ export async function sendMessage(
 }
 
 /** What no session can be called is said to be none, without a gateway. */
-export function named(wanted: string): { readonly id: string } {
+export function sessionParams(wanted: string): { readonly id: string } {
   if (wanted === "" || wanted.length > 200) throw new NotFound(`session ${wanted.slice(0, 200)}`);
   return { id: wanted };
 }

@@ -1,40 +1,40 @@
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { gatewayId } from "../../gateway/gateway.js";
-import { databaseAddress } from "../../store/database-address.js";
-import { ledgerIn } from "../../store/ledger/file-ledger.js";
+import { loadOrCreateGatewayId } from "../../gateway/gateway.js";
+import { databaseUrl } from "../../store/database-address.js";
+import { localCopyDirectory } from "../../store/ledger/file-ledger.js";
 import { openStore, openStoreForReading } from "../../store/open.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
-import { findAnyStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
-import { observeStateId, stateIdOf } from "../../store/state-id.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
+import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../store/state-directory.js";
+import { readStateId, stateIdOf } from "../../store/state-id.js";
 import { provenanceOf, recordLocation, type StateProvenance } from "../../store/state-location.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/forget.js";
 import { cliActor } from "../actor.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { confirm } from "../operator/confirm.js";
-import { observe } from "../operator/observer.js";
+import { openLocalObserver } from "../operator/observer.js";
 import { print } from "../runs/print.js";
 import { readOwnFile } from "../../store/own-file.js";
 
-type Copied = Extract<StateProvenance, { kind: "copy" }>;
+type CopiedState = Extract<StateProvenance, { kind: "copy" }>;
 
-interface Request {
+interface IdentityRequest {
   readonly yes: boolean;
   readonly json: boolean;
 }
 
 export async function showState(json: boolean): Promise<number> {
   const home = resolveHome();
-  const directory = await findAnyStateDirectory(home);
+  const directory = await findStateDirectoryOrCopy(home);
   const found = directory === null ? null : await provenanceOf(home);
   const shown = {
     home,
     exists: directory !== null,
-    stateId: directory === null ? null : await observeStateId(home),
+    stateId: directory === null ? null : await readStateId(home),
     gatewayId: (await readOwnFile(join(home, "gateway-id")).catch(() => "")).trim() || null,
     copyOf: found?.kind === "copy" ? found.recorded.path : null,
     originalThere: found?.kind === "copy" ? found.originalThere : null,
@@ -53,19 +53,21 @@ export async function showState(json: boolean): Promise<number> {
 }
 
 /** New ids for a copy. Its place is recorded last: interrupted before that, it is still a copy, and is reset again. */
-export async function resetIdentity({ yes, json }: Request): Promise<number> {
-  mustBeOperator("change the identity of the state directory");
+export async function resetIdentity({ yes, json }: IdentityRequest): Promise<number> {
+  assertOperator("change the identity of the state directory");
   const copy = await findCopy();
   if (copy === null) return exitCodes.refused;
   const { directory, provenance } = copy;
   const { home, instancesPath, storePath } = directory;
-  const shared = (await databaseAddress()) !== null;
-  const open = shared ? [] : await openRuns(storePath);
+  const shared = (await databaseUrl()) !== null;
+  const open = shared ? [] : await listOpenRuns(storePath);
   const original = provenance.recorded.path;
   const ending =
-    open.length === 0 ? "" : ` Its ${count(open.length)} of the original are ended here on record, as lost.`;
+    open.length === 0
+      ? ""
+      : ` Its ${openRunCount(open.length)} of the original are ended here on record, as lost.`;
   if (!(await confirm(`Give the copy of ${original} an identity of its own?${ending}`, yes)))
-    return unchanged();
+    return noticeUnchanged();
 
   const former = (await readOwnFile(join(home, "gateway-id")).catch(() => "")).trim();
   if (!shared && open.length + former.length > 0) {
@@ -73,14 +75,14 @@ export async function resetIdentity({ yes, json }: Request): Promise<number> {
     const detail = `this state directory is a copy of ${original}; the run stayed with the original, and no process was signalled here`;
     for (const record of open) await forgetRun(store, record, cliActor(), { detail, expiredForMs: null });
     await silenceTasks(store);
-    if (former !== "") await store.forgetGateway(former);
+    if (former !== "") await store.deleteGateway(former);
   }
   // What the original has told a shared store must not be told again from here, nor its instances be taken for local.
-  await rm(ledgerIn(home), { recursive: true, force: true });
-  if (shared) await setAside(instancesPath);
+  await rm(localCopyDirectory(home), { recursive: true, force: true });
+  if (shared) await moveInstancesAside(instancesPath);
   for (const name of ["gateway-id", "state-id", "host-id"]) await rm(join(home, name), { force: true });
   await recordLocation(home, true);
-  const [stateId, newGatewayId] = [await stateIdOf(home), await gatewayId(home)];
+  const [stateId, newGatewayId] = [await stateIdOf(home), await loadOrCreateGatewayId(home)];
   if (json)
     print(
       toJson({
@@ -93,26 +95,26 @@ export async function resetIdentity({ yes, json }: Request): Promise<number> {
     );
   else
     print(
-      `${home} is a state directory of its own now: ${stateId}, gateway ${newGatewayId}; ended on record: ${count(open.length)}\n`,
+      `${home} is a state directory of its own now: ${stateId}, gateway ${newGatewayId}; ended on record: ${openRunCount(open.length)}\n`,
     );
   return 0;
 }
 
-export async function keepIdentity({ yes, json }: Request): Promise<number> {
-  mustBeOperator("change the identity of the state directory");
+export async function keepIdentity({ yes, json }: IdentityRequest): Promise<number> {
+  assertOperator("change the identity of the state directory");
   const copy = await findCopy();
   if (copy === null) return exitCodes.refused;
   const { directory, provenance } = copy;
   const { home } = directory;
   const original = provenance.recorded.path;
   if (provenance.originalThere) {
-    say(`${home} cannot replace ${original}, which still exists; nothing was changed`, "red");
+    notice(`${home} cannot replace ${original}, which still exists; nothing was changed`, "red");
     return exitCodes.refused;
   }
   const question = `Is the original of this directory, ${original}, gone for good? If so, its runs are continued here.`;
-  if (!(await confirm(question, yes))) return unchanged();
+  if (!(await confirm(question, yes))) return noticeUnchanged();
   await recordLocation(home, true);
-  if (json) print(toJson({ home, stateId: await observeStateId(home), copyOf: original }));
+  if (json) print(toJson({ home, stateId: await readStateId(home), copyOf: original }));
   else print(`${home} has replaced its original\n`);
   return 0;
 }
@@ -120,48 +122,51 @@ export async function keepIdentity({ yes, json }: Request): Promise<number> {
 /** Null: there is none, or it is in use; that has been said. */
 async function findCopy(): Promise<{
   readonly directory: StateDirectory;
-  readonly provenance: Copied;
+  readonly provenance: CopiedState;
 } | null> {
-  const directory = await findAnyStateDirectory(resolveHome());
+  const directory = await findStateDirectoryOrCopy(resolveHome());
   const provenance = directory === null ? null : await provenanceOf(directory.home);
   if (directory === null || provenance?.kind !== "copy") {
-    say(`${resolveHome()} is not a copy of another state directory; nothing was changed`, "red");
+    notice(`${resolveHome()} is not a copy of another state directory; nothing was changed`, "red");
     return null;
   }
-  await using host = await observe(directory);
-  const alive = (await host.instances()).filter((each) => each.alive);
+  await using host = await openLocalObserver(directory);
+  const alive = (await host.listInstances()).filter((each) => each.alive);
   if (alive.length === 0) return { directory, provenance };
   const names = alive.map(({ instanceId }) => instanceId).join(", ");
-  say(`${directory.home} is in use by ${names}; stop it first. Nothing was changed`, "red");
+  notice(`${directory.home} is in use by ${names}; stop it first. Nothing was changed`, "red");
   return null;
 }
 
-async function openRuns(storePath: string): Promise<readonly RunRecord[]> {
+async function listOpenRuns(storePath: string): Promise<readonly RunRecord[]> {
   await using store = await openStoreForReading(storePath);
-  return (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+  return (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
 }
 
 /** More than any store has open. */
-const TASKS = 100_000;
+const TASK_LIMIT = 100_000;
 
 /** The original delivers their notifications. */
 async function silenceTasks(store: Store): Promise<void> {
-  for (const { taskId, version } of await store.listTasks({ statuses: ["queued", "running"], limit: TASKS }))
+  for (const { taskId, version } of await store.listTasks({
+    statuses: ["queued", "running"],
+    limit: TASK_LIMIT,
+  }))
     await store.commitTask(taskId, version, { set: { policy: "silent" } });
 }
 
 /** Moved to a path that is not searched for instances; kept for the output in it. */
-async function setAside(instancesPath: string): Promise<void> {
+async function moveInstancesAside(instancesPath: string): Promise<void> {
   const aside = `${instancesPath}-of-original`;
   await rm(aside, { recursive: true, force: true });
   await rename(instancesPath, aside).catch(() => undefined);
 }
 
-function count(runs: number): string {
+function openRunCount(runs: number): string {
   return runs === 1 ? "1 open run" : `${runs} open runs`;
 }
 
-function unchanged(): number {
-  say("nothing was changed", "dim");
+function noticeUnchanged(): number {
+  notice("nothing was changed", "dim");
   return exitCodes.incomplete;
 }

@@ -1,8 +1,8 @@
 import type { DirectoryScope, RunAddress } from "../../anchor/host.js";
 import { openStoreForReading } from "../../store/open.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import type { FoundRun } from "../operator/find-run.js";
-import type { Observatory } from "../operator/observer.js";
+import type { LocalState } from "../operator/observer.js";
 
 /** Session, agent, labels and tasks of a run, from its record or its directory; a record names no task. */
 export interface SelectedRun extends FoundRun {
@@ -24,15 +24,15 @@ export interface Selection {
  * the store cannot be read or is gone.
  */
 export async function selectRuns(
-  observatory: Observatory,
+  localState: LocalState,
   matches: (scope: DirectoryScope, runId: string) => boolean,
   /** Why the store is known not to be readable: then it is not tried again, which may take as long as a lock is waited for. */
   unreadBefore: Error | null = null,
 ): Promise<Selection> {
-  const directories = await openDirectories(observatory);
+  const directories = await openDirectories(localState);
   const { records, unread, over } =
     unreadBefore === null
-      ? await openRecords(observatory, directories)
+      ? await openRecords(localState, directories)
       : { records: [], unread: unreadBefore, over: new Set<string>() };
   const known = new Map(records.map((record) => [record.runId, record]));
   const found = directories.flatMap(({ address, scope, ownerAlive, ended }): SelectedRun[] => {
@@ -54,11 +54,11 @@ export async function selectRuns(
 
 /** Open runs that an instance owns by their records; a run without a record belongs to the instance that has its directory. */
 export async function runsOfInstance(
-  observatory: Observatory,
+  localState: LocalState,
   instanceId: string,
 ): Promise<readonly FoundRun[]> {
-  const directories = await openDirectories(observatory);
-  const { records, unread, over } = await openRecords(observatory, directories);
+  const directories = await openDirectories(localState);
+  const { records, unread, over } = await openRecords(localState, directories);
   const known = new Map(records.map((record) => [record.runId, record]));
   const here = new Set(directories.map(({ address }) => address.runId));
   const found = directories
@@ -82,7 +82,7 @@ function scopeOf(record: RunRecord): Omit<DirectoryScope, "taskIds"> {
 
 /** `over`: runs that have ended on record, and whose directories are kept for their output. */
 async function openRecords(
-  { directory }: Observatory,
+  { directory }: LocalState,
   directories: readonly OpenDirectory[],
 ): Promise<{
   readonly records: readonly RunRecord[];
@@ -92,7 +92,7 @@ async function openRecords(
   const over = new Set<string>();
   try {
     await using store = await openStoreForReading(directory.storePath);
-    const records = (await store?.listRuns({ states: OPEN_STATES })) ?? [];
+    const records = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
     for (const { address } of directories)
       if ((await store?.getRun(address.runId))?.state === "exited") over.add(address.runId);
     return { records, unread: null, over };
@@ -109,14 +109,14 @@ interface OpenDirectory {
   readonly ended: boolean;
 }
 
-async function openDirectories({ host }: Observatory): Promise<readonly OpenDirectory[]> {
+async function openDirectories({ host }: LocalState): Promise<readonly OpenDirectory[]> {
   const found: OpenDirectory[] = [];
-  for (const { instanceId, alive } of await host.instances())
+  for (const { instanceId, alive } of await host.listInstances())
     // An unreadable instance (of another user) must not prevent stopping the others.
-    for (const runId of await host.runIds(instanceId).catch(() => [])) {
+    for (const runId of await host.listRunIds(instanceId).catch(() => [])) {
       const address = { instanceId, runId };
-      const scope = await host.scope(address).catch(() => null);
-      const { exit, swept } = await host.remains(address).catch(() => ({ exit: null, swept: null }));
+      const scope = await host.readScope(address).catch(() => null);
+      const { exit, swept } = await host.readRunFiles(address).catch(() => ({ exit: null, swept: null }));
       found.push({ address, scope, ownerAlive: alive, ended: exit !== null || swept !== null });
     }
   return found;

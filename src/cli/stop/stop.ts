@@ -4,24 +4,24 @@ import { GatewaySilent, GatewayUnreachable, HoldfastError } from "../../errors.j
 import type { RunRecord } from "../../store/run-record.js";
 import { systemClock } from "../../supervisor/clock.js";
 import { newRequestId } from "../../supervisor/ids.js";
-import { stopDirectly, type DirectOutcome, type StopOptions } from "../../supervisor/stop-directly.js";
+import { stopDirectly, type DirectStopOutcome, type StopOptions } from "../../supervisor/stop-directly.js";
 import { cliActor } from "../actor.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { askGateway, needGateway, type Connection } from "../gateway/connect.js";
-import { isElsewhere, isShared } from "../operator/elsewhere.js";
+import { connectIfRunning, connectOrStart, type GatewayConnection } from "../gateway/connect.js";
+import { isOwnedElsewhere, isStoreShared } from "../operator/elsewhere.js";
 import type { FoundRun } from "../operator/find-run.js";
-import { openObservatory, type Observatory } from "../operator/observer.js";
+import { openLocalState, type LocalState } from "../operator/observer.js";
 import { sessionToken } from "../session-token.js";
-import { statusOf } from "../runs/status.js";
+import { runStatusText } from "../runs/status.js";
 
 /** What one command stops, and how the gateway is asked for it. */
-export interface StopCommand<Answer> {
-  readonly ask: (connection: Connection, signal: AbortSignal) => Promise<Answer>;
+export interface StopOperation<Answer> {
+  readonly ask: (connection: GatewayConnection, signal: AbortSignal) => Promise<Answer>;
   /** False: the gateway could not end it; what is left is stopped directly. */
-  readonly settled: (answer: Answer) => boolean;
+  readonly isSettled: (answer: Answer) => boolean;
   /** The runs to stop without the gateway. Rejects when nothing has that name; null: there is no state directory. */
-  readonly find: (observatory: Observatory | null) => Promise<readonly FoundRun[]>;
+  readonly find: (localState: LocalState | null) => Promise<readonly FoundRun[]>;
   readonly graceMs: number | null;
 }
 
@@ -29,16 +29,18 @@ export interface StopCommand<Answer> {
 export interface DirectStop {
   readonly runId: string;
   readonly record: RunRecord | null;
-  readonly outcome: DirectOutcome;
+  readonly outcome: DirectStopOutcome;
 }
 
-export type Stopped<Answer> =
+export type StopResult<Answer> =
   | { readonly through: "gateway"; readonly answer: Answer }
   /** `remark`: one line about the fallback; null: there is nothing to say. */
   | { readonly through: "direct"; readonly runs: readonly DirectStop[]; readonly remark: string | null };
 
 /** The gateway, or why it cannot be used. `why` is null when none runs: that needs no remark. */
-type Found = { readonly connection: Connection } | { readonly connection: null; readonly why: string | null };
+type GatewayLookup =
+  | { readonly connection: GatewayConnection }
+  | { readonly connection: null; readonly why: string | null };
 
 /** Why the gateway did not settle it. */
 interface Unsettled {
@@ -51,7 +53,7 @@ interface Unsettled {
 }
 
 /** Errors that are about the request itself: no other way of stopping would answer differently. */
-const FINAL = new Set([
+const FINAL_CODES = new Set([
   "BAD_INPUT",
   "PEER_UNREACHABLE",
   "OPERATOR_ONLY",
@@ -59,15 +61,15 @@ const FINAL = new Set([
   "ACP_NOT_HELD",
   "INSIDE_RUN",
 ]);
-const MISSING = new Set(["RUN_NOT_FOUND", "NOT_FOUND"]);
+const NOT_FOUND_CODES = new Set(["RUN_NOT_FOUND", "NOT_FOUND"]);
 
 /**
  * The one way in which the command line stops runs: through the gateway if it answers in time, else directly, which needs
  * neither gateway nor store. Each way has a bound, and both together `stopBoundMs`. A session has the gateway only.
  */
-export class StopPath {
+export class StopCoordinator {
   readonly #until: number;
-  #found: Promise<Found> | null = null;
+  #found: Promise<GatewayLookup> | null = null;
 
   /** `from`: when the time began to count. */
   constructor(graceMs: number | null, from = performance.now()) {
@@ -75,27 +77,27 @@ export class StopPath {
     this.#until = from + defaults.stopBoundMs - defaults.stopReportMs + beyond;
   }
 
-  async stop<Answer>(command: StopCommand<Answer>): Promise<Stopped<Answer>> {
+  async stop<Answer>(command: StopOperation<Answer>): Promise<StopResult<Answer>> {
     const asked = await this.#ask(command);
     if ("answer" in asked) return { through: "gateway", answer: asked.answer };
-    await using observatory = await openObservatory();
+    await using localState = await openLocalState();
     const found =
-      observatory === null && (await isShared())
+      localState === null && (await isStoreShared())
         ? null
-        : await command.find(observatory).catch((error: unknown) => {
+        : await command.find(localState).catch((error: unknown) => {
             throw asked.error ?? error;
           });
     // A run of another host has at most a record here: only a gateway can hand the stop over.
-    if (observatory === null || found === null || (await areElsewhere(observatory, found)))
-      return { through: "gateway", answer: await command.ask(await needGateway(), this.#left(0)) };
-    const stops = await Promise.all(found.map((each) => this.#stopOne(observatory, each, command.graceMs)));
+    if (localState === null || found === null || (await anyOwnedElsewhere(localState, found)))
+      return { through: "gateway", answer: await command.ask(await connectOrStart(), this.#left(0)) };
+    const stops = await Promise.all(found.map((each) => this.#stopOne(localState, each, command.graceMs)));
     const runs = asked.told ? stops.map(endedSince) : stops;
-    return { through: "direct", runs, remark: await remarkOf(observatory, found, runs, asked.why) };
+    return { through: "direct", runs, remark: await fallbackRemark(localState, found, runs, asked.why) };
   }
 
   /** The gateway's answer, or why there is none that settles it. */
-  async #ask<Answer>(command: StopCommand<Answer>): Promise<{ answer: Answer } | Unsettled> {
-    this.#found ??= findGateway();
+  async #ask<Answer>(command: StopOperation<Answer>): Promise<{ answer: Answer } | Unsettled> {
+    this.#found ??= lookUpGateway();
     const found = await this.#found;
     if (found.connection === null) return { why: found.why, error: null, told: false };
     const late = this.#left(defaults.stopDirectMs);
@@ -103,26 +105,28 @@ export class StopPath {
     try {
       const answer = await command.ask(found.connection, late);
       // What is left to another host, or to a session's gateway, is settled there.
-      if (command.settled(answer) || sessionToken() !== null) return { answer };
+      if (command.isSettled(answer) || sessionToken() !== null) return { answer };
       return { why: "the gateway could not end it", error: null, told: true };
     } catch (error) {
       const passed = formatDuration(performance.now() - began);
       if (late.aborted) {
         const why = `the gateway did not end it within ${passed}`;
-        if (sessionToken() !== null) throw new GatewayUnreachable(forSession(why), { cause: error });
+        if (sessionToken() !== null) throw new GatewayUnreachable(sessionText(why), { cause: error });
         return { why, error: null, told: true };
       }
-      if (!(error instanceof HoldfastError) || FINAL.has(error.code) || sessionToken() !== null) throw error;
-      if (MISSING.has(error.code)) return { why: `the gateway said: ${error.message}`, error, told: false };
+      if (!(error instanceof HoldfastError) || FINAL_CODES.has(error.code) || sessionToken() !== null)
+        throw error;
+      if (NOT_FOUND_CODES.has(error.code))
+        return { why: `the gateway said: ${error.message}`, error, told: false };
       const why = `the gateway could not stop it (${firstSentence(error.message)})`;
       return { why, error: null, told: true };
     }
   }
 
-  async #stopOne(observatory: Observatory, found: FoundRun, graceMs: number | null): Promise<DirectStop> {
+  async #stopOne(localState: LocalState, found: FoundRun, graceMs: number | null): Promise<DirectStop> {
     const boundMs = Math.max(1_000, this.leftMs);
     const { runId, record } = found;
-    return { runId, record, outcome: await stopFound(observatory, found, graceMs, { boundMs }) };
+    return { runId, record, outcome: await stopFoundRun(localState, found, graceMs, { boundMs }) };
   }
 
   /** What is left of the bound. */
@@ -146,14 +150,14 @@ function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
 }
 
 /** Stop one run without the gateway. Neither store nor lease is needed. */
-export async function stopFound(
-  { host }: Observatory,
+export async function stopFoundRun(
+  { host }: LocalState,
   { runId, address, record }: FoundRun,
   graceMs: number | null,
   options?: StopOptions,
-): Promise<DirectOutcome> {
+): Promise<DirectStopOutcome> {
   if (record?.state === "exited")
-    return { outcome: "ended-before", detail: `it had ended before: ${statusOf(record)}` };
+    return { outcome: "ended-before", detail: `it had ended before: ${runStatusText(record)}` };
   const run = address ?? (record === null ? null : { instanceId: record.originInstanceId, runId });
   if (run === null)
     return { outcome: "unknown", detail: "it has no directory here, and nothing was signalled" };
@@ -161,26 +165,26 @@ export async function stopFound(
   return stopDirectly({ host, clock: systemClock }, { run, record }, stop, options);
 }
 
-async function areElsewhere(observatory: Observatory, found: readonly FoundRun[]): Promise<boolean> {
-  for (const each of found) if (await isElsewhere(observatory, each)) return true;
+async function anyOwnedElsewhere(localState: LocalState, found: readonly FoundRun[]): Promise<boolean> {
+  for (const each of found) if (await isOwnedElsewhere(localState, each)) return true;
   return false;
 }
 
-async function findGateway(): Promise<Found> {
+async function lookUpGateway(): Promise<GatewayLookup> {
   const session = sessionToken() !== null;
   try {
-    const connection = await askGateway();
+    const connection = await connectIfRunning();
     if (connection !== null) return { connection };
   } catch (error) {
     if (!(error instanceof GatewaySilent)) throw error;
-    if (session) throw new GatewayUnreachable(forSession(error.message), { cause: error });
+    if (session) throw new GatewayUnreachable(sessionText(error.message), { cause: error });
     return { connection: null, why: error.message };
   }
-  if (session) return { connection: await needGateway("; a session has no other way to stop anything") };
+  if (session) return { connection: await connectOrStart("; a session has no other way to stop anything") };
   return { connection: null, why: null };
 }
 
-function forSession(why: string): string {
+function sessionText(why: string): string {
   return `${why}, and a session has no other way to stop anything: only a gateway knows which runs belong to the session. The operator can stop it without a gateway`;
 }
 
@@ -189,15 +193,15 @@ function firstSentence(message: string): string {
 }
 
 /** What was done instead of asking the gateway, and when the record will say so. */
-async function remarkOf(
-  { host }: Observatory,
+async function fallbackRemark(
+  { host }: LocalState,
   found: readonly FoundRun[],
   runs: readonly DirectStop[],
   why: string | null,
 ): Promise<string | null> {
   const stopped = runs.filter(({ outcome }) => outcome.outcome !== "ended-before");
   const unread = found.find((each) => each.unread !== null)?.unread ?? null;
-  const instances = why === null ? await host.instances() : [];
+  const instances = why === null ? await host.listInstances() : [];
   const owned = found.every(
     ({ record }) =>
       record === null || instances.find((each) => each.instanceId === record.ownerInstanceId)?.alive === true,
@@ -220,8 +224,8 @@ async function remarkOf(
 }
 
 /** Said after the answer itself. */
-export function sayRemark(remark: string | null): void {
-  if (remark !== null) say(remark, "yellow");
+export function printRemark(remark: string | null): void {
+  if (remark !== null) notice(remark, "yellow");
 }
 
 export function survivorsOf(runs: readonly DirectStop[]): readonly Survivor[] {

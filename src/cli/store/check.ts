@@ -1,17 +1,17 @@
 import { NotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { checkPlace } from "../../store/open.js";
-import { nameOf } from "../../store/place.js";
+import { checkStoreAt } from "../../store/open.js";
+import { storeLocationName } from "../../store/place.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { exitCodes } from "../exit-code.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { namedStore, storeInUse } from "./named-store.js";
+import { parseNamedStore, storeInUse } from "./named-store.js";
 
-export async function showStore(wanted: string | null, json: boolean): Promise<number> {
-  const place = wanted === null ? await storeInUse() : await namedStore(wanted);
-  const found = place === null ? null : await checkPlace(place);
-  const name = place === null ? resolveHome() : nameOf(place);
+export async function printStoreCheck(wanted: string | null, json: boolean): Promise<number> {
+  const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);
+  const found = location === null ? null : await checkStoreAt(location);
+  const name = location === null ? resolveHome() : storeLocationName(location);
   if (wanted !== null && found === null) throw new NotFound(`store at ${name}`);
   if (json) print(toJson({ store: name, ...found, exists: found !== null }, 2));
   else if (found === null) print(`${sanitizeLine(name)} has no records yet\n`);

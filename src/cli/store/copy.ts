@@ -1,15 +1,15 @@
 import { isatty } from "node:tty";
 import { copyStore } from "../../store/copy/copy.js";
-import { nameOf } from "../../store/place.js";
+import { storeLocationName } from "../../store/place.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { say } from "../complain.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { notice } from "../complain.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { paletteFor } from "../palette.js";
 import { print } from "../runs/print.js";
-import { table } from "../runs/table.js";
-import { namedStore } from "./named-store.js";
+import { formatTable } from "../runs/table.js";
+import { parseNamedStore } from "./named-store.js";
 
 export interface CopyFlags {
   readonly from: string;
@@ -17,23 +17,23 @@ export interface CopyFlags {
   readonly json: boolean;
 }
 
-export async function copyRecords(flags: CopyFlags): Promise<number> {
-  mustBeOperator("copy a store");
-  const [from, to] = await Promise.all([namedStore(flags.from), namedStore(flags.to)]);
-  const progress = isatty(2) ? new Progress() : null;
+export async function copyStoreRecords(flags: CopyFlags): Promise<number> {
+  assertOperator("copy a store");
+  const [from, to] = await Promise.all([parseNamedStore(flags.from), parseNamedStore(flags.to)]);
+  const progress = isatty(2) ? new CopyProgress() : null;
   const tables = await copyStore({
     from,
     to,
     home: resolveHome(),
-    onProgress: (name, rows) => progress?.tell(name, rows),
-    onLeft: (what) => say(what, "yellow"),
+    onProgress: (name, rows) => progress?.show(name, rows),
+    onIncomplete: (what) => notice(what, "yellow"),
   }).finally(() => progress?.end());
-  const names = { from: nameOf(from), to: nameOf(to) };
+  const names = { from: storeLocationName(from), to: storeLocationName(to) };
   if (flags.json) {
     print(toJson({ ...names, tables }, 2));
     return 0;
   }
-  const [head = "", ...lines] = table(
+  const [head = "", ...lines] = formatTable(
     [["TABLE", "ROWS", "CHECKSUM"], ...tables.map((each) => [each.table, String(each.rows), each.checksum])],
     null,
   );
@@ -44,10 +44,10 @@ export async function copyRecords(flags: CopyFlags): Promise<number> {
 }
 
 /** One line of a terminal, written over and over. */
-class Progress {
+class CopyProgress {
   #shown = false;
 
-  tell(name: string, rows: number): void {
+  show(name: string, rows: number): void {
     this.#shown = true;
     process.stderr.write(`\r\u001b[K${name}: ${rows}`);
   }

@@ -1,14 +1,14 @@
 import { NotFound } from "../../errors.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { migratePlace, migrationsOf } from "../../store/open.js";
-import { nameOf } from "../../store/place.js";
+import { migrateStoreAt, migrationStatusAt } from "../../store/open.js";
+import { storeLocationName } from "../../store/place.js";
 import type { MigrationStatus } from "../../store/sql/migrations.js";
 import { resolveHome } from "../../store/state-directory.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator } from "../gateway/connect.js";
+import { assertOperator } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { namedStore, storeInUse } from "./named-store.js";
+import { parseNamedStore, storeInUse } from "./named-store.js";
 
 export interface MigrateFlags {
   readonly check: boolean;
@@ -17,22 +17,22 @@ export interface MigrateFlags {
 
 /** Exit status 1: `check` found pending migrations. */
 export async function migrateStore(wanted: string | null, { check, json }: MigrateFlags): Promise<number> {
-  mustBeOperator("migrate a store");
-  const place = wanted === null ? await storeInUse() : await namedStore(wanted);
-  if (place === null) {
+  assertOperator("migrate a store");
+  const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);
+  if (location === null) {
     print(`${sanitizeLine(resolveHome())} has no store yet\n`);
     return 0;
   }
-  const before = await migrationsOf(place);
+  const before = await migrationStatusAt(location);
   // A file that was named by mistake is not created.
-  if (wanted !== null && place.kind === "sqlite" && before.schema === null)
-    throw new NotFound(`store at ${nameOf(place)}`);
+  if (wanted !== null && location.kind === "sqlite" && before.schema === null)
+    throw new NotFound(`store at ${storeLocationName(location)}`);
   const due = before.pending.length > 0;
-  if (due && !check) await migratePlace(place);
-  const status = due && !check ? await migrationsOf(place) : before;
+  if (due && !check) await migrateStoreAt(location);
+  const status = due && !check ? await migrationStatusAt(location) : before;
   const applied = check ? [] : before.pending;
-  const name = sanitizeLine(nameOf(place));
-  if (json) print(toJson({ store: nameOf(place), ...status, applied }, 2));
+  const name = sanitizeLine(storeLocationName(location));
+  if (json) print(toJson({ store: storeLocationName(location), ...status, applied }, 2));
   else print([...lines(status, name, applied), ""].join("\n"));
   return check && due ? exitCodes.refused : 0;
 }
@@ -42,8 +42,8 @@ function lines(status: MigrationStatus, name: string, applied: MigrationStatus["
   const has = schema === null ? "no tables yet" : `schema ${schema}`;
   return [
     `${name} has ${has}; this version knows schema ${build}`,
-    ...applied.map((migration) => `applied ${describe(migration)}`),
-    ...pending.map((migration) => `pending ${describe(migration)}`),
+    ...applied.map((migration) => `applied ${migrationText(migration)}`),
+    ...pending.map((migration) => `pending ${migrationText(migration)}`),
     ...newer.map(
       ({ id, name: called }) => `newer ${id} ${called}: this version does not know it, but may use the store`,
     ),
@@ -51,7 +51,7 @@ function lines(status: MigrationStatus, name: string, applied: MigrationStatus["
   ];
 }
 
-function describe({ id, name, minCompatible }: MigrationStatus["pending"][number]): string {
+function migrationText({ id, name, minCompatible }: MigrationStatus["pending"][number]): string {
   const older =
     minCompatible === null
       ? "versions that do not know this migration cannot use the store afterwards"

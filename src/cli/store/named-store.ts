@@ -1,24 +1,24 @@
-import { databaseAddress } from "../../store/database-address.js";
-import { parsePlace, showsPassword, type Place } from "../../store/place.js";
+import { databaseUrl } from "../../store/database-address.js";
+import { parseStoreLocation, showsPassword, type StoreLocation } from "../../store/place.js";
 import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 
 /** The store that a word of the command line names. */
-export async function namedStore(word: string): Promise<Place> {
+export async function parseNamedStore(word: string): Promise<StoreLocation> {
   if (showsPassword(word)) {
     // From here on lists of processes show this instead.
     process.title = "holdfast store";
-    say(
+    notice(
       "the command line has a password, which others may have seen; use env:NAME or url-file:PATH",
       "yellow",
     );
   }
-  return parsePlace(word);
+  return parseStoreLocation(word);
 }
 
 /** The store that commands use by default. Null: no database is configured and there is no state directory yet. */
-export async function storeInUse(): Promise<Place | null> {
-  const url = await databaseAddress();
+export async function storeInUse(): Promise<StoreLocation | null> {
+  const url = await databaseUrl();
   if (url !== null) return { kind: "postgres", url };
   const directory = await findStateDirectory(resolveHome());
   return directory === null ? null : { kind: "sqlite", path: directory.storePath };

@@ -1,20 +1,23 @@
-import { say } from "../complain.js";
-import { mustBeOperator } from "../gateway/connect.js";
-import { openLook } from "../gateway/look.js";
+import { notice } from "../complain.js";
+import { assertOperator } from "../gateway/connect.js";
+import { openReadClient } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { printTable } from "../runs/print-table.js";
 import { print } from "../runs/print.js";
 
 /** Ends like `doctor`: with 1 when there is something to look at. */
-export async function auditTasks(json: boolean): Promise<number> {
-  mustBeOperator("audit tasks");
-  await using look = await openLook();
-  const { findings } = await look.client.auditTasks();
+export async function printTaskAudit(json: boolean): Promise<number> {
+  assertOperator("audit tasks");
+  await using reader = await openReadClient();
+  const { findings } = await reader.client.auditTasks();
   const rows = findings.map(({ code, taskId, detail }) => [code, taskId, detail]);
   if (json) print(toJson(findings, 2));
-  else if (rows.length === 0) say("nothing is the matter with any task", "dim");
+  else if (rows.length === 0) notice("nothing is the matter with any task", "dim");
   else printTable(["FINDING", "TASK", "DETAIL"], rows);
   if (!json && findings.some(({ code }) => code === "delivery_failed"))
-    say("`holdfast tasks show` says why; `tasks retry` sends it again, `tasks dismiss` gives it up", "dim");
+    notice(
+      "`holdfast tasks show` says why; `tasks retry` sends it again, `tasks dismiss` gives it up",
+      "dim",
+    );
   return rows.length === 0 ? 0 : 1;
 }

@@ -1,45 +1,45 @@
 import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
 import { formatDuration } from "../duration.js";
 import type { Palette } from "../palette.js";
-import { aboutExit, aboutProcesses, fields, time, type Field } from "../runs/describe.js";
+import { exitFields, processLines, fieldLines, formatTime, type DisplayField } from "../runs/describe.js";
 import { taskEventText } from "./event-text.js";
-import type { Output, Shown } from "./show.js";
-import { statusColour, statusOfTask, targetText, type Task } from "./status.js";
+import type { TaskOutput, TaskDetails } from "./show.js";
+import { taskStatusColour, taskStatusText, targetText, type ShownTask } from "./status.js";
 
 /** Everything about a task, for a person. */
 export function describeTask(
-  { task, events, messages, run, processes, output }: Shown,
+  { task, events, messages, run, processes, output }: TaskDetails,
   now: number,
   palette: Palette,
 ): string[] {
   const section = (title: string, lines: readonly string[]): string[] =>
     lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
-  const status = statusColour(task, palette)(statusOfTask(task));
+  const status = taskStatusColour(task, palette)(taskStatusText(task));
   return [
     `${palette.bold(task.taskId)}  ${status}  ${sanitizeLine(task.label)}`,
-    ...section("task", fields(aboutTask(task, now))),
-    ...section("asked for", task.text === task.label ? [] : linesOf(task.text)),
-    ...section("error", task.error === null ? [] : linesOf(task.error)),
-    ...section("result", task.summary === null ? [] : linesOf(task.summary)),
-    ...section("told", aboutTold(task, messages)),
+    ...section("task", fieldLines(taskFields(task, now))),
+    ...section("asked for", task.text === task.label ? [] : textLines(task.text)),
+    ...section("error", task.error === null ? [] : textLines(task.error)),
+    ...section("result", task.summary === null ? [] : textLines(task.summary)),
+    ...section("told", notificationLines(task, messages)),
     ...(run === null
       ? []
       : section(
           "run",
-          fields([["id", run.runId], ["command", run.command], ["state", run.state], ...aboutExit(run)]),
+          fieldLines([["id", run.runId], ["command", run.command], ["state", run.state], ...exitFields(run)]),
         )),
-    ...(run === null || processes === null ? [] : section("processes", aboutProcesses(run, processes))),
-    ...section("output", output === null || run === null ? [] : aboutOutput(output, run.runId)),
+    ...(run === null || processes === null ? [] : section("processes", processLines(run, processes))),
+    ...section("output", output === null || run === null ? [] : outputLines(output, run.runId)),
     ...section(
       "history",
       events.map((event) =>
-        `${time(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(taskEventText(event))}`.trimEnd(),
+        `${formatTime(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(taskEventText(event))}`.trimEnd(),
       ),
     ),
   ];
 }
 
-function aboutTask(task: Task, now: number): readonly Field[] {
+function taskFields(task: ShownTask, now: number): readonly DisplayField[] {
   const { startedAt, endedAt, lastEventAt, cleanupAfter, heartbeatMs } = task;
   return [
     ["runtime", task.kind === null ? task.runtime : `${task.runtime}, ${task.kind}`],
@@ -48,49 +48,49 @@ function aboutTask(task: Task, now: number): readonly Field[] {
     ["agent", task.agentId],
     ["turn", task.turnId],
     ["part of", task.parentTaskId],
-    ["created", time(task.createdAt)],
-    ["started", startedAt === null ? null : time(startedAt)],
-    ["last heard of", endedAt === null ? time(lastEventAt) : null],
-    ["ended", endedAt === null ? null : time(endedAt)],
+    ["created", formatTime(task.createdAt)],
+    ["started", startedAt === null ? null : formatTime(startedAt)],
+    ["last heard of", endedAt === null ? formatTime(lastEventAt) : null],
+    ["ended", endedAt === null ? null : formatTime(endedAt)],
     [
       endedAt === null ? "going on for" : "took",
       startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt)),
     ],
     ["progress", endedAt === null ? task.progress : null],
     ["heartbeat", heartbeatMs === null ? null : `every ${formatDuration(heartbeatMs)}`],
-    ["kept until", cleanupAfter === null ? null : time(cleanupAfter)],
+    ["kept until", cleanupAfter === null ? null : formatTime(cleanupAfter)],
   ];
 }
 
-function aboutTold(task: Task, messages: Shown["messages"]): readonly string[] {
+function notificationLines(task: ShownTask, messages: TaskDetails["messages"]): readonly string[] {
   const { policy, targets, delivery } = task;
   const whom = targets.length === 0 ? "nobody" : targets.map(targetText).join(", ");
   return [
-    ...fields([
+    ...fieldLines([
       ["policy", policy],
       ["whom", whom],
       ["delivery", delivery],
     ]),
-    ...messages.map(messageText),
+    ...messages.map(outboxLine),
   ];
 }
 
-function messageText(message: Shown["messages"][number]): string {
+function outboxLine(message: TaskDetails["messages"][number]): string {
   const { id, status, target, attempts, error, receipt, settledAt } = message;
   const tries = `${attempts} ${attempts === 1 ? "attempt" : "attempts"}`;
-  const settled = settledAt === null ? "" : ` at ${time(settledAt)}`;
+  const settled = settledAt === null ? "" : ` at ${formatTime(settledAt)}`;
   const proof = receipt === null ? "" : ` (receipt ${receipt})`;
   const why = error === null ? "" : `: ${error}`;
   return sanitizeLine(`${id}  ${status}${settled}, ${targetText(target)}, ${tries}${proof}${why}`);
 }
 
-function aboutOutput({ stdout, stderr, why }: Output, runId: string): readonly string[] {
+function outputLines({ stdout, stderr, why }: TaskOutput, runId: string): readonly string[] {
   if (why !== null) return [sanitizeLine(`not to be read here: ${why}`)];
-  const lines = [...linesOf(stdout), ...linesOf(stderr)];
+  const lines = [...textLines(stdout), ...textLines(stderr)];
   return lines.length === 0 ? [] : [...lines, `(the end of it; all: holdfast logs ${runId})`];
 }
 
-function linesOf(text: string): string[] {
+function textLines(text: string): string[] {
   const clean = sanitizeText(text).trimEnd();
   return clean === "" ? [] : clean.split("\n");
 }

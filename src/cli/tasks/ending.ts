@@ -1,9 +1,9 @@
 import { exitCodes } from "../exit-code.js";
 import { formatDuration } from "../duration.js";
-import { statusOfTask, type Task } from "./status.js";
+import { taskStatusText, type ShownTask } from "./status.js";
 
 /** The exit code of a command that has waited for a task. */
-export function taskCode({ status, outcome }: Pick<Task, "status" | "outcome">): number {
+export function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "outcome">): number {
   switch (status) {
     case "succeeded":
       return outcome === "blocked" ? exitCodes.incomplete : 0;
@@ -22,11 +22,11 @@ export function taskCode({ status, outcome }: Pick<Task, "status" | "outcome">):
 }
 
 /** How a task has ended, for a person; its result is another matter. */
-export function endRemark(task: Task): readonly [message: string, colour: "red" | "yellow" | "dim"] {
+export function taskEndNotice(task: ShownTask): readonly [message: string, colour: "red" | "yellow" | "dim"] {
   const { taskId, label, startedAt, endedAt, error, status, outcome } = task;
   const took = startedAt === null || endedAt === null ? "" : ` after ${formatDuration(endedAt - startedAt)}`;
   const why = error === null ? "" : `: ${error.replaceAll(/\s+/g, " ")}`;
-  const message = `${taskId} (${label}): ${statusOfTask(task)}${took}${why}`;
+  const message = `${taskId} (${label}): ${taskStatusText(task)}${took}${why}`;
   if (status === "succeeded") return [message, outcome === "blocked" ? "yellow" : "dim"];
   return [message, status === "cancelled" ? "yellow" : "red"];
 }

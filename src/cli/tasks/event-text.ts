@@ -1,10 +1,10 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { formatDuration } from "../duration.js";
 
-export type TaskEvent = AnswerOf<"taskEvents">["events"][number];
+export type ShownTaskEvent = ResponseOf<"taskEvents">["events"][number];
 
 /** What happened to a task, in a few words. It may hold what others have said. */
-export function taskEventText({ type, data }: TaskEvent): string {
+export function taskEventText({ type, data }: ShownTaskEvent): string {
   const word = (name: string): string => {
     const value = data[name];
     return typeof value === "string" ? value : "";
@@ -12,7 +12,7 @@ export function taskEventText({ type, data }: TaskEvent): string {
   const by = word("actor") === "" ? "" : `by ${word("actor")}`;
   switch (type) {
     case "created":
-      return listed(word("runtime"), word("policy"));
+      return joinParts(word("runtime"), word("policy"));
     case "started":
       return "";
     case "progress":
@@ -20,15 +20,15 @@ export function taskEventText({ type, data }: TaskEvent): string {
     case "stalled":
       return `nothing was heard of it for ${formatDuration(Number(data["silentMs"] ?? 0))}`;
     case "policy":
-      return listed(`${word("from")} → ${word("to")}`, by);
+      return joinParts(`${word("from")} → ${word("to")}`, by);
     case "linked":
-      return listed(word("runId"), word("turnId"), word("childSessionId"));
+      return joinParts(word("runId"), word("turnId"), word("childSessionId"));
     case "missing":
       return "nobody is known to do it";
     case "ended":
-      return listed(word("outcome") === "blocked" ? "blocked" : word("status"), by);
+      return joinParts(word("outcome") === "blocked" ? "blocked" : word("status"), by);
     case "refused":
-      return `${listed(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not begun"}`;
+      return `${joinParts(word("said"), word("status"))}: it ${word("why") === "ended" ? "has ended" : "has not begun"}`;
     case "retried":
     case "dismissed":
       return by;
@@ -37,6 +37,6 @@ export function taskEventText({ type, data }: TaskEvent): string {
   }
 }
 
-function listed(...parts: readonly string[]): string {
+function joinParts(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(", ");
 }

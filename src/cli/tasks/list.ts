@@ -1,14 +1,14 @@
 import { isatty } from "node:tty";
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { formatDuration } from "../duration.js";
-import { openLook, type Looking } from "../gateway/look.js";
+import { openReadClient, type ReadApi } from "../gateway/look.js";
 import { toJson } from "../json.js";
 import { printTable } from "../runs/print-table.js";
 import { print } from "../runs/print.js";
-import { fit } from "../runs/table.js";
-import { statusOfTask, type Task } from "./status.js";
+import { truncateToWidth } from "../runs/table.js";
+import { taskStatusText, type ShownTask } from "./status.js";
 
 export interface TaskListFilter {
   /** Several are separated by commas. */
@@ -18,69 +18,71 @@ export interface TaskListFilter {
   readonly limit: number;
 }
 
-export async function listTasks(filter: TaskListFilter, json: boolean): Promise<number> {
-  await using look = await openLook();
-  const { tasks, more } = await pagesOf(look.client, filter);
+export async function printTasks(filter: TaskListFilter, json: boolean): Promise<number> {
+  await using reader = await openReadClient();
+  const { tasks, more } = await readPages(reader.client, filter);
   const now = Date.now();
   if (json) print(toJson(tasks, 2));
-  else if (tasks.length === 0) say(`there are no ${isAll(filter) ? "" : "such "}tasks to be seen`, "dim");
+  else if (tasks.length === 0)
+    notice(`there are no ${isUnfiltered(filter) ? "" : "such "}tasks to be seen`, "dim");
   else {
     const width = (isatty(1) && process.stdout.columns) || Infinity;
-    const shown = (cells: readonly string[]): string[] => cells.filter((_, at) => (ROOM[at] ?? 0) <= width);
+    const shown = (cells: readonly string[]): string[] =>
+      cells.filter((_, at) => (MIN_WIDTHS[at] ?? 0) <= width);
     printTable(
       shown(COLUMNS),
-      tasks.map((task) => shown(row(task, now))),
+      tasks.map((task) => shown(taskRow(task, now))),
     );
   }
-  if (more) say("there may be more than these; --limit shows more", "dim");
+  if (more) notice("there may be more than these; --limit shows more", "dim");
   return 0;
 }
 
 const COLUMNS = ["TASK", "STATUS", "RUNTIME", "TOLD", "CREATED", "LABEL", "LAST WORD"];
 /** How wide a terminal must be for each: on a narrower one little would be seen of the label. */
-const ROOM = [0, 0, 90, 90, 0, 0, 110];
+const MIN_WIDTHS = [0, 0, 90, 90, 0, 0, 110];
 
-function isAll({ status, runtime, session }: TaskListFilter): boolean {
+function isUnfiltered({ status, runtime, session }: TaskListFilter): boolean {
   return status === undefined && runtime === undefined && session === undefined;
 }
 
 /** As many as one answer may hold. */
-const PAGE = 1_000;
+const PAGE_LIMIT = 1_000;
 
 /** A page may be short of what it could hold: of a session, where much may not be seen. */
-async function pagesOf(
-  client: Looking,
+async function readPages(
+  client: ReadApi,
   { limit, ...filter }: TaskListFilter,
-): Promise<{ readonly tasks: readonly Task[]; readonly more: boolean }> {
-  const tasks: Task[] = [];
+): Promise<{ readonly tasks: readonly ShownTask[]; readonly more: boolean }> {
+  const tasks: ShownTask[] = [];
   let cursor: string | null = null;
   do {
     const at = cursor === null ? {} : { cursor };
-    const query = { ...filter, ...at, limit: Math.min(PAGE, limit - tasks.length) };
-    const page: AnswerOf<"listTasks"> = await client.listTasks({ query });
+    const query = { ...filter, ...at, limit: Math.min(PAGE_LIMIT, limit - tasks.length) };
+    const page: ResponseOf<"listTasks"> = await client.listTasks({ query });
     tasks.push(...page.tasks);
     cursor = page.next;
   } while (cursor !== null && tasks.length < limit);
   return { tasks, more: cursor !== null };
 }
 
-function row(task: Task, now: number): readonly string[] {
+function taskRow(task: ShownTask, now: number): readonly string[] {
   const { taskId, runtime, delivery, createdAt, label } = task;
   const age = `${formatDuration(Math.max(0, now - createdAt))} ago`;
   const told = delivery === "not_applicable" ? "-" : delivery;
-  return [taskId, statusOfTask(task), runtime, told, age, shortened(label), shortened(lastWord(task))];
+  return [taskId, taskStatusText(task), runtime, told, age, shorten(label), shorten(lastOutputText(task))];
 }
 
 /** What came of it, or else what was last heard of it: of what a command wrote, the last line. */
-function lastWord({ error, summary, progress, runtime }: Task): string {
+function lastOutputText({ error, summary, progress, runtime }: ShownTask): string {
   const word = [error, summary, progress].find((text) => text !== null && text !== "") ?? "";
   return runtime === "exec" && word === summary ? (word.trimEnd().split("\n").at(-1) ?? "") : word;
 }
 
-const WIDTH = 60;
+const CELL_WIDTH = 60;
 
 /** Of several lines the first. */
-function shortened(text: string): string {
+function shorten(text: string): string {
   const [first = "", ...more] = text.trimEnd().split("\n");
-  return fit(sanitizeLine(more.length === 0 ? first : `${first} …`), WIDTH);
+  return truncateToWidth(sanitizeLine(more.length === 0 ? first : `${first} …`), CELL_WIDTH);
 }

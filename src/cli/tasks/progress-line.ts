@@ -1,10 +1,10 @@
 import { writeSync } from "node:fs";
 import { sanitizeLine } from "../../output/sanitize.js";
 import { paletteFor } from "../palette.js";
-import { fit } from "../runs/table.js";
+import { truncateToWidth } from "../runs/table.js";
 
 /** Of a terminal that does not say how wide it is. */
-const USUAL_COLUMNS = 80;
+const DEFAULT_COLUMNS = 80;
 const CLEAR = "\r\u001b[2K";
 
 /** The last line of a terminal, written again and again. Off: nothing is shown. */
@@ -21,13 +21,16 @@ export class ProgressLine implements Disposable {
     if (!this.#on) return;
     this.#shown = true;
     // One that fills the last column may wrap, and then stands on two.
-    const width = (process.stderr.columns || USUAL_COLUMNS) - 1;
-    const line = fit(`${fit(sanitizeLine(name), Math.floor(width / 3))}: ${sanitizeLine(news)}`, width);
-    write(`${CLEAR}${paletteFor(2).dim(line)}`);
+    const width = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
+    const line = truncateToWidth(
+      `${truncateToWidth(sanitizeLine(name), Math.floor(width / 3))}: ${sanitizeLine(news)}`,
+      width,
+    );
+    writeStderr(`${CLEAR}${paletteFor(2).dim(line)}`);
   }
 
   clear(): void {
-    if (this.#shown) write(CLEAR);
+    if (this.#shown) writeStderr(CLEAR);
     this.#shown = false;
   }
 
@@ -36,7 +39,7 @@ export class ProgressLine implements Disposable {
   }
 }
 
-function write(text: string): void {
+function writeStderr(text: string): void {
   try {
     writeSync(2, text);
   } catch {

@@ -1,18 +1,18 @@
-import type { AnswerOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../gateway/contract/contract.js";
 import { sanitizeLine } from "../../output/sanitize.js";
-import type { Target } from "../../store/task-record.js";
+import type { NotificationTarget } from "../../store/task-record.js";
 import type { Palette } from "../palette.js";
 
-export type Task = AnswerOf<"getTask">["task"];
+export type ShownTask = ResponseOf<"getTask">["task"];
 
 /** How a task stands or ended, in a word or two. */
-export function statusOfTask({ status, outcome, stalledAt, missingSince }: Task): string {
+export function taskStatusText({ status, outcome, stalledAt, missingSince }: ShownTask): string {
   if (outcome === "blocked") return "blocked";
   if (missingSince !== null) return `${status}, missing`;
   return stalledAt === null ? status : `${status}, stalled`;
 }
 
-export function statusColour(task: Task, palette: Palette): (text: string) => string {
+export function taskStatusColour(task: ShownTask, palette: Palette): (text: string) => string {
   switch (task.status) {
     case "queued":
     case "running":
@@ -28,7 +28,7 @@ export function statusColour(task: Task, palette: Palette): (text: string) => st
   }
 }
 
-export function targetText(target: Target): string {
+export function targetText(target: NotificationTarget): string {
   if (target.kind === "session") return `session ${target.sessionId}`;
   const { channel, address } = target;
   return sanitizeLine(address === null ? `channel ${channel}` : `channel ${channel} (${address})`);

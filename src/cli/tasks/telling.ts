@@ -1,17 +1,17 @@
 import { Option, type Command } from "commander";
 import type { GatewayClient } from "../../gateway/client.js";
 import { NOTIFY_POLICIES, type NotifyPolicy } from "../../store/task-record.js";
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { sessionToken } from "../session-token.js";
-import type { Task } from "./status.js";
+import type { ShownTask } from "./status.js";
 
 /** Who hears of work in the background, and when, as a command line says it. */
-export interface TellFlags {
+export interface NotifyFlags {
   readonly notify?: NotifyPolicy;
   readonly tell?: string;
 }
 
-export function telling(command: Command): Command {
+export function addNotifyOptions(command: Command): Command {
   return command
     .option("--tell <channel>", "in the background: tell that channel of the config what came of it")
     .addOption(
@@ -22,7 +22,7 @@ export function telling(command: Command): Command {
 }
 
 /** As a gateway is asked. */
-export function told({ notify, tell }: TellFlags) {
+export function notifyBody({ notify, tell }: NotifyFlags) {
   return {
     ...(notify === undefined ? {} : { notify }),
     ...(tell === undefined ? {} : { origin: { channel: tell } }),
@@ -30,33 +30,33 @@ export function told({ notify, tell }: TellFlags) {
 }
 
 /** The option that was said although nobody need be told: whoever waits has the answer. Null: none. */
-export function misplacedTelling({ notify, tell }: TellFlags): string | null {
+export function misplacedNotifyOption({ notify, tell }: NotifyFlags): string | null {
   const name = tell !== undefined ? "--tell" : notify !== undefined ? "--notify" : null;
   return name === null ? null : `${name} is for work in the background`;
 }
 
 /** What was said although nobody would be told: the operator has no session to be told in. Null: somebody would. */
-export function unheardTelling({ notify, tell }: TellFlags): string | null {
-  if (!asksToHear(notify) || tell !== undefined || sessionToken() !== null) return null;
+export function targetlessNotifyOption({ notify, tell }: NotifyFlags): string | null {
+  if (!wantsNotification(notify) || tell !== undefined || sessionToken() !== null) return null;
   return `--notify ${notify} alone tells nobody: add --tell <channel>`;
 }
 
 /** The same, where only its gateway knows whose work it is. */
-export async function sayIfUnheard(
+export async function warnIfNobodyNotified(
   client: Pick<GatewayClient, "getTask">,
   id: string,
   { notify }: { readonly notify?: NotifyPolicy | undefined },
 ): Promise<void> {
-  if (!asksToHear(notify)) return;
+  if (!wantsNotification(notify)) return;
   // Only a hint: what was asked for is begun.
   const task = (await client.getTask({ params: { id } }).catch(() => null))?.task;
-  if (task?.targets.length === 0) sayUnheard(task);
+  if (task?.targets.length === 0) warnNobodyNotified(task);
 }
 
-export function sayUnheard({ taskId }: Task): void {
-  say(`whom to tell was not said when ${taskId} was begun: nobody hears of it`, "yellow");
+export function warnNobodyNotified({ taskId }: ShownTask): void {
+  notice(`whom to tell was not said when ${taskId} was begun: nobody hears of it`, "yellow");
 }
 
-export function asksToHear(notify: NotifyPolicy | undefined): boolean {
+export function wantsNotification(notify: NotifyPolicy | undefined): boolean {
   return notify !== undefined && notify !== "silent";
 }

@@ -1,25 +1,28 @@
-import { say } from "../complain.js";
+import { notice } from "../complain.js";
 import { exitCodes } from "../exit-code.js";
-import { mustBeOperator, needGateway } from "../gateway/connect.js";
+import { assertOperator, connectOrStart } from "../gateway/connect.js";
 import { toJson } from "../json.js";
 import { print } from "../runs/print.js";
-import { named } from "./named.js";
+import { taskParams } from "./named.js";
 
-const DONE = { retryTask: "tried again", dismissTask: "dismissed" } as const;
+const DONE_TEXT = { retryTask: "tried again", dismissTask: "dismissed" } as const;
 
 /** What is to become of a task's messages that could not be delivered. */
-export async function settleUndelivered(
-  verb: keyof typeof DONE,
+export async function retryOrDismiss(
+  verb: keyof typeof DONE_TEXT,
   wanted: string,
   json: boolean,
 ): Promise<number> {
-  mustBeOperator("decide about messages that could not be delivered");
-  const params = named(wanted);
-  const { client } = await needGateway();
+  assertOperator("decide about messages that could not be delivered");
+  const params = taskParams(wanted);
+  const { client } = await connectOrStart();
   const answer = await client[verb]({ params });
   const { task, messages } = answer;
   if (json) print(toJson(answer));
-  else if (messages === 0) say(`${task.taskId} has no message that could not be delivered`, "dim");
-  else print(`${task.taskId}: ${messages} ${messages === 1 ? "message is" : "messages are"} ${DONE[verb]}\n`);
+  else if (messages === 0) notice(`${task.taskId} has no message that could not be delivered`, "dim");
+  else
+    print(
+      `${task.taskId}: ${messages} ${messages === 1 ? "message is" : "messages are"} ${DONE_TEXT[verb]}\n`,
+    );
   return messages === 0 ? exitCodes.notThere : 0;
 }

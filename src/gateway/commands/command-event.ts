@@ -1,12 +1,12 @@
-import type { CommandResult, NewCommand } from "../../store/command-record.js";
+import type { RemoteStopResult, NewRemoteStop } from "../../store/command-record.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 
 /** It was handed over (`result` null), or this came of it. */
-export function commandEvent(
-  { id, runId, actor, handedOverBy, target }: NewCommand,
+export function remoteStopEvent(
+  { id, runId, actor, handedOverBy, target }: NewRemoteStop,
   record: Pick<RunRecord, "root"> | null,
-  result: CommandResult | null,
+  result: RemoteStopResult | null,
 ): NewRunEvent {
   const { outcome = null, error = null } = result ?? {};
   return {

@@ -1,32 +1,32 @@
 import { z } from "zod";
-import { clientOfferSchema } from "../../acp/client/offer.js";
+import { clientAccessSchema } from "../../acp/client/offer.js";
 import { defaults } from "../../defaults.js";
 import {
   ACP_MODES,
-  ACP_OUTCOMES,
-  ACP_STATES,
+  ACP_TURN_OUTCOMES,
+  ACP_SESSION_STATES,
   ACP_TURN_STATES,
   ACP_UPDATE_TYPES,
   REAP_POLICIES,
 } from "../../store/acp-record.js";
-import { addresses } from "./addresses.js";
-import { count, flag, nothing, questionDigest, questionPage, questionQuery, survivor } from "./common.js";
-import { route } from "./route.js";
-import { tellFields } from "./tasks.js";
+import { endpoints } from "./addresses.js";
+import { count, flag, emptyObject, questionDigest, questionPage, questionQuery, survivor } from "./common.js";
+import { defineRoute } from "./route.js";
+import { notifyFields } from "./tasks.js";
 
 const key = z.string().min(1).max(200);
 /** A session's id or, while it is open, its key. */
 const sessionParams = z.object({ id: key });
-export const problem = z.object({ code: z.string(), message: z.string() });
+export const acpProblemSchema = z.object({ code: z.string(), message: z.string() });
 
-const process = z.object({
+const processSchema = z.object({
   pid: z.int(),
   startTime: z.int(),
   uniqueId: z.string().nullable(),
   command: z.string(),
 });
 
-const rule = z.strictObject({
+const permissionRuleSchema = z.strictObject({
   effect: z.enum(["allow", "reject", "ask"]),
   /** The protocol's tool kind: read, edit, delete, move, search, execute, think, fetch, switch_mode, other. */
   kind: z.string().min(1).max(100).optional(),
@@ -36,7 +36,7 @@ const rule = z.strictObject({
 
 export const PERMISSION_PRESETS = ["approve-all", "approve-reads", "deny-all"] as const;
 
-export const acpSession = z.object({
+export const acpSessionSchema = z.object({
   sessionId: z.string(),
   key: z.string(),
   agentId: z.string().nullable(),
@@ -44,13 +44,13 @@ export const acpSession = z.object({
   command: z.string(),
   cwd: z.string(),
   mode: z.enum(ACP_MODES),
-  state: z.enum(ACP_STATES),
+  state: z.enum(ACP_SESSION_STATES),
   gatewayInstanceId: z.string(),
   runId: z.string().nullable(),
   agentSessionId: z.string().nullable(),
-  rules: z.array(rule),
+  rules: z.array(permissionRuleSchema),
   reap: z.enum(REAP_POLICIES),
-  problem: problem.nullable(),
+  problem: acpProblemSchema.nullable(),
   /** Of the newest update. */
   seq: z.int(),
   createdAt: z.number(),
@@ -58,7 +58,7 @@ export const acpSession = z.object({
   closedAt: z.number().nullable(),
 });
 
-export const acpTurn = z.object({
+export const acpTurnSchema = z.object({
   turnId: z.string(),
   sessionId: z.string(),
   ordinal: z.int(),
@@ -72,18 +72,18 @@ export const acpTurn = z.object({
   startedAt: z.number().nullable(),
   endedAt: z.number().nullable(),
   cancel: z.object({ actor: z.string(), at: z.number(), reapTools: z.boolean() }).nullable(),
-  outcome: z.enum(ACP_OUTCOMES).nullable(),
+  outcome: z.enum(ACP_TURN_OUTCOMES).nullable(),
   stopReason: z.string().nullable(),
-  problem: problem.nullable(),
+  problem: acpProblemSchema.nullable(),
   text: z.string(),
   toolCalls: z.array(z.object({ id: z.string(), title: z.string(), kind: z.string(), status: z.string() })),
   /** Born in the turn and alive when it had ended; null: not looked at. */
   audit: z
     .object({
       at: z.number(),
-      left: z.array(process),
+      left: z.array(processSchema),
       reaped: z.boolean(),
-      survivors: z.array(process),
+      survivors: z.array(processSchema),
       /** Why more than this cannot be said; null: this is all. */
       unknown: z.string().nullable(),
     })
@@ -93,7 +93,7 @@ export const acpTurn = z.object({
   droppedUpdates: z.int(),
 });
 
-export const acpUpdate = z.object({
+export const acpUpdateSchema = z.object({
   seq: z.int(),
   turnId: z.string().nullable(),
   at: z.number(),
@@ -102,7 +102,7 @@ export const acpUpdate = z.object({
   data: z.unknown(),
 });
 
-export const acpPermission = z.object({
+export const acpPermissionSchema = z.object({
   id: z.string(),
   sessionId: z.string(),
   turnId: z.string().nullable(),
@@ -144,12 +144,12 @@ const turnId = z
 const background = z.boolean().default(false);
 const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
 
-export const acpSpawn = route({
-  ...addresses.acpSpawn,
+export const acpSpawnRoute = defineRoute({
+  ...endpoints.acpSpawn,
   summary: "Open an ACP session and start its agent, or find the open one of that key",
   audience: "session",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: z
     .strictObject({
       /** Of the catalogue. */
@@ -166,17 +166,17 @@ export const acpSpawn = route({
       mode: z.enum(ACP_MODES).default("session"),
       /** Left out, with `rules`: approve-reads, and the operator is asked about the rest. */
       permissions: z.enum(PERMISSION_PRESETS).optional(),
-      rules: z.array(rule).max(1_000).optional(),
+      rules: z.array(permissionRuleSchema).max(1_000).optional(),
       reap: z.enum(REAP_POLICIES).default("asked"),
       /** What its agent may use of ours, instead of what the catalogue says. For the operator to say. */
-      client: clientOfferSchema.optional(),
+      client: clientAccessSchema.optional(),
       prompt: promptText.optional(),
       turnId,
       timeoutMs,
       /** Answer when the prompt's turn has ended. */
       wait: z.boolean().default(false),
       background,
-      ...tellFields,
+      ...notifyFields,
     })
     .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
       message: "say which agent: agent or argv",
@@ -186,53 +186,53 @@ export const acpSpawn = route({
       message: "say either permissions or rules",
       path: ["rules"],
     }),
-  answer: z.object({ session: acpSession, created: z.boolean(), turn: acpTurn.nullable() }),
+  response: z.object({ session: acpSessionSchema, created: z.boolean(), turn: acpTurnSchema.nullable() }),
 });
 
-export const acpList = route({
-  ...addresses.acpList,
+export const acpListRoute = defineRoute({
+  ...endpoints.acpList,
   summary: "ACP sessions that may be seen, newest first",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({
     all: flag.optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
-  body: nothing,
-  answer: z.object({ sessions: z.array(acpSession) }),
+  body: emptyObject,
+  response: z.object({ sessions: z.array(acpSessionSchema) }),
 });
 
-export const acpShow = route({
-  ...addresses.acpShow,
+export const acpShowRoute = defineRoute({
+  ...endpoints.acpShow,
   summary: "An ACP session: its turn, its queue, its questions and its processes",
   audience: "session",
   params: sessionParams,
-  query: nothing,
-  body: nothing,
-  answer: z.object({
-    session: acpSession,
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({
+    session: acpSessionSchema,
     /** Running and queued, then the last that ended. */
-    turns: z.array(acpTurn),
-    permissions: z.array(acpPermission),
+    turns: z.array(acpTurnSchema),
+    permissions: z.array(acpPermissionSchema),
     capabilities: z.unknown(),
     /** What the agent may use of ours. */
-    client: clientOfferSchema.required(),
+    client: clientAccessSchema.required(),
     /** Of the agent, the newest, secrets hidden. */
     stderr: z.string(),
     tree: z.object({
       verified: z.boolean(),
       why: z.string(),
-      processes: z.array(process),
+      processes: z.array(processSchema),
     }),
   }),
 });
 
-export const acpPrompt = route({
-  ...addresses.acpPrompt,
+export const acpPromptRoute = defineRoute({
+  ...endpoints.acpPrompt,
   summary: "A prompt for an ACP session; queued while another is in flight",
   audience: "session",
   params: sessionParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     text: promptText,
     turnId,
@@ -240,44 +240,44 @@ export const acpPrompt = route({
     /** Answer when its turn has ended. Whoever leaves before does not end it. */
     wait: z.boolean().default(true),
     background,
-    ...tellFields,
+    ...notifyFields,
   }),
-  answer: z.object({ turn: acpTurn }),
+  response: z.object({ turn: acpTurnSchema }),
 });
 
-export const acpCancel = route({
-  ...addresses.acpCancel,
+export const acpCancelRoute = defineRoute({
+  ...endpoints.acpCancel,
   summary: "Cancel the turn that runs, or one that is queued; the agent stays",
   audience: "session",
   params: sessionParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     turnId: key.optional(),
     /** End the processes that the turn has left. */
     reapTools: z.boolean().default(false),
   }),
   /** Null: there was none to cancel. */
-  answer: z.object({ turn: acpTurn.nullable() }),
+  response: z.object({ turn: acpTurnSchema.nullable() }),
 });
 
-export const acpClose = route({
-  ...addresses.acpClose,
+export const acpCloseRoute = defineRoute({
+  ...endpoints.acpClose,
   summary: "Close an ACP session; answers when every process of it is proven to be gone",
   audience: "session",
   params: sessionParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
   /** With survivors it is not closed yet, but will be when they are gone. */
-  answer: z.object({
-    session: acpSession,
+  response: z.object({
+    session: acpSessionSchema,
     survivors: z.array(survivor),
     /** Of its agent's last run. `unproven`: that was given up with its host. Null: it had none, or still has. */
     emptiness: z.enum(["proven", "unproven"]).nullable(),
   }),
 });
 
-export const acpHistory = route({
-  ...addresses.acpHistory,
+export const acpHistoryRoute = defineRoute({
+  ...endpoints.acpHistory,
   summary: "The turns of an ACP session, newest first",
   audience: "session",
   params: sessionParams,
@@ -286,13 +286,13 @@ export const acpHistory = route({
     turn: key.optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
-  body: nothing,
-  answer: z.object({ turns: z.array(acpTurn) }),
+  body: emptyObject,
+  response: z.object({ turns: z.array(acpTurnSchema) }),
 });
 
 /** Not followed: one page, which ends with the update that makes it a MiB; more is asked for with the `after` it names. Followed: the same objects, one per line, until the session is closed. */
-export const acpWatch = route({
-  ...addresses.acpWatch,
+export const acpWatchRoute = defineRoute({
+  ...endpoints.acpWatch,
   summary: "What happened in an ACP session, in order; replayable by number",
   audience: "session",
   params: sessionParams,
@@ -301,41 +301,41 @@ export const acpWatch = route({
     limit: z.coerce.number().int().min(1).max(1_000).default(500),
     follow: flag.optional(),
   }),
-  body: nothing,
-  answer: z.object({ updates: z.array(acpUpdate), after: z.int() }),
+  body: emptyObject,
+  response: z.object({ updates: z.array(acpUpdateSchema), after: z.int() }),
 });
 
-export const acpPermissions = route({
-  ...addresses.acpPermissions,
+export const acpPermissionsRoute = defineRoute({
+  ...endpoints.acpPermissions,
   summary: "What agents ask leave for",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({
     session: key.optional(),
     /** Those that were decided, too. */
     all: flag.optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
-  body: nothing,
-  answer: z.object({ permissions: z.array(acpPermission) }),
+  body: emptyObject,
+  response: z.object({ permissions: z.array(acpPermissionSchema) }),
 });
 
-export const acpQuestion = route({
-  ...addresses.acpQuestion,
+export const acpQuestionRoute = defineRoute({
+  ...endpoints.acpQuestion,
   summary: "The whole of a waiting permission request, page by page",
   audience: "operator",
   params: z.object({ id: key }),
   query: questionQuery,
-  body: nothing,
-  answer: z.object({ permission: acpPermission, ...questionPage }),
+  body: emptyObject,
+  response: z.object({ permission: acpPermissionSchema, ...questionPage }),
 });
 
-export const acpAnswer = route({
-  ...addresses.acpAnswer,
+export const acpAnswerRoute = defineRoute({
+  ...endpoints.acpAnswer,
   summary: "Answer an agent's question, once",
   audience: "operator",
   params: z.object({ id: key }),
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
-  answer: z.object({ permission: acpPermission, decided: z.boolean() }),
+  response: z.object({ permission: acpPermissionSchema, decided: z.boolean() }),
 });

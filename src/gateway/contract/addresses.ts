@@ -1,5 +1,5 @@
 /** Where each verb is asked for: all that a client needs to know of the contract, without loading its schemas. */
-export const addresses = {
+export const endpoints = {
   status: { method: "GET", path: "/v1/gateway" },
   stop: { method: "POST", path: "/v1/gateway/stop" },
   listGateways: { method: "GET", path: "/v1/gateways" },

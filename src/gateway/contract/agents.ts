@@ -1,47 +1,47 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
-import { addresses } from "./addresses.js";
-import { nothing, runParams } from "./common.js";
-import { exec, execFields, failureKind } from "./exec.js";
-import { route } from "./route.js";
-import { sessionShape } from "./sessions.js";
+import { endpoints } from "./addresses.js";
+import { emptyObject, runParams } from "./common.js";
+import { execRoute, execFields, failureKind } from "./exec.js";
+import { defineRoute } from "./route.js";
+import { sessionSchema } from "./sessions.js";
 
 const agentParams = z.object({ id: z.string().min(1).max(200) });
-const form = z.object({
+const commandFormSchema = z.object({
   argv: z.array(z.string()),
   /** Where it lies; null: it was not found. */
   executable: z.string().nullable(),
 });
 
-const agentShape = z.object({
+const agentSchema = z.object({
   id: z.string(),
   name: z.string(),
   from: z.enum(["built-in", "config"]),
-  acp: form.nullable(),
-  cli: form.extend({ output: z.string(), resumes: z.boolean() }).nullable(),
+  acp: commandFormSchema.nullable(),
+  cli: commandFormSchema.extend({ output: z.string(), resumes: z.boolean() }).nullable(),
   install: z.string().nullable(),
 });
 
-export const listAgents = route({
-  ...addresses.listAgents,
+export const listAgentsRoute = defineRoute({
+  ...endpoints.listAgents,
   summary: "Agents that are known, and where their commands were found; nothing is executed",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   /** Absolute directories to search for agents, for the operator only. Default: the gateway's PATH. */
   query: z.strictObject({ path: z.string().max(8_192).optional() }),
-  body: nothing,
-  answer: z.object({ agents: z.array(agentShape) }),
+  body: emptyObject,
+  response: z.object({ agents: z.array(agentSchema) }),
 });
 
-export const checkAgent = route({
-  ...addresses.checkAgent,
+export const checkAgentRoute = defineRoute({
+  ...endpoints.checkAgent,
   summary: "Ask an agent's commands for their versions, each by a run of its own",
   audience: "session",
   params: agentParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ environment: execFields.environment, cwd: execFields.cwd }),
-  answer: z.object({
-    agent: agentShape,
+  response: z.object({
+    agent: agentSchema,
     checks: z.array(
       z.object({
         forms: z.array(z.enum(["acp", "cli"])),
@@ -56,7 +56,7 @@ export const checkAgent = route({
 });
 
 /** What an agent's command had to say. */
-const result = z.object({
+const resultSchema = z.object({
   text: z.string(),
   /** Null: it went well. */
   error: z.string().nullable(),
@@ -64,12 +64,12 @@ const result = z.object({
   agentSessionId: z.string().nullable(),
 });
 
-export const runAgent = route({
-  ...addresses.runAgent,
+export const runAgentRoute = defineRoute({
+  ...endpoints.runAgent,
   summary: "Give an agent's one-shot command a prompt, in a session of its own or in one that goes on",
   audience: "session",
   params: agentParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     prompt: z
       .string()
@@ -94,19 +94,19 @@ export const runAgent = route({
     origin: execFields.origin,
     maxChars: execFields.maxChars,
   }),
-  answer: exec.answer.extend({
-    session: sessionShape,
+  response: execRoute.response.extend({
+    session: sessionSchema,
     /** Null: it goes on. */
-    result: result.nullable(),
+    result: resultSchema.nullable(),
   }),
 });
 
-export const agentResult = route({
-  ...addresses.agentResult,
+export const agentResultRoute = defineRoute({
+  ...endpoints.agentResult,
   summary: "What an agent's one-shot command had to say, once it has ended",
   audience: "session",
   params: runParams,
-  query: nothing,
-  body: nothing,
-  answer: z.object({ session: sessionShape, result: result.nullable() }),
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({ session: sessionSchema, result: resultSchema.nullable() }),
 });

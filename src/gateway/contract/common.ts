@@ -3,7 +3,7 @@ import { z } from "zod";
 /** Why the end of a run is not on record yet: the store cannot be written. Null: it is, or the run has not ended. */
 export const recordPending = z.string().nullable();
 
-export const nothing = z.object({});
+export const emptyObject = z.object({});
 export const runId = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,62}$/, "is no run id");
 export const runParams = z.object({ runId });
 

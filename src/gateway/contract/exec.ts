@@ -2,12 +2,12 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { isRunId } from "../../supervisor/ids.js";
 import { labelProblem } from "../../supervisor/spawn-options.js";
-import { nothing, outputPiece, recordPending } from "./common.js";
-import { addresses } from "./addresses.js";
-import { route } from "./route.js";
-import { runShape } from "./run-shape.js";
-import { tellFields } from "./tasks.js";
-import { port, readiness, readyTimeoutMs } from "./services.js";
+import { emptyObject, outputPiece, recordPending } from "./common.js";
+import { endpoints } from "./addresses.js";
+import { defineRoute } from "./route.js";
+import { runSchema } from "./run-shape.js";
+import { notifyFields } from "./tasks.js";
+import { port, readinessSchema, readyTimeoutMs } from "./services.js";
 
 const labels = z.record(z.string(), z.string()).superRefine((value, context) => {
   const message = labelProblem(value);
@@ -17,13 +17,13 @@ const variables = z.record(
   z.string().regex(/^[^=\0]+$/, "cannot be a variable's name"),
   z.string().refine((value) => !value.includes("\0"), "must be text without NUL"),
 );
-const bounded = (text: string): z.ZodString => z.string().min(1, text).max(4_096);
+const boundedString = (text: string): z.ZodString => z.string().min(1, text).max(4_096);
 
 export const execFields = {
   argv: z.array(z.string()).min(1).max(1_000_000).optional(),
   /** Verbatim to `shell -c`, on a PTY. */
   command: z.string().min(1).max(131_072).optional(),
-  shell: bounded("is empty").optional(),
+  shell: boundedString("is empty").optional(),
   pty: z.boolean().default(false),
   /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
   ptyFallback: z.boolean().default(false),
@@ -32,11 +32,11 @@ export const execFields = {
   /** On top of it. */
   env: variables.default({}),
   allowEnv: z.array(z.string()).max(64).default([]),
-  cwd: bounded("is empty").optional(),
+  cwd: boundedString("is empty").optional(),
   umask: z.int().min(0).max(0o777).optional(),
   labels: labels.default({}),
-  sessionKey: bounded("is empty").optional(),
-  agentId: bounded("is empty").optional(),
+  sessionKey: boundedString("is empty").optional(),
+  agentId: boundedString("is empty").optional(),
   kind: z.enum(["task", "service"]).default("task"),
   /** Of a service: unless in the background, wait until one of its own processes listens there; stop it if none does. */
   port: port.optional(),
@@ -75,7 +75,7 @@ export const execFields = {
   background: z.boolean().default(false),
   /** Wait this long for the end, then return; the run goes on. */
   yieldMs: z.number().min(10).max(120_000).optional(),
-  ...tellFields,
+  ...notifyFields,
   /** Also answer with the unchanged bytes of the output. */
   raw: z.boolean().default(false),
   /** How many of the newest characters of each stream to answer with, counted in the unchanged text. */
@@ -116,15 +116,15 @@ export const failureKind = z
   ])
   .nullable();
 
-export const exec = route({
-  ...addresses.exec,
+export const execRoute = defineRoute({
+  ...endpoints.exec,
   summary: "Run a command; wait for its end, or for a while",
   audience: "session",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: execBody,
-  answer: z.object({
-    run: runShape,
+  response: z.object({
+    run: runSchema,
     recordPending,
     /** It goes on in the background. */
     running: z.boolean(),
@@ -133,6 +133,6 @@ export const exec = route({
     /** A PTY was asked for and could not be had. */
     ptyFellBack: z.boolean(),
     /** Null: not waited for. */
-    readiness: readiness.nullable(),
+    readiness: readinessSchema.nullable(),
   }),
 });

@@ -1,16 +1,16 @@
 import { z } from "zod";
-import { count, flag, nothing } from "./common.js";
-import { addresses } from "./addresses.js";
-import { route } from "./route.js";
+import { count, flag, emptyObject } from "./common.js";
+import { endpoints } from "./addresses.js";
+import { defineRoute } from "./route.js";
 
-export const status = route({
-  ...addresses.status,
+export const statusRoute = defineRoute({
+  ...endpoints.status,
   summary: "How the gateway is",
   audience: "session",
-  params: nothing,
-  query: nothing,
-  body: nothing,
-  answer: z.object({
+  params: emptyObject,
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({
     instanceId: z.string(),
     /** The one that runs; another may be installed meanwhile. */
     version: z.string(),
@@ -36,34 +36,34 @@ export const status = route({
   }),
 });
 
-export const stop = route({
-  ...addresses.stop,
+export const stopRoute = defineRoute({
+  ...endpoints.stop,
   summary: "Stop the gateway",
   audience: "operator",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: z.strictObject({
     /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
     runs: z.enum(["leave", "drain", "terminate"]).default("leave"),
     waitMs: z.number().min(0).max(86_400_000).default(60_000),
   }),
-  answer: z.object({ left: z.int(), ended: z.int(), terminated: z.int(), callers: z.int() }),
+  response: z.object({ left: z.int(), ended: z.int(), terminated: z.int(), callers: z.int() }),
 });
 
 /** Not followed: one page. Followed: the same objects, one per line, until the caller leaves. */
-export const events = route({
-  ...addresses.events,
+export const eventsRoute = defineRoute({
+  ...endpoints.events,
   summary: "What happened, in order; replayable by sequence number",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({
     after: count.default(0),
     run: z.string().optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
     follow: flag.optional(),
   }),
-  body: nothing,
-  answer: z.object({
+  body: emptyObject,
+  response: z.object({
     events: z.array(
       z.object({
         seq: z.int(),

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import type { PresentGateway } from "../../store/gateway-presence.js";
-import { addresses } from "./addresses.js";
-import { nothing } from "./common.js";
-import { route } from "./route.js";
+import type { GatewayWithStatus } from "../../store/gateway-presence.js";
+import { endpoints } from "./addresses.js";
+import { emptyObject } from "./common.js";
+import { defineRoute } from "./route.js";
 
-const gatewayShape: z.ZodType<PresentGateway> = z.object({
+const gatewaySchema: z.ZodType<GatewayWithStatus> = z.object({
   instanceId: z.string(),
   hostId: z.string(),
   hostName: z.string(),
@@ -29,12 +29,12 @@ const gatewayShape: z.ZodType<PresentGateway> = z.object({
   runs: z.int(),
 });
 
-export const listGateways = route({
-  ...addresses.listGateways,
+export const listGatewaysRoute = defineRoute({
+  ...endpoints.listGateways,
   summary: "Every gateway that keeps its runs in this one's store",
   audience: "operator",
-  params: nothing,
-  query: nothing,
-  body: nothing,
-  answer: z.object({ gateways: z.array(gatewayShape) }),
+  params: emptyObject,
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({ gateways: z.array(gatewaySchema) }),
 });

@@ -1,12 +1,21 @@
 import { z } from "zod";
-import { count, flag, nothing, outputPiece, recordPending, runParams, stream, survivor } from "./common.js";
-import { addresses } from "./addresses.js";
-import { route } from "./route.js";
-import { runShape } from "./run-shape.js";
+import {
+  count,
+  flag,
+  emptyObject,
+  outputPiece,
+  recordPending,
+  runParams,
+  stream,
+  survivor,
+} from "./common.js";
+import { endpoints } from "./addresses.js";
+import { defineRoute } from "./route.js";
+import { runSchema } from "./run-shape.js";
 
 /** News of a run: what it wrote since, whether it waits, how it ended. Waits for some, up to 30 s; consumes nothing. */
-export const poll = route({
-  ...addresses.poll,
+export const pollRoute = defineRoute({
+  ...endpoints.poll,
   summary: "Wait for news of a run",
   audience: "session",
   params: runParams,
@@ -19,9 +28,9 @@ export const poll = route({
     /** Also answer with the unchanged bytes of the output. */
     raw: flag.optional(),
   }),
-  body: nothing,
-  answer: z.object({
-    run: runShape,
+  body: emptyObject,
+  response: z.object({
+    run: runSchema,
     recordPending,
     output: z.array(outputPiece),
     idleMs: z.number(),
@@ -30,8 +39,8 @@ export const poll = route({
   }),
 });
 
-export const log = route({
-  ...addresses.log,
+export const logRoute = defineRoute({
+  ...endpoints.log,
   summary: "A page of a run's output",
   audience: "session",
   params: runParams,
@@ -46,16 +55,16 @@ export const log = route({
     lines: z.coerce.number().int().min(1).max(100_000).default(200),
     raw: flag.optional(),
   }),
-  body: nothing,
-  answer: outputPiece,
+  body: emptyObject,
+  response: outputPiece,
 });
 
-export const write = route({
-  ...addresses.write,
+export const writeRoute = defineRoute({
+  ...endpoints.write,
   summary: "Bytes for a run's input",
   audience: "session",
   params: runParams,
-  query: nothing,
+  query: emptyObject,
   body: z
     .strictObject({
       text: z.string().max(1_048_576).optional(),
@@ -67,51 +76,51 @@ export const write = route({
       message: "say what to write: text or base64, or close",
       path: ["text"],
     }),
-  answer: nothing,
+  response: emptyObject,
 });
 
-export const sendKeys = route({
-  ...addresses.sendKeys,
+export const sendKeysRoute = defineRoute({
+  ...endpoints.sendKeys,
   summary: "Press keys in a run's terminal",
   audience: "session",
   params: runParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ keys: z.array(z.string().max(4_096)).min(1).max(1_000) }),
-  answer: nothing,
+  response: emptyObject,
 });
 
-export const paste = route({
-  ...addresses.paste,
+export const pasteRoute = defineRoute({
+  ...endpoints.paste,
   summary: "Paste text, bracketed when the program asked for it",
   audience: "session",
   params: runParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     text: z.string().max(1_048_576),
     /** Press Enter afterwards. */
     submit: z.boolean().default(false),
   }),
-  answer: z.object({ bracketed: z.boolean() }),
+  response: z.object({ bracketed: z.boolean() }),
 });
 
-export const resize = route({
-  ...addresses.resize,
+export const resizeRoute = defineRoute({
+  ...endpoints.resize,
   summary: "Change a run's terminal size",
   audience: "session",
   params: runParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ rows: z.int().min(1).max(1_000), cols: z.int().min(1).max(2_000) }),
-  answer: nothing,
+  response: emptyObject,
 });
 
-export const screen = route({
-  ...addresses.screen,
+export const screenRoute = defineRoute({
+  ...endpoints.screen,
   summary: "What a PTY program shows now",
   audience: "session",
   params: runParams,
-  query: nothing,
-  body: nothing,
-  answer: z.object({
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({
     rows: z.array(z.string()),
     cols: z.int(),
     cursor: z.object({ x: z.int(), y: z.int(), visible: z.boolean() }),
@@ -120,12 +129,12 @@ export const screen = route({
   }),
 });
 
-export const kill = route({
-  ...addresses.kill,
+export const killRoute = defineRoute({
+  ...endpoints.kill,
   summary: "Stop a run; answers when it is gone, or with who is left",
   audience: "session",
   params: runParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     graceMs: z.number().min(0).max(600_000).optional(),
     /** Recorded with who asked. */
@@ -143,7 +152,7 @@ export const kill = route({
       .regex(/^[\w.:-]{1,64}$/, "must be up to 64 of letters, digits, _ . : and -")
       .optional(),
   }),
-  answer: z.object({
+  response: z.object({
     /** `handed-over`: its host has not carried it out yet, and will when its gateway is there. */
     outcome: z.enum(["gone", "ended-before", "survivors", "unknown", "handed-over"]),
     survivors: z.array(survivor),
@@ -161,37 +170,37 @@ export const kill = route({
         error: z.string().nullable(),
       })
       .nullable(),
-    run: runShape,
+    run: runSchema,
   }),
 });
 
-export const heartbeat = route({
-  ...addresses.heartbeat,
+export const heartbeatRoute = defineRoute({
+  ...endpoints.heartbeat,
   summary: "Vouch that a silent run is making progress",
   audience: "session",
   params: runParams,
-  query: nothing,
-  body: nothing,
-  answer: nothing,
+  query: emptyObject,
+  body: emptyObject,
+  response: emptyObject,
 });
 
-export const remove = route({
-  ...addresses.remove,
+export const removeRoute = defineRoute({
+  ...endpoints.remove,
   summary: "Hide a run; stop it if it is running",
   audience: "session",
   params: runParams,
-  query: nothing,
-  body: nothing,
+  query: emptyObject,
+  body: emptyObject,
   /** Its record stays; while it is being stopped it is open, and hidden. */
-  answer: z.object({ runId: z.string(), stopping: z.boolean() }),
+  response: z.object({ runId: z.string(), stopping: z.boolean() }),
 });
 
-export const clear = route({
-  ...addresses.clear,
+export const clearRoute = defineRoute({
+  ...endpoints.clear,
   summary: "Hide every ended run of the one who asks",
   audience: "session",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: z.strictObject({}),
-  answer: z.object({ cleared: z.int() }),
+  response: z.object({ cleared: z.int() }),
 });

@@ -18,10 +18,10 @@ export interface Route<
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
-  readonly answer: Answer;
+  readonly response: Answer;
 }
 
-export function route<
+export function defineRoute<
   Params extends z.ZodType,
   Query extends z.ZodType,
   Body extends z.ZodType,
@@ -31,17 +31,17 @@ export function route<
 }
 
 /** What a caller gives. */
-export interface Asked<R extends Route> {
+export interface RouteRequest<R extends Route> {
   readonly params: z.input<R["params"]>;
   readonly query: z.input<R["query"]>;
   readonly body: z.input<R["body"]>;
 }
 
 /** The same, checked, with defaults filled in. */
-export interface Heard<R extends Route> {
+export interface ParsedRequest<R extends Route> {
   readonly params: z.output<R["params"]>;
   readonly query: z.output<R["query"]>;
   readonly body: z.output<R["body"]>;
 }
 
-export type Answered<R extends Route> = z.output<R["answer"]>;
+export type RouteResponse<R extends Route> = z.output<R["response"]>;

@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { END_REASONS, type RunRecord } from "../../store/run-record.js";
 
-const identity = z.object({
+const identitySchema = z.object({
   pid: z.int(),
   startTime: z.int(),
   uniqueId: z.string().nullable(),
 });
 
-const residue = z.object({
+const residueSchema = z.object({
   pid: z.int(),
   startTime: z.int(),
   kind: z.enum(["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"]),
@@ -17,7 +17,7 @@ const residue = z.object({
 const usageSource = z.enum(["cgroup", "reaped"]);
 
 /** A run's record, field by field as it is stored. */
-export const runShape: z.ZodType<RunRecord> = z.object({
+export const runSchema: z.ZodType<RunRecord> = z.object({
   runId: z.string(),
   leaseId: z.string(),
   sessionKey: z.string().nullable(),
@@ -36,8 +36,8 @@ export const runShape: z.ZodType<RunRecord> = z.object({
   timeNamespace: z.string().nullable(),
   stateId: z.string().nullable(),
   anchorPath: z.string(),
-  anchor: identity.nullable(),
-  root: identity.nullable(),
+  anchor: identitySchema.nullable(),
+  root: identitySchema.nullable(),
   processGroupId: z.int().nullable(),
   boundary: z
     .object({
@@ -85,7 +85,7 @@ export const runShape: z.ZodType<RunRecord> = z.object({
       limitHit: z.enum(["memory", "pids"]).nullable(),
     })
     .nullable(),
-  residue: z.array(residue),
+  residue: z.array(residueSchema),
   residueCount: z.int(),
   usage: z
     .object({

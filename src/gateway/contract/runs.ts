@@ -1,14 +1,14 @@
 import { z } from "zod";
-import { flag, nothing, runParams } from "./common.js";
-import { addresses } from "./addresses.js";
-import { route } from "./route.js";
-import { runShape } from "./run-shape.js";
+import { flag, emptyObject, runParams } from "./common.js";
+import { endpoints } from "./addresses.js";
+import { defineRoute } from "./route.js";
+import { runSchema } from "./run-shape.js";
 
-export const listRuns = route({
-  ...addresses.listRuns,
+export const listRunsRoute = defineRoute({
+  ...endpoints.listRuns,
   summary: "Runs, newest first",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({
     /** Those that have ended, too. */
     all: flag.optional(),
@@ -29,9 +29,9 @@ export const listRuns = route({
       })
       .optional(),
   }),
-  body: nothing,
-  answer: z.object({
-    runs: z.array(runShape),
+  body: emptyObject,
+  response: z.object({
+    runs: z.array(runSchema),
     /** Why the store could not be read; `runs` then has only runs of this gateway's host. Null: `runs` has all. */
     storeAway: z.string().nullable(),
     /** Cursor of the next page; a page has at most `limit` runs and 2 MiB. Null: this is the last page. */
@@ -39,31 +39,36 @@ export const listRuns = route({
   }),
 });
 
-export const getRun = route({
-  ...addresses.getRun,
+export const getRunRoute = defineRoute({
+  ...endpoints.getRun,
   summary: "One run's record",
   audience: "session",
   params: runParams,
-  query: nothing,
-  body: nothing,
-  answer: runShape,
+  query: emptyObject,
+  body: emptyObject,
+  response: runSchema,
 });
 
-const identity = { pid: z.int(), startTime: z.int(), uniqueId: z.string().nullable(), command: z.string() };
+const processFields = {
+  pid: z.int(),
+  startTime: z.int(),
+  uniqueId: z.string().nullable(),
+  command: z.string(),
+};
 
-export const runProcesses = route({
-  ...addresses.runProcesses,
+export const runProcessesRoute = defineRoute({
+  ...endpoints.runProcesses,
   summary: "The live processes of a run",
   audience: "session",
   params: runParams,
-  query: nothing,
-  body: nothing,
-  answer: z.object({
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({
     runId: z.string(),
     /** Verified: below the run's anchor, in its cgroup, or below its first process. */
     processes: z.array(
       z.object({
-        ...identity,
+        ...processFields,
         parentPid: z.int(),
         sessionId: z.int(),
         state: z.string(),
@@ -74,7 +79,7 @@ export const runProcesses = route({
       }),
     ),
     /** They carry the run's marker, and nothing verifies them. */
-    claims: z.array(z.object(identity)),
+    claims: z.array(z.object(processFields)),
     /** Why there may be processes besides these; null: all were looked at. */
     unknown: z.string().nullable(),
   }),

@@ -1,19 +1,21 @@
 import { z } from "zod";
 import { execRulesSchema } from "../../sessions/exec-rule-schema.js";
-import { ACP_MODES, ACP_STATES } from "../../store/acp-record.js";
-import type { ShownApproval } from "../../sessions/approvals.js";
-import { DELIVERIES, MESSAGE_ROLES, type SessionMessage } from "../../store/message-record.js";
-import { VISIBILITIES, type SessionRow } from "../../store/session-record.js";
+import { ACP_MODES, ACP_SESSION_STATES } from "../../store/acp-record.js";
+import type { ApprovalView } from "../../sessions/approvals.js";
+import { MESSAGE_DELIVERIES, MESSAGE_ROLES, type SessionMessage } from "../../store/message-record.js";
+import { VISIBILITIES, type SessionRecord } from "../../store/session-record.js";
 import { defaults } from "../../defaults.js";
-import { count, flag, nothing, questionDigest, questionPage, questionQuery } from "./common.js";
-import { acpPermission, acpTurn, problem } from "./acp.js";
-import { addresses } from "./addresses.js";
-import { route } from "./route.js";
+import { count, flag, emptyObject, questionDigest, questionPage, questionQuery } from "./common.js";
+import { acpPermissionSchema, acpTurnSchema, acpProblemSchema } from "./acp.js";
+import { endpoints } from "./addresses.js";
+import { defineRoute } from "./route.js";
 
 const key = z.string().min(1).max(200);
 
 /** A session's row, field by field as it is stored. */
-export const sessionShape = z.custom<SessionRow>().meta({ type: "object", description: "a session's row" });
+export const sessionSchema = z
+  .custom<SessionRecord>()
+  .meta({ type: "object", description: "a session's row" });
 /** Its id, or the key that an open one has. */
 const sessionParams = z.object({
   id: z
@@ -25,7 +27,7 @@ const sessionParams = z.object({
 /** Of a session that asks: no more than this, whatever its own level. The operator sees everything. */
 const visibility = z.enum(VISIBILITIES).optional();
 
-const messageShape: z.ZodType<SessionMessage> = z.object({
+const messageSchema: z.ZodType<SessionMessage> = z.object({
   id: z.string(),
   sessionId: z.string(),
   seq: z.int(),
@@ -36,7 +38,7 @@ const messageShape: z.ZodType<SessionMessage> = z.object({
   runId: z.string().nullable(),
   cause: z.string().nullable(),
   at: z.number(),
-  deliver: z.enum(DELIVERIES),
+  deliver: z.enum(MESSAGE_DELIVERIES),
   /** The turn that takes it to the session's agent; null: none does, or not yet. */
   turnId: z.string().nullable(),
   /** Turns that took it and came to nothing: a notice of Holdfast's own is told again. */
@@ -45,15 +47,15 @@ const messageShape: z.ZodType<SessionMessage> = z.object({
   deliveredAt: z.number().nullable(),
 });
 /** A turn that runs or waits. */
-const turnShape = z.object({
+const turnSummarySchema = z.object({
   turnId: z.string(),
   ordinal: z.int(),
   askedBy: z.string(),
   createdAt: z.number(),
   startedAt: z.number().nullable(),
 });
-const approvalShape = z
-  .custom<ShownApproval>()
+const approvalSchema = z
+  .custom<ApprovalView>()
   .meta({ type: "object", description: "a question to the operator" });
 
 /** The token expires after this time. Default: it is valid until the session is closed or the token is rotated. */
@@ -63,12 +65,12 @@ const tokenTtlMs = z
   .max(366 * 86_400_000)
   .optional();
 
-export const openSession = route({
-  ...addresses.openSession,
+export const openSessionRoute = defineRoute({
+  ...endpoints.openSession,
   summary: "Open a session, or find the open one of that key; with a token that acts for it",
   audience: "operator",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: z.strictObject({
     key,
     agentId: key.optional(),
@@ -81,46 +83,46 @@ export const openSession = route({
     execRules: execRulesSchema.optional(),
     tokenTtlMs,
   }),
-  answer: z.object({ session: sessionShape, created: z.boolean(), token: z.string() }),
+  response: z.object({ session: sessionSchema, created: z.boolean(), token: z.string() }),
 });
 
-export const rotateToken = route({
-  ...addresses.rotateToken,
+export const rotateTokenRoute = defineRoute({
+  ...endpoints.rotateToken,
   summary: "Issue a new token of a session and end its other tokens, except those of its runs",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     tokenTtlMs,
     /** How long the other tokens stay valid. */
     graceMs: z.int().min(0).max(86_400_000).default(0),
   }),
-  answer: z.object({ session: sessionShape, token: z.string() }),
+  response: z.object({ session: sessionSchema, token: z.string() }),
 });
 
-export const listSessions = route({
-  ...addresses.listSessions,
+export const listSessionsRoute = defineRoute({
+  ...endpoints.listSessions,
   summary: "Sessions that may be seen, newest first",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({
     all: flag.optional(),
     visibility,
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
-  body: nothing,
-  answer: z.object({ sessions: z.array(sessionShape) }),
+  body: emptyObject,
+  response: z.object({ sessions: z.array(sessionSchema) }),
 });
 
-export const sessionStatus = route({
-  ...addresses.sessionStatus,
+export const sessionStatusRoute = defineRoute({
+  ...endpoints.sessionStatus,
   summary: "How a session is: its row, its open runs, what waits for it",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({ visibility }),
-  body: nothing,
-  answer: z.object({
-    session: sessionShape,
+  body: emptyObject,
+  response: z.object({
+    session: sessionSchema,
     state: z.enum(["working", "idle", "ended"]),
     runs: z.array(
       z.object({ runId: z.string(), state: z.string(), command: z.string(), createdAt: z.number() }),
@@ -136,19 +138,19 @@ export const sessionStatus = route({
     /** Of an agent that is spoken to over ACP; null: it has none. */
     acp: z
       .object({
-        state: z.enum(ACP_STATES),
+        state: z.enum(ACP_SESSION_STATES),
         mode: z.enum(ACP_MODES),
-        problem: problem.nullable(),
-        turn: turnShape.nullable(),
-        queued: z.array(turnShape),
-        permissions: z.array(acpPermission),
+        problem: acpProblemSchema.nullable(),
+        turn: turnSummarySchema.nullable(),
+        queued: z.array(turnSummarySchema),
+        permissions: z.array(acpPermissionSchema),
       })
       .nullable(),
   }),
 });
 
-export const sessionHistory = route({
-  ...addresses.sessionHistory,
+export const sessionHistoryRoute = defineRoute({
+  ...endpoints.sessionHistory,
   summary: "What was said in a session and what it did, in its order: the newest, or before or after one",
   audience: "session",
   params: sessionParams,
@@ -158,12 +160,12 @@ export const sessionHistory = route({
     after: count.optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
-  body: nothing,
-  answer: z.object({
-    session: sessionShape,
-    messages: z.array(messageShape),
+  body: emptyObject,
+  response: z.object({
+    session: sessionSchema,
+    messages: z.array(messageSchema),
     /** With their places among the messages. */
-    turns: z.array(acpTurn),
+    turns: z.array(acpTurnSchema),
     /** Commands that were executed for it, its agents' own left out: the newest, and only with the newest page. */
     runs: z.array(
       z.object({
@@ -180,8 +182,8 @@ export const sessionHistory = route({
   }),
 });
 
-export const sessionInbox = route({
-  ...addresses.sessionInbox,
+export const sessionInboxRoute = defineRoute({
+  ...endpoints.sessionInbox,
   summary: "What waits for a session, the oldest first; it goes on waiting until it is acknowledged",
   audience: "session",
   params: sessionParams,
@@ -189,85 +191,85 @@ export const sessionInbox = route({
     visibility,
     limit: z.coerce.number().int().min(1).max(defaults.inboxMessages).default(defaults.inboxMessages),
   }),
-  body: nothing,
-  answer: z.object({
-    session: sessionShape,
-    messages: z.array(messageShape),
+  body: emptyObject,
+  response: z.object({
+    session: sessionSchema,
+    messages: z.array(messageSchema),
     /** There is more, which did not fit. */
     more: z.boolean(),
   }),
 });
 
-export const acknowledgeInbox = route({
-  ...addresses.acknowledgeInbox,
+export const acknowledgeInboxRoute = defineRoute({
+  ...endpoints.acknowledgeInbox,
   summary: "Say that a session has had these: its own token does, or the operator",
   audience: "session",
   params: sessionParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     ids: z
       .array(z.string().regex(/^msg_[0-9a-z]{12}$/, "must be a message's id"))
       .min(1)
       .max(1_000),
   }),
-  answer: z.object({
+  response: z.object({
     /** Those of them that waited until now. */
     acknowledged: z.array(z.string()),
   }),
 });
 
-export const sendMessage = route({
-  ...addresses.sendMessage,
+export const sendMessageRoute = defineRoute({
+  ...endpoints.sendMessage,
   summary: "Say something to a session: it wakes its agent, or waits for its next turn",
   audience: "session",
   params: sessionParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     text: z.string().min(1).max(defaults.messageChars),
     visibility,
     /** `wake`: a prompt of its own, where the session's agent can be woken; `next-turn`: with whatever it is asked next. */
-    deliver: z.enum(DELIVERIES).default("wake"),
+    deliver: z.enum(MESSAGE_DELIVERIES).default("wake"),
   }),
-  answer: z.object({ message: messageShape }),
+  response: z.object({ message: messageSchema }),
 });
 
-export const closeSession = route({
-  ...addresses.closeSession,
+export const closeSessionRoute = defineRoute({
+  ...endpoints.closeSession,
   summary: "Close a session: its tokens are dead from here on",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
-  query: nothing,
-  body: nothing,
-  answer: z.object({ closed: z.boolean() }),
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({ closed: z.boolean() }),
 });
 
-export const listApprovals = route({
-  ...addresses.listApprovals,
+export const listApprovalsRoute = defineRoute({
+  ...endpoints.listApprovals,
   summary:
     "Questions that wait for an answer; followed: these, then each question and each end of one, a line each",
   audience: "operator",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({ follow: flag.optional() }),
-  body: nothing,
-  answer: z.object({ approvals: z.array(approvalShape) }),
+  body: emptyObject,
+  response: z.object({ approvals: z.array(approvalSchema) }),
 });
 
-export const showApproval = route({
-  ...addresses.showApproval,
+export const showApprovalRoute = defineRoute({
+  ...endpoints.showApproval,
   summary: "The whole of a waiting question, page by page: argv, directory, variables, input",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
   query: questionQuery,
-  body: nothing,
-  answer: z.object({ approval: approvalShape, ...questionPage }),
+  body: emptyObject,
+  response: z.object({ approval: approvalSchema, ...questionPage }),
 });
 
-export const decideApproval = route({
-  ...addresses.decideApproval,
+export const decideApprovalRoute = defineRoute({
+  ...endpoints.decideApproval,
   summary: "Answer a question",
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
-  answer: z.object({ approval: approvalShape, decided: z.boolean() }),
+  response: z.object({ approval: approvalSchema, decided: z.boolean() }),
 });

@@ -7,17 +7,17 @@ import {
   TASK_OUTCOMES,
   TASK_RUNTIMES,
   TASK_STATUSES,
-  type Target,
+  type NotificationTarget,
   type TaskRecord,
 } from "../../store/task-record.js";
 
-const target: z.ZodType<Target> = z.discriminatedUnion("kind", [
+const target: z.ZodType<NotificationTarget> = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("session"), sessionId: z.string() }),
   z.object({ kind: z.literal("channel"), channel: z.string(), address: z.string().nullable() }),
 ]);
 
 /** A task's record, field by field as it is stored. */
-export const taskShape: z.ZodType<TaskRecord> = z.object({
+export const taskSchema: z.ZodType<TaskRecord> = z.object({
   taskId: z.string(),
   key: z.string().nullable(),
   runtime: z.enum(TASK_RUNTIMES),
@@ -51,7 +51,7 @@ export const taskShape: z.ZodType<TaskRecord> = z.object({
   version: z.int(),
 });
 
-export const taskEventShape = z.object({
+export const taskEventSchema = z.object({
   taskId: z.string(),
   seq: z.int(),
   at: z.number(),
@@ -60,7 +60,7 @@ export const taskEventShape = z.object({
 });
 
 /** One message about it, to one target. */
-export const taskMessageShape = z.object({
+export const taskMessageSchema = z.object({
   id: z.string(),
   kind: z.enum(["terminal", "state"]),
   target,

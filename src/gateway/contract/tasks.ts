@@ -8,11 +8,11 @@ import {
   TASK_STATUSES,
 } from "../../store/task-record.js";
 import { AUDIT_CODES } from "../../tasks/audit.js";
-import { addresses } from "./addresses.js";
-import { count, flag, nothing, survivor } from "./common.js";
-import { route } from "./route.js";
-import { runShape } from "./run-shape.js";
-import { taskEventShape, taskMessageShape, taskShape } from "./task-shape.js";
+import { endpoints } from "./addresses.js";
+import { count, flag, emptyObject, survivor } from "./common.js";
+import { defineRoute } from "./route.js";
+import { runSchema } from "./run-shape.js";
+import { taskEventSchema, taskMessageSchema, taskSchema } from "./task-shape.js";
 
 /** Not every database keeps anything else. */
 const printable = (chars: number) =>
@@ -27,7 +27,7 @@ const taskParams = z.object({ id: name });
 const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
 
 /** Who hears of work that goes on in the background, and when. */
-export const tellFields = {
+export const notifyFields = {
   /** Left out: as is usual for this kind of work, and `silent` where the caller waits for it or reads along. */
   notify: policy.optional(),
   /**
@@ -46,7 +46,7 @@ export const tellFields = {
 };
 
 /** Several are separated by commas. */
-function several<const Words extends readonly [string, ...string[]]>(words: Words) {
+function commaSeparated<const Words extends readonly [string, ...string[]]>(words: Words) {
   const one = z.enum(words, { error: `must be of ${words.join(", ")}` });
   return z
     .string()
@@ -55,15 +55,15 @@ function several<const Words extends readonly [string, ...string[]]>(words: Word
     .optional();
 }
 
-export const listTasks = route({
-  ...addresses.listTasks,
+export const listTasksRoute = defineRoute({
+  ...endpoints.listTasks,
   summary: "Background work, newest first",
   audience: "session",
-  params: nothing,
+  params: emptyObject,
   query: z.strictObject({
-    status: several(TASK_STATUSES),
-    runtime: several(TASK_RUNTIMES),
-    delivery: several(TASK_DELIVERIES),
+    status: commaSeparated(TASK_STATUSES),
+    runtime: commaSeparated(TASK_RUNTIMES),
+    delivery: commaSeparated(TASK_DELIVERIES),
     /** Asked for by that session, or done by it: its id or key. */
     session: name.optional(),
     /** Only those that go on. */
@@ -72,46 +72,46 @@ export const listTasks = route({
     cursor: z.string().max(200).optional(),
     limit: z.coerce.number().int().min(1).max(1_000).default(100),
   }),
-  body: nothing,
+  body: emptyObject,
   /** `next`: where to ask on from; null: these are all. */
-  answer: z.object({ tasks: z.array(taskShape), next: z.string().nullable() }),
+  response: z.object({ tasks: z.array(taskSchema), next: z.string().nullable() }),
 });
 
-export const getTask = route({
-  ...addresses.getTask,
+export const getTaskRoute = defineRoute({
+  ...endpoints.getTask,
   summary: "A task: its record, its history, its messages, and the run that does it",
   audience: "session",
   params: taskParams,
-  query: nothing,
-  body: nothing,
-  answer: z.object({
-    task: taskShape,
-    events: z.array(taskEventShape),
-    messages: z.array(taskMessageShape),
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({
+    task: taskSchema,
+    events: z.array(taskEventSchema),
+    messages: z.array(taskMessageSchema),
     /** Null: there is none, or it is not kept any more. */
-    run: runShape.nullable(),
+    run: runSchema.nullable(),
   }),
 });
 
 /** Not followed: what is kept after that number. Followed: the same events, one per line, until the task has ended. */
-export const taskEvents = route({
-  ...addresses.taskEvents,
+export const taskEventsRoute = defineRoute({
+  ...endpoints.taskEvents,
   summary: "What happened to a task, in order",
   audience: "session",
   params: taskParams,
   query: z.strictObject({ after: count.default(0), follow: flag.optional() }),
-  body: nothing,
-  answer: z.object({ task: taskShape, events: z.array(taskEventShape), after: z.int() }),
+  body: emptyObject,
+  response: z.object({ task: taskSchema, events: z.array(taskEventSchema), after: z.int() }),
 });
 
 const text = (chars: number) => z.string().max(chars);
 
-export const createTask = route({
-  ...addresses.createTask,
+export const createTaskRoute = defineRoute({
+  ...endpoints.createTask,
   summary: "Record work that another program does, before it begins",
   audience: "session",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: z.strictObject({
     label: text(defaults.taskTextChars).optional(),
     text: text(defaults.taskTextChars).default(""),
@@ -125,17 +125,17 @@ export const createTask = route({
     heartbeatMs: z.number().min(1_000).max(defaults.taskKeptMs).optional(),
     /** It waits to begin. */
     queued: z.boolean().default(false),
-    ...tellFields,
+    ...notifyFields,
   }),
-  answer: z.object({ task: taskShape, created: z.boolean() }),
+  response: z.object({ task: taskSchema, created: z.boolean() }),
 });
 
-export const taskProgress = route({
-  ...addresses.taskProgress,
+export const taskProgressRoute = defineRoute({
+  ...endpoints.taskProgress,
   summary: "Say that whoever does an external task is at work, and how it is going",
   audience: "session",
   params: taskParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({
     /** Left out: a heartbeat. */
     text: text(defaults.taskTextChars).optional(),
@@ -143,15 +143,15 @@ export const taskProgress = route({
     queued: z.boolean().default(false),
   }),
   /** `stop`: the task has ended, by its requester's word or otherwise; nobody waits for more. */
-  answer: z.object({ task: taskShape, stop: z.boolean() }),
+  response: z.object({ task: taskSchema, stop: z.boolean() }),
 });
 
-export const finishTask = route({
-  ...addresses.finishTask,
+export const finishTaskRoute = defineRoute({
+  ...endpoints.finishTask,
   summary: "Say how an external task ended",
   audience: "session",
   params: taskParams,
-  query: nothing,
+  query: emptyObject,
   body: z
     .strictObject({
       status: z.enum(["succeeded", "failed", "timed_out", "cancelled"]),
@@ -166,77 +166,77 @@ export const finishTask = route({
       path: ["outcome"],
     }),
   /** Not changed: it had ended so before. */
-  answer: z.object({ task: taskShape, changed: z.boolean() }),
+  response: z.object({ task: taskSchema, changed: z.boolean() }),
 });
 
-export const notifyTask = route({
-  ...addresses.notifyTask,
+export const notifyTaskRoute = defineRoute({
+  ...endpoints.notifyTask,
   summary: "Decide when the requester of a task hears of it",
   audience: "session",
   params: taskParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ policy }),
-  answer: z.object({ task: taskShape, changed: z.boolean() }),
+  response: z.object({ task: taskSchema, changed: z.boolean() }),
 });
 
-export const cancelTask = route({
-  ...addresses.cancelTask,
+export const cancelTaskRoute = defineRoute({
+  ...endpoints.cancelTask,
   summary: "Cancel a task; answers when what did it is proven to be gone, or its agent's turn is over",
   audience: "session",
   params: taskParams,
-  query: nothing,
+  query: emptyObject,
   body: z.strictObject({ reason: z.string().max(200).optional() }),
   /** `going-on`: it was told to stop and has not yet; the survivors are those of its run that are known. */
-  answer: z.object({
-    task: taskShape,
+  response: z.object({
+    task: taskSchema,
     outcome: z.enum(["cancelled", "ended-before", "going-on"]),
     survivors: z.array(survivor),
   }),
 });
 
-const decided = z.object({ task: taskShape, messages: z.int() });
+const messagesResponse = z.object({ task: taskSchema, messages: z.int() });
 
-export const retryTask = route({
-  ...addresses.retryTask,
+export const retryTaskRoute = defineRoute({
+  ...endpoints.retryTask,
   summary: "Try the messages of a task again that could not be delivered",
   audience: "operator",
   params: taskParams,
-  query: nothing,
-  body: nothing,
-  answer: decided,
+  query: emptyObject,
+  body: emptyObject,
+  response: messagesResponse,
 });
 
-export const dismissTask = route({
-  ...addresses.dismissTask,
+export const dismissTaskRoute = defineRoute({
+  ...endpoints.dismissTask,
   summary: "Give up the messages of a task that could not be delivered",
   audience: "operator",
   params: taskParams,
-  query: nothing,
-  body: nothing,
-  answer: decided,
+  query: emptyObject,
+  body: emptyObject,
+  response: messagesResponse,
 });
 
-export const auditTasks = route({
-  ...addresses.auditTasks,
+export const auditTasksRoute = defineRoute({
+  ...endpoints.auditTasks,
   summary: "What an operator should look at",
   audience: "operator",
-  params: nothing,
-  query: nothing,
-  body: nothing,
-  answer: z.object({
+  params: emptyObject,
+  query: emptyObject,
+  body: emptyObject,
+  response: z.object({
     findings: z.array(z.object({ code: z.enum(AUDIT_CODES), taskId: z.string(), detail: z.string() })),
   }),
 });
 
-export const maintainTasks = route({
-  ...addresses.maintainTasks,
+export const maintainTasksRoute = defineRoute({
+  ...endpoints.maintainTasks,
   summary:
     "Bring tasks in line with what became of their work, and forget old ones; or only say what would be done",
   audience: "operator",
-  params: nothing,
-  query: nothing,
+  params: emptyObject,
+  query: emptyObject,
   body: z.strictObject({ apply: z.boolean().default(false) }),
-  answer: z.object({
+  response: z.object({
     applied: z.boolean(),
     measures: z.array(
       z.object({

@@ -1,19 +1,24 @@
-import type { OwnedTree } from "../../acp/owned-tree.js";
-import { offerOf } from "../../acp/client/offer.js";
+import type { VerifiedProcessTree } from "../../acp/owned-tree.js";
+import { recordedClientAccess } from "../../acp/client/offer.js";
 import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";
-import type { Question } from "../../sessions/question.js";
+import type { ApprovalQuestion } from "../../sessions/question.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { AcpPermission, AcpSession } from "../../store/acp-record.js";
+import type { AcpPermissionRequest, AcpSession } from "../../store/acp-record.js";
 import type { AcpSessionFilter, AcpStore } from "../../store/acp-store.js";
-import type { Handlers } from "../server/app.js";
+import type { RouteHandlers } from "../server/app.js";
 import type { Requester } from "../server/requester.js";
-import type { Sights } from "../sights.js";
-import { permissionOf, sessionOf, turnOf, updateOf } from "./acp-shown.js";
+import type { Authorizer } from "../sights.js";
+import {
+  acpPermissionResponse,
+  acpSessionResponse,
+  acpTurnResponse,
+  acpUpdateResponse,
+} from "./acp-shown.js";
 
-export type AcpReadingVerb = "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions";
+export type AcpQueryVerb = "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions";
 
-export interface AcpReadingDesk {
+export interface AcpQueryDeps {
   readonly store: Pick<
     AcpStore,
     | "getAcpSession"
@@ -21,25 +26,27 @@ export interface AcpReadingDesk {
     | "listAcpSessions"
     | "listAcpTurns"
     | "listAcpUpdates"
-    | "listAcpPermissions"
+    | "listAcpPermissionRequests"
   >;
   readonly sessions: Pick<Sessions, "get">;
-  readonly sights: Pick<Sights, "session" | "scopeOf">;
+  readonly authorizer: Pick<Authorizer, "requireSession" | "sessionScope">;
   readonly stderrOf: (sessionId: string) => string;
   /** Null: the question does not wait at this gateway. */
-  readonly questionOf: (permission: AcpPermission) => Promise<Question | null>;
-  readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<OwnedTree, "runId">>;
+  readonly questionOf: (permission: AcpPermissionRequest) => Promise<ApprovalQuestion | null>;
+  readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<VerifiedProcessTree, "runId">>;
 }
 
 /** What changes nothing: the same with a gateway, and from the store alone. */
-export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadingVerb> {
-  const { store } = desk;
-  const shown = async (session: AcpSession): Promise<ReturnType<typeof sessionOf>> =>
-    sessionOf(session, await desk.sessions.get(session.sessionId));
-  const withQuestion = async (permission: AcpPermission): Promise<ReturnType<typeof permissionOf>> =>
-    permissionOf(permission, await desk.questionOf(permission));
+export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQueryVerb> {
+  const { store } = deps;
+  const shown = async (session: AcpSession): Promise<ReturnType<typeof acpSessionResponse>> =>
+    acpSessionResponse(session, await deps.sessions.get(session.sessionId));
+  const withQuestion = async (
+    permission: AcpPermissionRequest,
+  ): Promise<ReturnType<typeof acpPermissionResponse>> =>
+    acpPermissionResponse(permission, await deps.questionOf(permission));
   const seenBy = (requester: Requester): Pick<AcpSessionFilter, "seenBy"> => {
-    const scope = desk.sights.scopeOf(requester);
+    const scope = deps.authorizer.sessionScope(requester);
     return scope === null ? {} : { seenBy: scope };
   };
   return {
@@ -52,21 +59,21 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
     },
 
     acpShow: async ({ params }, { requester }) => {
-      const session = await visibleAcp(desk, requester, params.id);
+      const session = await requireAcpSession(deps, requester, params.id);
       const { sessionId } = session;
       const open = await store.listAcpTurns({ sessionId, states: ["running", "queued"] });
       const last = await store.listAcpTurns({ sessionId, states: ["ended"], newestFirst: true, limit: 1 });
-      const offer = offerOf(await store.listAcpUpdates({ sessionId, limit: 1 }));
-      const { verified, why, processes } = await desk.verifyOwnedTree(sessionId);
+      const offer = recordedClientAccess(await store.listAcpUpdates({ sessionId, limit: 1 }));
+      const { verified, why, processes } = await deps.verifyOwnedTree(sessionId);
       return {
         session: await shown(session),
-        turns: [...open, ...last].map(turnOf),
+        turns: [...open, ...last].map(acpTurnResponse),
         permissions: await Promise.all(
-          (await store.listAcpPermissions({ sessionId, pending: true })).map(withQuestion),
+          (await store.listAcpPermissionRequests({ sessionId, pending: true })).map(withQuestion),
         ),
         capabilities: session.capabilities,
         client: { ...offer, roots: [...offer.roots] },
-        stderr: desk.stderrOf(sessionId),
+        stderr: deps.stderrOf(sessionId),
         tree: {
           verified,
           why,
@@ -76,37 +83,44 @@ export function createAcpReading(desk: AcpReadingDesk): Pick<Handlers, AcpReadin
     },
 
     acpHistory: async ({ params, query: { turn, limit } }, { requester }) => {
-      const { sessionId } = await visibleAcp(desk, requester, params.id);
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
       if (turn === undefined)
-        return { turns: (await store.listAcpTurns({ sessionId, newestFirst: true, limit })).map(turnOf) };
+        return {
+          turns: (await store.listAcpTurns({ sessionId, newestFirst: true, limit })).map(acpTurnResponse),
+        };
       const one = await store.getAcpTurn(turn);
-      return { turns: one?.sessionId === sessionId ? [turnOf(one)] : [] };
+      return { turns: one?.sessionId === sessionId ? [acpTurnResponse(one)] : [] };
     },
 
     acpWatch: async ({ params, query: { after, limit } }, { requester }) => {
-      const { sessionId } = await visibleAcp(desk, requester, params.id);
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
       const maxBytes = defaults.acpPageBytes;
       const updates = await store.listAcpUpdates({ sessionId, after, limit, maxBytes });
-      return { updates: updates.map(updateOf), after: updates.at(-1)?.seq ?? after };
+      return { updates: updates.map(acpUpdateResponse), after: updates.at(-1)?.seq ?? after };
     },
 
     acpPermissions: async ({ query: { session, all, limit } }, { requester }) => {
       const of =
-        session === undefined ? {} : { sessionId: (await visibleAcp(desk, requester, session)).sessionId };
+        session === undefined
+          ? {}
+          : { sessionId: (await requireAcpSession(deps, requester, session)).sessionId };
       const pending = all === true ? {} : { pending: true };
-      const found = await store.listAcpPermissions({ ...of, ...pending, ...seenBy(requester), limit });
+      const found = await store.listAcpPermissionRequests({ ...of, ...pending, ...seenBy(requester), limit });
       return { permissions: await Promise.all(found.map(withQuestion)) };
     },
   };
 }
 
 /** By its id or its key. What is not there and what may not be seen answer alike. */
-export async function visibleAcp(
-  { store, sights }: Pick<AcpReadingDesk, "sights"> & { readonly store: Pick<AcpStore, "getAcpSession"> },
+export async function requireAcpSession(
+  {
+    store,
+    authorizer,
+  }: Pick<AcpQueryDeps, "authorizer"> & { readonly store: Pick<AcpStore, "getAcpSession"> },
   requester: Requester,
   id: string,
 ): Promise<AcpSession> {
-  const { id: sessionId } = await sights.session(requester, id);
+  const { id: sessionId } = await authorizer.requireSession(requester, id);
   const session = await store.getAcpSession(sessionId);
   if (session === null) throw new NotFound(`ACP session ${id}`);
   return session;

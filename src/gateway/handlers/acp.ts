@@ -1,32 +1,38 @@
-import { DEFAULT_RULES, type AcpController } from "../../acp/controller.js";
-import type { AskedCommand } from "../../acp/agent-commands.js";
+import { DEFAULT_PERMISSION_RULES, type AcpController } from "../../acp/controller.js";
+import type { RequestedAgentCommand } from "../../acp/agent-commands.js";
 import { newTurnId } from "../../acp/ids.js";
 import type { PromptRequest } from "../../acp/prompt-queue.js";
 import { BadInput, NotFound } from "../../errors.js";
-import { NO_PAGE, questionPage as pageOfQuestion } from "../../sessions/question.js";
+import { NO_PAGE, pageOfQuestion as pageOfQuestion } from "../../sessions/question.js";
 import { newSessionId } from "../../sessions/ids.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
 import type { TaskStore } from "../../store/task-store.js";
-import { keyOfTurn } from "../../tasks/key.js";
+import { taskKeyOfTurn } from "../../tasks/key.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { SessionRow } from "../../store/session-record.js";
+import type { SessionRecord } from "../../store/session-record.js";
 import type { PERMISSION_PRESETS } from "../contract/acp.js";
-import type { AnswerOf, HeardOf } from "../contract/contract.js";
-import { allowedCommand, type ExecGate } from "../exec-gate.js";
-import type { Asking, Handlers } from "../server/app.js";
+import type { ResponseOf, ParsedRequestOf } from "../contract/contract.js";
+import { authorizeCommand, type ExecAuthorizationDeps } from "../exec-gate.js";
+import type { RequestContext, RouteHandlers } from "../server/app.js";
 import { sessionIdOf } from "../server/requester.js";
-import type { Sights } from "../sights.js";
+import type { Authorizer } from "../sights.js";
 import type { Background } from "../work/background.js";
-import { awaitedUnless, mayBeTold, parentOf, taskOf, whomToTell } from "../work/whom.js";
+import {
+  waitingOptions,
+  assertMaySetOrigin,
+  findParentSession,
+  findCurrentTask,
+  resolveTargets,
+} from "../work/whom.js";
 import type { ChannelEntries } from "./channels.js";
-import { createAcpReading, visibleAcp, type AcpReadingVerb } from "./acp-reading.js";
-import { permissionOf, sessionOf, turnOf } from "./acp-shown.js";
+import { createAcpQueries, requireAcpSession, type AcpQueryVerb } from "./acp-reading.js";
+import { acpPermissionResponse, acpSessionResponse, acpTurnResponse } from "./acp-shown.js";
 
 export type AcpVerb =
-  | AcpReadingVerb
+  | AcpQueryVerb
   | "acpSpawn"
   | "acpPrompt"
   | "acpCancel"
@@ -34,76 +40,78 @@ export type AcpVerb =
   | "acpAnswer"
   | "acpQuestion";
 
-export interface AcpDesk {
+export interface AcpHandlerDeps {
   readonly acp: AcpController;
   readonly store: AcpStore & Pick<TaskStore, "listTasks">;
   readonly background: Background;
   readonly channels: ChannelEntries;
   readonly sessions: Sessions;
-  readonly gate: ExecGate;
-  readonly sights: Sights;
-  readonly mayStart: () => void;
+  readonly execAuth: ExecAuthorizationDeps;
+  readonly authorizer: Authorizer;
+  readonly assertAcceptingRuns: () => void;
   readonly getRun: (runId: string) => Promise<RunRecord | null>;
   /** Writes a task's id where its agent's run is: it can then be found without the store. Never rejects. */
-  readonly noteTask: (sessionId: string, taskId: string) => Promise<void>;
+  readonly recordTaskInRunDirectory: (sessionId: string, taskId: string) => Promise<void>;
 }
 
 const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
   "approve-all": [{ effect: "allow" }],
-  "approve-reads": DEFAULT_RULES,
+  "approve-reads": DEFAULT_PERMISSION_RULES,
   "deny-all": [{ effect: "reject" }],
 };
 
-export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
-  const { acp, store } = desk;
-  const shown = async (session: AcpSession): Promise<AnswerOf<"acpClose">["session"]> => {
-    const row = await desk.sessions.get(session.sessionId);
-    return sessionOf(session, row);
+export function createAcpHandlers(deps: AcpHandlerDeps): Pick<RouteHandlers, AcpVerb> {
+  const { acp, store } = deps;
+  const shown = async (session: AcpSession): Promise<ResponseOf<"acpClose">["session"]> => {
+    const row = await deps.sessions.get(session.sessionId);
+    return acpSessionResponse(session, row);
   };
   return {
-    ...createAcpReading({
-      ...desk,
-      verifyOwnedTree: (sessionId) => acp.verifyOwnedTree(sessionId),
+    ...createAcpQueries({
+      ...deps,
+      verifyOwnedTree: (sessionId) => acp.verifyProcessTree(sessionId),
       stderrOf: (sessionId) => acp.stderrOf(sessionId),
       questionOf: (permission) => acp.questionOf(permission),
     }),
 
-    acpSpawn: async ({ body }, asking) => {
-      desk.mayStart();
-      mayBeTold(asking.requester, body, desk.channels);
-      const earlier = await askedBefore(desk, body.turnId, asking);
-      const { session, created } = earlier ?? (await spawn(desk, body, asking));
+    acpSpawn: async ({ body }, context) => {
+      deps.assertAcceptingRuns();
+      assertMaySetOrigin(context.requester, body, deps.channels);
+      const earlier = await findEarlierTurn(deps, body.turnId, context);
+      const { session, created } = earlier ?? (await ensureSession(deps, body, context));
       const { prompt: text } = body;
       if (text === undefined) return { session: await shown(session), created, turn: null };
-      const now = await ask(desk, session, { ...body, text }, asking, earlier?.turn ?? null);
+      const now = await startPrompt(deps, session, { ...body, text }, context, earlier?.turn ?? null);
       const row = (await store.getAcpSession(session.sessionId)) ?? session;
-      return { session: await shown(row), created, turn: turnOf(now) };
+      return { session: await shown(row), created, turn: acpTurnResponse(now) };
     },
 
-    acpPrompt: async ({ params, body }, asking) => {
-      desk.mayStart();
-      mayBeTold(asking.requester, body, desk.channels);
-      const session = await visibleAcp(desk, asking.requester, params.id);
-      const earlier = await askedBefore(desk, body.turnId, asking);
+    acpPrompt: async ({ params, body }, context) => {
+      deps.assertAcceptingRuns();
+      assertMaySetOrigin(context.requester, body, deps.channels);
+      const session = await requireAcpSession(deps, context.requester, params.id);
+      const earlier = await findEarlierTurn(deps, body.turnId, context);
       if (earlier !== null && earlier.session.sessionId !== session.sessionId)
         throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
-      return { turn: turnOf(await ask(desk, session, body, asking, earlier?.turn ?? null)) };
+      return {
+        turn: acpTurnResponse(await startPrompt(deps, session, body, context, earlier?.turn ?? null)),
+      };
     },
 
     acpCancel: async ({ params, body: { turnId, reapTools } }, { requester }) => {
-      const { sessionId } = await visibleAcp(desk, requester, params.id);
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
       const turn = await acp.cancelTurn(sessionId, {
         actor: requester.actor,
         reapTools,
         ...(turnId === undefined ? {} : { turnId }),
       });
-      return { turn: turn === null ? null : turnOf(turn) };
+      return { turn: turn === null ? null : acpTurnResponse(turn) };
     },
 
     acpClose: async ({ params, body }, { requester }) => {
-      const { sessionId } = await visibleAcp(desk, requester, params.id);
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
       const { session, survivors } = await acp.closeSession(sessionId, { actor: requester.actor, ...body });
-      const run = session.runId === null ? null : await desk.getRun(session.runId);
+      const run = session.runId === null ? null : await deps.getRun(session.runId);
       const emptiness = run?.emptiness ?? null;
       return { session: await shown(session), survivors: [...survivors], emptiness };
     },
@@ -112,108 +120,108 @@ export function createAcpHandlers(desk: AcpDesk): Pick<Handlers, AcpVerb> {
       const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body.digest);
       if (answer === null) throw new NotFound(`permission ${params.id}`);
       const { permission, decided } = answer;
-      return { permission: permissionOf(permission, await acp.questionOf(permission)), decided };
+      return { permission: acpPermissionResponse(permission, await acp.questionOf(permission)), decided };
     },
 
     acpQuestion: async ({ params, query }) => {
-      const permission = await store.getAcpPermission(params.id);
+      const permission = await store.getAcpPermissionRequest(params.id);
       if (permission === null) throw new NotFound(`permission ${params.id}`);
       const question = await acp.questionOf(permission);
       const { parts, ...page } =
         question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
-      return { permission: permissionOf(permission, question), ...page, parts: [...parts] };
+      return { permission: acpPermissionResponse(permission, question), ...page, parts: [...parts] };
     },
   };
 }
 
 /** Null: this is the first time. */
-async function askedBefore(
-  desk: AcpDesk,
+async function findEarlierTurn(
+  deps: AcpHandlerDeps,
   turnId: string | undefined,
-  { requester }: Asking,
+  { requester }: RequestContext,
 ): Promise<{ readonly session: AcpSession; readonly created: false; readonly turn: AcpTurn } | null> {
-  const turn = turnId === undefined ? null : await desk.store.getAcpTurn(turnId);
+  const turn = turnId === undefined ? null : await deps.store.getAcpTurn(turnId);
   if (turn === null) return null;
-  const seen = await desk.sights.runsOf(requester)(turn.sessionId);
-  const session = seen ? await desk.store.getAcpSession(turn.sessionId) : null;
+  const seen = await deps.authorizer.canSeeRunsOf(requester)(turn.sessionId);
+  const session = seen ? await deps.store.getAcpSession(turn.sessionId) : null;
   if (session === null) throw new BadInput("turnId", "another turn has that id; nothing was sent");
   return { session, created: false, turn };
 }
 
-type Prompt = Omit<HeardOf<"acpPrompt">["body"], "turnId"> & { readonly turnId?: string | undefined };
+type Prompt = Omit<ParsedRequestOf<"acpPrompt">["body"], "turnId"> & { readonly turnId?: string | undefined };
 
 /** Its turn; its end, where it is waited for. What others than the operator at its side asked for is a task. */
-async function ask(
-  desk: AcpDesk,
+async function startPrompt(
+  deps: AcpHandlerDeps,
   session: AcpSession,
   prompt: Prompt,
-  asking: Asking,
+  context: RequestContext,
   earlier: AcpTurn | null,
 ): Promise<AcpTurn> {
   const { sessionId } = session;
   const { text, timeoutMs, wait, turnId = newTurnId() } = prompt;
   const request: PromptRequest = {
     text,
-    askedBy: asking.requester.actor,
+    askedBy: context.requester.actor,
     turnId,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
   };
-  const start = async (begun = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
-    const turn = earlier ?? (await desk.acp.prompt(sessionId, request));
+  const start = async (onStarted = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
+    const turn = earlier ?? (await deps.acp.prompt(sessionId, request));
     // First: updates that come before the task is followed are no progress of it.
-    begun();
-    if (taskId !== null) await desk.noteTask(sessionId, taskId);
-    return wait ? waitForEnd(desk, turn, asking.gone) : turn;
+    onStarted();
+    if (taskId !== null) await deps.recordTaskInRunDirectory(sessionId, taskId);
+    return wait ? waitForTurnEnd(deps, turn, context.disconnected) : turn;
   };
-  const work = await acpWork(desk, session, prompt, asking, turnId);
+  const work = await acpTask(deps, session, prompt, context, turnId);
   if (work === null) return start();
-  const given = awaitedUnless({ ...prompt, background: !wait }, asking.gone);
-  return desk.background.give(work, ({ begun, taskId }) => start(begun, taskId), given);
+  const startOptions = waitingOptions({ ...prompt, background: !wait }, context.disconnected);
+  return deps.background.runAsTask(work, ({ onStarted, taskId }) => start(onStarted, taskId), startOptions);
 }
 
 /** Null: an operator's own conversation. */
-async function acpWork(
-  desk: AcpDesk,
+async function acpTask(
+  deps: AcpHandlerDeps,
   { sessionId, mode, runId }: AcpSession,
   prompt: Prompt,
-  { requester }: Asking,
+  { requester }: RequestContext,
   turnId: string,
 ): Promise<TaskInput | null> {
-  const row = await desk.sessions.get(sessionId);
+  const row = await deps.sessions.get(sessionId);
   const parentSessionId =
-    sessionIdOf(requester) ?? (row === null ? null : await parentOf(desk.sessions, row));
+    sessionIdOf(requester) ?? (row === null ? null : await findParentSession(deps.sessions, row));
   const { text, wait, background, notify, origin } = prompt;
   const told = background || notify !== undefined || origin !== undefined;
   if (mode === "session" && parentSessionId === null && !told) return null;
   return {
     runtime: "acp",
-    key: keyOfTurn(turnId),
+    key: taskKeyOfTurn(turnId),
     text,
     childSessionId: sessionId,
     agentId: row?.agentId ?? null,
     runId,
     turnId,
-    parentTaskId: await taskOf(desk.store, requester),
-    ...whomToTell({
+    parentTaskId: await findCurrentTask(deps.store, requester),
+    ...resolveTargets({
       requester,
-      said: prompt,
+      requested: prompt,
       mode: mode === "run" ? "run" : "interactive",
       parentSessionId,
-      readsAlong: !wait && !background,
+      seesResult: !wait && !background,
     }),
   };
 }
 
 /** Null fields: nobody has said. */
-async function spawn(
-  desk: AcpDesk,
-  body: HeardOf<"acpSpawn">["body"],
-  asking: Asking,
+async function ensureSession(
+  deps: AcpHandlerDeps,
+  body: ParsedRequestOf<"acpSpawn">["body"],
+  context: RequestContext,
 ): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
   const { agent, argv, agentId, cwd, mode, permissions, reap, parentSessionKey } = body;
-  const { requester, environment, executable } = await starter(desk, body, asking);
+  const { requester, environment, executable } = await authorizeSpawn(deps, body, context);
   const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
-  return desk.acp.ensureSession({
+  return deps.acp.ensureSession({
     key: body.key ?? `acp ${newSessionId().slice(4)}`,
     ...(agent === undefined ? {} : { agent }),
     ...(argv === undefined ? {} : { argv }),
@@ -233,12 +241,14 @@ async function spawn(
 }
 
 /** An agent started by a session is its child, and is executed as its exec rules judged it. `requester` null: the operator starts it. */
-async function starter(
-  { gate, acp }: AcpDesk,
-  body: HeardOf<"acpSpawn">["body"],
-  asking: Asking,
-): Promise<{ readonly requester: SessionRow | null } & Pick<AskedCommand, "environment" | "executable">> {
-  const { requester } = asking;
+async function authorizeSpawn(
+  { execAuth, acp }: AcpHandlerDeps,
+  body: ParsedRequestOf<"acpSpawn">["body"],
+  context: RequestContext,
+): Promise<
+  { readonly requester: SessionRecord | null } & Pick<RequestedAgentCommand, "environment" | "executable">
+> {
+  const { requester } = context;
   if (requester.kind === "operator") return { requester: null, environment: body.environment };
   const { session: self } = requester;
   if (body.parentSessionKey !== undefined && body.parentSessionKey !== self.key)
@@ -248,8 +258,8 @@ async function starter(
     );
   if (body.client !== undefined)
     throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
-  const { argv, env: entrys, passEnv } = acp.commands.asked(body);
-  const allowed = await allowedCommand(gate, asking, {
+  const { argv, env: entrys, passEnv } = acp.commands.resolve(body);
+  const allowed = await authorizeCommand(execAuth, context, {
     argv,
     cwd: body.cwd,
     environment: body.environment,
@@ -265,10 +275,14 @@ async function starter(
   };
 }
 
-async function waitForEnd({ acp, store }: AcpDesk, turn: AcpTurn, gone: AbortSignal): Promise<AcpTurn> {
+async function waitForTurnEnd(
+  { acp, store }: AcpHandlerDeps,
+  turn: AcpTurn,
+  disconnected: AbortSignal,
+): Promise<AcpTurn> {
   const look = async (): Promise<AcpTurn | null> => {
     const now = await store.getAcpTurn(turn.turnId);
     return now?.state === "ended" ? now : null;
   };
-  return (await acp.tail.until(turn.sessionId, look, gone)) ?? turn;
+  return (await acp.updates.waitFor(turn.sessionId, look, disconnected)) ?? turn;
 }

@@ -2,34 +2,36 @@ import { describeChannel } from "../../channels/inspect.js";
 import type { ChannelEntry } from "../../channels/entry.js";
 import { NotFound } from "../../errors.js";
 import { newMessageId } from "../../sessions/ids.js";
-import { DeliveryFailed, type Courier, type Notification } from "../../tasks/notification.js";
-import type { AnswerOf } from "../contract/contract.js";
-import type { Handlers } from "../server/app.js";
+import { DeliveryFailed, type Deliverer, type Notification } from "../../tasks/notification.js";
+import type { ResponseOf } from "../contract/contract.js";
+import type { RouteHandlers } from "../server/app.js";
 
 export type ChannelEntries = Readonly<Record<string, ChannelEntry>>;
-type Channel = AnswerOf<"listChannels">["channels"][number];
+type Channel = ResponseOf<"listChannels">["channels"][number];
 
-export interface ChannelDesk {
+export interface ChannelHandlerDeps {
   readonly channels: ChannelEntries;
-  readonly courier: Courier;
+  readonly courier: Deliverer;
   /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
-  readonly mayStart: () => void;
+  readonly assertAcceptingRuns: () => void;
 }
 
-export function channelHandlers(desk: ChannelDesk): Pick<Handlers, "listChannels" | "testChannel"> {
+export function createChannelHandlers(
+  deps: ChannelHandlerDeps,
+): Pick<RouteHandlers, "listChannels" | "testChannel"> {
   return {
-    listChannels: async () => ({ channels: listChannels(desk.channels) }),
+    listChannels: async () => ({ channels: describeChannels(deps.channels) }),
 
-    testChannel: async ({ params: { name }, body: { address = null } }, { gone }) => {
-      desk.mayStart();
-      const channel = listChannels(desk.channels).find((each) => each.name === name);
+    testChannel: async ({ params: { name }, body: { address = null } }, { disconnected }) => {
+      deps.assertAcceptingRuns();
+      const channel = describeChannels(deps.channels).find((each) => each.name === name);
       if (channel === undefined)
         throw new NotFound(`channel ${name}; holdfast notify channels shows those there are`);
-      const notification = trial(name);
+      const notification = testNotification(name);
       const told = { channel, notificationId: notification.id };
       try {
         const target = { kind: "channel", channel: name, address } as const;
-        const answer = await desk.courier.deliver(target, notification, gone);
+        const answer = await deps.courier.deliver(target, notification, disconnected);
         const receipt = answer.status === "delivered" ? answer.receipt : null;
         return { ...told, delivered: answer.status === "delivered", receipt, failure: null };
       } catch (error) {
@@ -42,14 +44,14 @@ export function channelHandlers(desk: ChannelDesk): Pick<Handlers, "listChannels
 }
 
 /** By name, in the order of the config. */
-export function listChannels(entries: ChannelEntries): Channel[] {
+export function describeChannels(entries: ChannelEntries): Channel[] {
   return Object.entries(entries).map(([name, entry]) => {
     return { name, kind: entry.kind, where: describeChannel(entry) };
   });
 }
 
 /** One of no task: whoever gets it sees what it is. */
-function trial(channel: string): Notification {
+function testNotification(channel: string): Notification {
   const id = newMessageId();
   return {
     id: `test:${id}`,

@@ -6,40 +6,45 @@ import type { RunRecord } from "../../store/run-record.js";
 import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { newRunId } from "../../supervisor/ids.js";
 import type { Config } from "../config.js";
-import type { AnswerOf, HeardOf } from "../contract/contract.js";
-import { GATEWAY_STOPS, type Asking } from "../server/app.js";
-import type { Going } from "../work/background.js";
-import type { Desk, ExecIdentity } from "./handlers.js";
-import { readyOrStopped } from "./ready.js";
-import { nowOf } from "./run-reader.js";
-import { shownPiece, textFrom } from "./text-output.js";
+import type { ResponseOf, ParsedRequestOf } from "../contract/contract.js";
+import { GATEWAY_STOPPING, type RequestContext } from "../server/app.js";
+import type { StartHooks } from "../work/background.js";
+import type { HandlerDeps, ExecIdentity } from "./handlers.js";
+import { waitReadyOrStop } from "./ready.js";
+import { currentRun } from "./run-reader.js";
+import { outputPieceResponse, readOutputText } from "./text-output.js";
 
-type ExecBody = HeardOf<"exec">["body"];
+type ExecBody = ParsedRequestOf<"exec">["body"];
 /** For what a caller leaves unsaid. */
 export type ExecDefaults = Config["defaults"];
-type Failure = AnswerOf<"exec">["failure"];
+type Failure = ResponseOf<"exec">["failure"];
 
-const UNTOLD: Going = {
+const NO_TASK_HOOKS: StartHooks = {
   taskId: null,
-  begun: () => undefined,
-  doneBy: () => Promise.resolve(),
-  sentAway: () => undefined,
+  onStarted: () => undefined,
+  onRunReplaced: () => Promise.resolve(),
+  onDetached: () => undefined,
 };
 
 /** Run a command for a caller: to its end, for a while, or at once in the background. */
-export async function execFor(
-  { supervisor, callers, gate, defaults: unsaid }: Pick<Desk, "supervisor" | "callers" | "gate" | "defaults">,
+export async function execCommand(
+  {
+    supervisor,
+    foregroundClients,
+    execAuth,
+    defaults: execDefaults,
+  }: Pick<HandlerDeps, "supervisor" | "foregroundClients" | "execAuth" | "defaults">,
   body: ExecBody,
-  asking: Asking,
+  context: RequestContext,
   identity: ExecIdentity,
-  going: Going = UNTOLD,
-): Promise<AnswerOf<"exec">> {
+  hooks: StartHooks = NO_TASK_HOOKS,
+): Promise<ResponseOf<"exec">> {
   const bind = async (runId: string | null): Promise<void> => {
     const token = identity.env?.["HOLDFAST_TOKEN"];
     // A token that is not bound to a run ends by its age.
-    if (token !== undefined) await gate.sessions.bindToken(token, runId).catch(() => undefined);
+    if (token !== undefined) await execAuth.sessions.bindToken(token, runId).catch(() => undefined);
   };
-  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, unsaid, going).catch(
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, execDefaults, hooks).catch(
     async (error: unknown) => {
       await bind(null);
       throw error;
@@ -49,29 +54,32 @@ export async function execFor(
   if (run === null) {
     // To whoever is at a terminal it is an error, with the step that failed.
     if (body.foreground !== undefined) throw failed;
-    const { record, recordPending } = await nowOf(supervisor, await mustHave(supervisor, failed.runId));
-    const failure = notStarted(failed) ?? failureOf(record);
+    const { record, recordPending } = await currentRun(
+      supervisor,
+      await requireRecord(supervisor, failed.runId),
+    );
+    const failure = spawnFailureKind(failed) ?? failureKindOf(record);
     const nothingRan = { running: false, output: [], ptyFellBack, readiness: null };
     return { run: record, recordPending, failure, ...nothingRan };
   }
-  going.begun();
+  hooks.onStarted();
   if (body.foreground !== undefined) {
-    callers.expect(run.runId, asking.gone);
-    const begun = await mustHave(supervisor, run.runId);
+    foregroundClients.awaitFirstAttach(run.runId, context.disconnected);
+    const begun = await requireRecord(supervisor, run.runId);
     const goesOn = { running: true, failure: null, output: [], ptyFellBack, readiness: null };
     return { run: begun, recordPending: null, ...goesOn };
   }
   const waits = !body.background && body.port !== undefined;
-  const readiness = waits ? await readyOrStopped(supervisor, run.runId, body.readyTimeoutMs, asking) : null;
-  const end = await endOf(supervisor, run, body, readiness, asking, unsaid);
+  const readiness = waits ? await waitReadyOrStop(supervisor, run.runId, body.readyTimeoutMs, context) : null;
+  const end = await waitForEnd(supervisor, run, body, readiness, context, execDefaults);
   // Before anything else is waited for: it may end meanwhile.
-  if (end === null) going.sentAway();
-  const now = end?.record ?? (await mustHave(supervisor, run.runId));
+  if (end === null) hooks.onDetached();
+  const now = end?.record ?? (await requireRecord(supervisor, run.runId));
   const ended = end !== null;
   const streams: readonly StreamName[] = ["stdout", "stderr"];
   const output = await Promise.all(
     streams.map((stream) =>
-      textFrom(
+      readOutputText(
         (name, options) => supervisor.readOutput(run.runId, name, options),
         stream,
         0,
@@ -84,29 +92,29 @@ export async function execFor(
     run: now,
     recordPending: end?.recordPending ?? null,
     running: !ended,
-    failure: ended ? failureOf(now) : null,
-    output: output.map((piece) => shownPiece(piece, body.raw)),
+    failure: ended ? failureKindOf(now) : null,
+    output: output.map((piece) => outputPieceResponse(piece, body.raw)),
     ptyFellBack,
     readiness,
   };
 }
 
 /** Null: it goes on. */
-async function endOf(
+async function waitForEnd(
   supervisor: Supervisor,
   run: Run,
   body: ExecBody,
-  readiness: AnswerOf<"exec">["readiness"],
-  asking: Asking,
-  unsaid: ExecDefaults,
+  readiness: ResponseOf<"exec">["readiness"],
+  context: RequestContext,
+  execDefaults: ExecDefaults,
 ): Promise<RunEnding | null> {
   if (readiness?.state === "ended") return run.end();
   if (readiness !== null) {
     // Stopped, or being stopped with survivors.
-    const now = await nowOf(supervisor, await mustHave(supervisor, run.runId));
+    const now = await currentRun(supervisor, await requireRecord(supervisor, run.runId));
     return now.record.state === "exited" ? now : null;
   }
-  return body.background ? null : endOrYield(run, body.yieldMs ?? unsaid["yield-ms"], asking);
+  return body.background ? null : endOrYield(run, body.yieldMs ?? execDefaults["yield-ms"], context);
 }
 
 type Spawned =
@@ -117,14 +125,18 @@ async function spawn(
   supervisor: Supervisor,
   body: ExecBody,
   identity: ExecIdentity,
-  unsaid: ExecDefaults,
-  going: Going,
+  execDefaults: ExecDefaults,
+  hooks: StartHooks,
 ): Promise<Spawned> {
-  const { taskId } = going;
-  const options = { ...spawnOptions(body, identity, unsaid), ...(taskId === null ? {} : { taskId }) };
+  const { taskId } = hooks;
+  const options = { ...spawnOptions(body, identity, execDefaults), ...(taskId === null ? {} : { taskId }) };
   const pty = body.pty || body.command !== undefined;
   try {
-    return { run: await supervisor.spawn(inputOf(body, pty), options), ptyFellBack: false, failed: null };
+    return {
+      run: await supervisor.spawn(commandInput(body, pty), options),
+      ptyFellBack: false,
+      failed: null,
+    };
   } catch (error) {
     if (!(error instanceof SpawnFailed)) throw error;
     if (!(pty && body.ptyFallback && error.step === "pty"))
@@ -132,25 +144,25 @@ async function spawn(
   }
   // Another run, with an id of its own.
   const again = { ...options, runId: newRunId() };
-  await going.doneBy(again.runId);
+  await hooks.onRunReplaced(again.runId);
   try {
-    return { run: await supervisor.spawn(inputOf(body, false), again), ptyFellBack: true, failed: null };
+    return { run: await supervisor.spawn(commandInput(body, false), again), ptyFellBack: true, failed: null };
   } catch (error) {
     if (!(error instanceof SpawnFailed)) throw error;
     return { run: null, ptyFellBack: true, failed: error };
   }
 }
 
-function inputOf({ argv, command, shell }: ExecBody, pty: boolean): CommandInput {
+function commandInput({ argv, command, shell }: ExecBody, pty: boolean): CommandInput {
   if (argv !== undefined) return pty ? { io: "pty", argv } : { io: "pipe", argv };
   const ptyCommand = command ?? "";
   if (!pty) return { io: "pipe", argv: [shell ?? "/bin/sh", "-c", ptyCommand] };
   return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
 }
 
-function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaults): SpawnOptions {
+function spawnOptions(body: ExecBody, identity: ExecIdentity, execDefaults: ExecDefaults): SpawnOptions {
   const { environment, cwd, umask, limits, rows, cols, sessionKey, agentId } = body;
-  const spool = { boundBytes: unsaid["buffer-bytes"] };
+  const spool = { boundBytes: execDefaults["buffer-bytes"] };
   return {
     ...(environment === undefined ? {} : { inherit: environment }),
     allowEnv: body.allowEnv,
@@ -159,16 +171,16 @@ function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaul
     labels: body.labels,
     kind: body.kind,
     ...(body.port === undefined ? {} : { port: body.port }),
-    onEscape: body.onEscape ?? unsaid["on-escape"],
-    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? unsaid["timeout-ms"]),
-    noOutputTimeoutMs: body.noOutputTimeoutMs ?? unsaid["no-output-timeout-ms"],
-    graceMs: body.graceMs ?? unsaid["grace-ms"],
+    onEscape: body.onEscape ?? execDefaults["on-escape"],
+    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? execDefaults["timeout-ms"]),
+    noOutputTimeoutMs: body.noOutputTimeoutMs ?? execDefaults["no-output-timeout-ms"],
+    graceMs: body.graceMs ?? execDefaults["grace-ms"],
     ...(limits === undefined ? {} : { limits }),
     stdout: spool,
     stderr: spool,
     merge: body.merge,
     ...(body.runId === undefined ? {} : { runId: body.runId }),
-    ...(body.foreground === undefined ? {} : calledFor(body.foreground.bufferBytes)),
+    ...(body.foreground === undefined ? {} : foregroundSpawnOptions(body.foreground.bufferBytes)),
     stdin: body.stdin,
     ...(body.input === undefined ? {} : { input: body.input }),
     ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
@@ -179,7 +191,7 @@ function spawnOptions(body: ExecBody, identity: ExecIdentity, unsaid: ExecDefaul
   };
 }
 
-function calledFor(boundBytes: number): SpawnOptions {
+function foregroundSpawnOptions(boundBytes: number): SpawnOptions {
   const spool = { boundBytes, policy: "back-pressure" } as const;
   return {
     callerBound: true,
@@ -192,41 +204,45 @@ function calledFor(boundBytes: number): SpawnOptions {
 }
 
 /** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
-async function endOrYield(run: Run, yieldMs: number, { gone, requester }: Asking): Promise<RunEnding | null> {
+async function endOrYield(
+  run: Run,
+  yieldMs: number,
+  { disconnected, requester }: RequestContext,
+): Promise<RunEnding | null> {
   let timer: NodeJS.Timeout | undefined;
-  let left = (): void => {};
+  let onDisconnect = (): void => {};
   const yielded = new Promise<"yield">((resolve) => {
     timer = setTimeout(() => resolve("yield"), yieldMs);
   });
-  const vanished = new Promise<"gone">((resolve) => {
-    left = () => resolve("gone");
-    gone.addEventListener("abort", left, { once: true });
-    if (gone.aborted) left();
+  const whenDisconnected = new Promise<"gone">((resolve) => {
+    onDisconnect = () => resolve("gone");
+    disconnected.addEventListener("abort", onDisconnect, { once: true });
+    if (disconnected.aborted) onDisconnect();
   });
   try {
-    const first = await Promise.race([run.end(), yielded, vanished]);
+    const first = await Promise.race([run.end(), yielded, whenDisconnected]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
     // It needs nobody to wait for it, and may have become a service since.
     if (run.service !== null) return null;
     // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
-    if (gone.reason === GATEWAY_STOPS) return null;
+    if (disconnected.reason === GATEWAY_STOPPING) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });
     return await run.end();
   } finally {
     clearTimeout(timer);
-    gone.removeEventListener("abort", left);
+    disconnected.removeEventListener("abort", onDisconnect);
   }
 }
 
-async function mustHave(supervisor: Supervisor, runId: string): Promise<RunRecord> {
+async function requireRecord(supervisor: Supervisor, runId: string): Promise<RunRecord> {
   const record = await supervisor.getRun(runId);
   if (record === null) throw new Error(`run ${runId} has no record`);
   return record;
 }
 
 /** What the error knows and the record does not: which step failed. Null: the command's own exec, of which the record says all. */
-function notStarted(failed: SpawnFailed): Failure {
+function spawnFailureKind(failed: SpawnFailed): Failure {
   const { errno, step } = failed;
   if (failed instanceof LimitUnavailable) return "limit-unavailable";
   if (step === "exec") return null;
@@ -235,7 +251,7 @@ function notStarted(failed: SpawnFailed): Failure {
 }
 
 /** Why a run that has ended did not succeed. */
-export function failureOf({ exit }: RunRecord): Failure {
+export function failureKindOf({ exit }: RunRecord): Failure {
   if (exit === null) return null;
   switch (exit.reason) {
     case "exit":

@@ -3,9 +3,9 @@ import type { AgentEntry } from "../../agents/entry.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, TooManyRequests } from "../../errors.js";
 import { locateExecutable, locateOnPath } from "../../sessions/resolve-executable.js";
-import type { AnswerOf } from "../contract/contract.js";
+import type { ResponseOf } from "../contract/contract.js";
 
-export type AnyListing = AnswerOf<"listAgents">["agents"][number];
+export type AgentListing = ResponseOf<"listAgents">["agents"][number];
 
 /** All that are known, by id, and which of them are the config's. */
 export interface KnownAgents {
@@ -13,20 +13,20 @@ export interface KnownAgents {
   readonly own: ReadonlySet<string>;
 }
 
-export async function listAgents(
+export async function describeAgents(
   { all, own }: KnownAgents,
   path: string | undefined = process.env["PATH"],
-): Promise<AnswerOf<"listAgents">> {
+): Promise<ResponseOf<"listAgents">> {
   const entries = [...all.values()];
-  return { agents: await Promise.all(entries.map((entry) => listAgent(entry, own.has(entry.id), path))) };
+  return { agents: await Promise.all(entries.map((entry) => describeAgent(entry, own.has(entry.id), path))) };
 }
 
 /** What is known of an agent and where its commands lie, on this PATH or on the one that it sets itself. Nothing is executed. */
-export async function listAgent(
+export async function describeAgent(
   entry: AgentEntry,
   own: boolean,
   path: string | undefined,
-): Promise<AnyListing> {
+): Promise<AgentListing> {
   const { id, name = id, acp, cli, install = null, env } = entry;
   const form = async ([program = "", ...rest]: readonly string[]) => {
     const located = await (program.includes("/")
@@ -62,13 +62,13 @@ const isDirectory: IsDirectory = (path) =>
  * cancelled. So all callers together look at one directory at a time: a blocked call occupies only one of the process's
  * few threads for file access, and each caller is answered within a fixed time.
  */
-export class CallersPath {
+export class CallerSearchPath {
   readonly #isDirectory: IsDirectory;
   readonly #withinMs: number;
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   /** The directory that is being checked. */
-  #at = "";
+  #checking = "";
 
   constructor(withinMs: number = defaults.agentPathMs, looksLike: IsDirectory = isDirectory) {
     this.#withinMs = withinMs;
@@ -86,7 +86,7 @@ export class CallersPath {
     const late = AbortSignal.timeout(this.#withinMs);
     this.#waiting += 1;
     const found = this.#last
-      .then(() => this.#look(new Set(named.filter((each) => each.startsWith("/"))), late))
+      .then(() => this.#findDirectories(new Set(named.filter((each) => each.startsWith("/"))), late))
       .finally(() => (this.#waiting -= 1));
     this.#last = found;
     const inTime = new Promise<null>((resolve) => late.addEventListener("abort", () => resolve(null)));
@@ -94,16 +94,16 @@ export class CallersPath {
     if (directories !== null) return directories;
     throw new BadInput(
       "path",
-      `the directory ${JSON.stringify(this.#at)} did not answer within ${this.#withinMs / 1000} s; leave it out of path`,
+      `the directory ${JSON.stringify(this.#checking)} did not answer within ${this.#withinMs / 1000} s; leave it out of path`,
     );
   }
 
   /** Null: the caller no longer waits. */
-  async #look(named: ReadonlySet<string>, late: AbortSignal): Promise<readonly string[] | null> {
+  async #findDirectories(named: ReadonlySet<string>, late: AbortSignal): Promise<readonly string[] | null> {
     const found: string[] = [];
     for (const directory of named) {
       if (late.aborted) return null;
-      this.#at = directory;
+      this.#checking = directory;
       if (await this.#isDirectory(directory)) found.push(directory);
     }
     return found;

@@ -1,25 +1,28 @@
 import type { ByteReader } from "../../output/byte-reader.js";
-import { bytePage } from "../../output/log-bytes.js";
-import { linePage } from "../../output/log-lines.js";
+import { readBytePage } from "../../output/log-bytes.js";
+import { readLinePage } from "../../output/log-lines.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { AnswerOf, HeardOf } from "../contract/contract.js";
+import type { ResponseOf, ParsedRequestOf } from "../contract/contract.js";
 import type { RunReader } from "./run-reader.js";
 
 /** A page of a run's output: from a byte on, from a line on, or the last lines. */
-export async function logOf(
+export async function readLog(
   reader: RunReader,
   { runId, state }: RunRecord,
-  { stream, offset, maxBytes, skip, lines, raw = false }: HeardOf<"log">["query"],
-): Promise<AnswerOf<"log">> {
+  { stream, offset, maxBytes, skip, lines, raw = false }: ParsedRequestOf<"log">["query"],
+): Promise<ResponseOf<"log">> {
   const read: ByteReader = (from, most) => reader.readOutput(runId, stream, { offset: from, maxBytes: most });
   const ended = state === "exited";
   if (offset !== undefined) {
-    const page = await bytePage(read, { offset, bytes: maxBytes }, { raw, ended });
+    const page = await readBytePage(read, { offset, bytes: maxBytes }, { raw, ended });
     const { text, firstOffset, nextOffset, more } = page;
     const missing = { skipped: page.droppedBytes, lost: page.lostBytes };
     return { stream, offset: firstOffset, nextOffset, text, ...missing, ended: ended && !more };
   }
-  const page = await linePage(read, skip === undefined ? { last: lines } : { skip, lines }, { raw, ended });
+  const page = await readLinePage(read, skip === undefined ? { last: lines } : { skip, lines }, {
+    raw,
+    ended,
+  });
   const { firstOffset, nextOffset, unfinishedFrom, more } = page;
   const text = page.lines.join("\n") + (page.lines.length > 0 && unfinishedFrom === null ? "\n" : "");
   const missing = { skipped: page.droppedBytes, lost: page.lostBytes };

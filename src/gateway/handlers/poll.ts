@@ -2,49 +2,55 @@ import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { RunRecord } from "../../store/run-record.js";
-import type { AnswerOf, HeardOf } from "../contract/contract.js";
-import type { Asking } from "../server/app.js";
-import { nowOf, type RunReader } from "./run-reader.js";
-import { shownPiece, textFrom } from "./text-output.js";
+import type { ResponseOf, ParsedRequestOf } from "../contract/contract.js";
+import type { RequestContext } from "../server/app.js";
+import { currentRun, type RunReader } from "./run-reader.js";
+import { outputPieceResponse, readOutputText } from "./text-output.js";
 
 /** How late what another supervisor's run writes is noticed. */
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /** News since the caller's offsets; waits for some, and for no longer than it was told. Consumes nothing. */
 export async function pollRun(
   reader: RunReader,
   record: RunRecord,
-  query: HeardOf<"poll">["query"],
-  { gone, turn }: Pick<Asking, "gone" | "turn">,
-  seemsToWait: (text: string, idleMs: number) => { readonly seems: boolean; readonly because: string },
-): Promise<AnswerOf<"poll">> {
+  query: ParsedRequestOf<"poll">["query"],
+  { disconnected, enqueue: turn }: Pick<RequestContext, "disconnected" | "enqueue">,
+  seemsToWaitForInput: (
+    text: string,
+    idleMs: number,
+  ) => { readonly seems: boolean; readonly because: string },
+): Promise<ResponseOf<"poll">> {
   const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
   const run = reader.run(record.runId);
   const quit = new AbortController();
-  const left = AbortSignal.any([gone, quit.signal]);
+  const left = AbortSignal.any([disconnected, quit.signal]);
   if (query.waitMs > 0) {
-    const changed = run?.changed(from, left) ?? changedElsewhere(reader, record.runId, from, left);
-    await news(changed, query.waitMs, gone).finally(() => quit.abort());
+    const changed = run?.changed(from, left) ?? pollForChange(reader, record.runId, from, left);
+    await waitForChange(changed, query.waitMs, disconnected).finally(() => quit.abort());
     // Many callers may wait for the same output, and each answer costs memory, so they take turns.
-    return turn(() => answer(reader, record, run, from, query, seemsToWait));
+    return turn(() => pollResponse(reader, record, run, from, query, seemsToWaitForInput));
   }
-  return answer(reader, record, run, from, query, seemsToWait);
+  return pollResponse(reader, record, run, from, query, seemsToWaitForInput);
 }
 
-async function answer(
+async function pollResponse(
   reader: RunReader,
   record: RunRecord,
   run: ReturnType<RunReader["run"]>,
   from: Readonly<Record<StreamName, number>>,
-  query: HeardOf<"poll">["query"],
-  seemsToWait: (text: string, idleMs: number) => { readonly seems: boolean; readonly because: string },
-): Promise<AnswerOf<"poll">> {
-  const { record: now, recordPending } = await nowOf(reader, record, defaults.localListMs);
+  query: ParsedRequestOf<"poll">["query"],
+  seemsToWaitForInput: (
+    text: string,
+    idleMs: number,
+  ) => { readonly seems: boolean; readonly because: string },
+): Promise<ResponseOf<"poll">> {
+  const { record: now, recordPending } = await currentRun(reader, record, defaults.localListMs);
   const ended = now.state === "exited";
   const streams: readonly StreamName[] = ["stdout", "stderr"];
   const output = await Promise.all(
     streams.map((stream) =>
-      textFrom(
+      readOutputText(
         (name, options) => reader.readOutput(record.runId, name, options),
         stream,
         from[stream],
@@ -58,15 +64,15 @@ async function answer(
   return {
     run: now,
     recordPending,
-    output: output.map((piece) => shownPiece(piece, query.raw === true)),
+    output: output.map((piece) => outputPieceResponse(piece, query.raw === true)),
     idleMs,
-    waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWait(tail, idleMs),
+    waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWaitForInput(tail, idleMs),
     survivors: run === null ? [] : [...run.survivors],
   };
 }
 
 /** The same for a run that another supervisor holds, which tells nobody here: looked at now and then. */
-async function changedElsewhere(
+async function pollForChange(
   reader: RunReader,
   runId: string,
   from: Readonly<Record<StreamName, number>>,
@@ -79,22 +85,26 @@ async function changedElsewhere(
       const { bytes } = await reader.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 });
       if (bytes.length > 0) return;
     }
-    await setTimeout(LOOK_MS, undefined, { signal: left }).catch(() => undefined);
+    await setTimeout(POLL_MS, undefined, { signal: left }).catch(() => undefined);
   }
 }
 
-async function news(changed: Promise<void>, waitMs: number, gone: AbortSignal): Promise<void> {
+async function waitForChange(
+  changed: Promise<void>,
+  waitMs: number,
+  disconnected: AbortSignal,
+): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   let leave = (): void => {};
   const enough = new Promise<void>((resolve) => {
     timer = globalThis.setTimeout(resolve, waitMs);
     leave = resolve;
-    gone.addEventListener("abort", leave, { once: true });
+    disconnected.addEventListener("abort", leave, { once: true });
   });
   try {
     await Promise.race([changed, enough]);
   } finally {
     clearTimeout(timer);
-    gone.removeEventListener("abort", leave);
+    disconnected.removeEventListener("abort", leave);
   }
 }

@@ -1,14 +1,14 @@
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
 import { BadInput } from "../../errors.js";
 import type { RunFilter } from "../../store/store.js";
 import type { RunEnding, Supervisor } from "../../supervisor/api.js";
-import type { HeardOf } from "../contract/contract.js";
+import type { ParsedRequestOf } from "../contract/contract.js";
 
 /** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
 
 /** A run as it is now. While its record is pending: the future record, and why it is not written. */
-export async function nowOf(reader: RunReader, record: RunRecord, waitMs?: number): Promise<RunEnding> {
+export async function currentRun(reader: RunReader, record: RunRecord, waitMs?: number): Promise<RunEnding> {
   const run = reader.run(record.runId);
   // This supervisor released the run meanwhile: use the record.
   const ending = run?.state === "exited" ? await run.end(waitMs).catch(() => null) : null;
@@ -16,28 +16,28 @@ export async function nowOf(reader: RunReader, record: RunRecord, waitMs?: numbe
 }
 
 /** The cursor of the page that begins after this run. */
-export function nextOf({ createdAt, runId }: RunRecord): string {
+export function runCursor({ createdAt, runId }: RunRecord): string {
   return `${createdAt}.${runId}`;
 }
 
 /** Which runs a list shows. */
-export function filterOf({
+export function runFilter({
   all,
   hidden,
   session,
   agent,
   label,
-}: Omit<HeardOf<"listRuns">["query"], "limit" | "cursor">): RunFilter {
+}: Omit<ParsedRequestOf<"listRuns">["query"], "limit" | "cursor">): RunFilter {
   return {
-    ...(all === true ? {} : { states: OPEN_STATES }),
+    ...(all === true ? {} : { states: OPEN_RUN_STATES }),
     ...(hidden === true ? {} : { hidden: false }),
     ...(session === undefined ? {} : { sessionKey: session }),
     ...(agent === undefined ? {} : { agentId: agent }),
-    ...(label === undefined ? {} : { labels: pairs(label) }),
+    ...(label === undefined ? {} : { labels: parseLabels(label) }),
   };
 }
 
-function pairs(text: string): Record<string, string> {
+function parseLabels(text: string): Record<string, string> {
   return Object.fromEntries(
     text.split(",").map((pair) => {
       const equals = pair.indexOf("=");

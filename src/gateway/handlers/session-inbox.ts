@@ -1,19 +1,19 @@
 import { defaults } from "../../defaults.js";
 import type { SessionMessage } from "../../store/message-record.js";
 import type { MessageStore } from "../../store/message-store.js";
-import type { SessionRow } from "../../store/session-record.js";
-import type { AnswerOf } from "../contract/contract.js";
+import type { SessionRecord } from "../../store/session-record.js";
+import type { ResponseOf } from "../contract/contract.js";
 
 /**
  * What waits for a session, the oldest first: so many, and no more text than one message may have, but one in any case.
  * `taken`: on their way to its agent, which acknowledges them itself.
  */
-export async function inboxOf(
-  session: SessionRow,
+export async function readSessionInbox(
+  session: SessionRecord,
   records: Pick<MessageStore, "listMessages">,
   limit: number,
   taken: ReadonlySet<string> = new Set(),
-): Promise<AnswerOf<"sessionInbox">> {
+): Promise<ResponseOf<"sessionInbox">> {
   const wanted = { pending: true, limit: limit + taken.size + 1 } as const;
   const waiting = (await records.listMessages(session.id, wanted)).filter(({ id }) => !taken.has(id));
   const messages: SessionMessage[] = [];

@@ -2,29 +2,29 @@ import { ACP_BACKEND } from "../../acp/agent-process.js";
 import type { AcpTurn } from "../../store/acp-record.js";
 import type { AcpStore } from "../../store/acp-store.js";
 import type { MessageStore } from "../../store/message-store.js";
-import { OPEN_STATES, type RunRecord } from "../../store/run-record.js";
-import type { SessionRow } from "../../store/session-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
+import type { SessionRecord } from "../../store/session-record.js";
 import type { RunFilter } from "../../store/store.js";
 import { CLI_BACKEND } from "../agent-runs.js";
-import type { AnswerOf } from "../contract/contract.js";
-import { permissionOf, turnOf } from "./acp-shown.js";
+import type { ResponseOf } from "../contract/contract.js";
+import { acpPermissionResponse, acpTurnResponse } from "./acp-shown.js";
 
 /** What is recorded of sessions, of whatever kind. */
 export type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &
-  Pick<AcpStore, "getAcpSession" | "listAcpTurns" | "listAcpPermissions">;
+  Pick<AcpStore, "getAcpSession" | "listAcpTurns" | "listAcpPermissionRequests">;
 
-export interface RunRecords {
+export interface RunLister {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
 }
 
 /** How a session is: by what is recorded of it, whoever looks. */
-export async function statusOf(
-  session: SessionRow,
-  runs: RunRecords,
+export async function readSessionStatus(
+  session: SessionRecord,
+  runs: RunLister,
   records: SessionRecords,
-): Promise<AnswerOf<"sessionStatus">> {
-  const open = await runs.listRuns({ sessionId: session.id, states: OPEN_STATES, withoutLabels: true });
-  const acp = session.backend === ACP_BACKEND ? await conversationOf(session.id, records) : null;
+): Promise<ResponseOf<"sessionStatus">> {
+  const open = await runs.listRuns({ sessionId: session.id, states: OPEN_RUN_STATES, withoutLabels: true });
+  const acp = session.backend === ACP_BACKEND ? await readAcpStatus(session.id, records) : null;
   // An agent that waits for a prompt is a run, and idle.
   const works = open.some(({ backendId }) => backendId !== ACP_BACKEND) || isBusy(acp);
   return {
@@ -36,14 +36,14 @@ export async function statusOf(
   };
 }
 
-function isBusy(acp: AnswerOf<"sessionStatus">["acp"]): boolean {
+function isBusy(acp: ResponseOf<"sessionStatus">["acp"]): boolean {
   return acp !== null && (acp.turn !== null || acp.queued.length > 0);
 }
 
-async function conversationOf(
+async function readAcpStatus(
   sessionId: string,
   records: SessionRecords,
-): Promise<AnswerOf<"sessionStatus">["acp"]> {
+): Promise<ResponseOf<"sessionStatus">["acp"]> {
   const acp = await records.getAcpSession(sessionId);
   if (acp === null) return null;
   const { state, mode, problem } = acp;
@@ -53,15 +53,15 @@ async function conversationOf(
     state,
     mode,
     problem,
-    turn: running === null ? null : begun(running),
-    queued: turns.filter((turn) => turn.state === "queued").map(begun),
-    permissions: (await records.listAcpPermissions({ sessionId, pending: true })).map((each) =>
-      permissionOf(each, null),
+    turn: running === null ? null : turnSummary(running),
+    queued: turns.filter((turn) => turn.state === "queued").map(turnSummary),
+    permissions: (await records.listAcpPermissionRequests({ sessionId, pending: true })).map((each) =>
+      acpPermissionResponse(each, null),
     ),
   };
 }
 
-function begun({ turnId, ordinal, askedBy, createdAt, startedAt }: AcpTurn) {
+function turnSummary({ turnId, ordinal, askedBy, createdAt, startedAt }: AcpTurn) {
   return { turnId, ordinal, askedBy, createdAt, startedAt };
 }
 
@@ -75,12 +75,12 @@ export interface HistoryPage {
  * What was said in a session, and what it was given to do. Messages and turns have their places in one order, and a page
  * is of both; what it had executed besides is told with the newest page.
  */
-export async function historyOf(
-  session: SessionRow,
-  runs: RunRecords,
+export async function readSessionHistory(
+  session: SessionRecord,
+  runs: RunLister,
   records: SessionRecords,
   { before, after, limit }: HistoryPage,
-): Promise<AnswerOf<"sessionHistory">> {
+): Promise<ResponseOf<"sessionHistory">> {
   const { id: sessionId } = session;
   const onwards = after !== undefined;
   const page = {
@@ -103,7 +103,7 @@ export async function historyOf(
     turns: turns
       .filter(({ place }) => shown.has(place))
       .toSorted((one, other) => one.place - other.place)
-      .map(turnOf),
+      .map(acpTurnResponse),
     runs: executed
       .filter(({ backendId }) => backendId !== ACP_BACKEND && backendId !== CLI_BACKEND)
       .toReversed()

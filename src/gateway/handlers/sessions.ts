@@ -1,10 +1,10 @@
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import type { Verb } from "../contract/contract.js";
-import type { Handlers } from "../server/app.js";
-import { defined } from "./defined.js";
-import type { Desk } from "./handlers.js";
-import { inboxOf } from "./session-inbox.js";
-import { historyOf, statusOf } from "./session-told.js";
+import type { RouteHandlers } from "../server/app.js";
+import { omitUndefined } from "./defined.js";
+import type { HandlerDeps } from "./handlers.js";
+import { readSessionInbox } from "./session-inbox.js";
+import { readSessionHistory, readSessionStatus } from "./session-told.js";
 
 type SessionVerb = Extract<
   Verb,
@@ -19,29 +19,29 @@ type SessionVerb = Extract<
   | "closeSession"
 >;
 
-export function sessionHandlers({
+export function createSessionHandlers({
   supervisor,
-  sights,
+  authorizer,
   history,
   records,
-  agentRuns,
+  oneShotAgents,
   onRead,
   closeAgent,
-  gate: { sessions },
+  execAuth: { sessions },
 }: Pick<
-  Desk,
-  "supervisor" | "sights" | "history" | "records" | "agentRuns" | "onRead" | "closeAgent" | "gate"
->): Pick<Handlers, SessionVerb> {
+  HandlerDeps,
+  "supervisor" | "authorizer" | "history" | "records" | "oneShotAgents" | "onRead" | "closeAgent" | "execAuth"
+>): Pick<RouteHandlers, SessionVerb> {
   return {
     openSession: async ({ body: { key, tokenTtlMs, ...options } }) => {
-      const { session, created } = await sessions.open(key, defined(options));
+      const { session, created } = await sessions.open(key, omitUndefined(options));
       const token = await sessions.issueToken(session.id, { ttlMs: tokenTtlMs });
       if (token === null) throw new NotFound(`open session ${key}`);
       return { session, created, token };
     },
 
     rotateToken: async ({ params, body: { tokenTtlMs, graceMs } }, { requester }) => {
-      const session = await sights.session(requester, params.id);
+      const session = await authorizer.requireSession(requester, params.id);
       const token = await sessions.rotateToken(session.id, { ttlMs: tokenTtlMs, graceMs });
       if (token === null) throw new SessionClosed(session.id);
       return { session, token };
@@ -49,26 +49,26 @@ export function sessionHandlers({
 
     listSessions: async ({ query: { all, limit, visibility } }, { requester }) => {
       const filter = { ...(all === true ? {} : { open: true }), limit };
-      return { sessions: [...(await sights.sessions(requester, filter, visibility))] };
+      return { sessions: [...(await authorizer.listSessions(requester, filter, visibility))] };
     },
 
     sessionStatus: async ({ params, query }, { requester }) => {
-      const session = await sights.session(requester, params.id, query.visibility);
-      return statusOf(session, supervisor, records);
+      const session = await authorizer.requireSession(requester, params.id, query.visibility);
+      return readSessionStatus(session, supervisor, records);
     },
 
     sessionHistory: async ({ params, query: { visibility, ...wanted } }, { requester }) => {
-      const session = await sights.session(requester, params.id, visibility);
-      return historyOf(session, supervisor, records, wanted);
+      const session = await authorizer.requireSession(requester, params.id, visibility);
+      return readSessionHistory(session, supervisor, records, wanted);
     },
 
     sessionInbox: async ({ params, query: { visibility, limit } }, { requester }) => {
-      const session = await sights.session(requester, params.id, visibility);
-      return inboxOf(session, records, limit, await agentRuns.told(session));
+      const session = await authorizer.requireSession(requester, params.id, visibility);
+      return readSessionInbox(session, records, limit, await oneShotAgents.messagesInPrompt(session));
     },
 
     acknowledgeInbox: async ({ params, body: { ids } }, { requester }) => {
-      const session = await sights.session(requester, params.id);
+      const session = await authorizer.requireSession(requester, params.id);
       const { id, closedAt } = session;
       if (requester.kind === "session" && requester.session.id !== id)
         throw new BadInput(
@@ -76,7 +76,7 @@ export function sessionHandlers({
           `what waits for session ${id} is acknowledged by itself or the operator; nothing was changed`,
         );
       if (closedAt !== null) throw new SessionClosed(id);
-      const taken = await agentRuns.told(session);
+      const taken = await oneShotAgents.messagesInPrompt(session);
       const acknowledged = await history.acknowledge(
         id,
         ids.filter((each) => !taken.has(each)),
@@ -86,14 +86,14 @@ export function sessionHandlers({
     },
 
     sendMessage: async ({ params, body: { text, visibility, deliver } }, { requester }) => {
-      const { id } = await sights.session(requester, params.id, visibility);
+      const { id } = await authorizer.requireSession(requester, params.id, visibility);
       const from = requester.kind === "session" ? { fromSessionId: requester.session.id } : {};
       const saying = { text, actor: requester.actor, deliver, ...from };
       return { message: await history.send(id, "user", saying) };
     },
 
     closeSession: async ({ params }, { requester }) => {
-      const id = (await sights.perhaps(requester, params.id))?.id ?? params.id;
+      const id = (await authorizer.findSession(requester, params.id))?.id ?? params.id;
       // Its agent must not go on without it.
       const agents = await closeAgent(id, requester.actor);
       return { closed: (await sessions.close(id, requester.actor)) || agents };

@@ -1,11 +1,11 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from "node:crypto";
 import { BadInput } from "../../errors.js";
-import type { TaskCursor } from "../../store/task-store.js";
+import type { TaskPosition } from "../../store/task-store.js";
 
 /** Where a list of tasks goes on, in words that only who wrote them can read: it may be at a task that may not be seen. */
-export interface TaskPlaces {
-  write(place: TaskCursor): string;
-  read(text: string): TaskCursor;
+export interface TaskCursorCodec {
+  encode(place: TaskPosition): string;
+  decode(text: string): TaskPosition;
 }
 
 const CIPHER = "aes-256-gcm";
@@ -13,16 +13,16 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /** `secret`: the same after a restart, so that whoever reads on is understood. */
-export function taskPlaces(secret: string): TaskPlaces {
+export function createTaskCursorCodec(secret: string): TaskCursorCodec {
   const key = createHash("sha256").update(`places in lists of tasks: ${secret}`).digest();
   return {
-    write: ({ createdAt, taskId }) => {
+    encode: ({ createdAt, taskId }) => {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv(CIPHER, key, nonce);
       const sealed = Buffer.concat([cipher.update(`${createdAt}.${taskId}`), cipher.final()]);
       return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString("base64url");
     },
-    read: (text) => {
+    decode: (text) => {
       try {
         const bytes = Buffer.from(text, "base64url");
         const [nonce, sealed] = [bytes.subarray(0, NONCE_BYTES), bytes.subarray(NONCE_BYTES + TAG_BYTES)];

@@ -1,28 +1,23 @@
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
-import { isEnded, type TaskRecord } from "../../store/task-record.js";
+import { isTaskEnded, type TaskRecord } from "../../store/task-record.js";
 import type { Store } from "../../store/store.js";
-import { keyOfCaller } from "../../tasks/key.js";
-import { shownMeasure } from "../../tasks/shown-measure.js";
-import type { Tasks, Told } from "../../tasks/tasks.js";
-import type { Happening } from "../../tasks/transition.js";
+import { taskKeyOfCaller } from "../../tasks/key.js";
+import { describeAction } from "../../tasks/shown-measure.js";
+import type { Tasks, ApplyResult } from "../../tasks/tasks.js";
+import type { TaskInputEvent } from "../../tasks/transition.js";
 import type { Verb } from "../contract/contract.js";
-import type { Asking, Handlers } from "../server/app.js";
+import type { RequestContext, RouteHandlers } from "../server/app.js";
 import { sessionIdOf, type Requester } from "../server/requester.js";
-import type { Sights } from "../sights.js";
+import type { Authorizer } from "../sights.js";
 import type { Background } from "../work/background.js";
-import { cancelTask, type CancelParts } from "../work/cancel.js";
-import { mayBeTold, taskOf, whomToTell } from "../work/whom.js";
+import { cancelTaskWork, type CancelDeps } from "../work/cancel.js";
+import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../work/whom.js";
 import type { ChannelEntries } from "./channels.js";
-import type { TaskPlaces } from "./task-places.js";
-import {
-  createTaskReading,
-  visibleTask,
-  type TaskReadingDesk,
-  type TaskReadingVerb,
-} from "./task-reading.js";
+import type { TaskCursorCodec } from "./task-places.js";
+import { createTaskQueries, resolveTask, type TaskQueryDeps, type TaskQueryVerb } from "./task-reading.js";
 
 export type TaskVerb =
-  | TaskReadingVerb
+  | TaskQueryVerb
   | Extract<
       Verb,
       | "createTask"
@@ -35,20 +30,20 @@ export type TaskVerb =
       | "maintainTasks"
     >;
 
-export interface TaskDesk extends CancelParts {
+export interface TaskHandlerDeps extends CancelDeps {
   readonly store: Store;
   readonly tasks: Tasks;
-  readonly sights: Sights;
+  readonly authorizer: Authorizer;
   readonly background: Background;
   readonly channels: ChannelEntries;
-  readonly places: TaskPlaces;
-  readonly notRestored: TaskReadingDesk["notRestored"];
+  readonly cursors: TaskCursorCodec;
+  readonly notRestored: TaskQueryDeps["notRestored"];
   /** There is something to send. */
-  readonly send: () => void;
+  readonly wakeNotifier: () => void;
 }
 
 /** Whose work it is, of a session's own agent; of others the operator alone can say. */
-function agentOf(requester: Requester, said: string | undefined): string | null {
+function resolveAgentId(requester: Requester, said: string | undefined): string | null {
   if (requester.kind === "operator") return said ?? null;
   const { agentId } = requester.session;
   if (said === undefined || said === agentId) return agentId;
@@ -58,9 +53,9 @@ function agentOf(requester: Requester, said: string | undefined): string | null 
   );
 }
 
-export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
-  const { store, background } = desk;
-  const visible = (requester: Requester, id: string) => visibleTask(desk, requester, id);
+export function createTaskHandlers(deps: TaskHandlerDeps): Pick<RouteHandlers, TaskVerb> {
+  const { store, background } = deps;
+  const visible = (requester: Requester, id: string) => resolveTask(deps, requester, id);
   const external = async (requester: Requester, id: string): Promise<TaskRecord> => {
     const task = await visible(requester, id);
     if (task.runtime === "external") return task;
@@ -69,48 +64,50 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
       `task ${task.taskId} follows what does it (${task.runtime}), and nobody's word; nothing was recorded`,
     );
   };
-  const said = async (taskId: string, happening: Happening): Promise<Told> => {
-    const told = await background.tell(taskId, happening);
+  const said = async (taskId: string, event: TaskInputEvent): Promise<ApplyResult> => {
+    const told = await background.apply(taskId, event);
     if (told === null) throw new NotFound(`task ${taskId}`);
     return told;
   };
-  const taken = (told: Told): { readonly task: TaskRecord; readonly changed: boolean } => {
+  const taken = (told: ApplyResult): { readonly task: TaskRecord; readonly changed: boolean } => {
     const { task } = told;
     if (told.kind === "refused") throw new TaskRefused(task.taskId, task.status, told.why);
     return { task, changed: told.kind === "changed" };
   };
   const decide =
     (type: "retried" | "dismissed") =>
-    async ({ params }: { readonly params: { readonly id: string } }, { requester }: Asking) => {
+    async ({ params }: { readonly params: { readonly id: string } }, { requester }: RequestContext) => {
       const { taskId } = await visible(requester, params.id);
       const event = { type, at: Date.now(), data: { actor: requester.actor } };
       const messages = await (type === "retried"
         ? store.retryOutbox(taskId, event)
         : store.dismissOutbox(taskId, event));
-      desk.send();
+      deps.wakeNotifier();
       return { task: await visible(requester, taskId), messages };
     };
   return {
-    ...createTaskReading(desk),
+    ...createTaskQueries(deps),
 
     createTask: async ({ body }, { requester }) => {
       const { key, queued, parent, notify, origin, ...rest } = body;
       const self = sessionIdOf(requester);
-      mayBeTold(requester, body, desk.channels);
-      const whom = whomToTell({
+      assertMaySetOrigin(requester, body, deps.channels);
+      const targets = resolveTargets({
         requester,
-        said: { notify, origin },
+        requested: { notify, origin },
         mode: "run",
         parentSessionId: self,
       });
-      const made = await desk.tasks.create({
+      const made = await deps.tasks.create({
         ...rest,
-        agentId: agentOf(requester, rest.agentId),
-        ...whom,
+        agentId: resolveAgentId(requester, rest.agentId),
+        ...targets,
         runtime: "external",
-        key: key === undefined ? null : keyOfCaller(self, key),
+        key: key === undefined ? null : taskKeyOfCaller(self, key),
         parentTaskId:
-          parent === undefined ? await taskOf(store, requester) : (await visible(requester, parent)).taskId,
+          parent === undefined
+            ? await findCurrentTask(store, requester)
+            : (await visible(requester, parent)).taskId,
       });
       const { task, created } = made;
       if (queued || task.status !== "queued") return made;
@@ -125,7 +122,7 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
         taskId,
         text === undefined ? { type: "heartbeat", at } : { type: "progress", at, text },
       );
-      return { task, stop: isEnded(task.status) };
+      return { task, stop: isTaskEnded(task.status) };
     },
 
     finishTask: async ({ params, body }, { requester }) => {
@@ -138,7 +135,7 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
 
     notifyTask: async ({ params, body: { policy } }, { requester }) => {
       const { taskId, ownerSessionId } = await visible(requester, params.id);
-      if (!(await desk.sights.runsOf(requester)(ownerSessionId)))
+      if (!(await deps.authorizer.canSeeRunsOf(requester)(ownerSessionId)))
         throw new BadInput(
           "task",
           `who asked for task ${taskId} decides when to hear of it, not who does it; nothing was changed`,
@@ -147,18 +144,18 @@ export function createTaskHandlers(desk: TaskDesk): Pick<Handlers, TaskVerb> {
       return taken(await said(taskId, { type: "policy", at: Date.now(), policy, actor }));
     },
 
-    cancelTask: async ({ params, body: { reason } }, { requester, gone }) => {
+    cancelTask: async ({ params, body: { reason } }, { requester, disconnected }) => {
       const task = await visible(requester, params.id);
       const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
-      return cancelTask(desk, task, actor, gone);
+      return cancelTaskWork(deps, task, actor, disconnected);
     },
 
     retryTask: decide("retried"),
     dismissTask: decide("dismissed"),
 
     maintainTasks: async ({ body: { apply } }) => {
-      const measures = await background.maintain(apply, true);
-      return { applied: apply, measures: measures.map(shownMeasure) };
+      const actions = await background.maintain(apply, true);
+      return { applied: apply, measures: actions.map(describeAction) };
     },
   };
 }

@@ -18,13 +18,13 @@ export interface OutputPiece {
 export type ReadOutput = (stream: StreamName, options: ReadOptions) => Promise<OutputChunk>;
 
 /** One read: most outputs are no longer. */
-const CHUNK = 256 * 1024;
+const READ_BYTES = 256 * 1024;
 
 /**
  * What a stream holds from `from` on, as text; of more than `maxChars`, the newest. A character cut at the end is left
  * for the next piece, unless the stream has ended: so pieces put together are the whole.
  */
-export async function textFrom(
+export async function readOutputText(
   read: ReadOutput,
   stream: StreamName,
   from: number,
@@ -36,9 +36,9 @@ export async function textFrom(
   let next = from;
   let lost = 0;
   // A character takes up to four bytes: what lies further back than that cannot be among the newest.
-  const most = Math.max(CHUNK, maxChars * 4);
+  const most = Math.max(READ_BYTES, maxChars * 4);
   for (;;) {
-    const slice = await read(stream, { offset: next, maxBytes: CHUNK });
+    const slice = await read(stream, { offset: next, maxBytes: READ_BYTES });
     const { offset, bytes } = slice;
     lost += slice.lost ?? 0;
     if (offset > next) {
@@ -58,9 +58,9 @@ export async function textFrom(
   }
   const bytes = Buffer.concat(parts.map((part) => part.bytes));
   const start = parts[0]?.offset ?? next;
-  const whole = ended ? bytes.length : wholeCharacters(bytes);
-  const first = firstBoundary(bytes);
-  const { text, at } = newest(bytes.subarray(first, whole), maxChars);
+  const whole = ended ? bytes.length : completeCharactersLength(bytes);
+  const first = firstCharacterBoundary(bytes);
+  const { text, at } = lastCharacters(bytes.subarray(first, whole), maxChars);
   const offset = start + first + at;
   const skipped = Math.max(0, offset - from);
   const own = bytes.subarray(first + at, whole);
@@ -68,12 +68,12 @@ export async function textFrom(
 }
 
 /** The piece as it is sent: text sanitized like that of a log, and the unchanged bytes only with `raw`. */
-export function shownPiece({ text, bytes, ...piece }: OutputPiece, raw: boolean) {
+export function outputPieceResponse({ text, bytes, ...piece }: OutputPiece, raw: boolean) {
   return { ...piece, text: sanitizeText(text), ...(raw ? { base64: bytes.toString("base64") } : {}) };
 }
 
 /** The last so many characters, and the byte they begin at. */
-function newest(bytes: Buffer, maxChars: number): { readonly text: string; readonly at: number } {
+function lastCharacters(bytes: Buffer, maxChars: number): { readonly text: string; readonly at: number } {
   const whole = bytes.toString("utf8");
   if (whole.length <= maxChars) return { text: whole, at: 0 };
   const cut = maxChars === 0 ? "" : whole.slice(-maxChars);
@@ -88,19 +88,19 @@ function newest(bytes: Buffer, maxChars: number): { readonly text: string; reado
     if (bytes.toString("utf8", middle).length > maxChars) low = middle + 1;
     else high = middle;
   }
-  const at = low + firstBoundary(bytes.subarray(low));
+  const at = low + firstCharacterBoundary(bytes.subarray(low));
   return { text: bytes.toString("utf8", at), at };
 }
 
 /** Where the first whole character begins, when the piece begins inside one. */
-function firstBoundary(bytes: Uint8Array): number {
+function firstCharacterBoundary(bytes: Uint8Array): number {
   let at = 0;
   while (at < 3 && at < bytes.length && ((bytes[at] ?? 0) & 0xc0) === 0x80) at++;
   return at;
 }
 
 /** Up to the last character that is there in full. */
-function wholeCharacters(bytes: Uint8Array): number {
+function completeCharactersLength(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back] ?? 0;
     if ((byte & 0xc0) === 0x80) continue;

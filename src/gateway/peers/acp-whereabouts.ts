@@ -5,21 +5,21 @@ import type { GatewayStore } from "../../store/gateway-store.js";
 import type { TaskRecord } from "../../store/task-record.js";
 import type { Verb } from "../contract/contract.js";
 import type { Requester } from "../server/requester.js";
-import type { Sights } from "../sights.js";
+import type { Authorizer } from "../sights.js";
 import { Peer } from "./peer.js";
 
-export interface AcpWhereaboutsParts {
-  readonly store: Pick<AcpStore, "getAcpSession" | "getAcpPermission"> &
+export interface AcpSessionLocatorDeps {
+  readonly store: Pick<AcpStore, "getAcpSession" | "getAcpPermissionRequest"> &
     Pick<GatewayStore, "getGateway"> & { readonly shared: boolean };
   readonly instanceId: string;
-  readonly sights: Pick<Sights, "perhaps">;
+  readonly authorizer: Pick<Authorizer, "findSession">;
   /** Whether a session of another gateway can be closed here: nobody is there to be asked. */
   readonly isLost: (session: AcpSession) => Promise<boolean>;
-  readonly taskOf: (requester: Requester, id: string) => Promise<TaskRecord>;
+  readonly resolveTask: (requester: Requester, id: string) => Promise<TaskRecord>;
 }
 
 /** What only the gateway can do that speaks with the agent; anything else of a session is in the store. */
-const DONE_THERE: ReadonlySet<Verb> = new Set([
+const ACP_VERBS: ReadonlySet<Verb> = new Set([
   "acpShow",
   "acpPrompt",
   "acpCancel",
@@ -29,53 +29,54 @@ const DONE_THERE: ReadonlySet<Verb> = new Set([
   "closeSession",
   "cancelTask",
 ]);
-const CLOSES: ReadonlySet<Verb> = new Set(["acpClose", "closeSession", "cancelTask"]);
+const CLOSING_VERBS: ReadonlySet<Verb> = new Set(["acpClose", "closeSession", "cancelTask"]);
 
-export function isDoneWithAgent(verb: Verb): boolean {
-  return DONE_THERE.has(verb);
+export function isAcpVerb(verb: Verb): boolean {
+  return ACP_VERBS.has(verb);
 }
 
 /** Which gateway an ACP session is with. */
-export class AcpWhereabouts {
-  readonly #parts: AcpWhereaboutsParts;
+export class AcpSessionLocator {
+  readonly #deps: AcpSessionLocatorDeps;
 
-  constructor(parts: AcpWhereaboutsParts) {
-    this.#parts = parts;
+  constructor(deps: AcpSessionLocatorDeps) {
+    this.#deps = deps;
   }
 
   /** The way to it. Null: it is answered here, also that it may not be seen. */
   async peerFor(requester: Requester, verb: Verb, id: string): Promise<Peer | null> {
-    const session = await this.#far(requester, verb, id);
+    const session = await this.#remoteSession(requester, verb, id);
     if (session === null) return null;
-    const { store, instanceId, isLost } = this.#parts;
-    if (CLOSES.has(verb) && (await isLost(session))) return null;
+    const { store, instanceId, isLost } = this.#deps;
+    if (CLOSING_VERBS.has(verb) && (await isLost(session))) return null;
     const gateway = await store.getGateway(session.gatewayInstanceId);
     if (gateway === null) throw new AcpNotHeld(session, { why: "no such gateway is known any more" });
     return new Peer(instanceId, gateway, (why, how) => new AcpNotHeld(session, { ...how, gateway, why }));
   }
 
   /** Whoever has passed it on was mistaken, and is not sent round in a circle. */
-  async mustBeHere(requester: Requester, verb: Verb, id: string): Promise<null> {
-    const session = await this.#far(requester, verb, id);
+  async assertLocal(requester: Requester, verb: Verb, id: string): Promise<null> {
+    const session = await this.#remoteSession(requester, verb, id);
     if (session === null) return null;
     throw new AcpNotHeld(session, { why: "the gateway that was asked for it does not have it either" });
   }
 
-  async #far(requester: Requester, verb: Verb, id: string): Promise<AcpSession | null> {
-    const { store, instanceId, sights } = this.#parts;
+  async #remoteSession(requester: Requester, verb: Verb, id: string): Promise<AcpSession | null> {
+    const { store, instanceId, authorizer } = this.#deps;
     if (!store.shared) return null;
     const wanted = await this.#sessionOf(requester, verb, id);
-    const row = wanted === undefined ? null : await sights.perhaps(requester, wanted);
+    const row = wanted === undefined ? null : await authorizer.findSession(requester, wanted);
     const session = row === null ? null : await store.getAcpSession(row.id);
     return session?.state === "closed" || session?.gatewayInstanceId === instanceId ? null : session;
   }
 
   async #sessionOf(requester: Requester, verb: Verb, id: string): Promise<string | undefined> {
-    const { store, taskOf } = this.#parts;
-    if (verb === "acpAnswer" || verb === "acpQuestion") return (await store.getAcpPermission(id))?.sessionId;
+    const { store, resolveTask } = this.#deps;
+    if (verb === "acpAnswer" || verb === "acpQuestion")
+      return (await store.getAcpPermissionRequest(id))?.sessionId;
     if (verb !== "cancelTask") return id;
     // What it cannot mean is said where it is asked for.
-    const task = await taskOf(requester, id).catch(() => null);
+    const task = await resolveTask(requester, id).catch(() => null);
     return task?.runtime === "acp" ? (task.childSessionId ?? undefined) : undefined;
   }
 }

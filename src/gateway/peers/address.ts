@@ -10,7 +10,7 @@ export function parsePeerAddress(text: string): PeerAddress | null {
 }
 
 /** What others are told. Who listens on every address has none to tell: then the host's name has to do. */
-export function advertised(bound: PeerAddress, advertise: PeerAddress | null): PeerAddress {
+export function advertisedAddress(bound: PeerAddress, advertise: PeerAddress | null): PeerAddress {
   if (advertise !== null) return advertise.port === 0 ? { ...advertise, port: bound.port } : advertise;
   return ["0.0.0.0", "::"].includes(bound.host) ? { ...bound, host: hostname() } : bound;
 }

@@ -4,20 +4,20 @@ import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../store/gateway-record.js";
-import { bounds, close, type Listening } from "../server/listen.js";
-import { newPeerKey, sharedKey } from "./key.js";
+import { serverLimits, closeServer, type Listener } from "../server/listen.js";
+import { newPeerKey, derivePeerKey } from "./key.js";
 
-export interface PeerListening extends Listening {
+export interface PeerListener extends Listener {
   /** With the port that was had. */
   readonly bound: PeerAddress;
   readonly key: string;
 }
 
 /** Which gateway has proven itself on a connection. */
-const callers = new WeakMap<object, string>();
+const peersBySocket = new WeakMap<object, string>();
 
-export function callerOf(socket: object): string | null {
-  return callers.get(socket) ?? null;
+export function peerOf(socket: object): string | null {
+  return peersBySocket.get(socket) ?? null;
 }
 
 /**
@@ -28,28 +28,28 @@ export async function listenForPeers(
   instanceId: string,
   { host, port }: PeerAddress,
   requestMs: number,
-  app: RequestListener,
+  router: RequestListener,
   handshakeMs: number = defaults.peerConnectMs,
-): Promise<PeerListening> {
+): Promise<PeerListener> {
   const key = newPeerKey();
   const server = createServer(
     {
-      ...bounds(requestMs),
+      ...serverLimits(requestMs),
       minVersion: "TLSv1.3",
       ciphers: "PSK",
       handshakeTimeout: handshakeMs,
       pskCallback: (socket, caller) => {
-        callers.set(socket, caller);
-        return sharedKey(key, caller, instanceId);
+        peersBySocket.set(socket, caller);
+        return derivePeerKey(key, caller, instanceId);
       },
     },
     (request, response) => {
-      tellOfLife(response);
-      app(request, response);
+      sendProcessing(response);
+      router(request, response);
     },
   );
   server.maxRequestsPerSocket = 0;
-  boundConnections(server);
+  limitConnections(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
@@ -58,7 +58,7 @@ export async function listenForPeers(
   });
   const bound = server.address();
   const had = typeof bound === "object" && bound !== null ? bound.port : port;
-  return { server, bound: { host, port: had }, key, [Symbol.asyncDispose]: () => close(server) };
+  return { server, bound: { host, port: had }, key, [Symbol.asyncDispose]: () => closeServer(server) };
 }
 
 /**
@@ -67,7 +67,7 @@ export async function listenForPeers(
  * displace the connections of another.
  * Connections of peers are limited separately.
  */
-function boundConnections(server: Server): void {
+function limitConnections(server: Server): void {
   const pending = new Map<string, Map<Socket, () => void>>();
   let pendingCount = 0;
   let peers = 0;
@@ -103,7 +103,7 @@ function boundConnections(server: Server): void {
 }
 
 /** An answer may take its time; that it is being worked on is said meanwhile, so that silence means something. */
-function tellOfLife(response: ServerResponse): void {
+function sendProcessing(response: ServerResponse): void {
   const timer = setInterval(() => {
     if (!response.headersSent && !response.destroyed) response.writeProcessing();
   }, defaults.peerLifeMs);

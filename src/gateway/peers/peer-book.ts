@@ -8,7 +8,7 @@ import { readOwnFile, writeOwnFile } from "../../store/own-file.js";
  * The last known addresses and keys of the other gateways of a shared store, kept in a file in the state directory, so
  * that a run of another host can be stopped while the store cannot be read.
  */
-export class PeerBook {
+export class PeerDirectory {
   readonly #path: string;
   readonly #instanceId: string;
   #known = new Map<string, GatewayRecord>();

@@ -5,32 +5,32 @@ import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
 import type { HoldfastError, PeerFailure } from "../../errors.js";
 import type { GatewayRecord } from "../../store/gateway-record.js";
-import { sharedKey } from "./key.js";
+import { derivePeerKey } from "./key.js";
 
 /** What is said of what could not be asked for. */
-export type Complaint = (why: string, how: PeerFailure) => HoldfastError;
+export type PeerErrorFactory = (why: string, how: PeerFailure) => HoldfastError;
 
 /** A gateway elsewhere that has what is asked about, and the way to ask it. */
 export class Peer {
-  readonly #caller: string;
+  readonly #instanceId: string;
   readonly #gateway: GatewayRecord;
-  readonly #complaint: Complaint;
+  readonly #errorFactory: PeerErrorFactory;
   readonly #silentMs: number;
 
   constructor(
     caller: string,
     gateway: GatewayRecord,
-    complaint: Complaint,
+    errorFactory: PeerErrorFactory,
     silentMs: number = defaults.peerSilentMs,
   ) {
-    this.#caller = caller;
+    this.#instanceId = caller;
     this.#gateway = gateway;
-    this.#complaint = complaint;
+    this.#errorFactory = errorFactory;
     this.#silentMs = silentMs;
   }
 
-  unreachable(why: string, how: PeerFailure = {}): HoldfastError {
-    return this.#complaint(why, how);
+  unreachableError(why: string, how: PeerFailure = {}): HoldfastError {
+    return this.#errorFactory(why, how);
   }
 
   /**
@@ -38,11 +38,16 @@ export class Peer {
    * The request fails when it has not been made in time, and when nothing comes over it for too long unless it is
    * `heldBack` here.
    */
-  ask(method: string, path: string, headers: IncomingHttpHeaders, heldBack: () => boolean): ClientRequest {
+  request(
+    method: string,
+    path: string,
+    headers: IncomingHttpHeaders,
+    isBackpressured: () => boolean,
+  ): ClientRequest {
     const { address, peerKey, instanceId, stoppedAt } = this.#gateway;
-    if (stoppedAt !== null) throw this.unreachable("it has been stopped", { missing: "gateway" });
+    if (stoppedAt !== null) throw this.unreachableError("it has been stopped", { missing: "gateway" });
     if (address === null || peerKey === null)
-      throw this.unreachable("it does not listen for others ([peers] listen in its config)", {
+      throw this.unreachableError("it does not listen for others ([peers] listen in its config)", {
         missing: "listener",
       });
     const options: RequestOptions & Pick<ConnectionOptions, "pskCallback"> = {
@@ -58,33 +63,33 @@ export class Peer {
       rejectUnauthorized: true,
       checkServerIdentity: () => new Error("it has not proven that it reads the same store"),
       pskCallback: () => ({
-        psk: sharedKey(peerKey, this.#caller, instanceId),
-        identity: this.#caller,
+        psk: derivePeerKey(peerKey, this.#instanceId, instanceId),
+        identity: this.#instanceId,
       }),
     };
-    const asking = request(options);
-    const late = setTimeout(
-      () => asking.destroy(new Error(`no answer within ${defaults.peerConnectMs} ms`)),
+    const outgoing = request(options);
+    const timeout = setTimeout(
+      () => outgoing.destroy(new Error(`no answer within ${defaults.peerConnectMs} ms`)),
       defaults.peerConnectMs,
     );
-    asking.once("close", () => clearTimeout(late));
-    asking.once("socket", (socket) => {
+    outgoing.once("close", () => clearTimeout(timeout));
+    outgoing.once("socket", (socket) => {
       socket.once("secureConnect", () => {
-        clearTimeout(late);
-        mustSpeak(socket, this.#silentMs, heldBack);
+        clearTimeout(timeout);
+        destroyWhenSilent(socket, this.#silentMs, isBackpressured);
       });
     });
-    return asking;
+    return outgoing;
   }
 }
 
 /** A connection over which nothing has come for too long is given up; what is not taken off it here is no silence. */
-function mustSpeak(socket: Socket, silentMs: number, heldBack: () => boolean): void {
-  let heard = socket.bytesRead;
+function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: () => boolean): void {
+  let lastBytesRead = socket.bytesRead;
   const look = (): void => {
-    if (socket.bytesRead === heard && !heldBack())
+    if (socket.bytesRead === lastBytesRead && !isBackpressured())
       socket.destroy(new Error(`nothing was heard of it for ${silentMs} ms`));
-    heard = socket.bytesRead;
+    lastBytesRead = socket.bytesRead;
   };
   // Not before what has come meanwhile is read: this process may have been stopped for as long.
   const timer = setInterval(() => setImmediate(look), silentMs);

@@ -3,27 +3,27 @@ import { Unauthorized } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { GatewayStore } from "../../store/gateway-store.js";
 import type { Requester } from "../server/requester.js";
-import { callerOf } from "./listen.js";
-import type { PeerBook } from "./peer-book.js";
+import { peerOf } from "./listen.js";
+import type { PeerDirectory } from "./peer-book.js";
 
 /** Believed only where a gateway has proven itself: anywhere else it says nothing. */
 const HEADER = "holdfast-requester";
 
 /** On whose behalf a gateway asks another. */
-export function stating(requester: Requester): IncomingHttpHeaders {
+export function onBehalfOfHeader(requester: Requester): IncomingHttpHeaders {
   return { [HEADER]: requester.kind === "operator" ? "operator" : `session ${requester.session.id}` };
 }
 
 /** Whom a peer asks for. Sessions are looked up again: what it may see is decided here, too. */
-export async function statedRequester(
+export async function parseOnBehalfOf(
   store: Pick<GatewayStore, "getGateway">,
-  book: Pick<PeerBook, "get">,
+  peerDirectory: Pick<PeerDirectory, "get">,
   sessions: Pick<Sessions, "get">,
   { socket, headers }: IncomingMessage,
 ): Promise<Requester> {
-  const caller = callerOf(socket);
+  const caller = peerOf(socket);
   // The handshake has proven the peer's key. If the store cannot confirm the peer now, the last known peers can.
-  const known = caller === null ? null : (book.get(caller) ?? (await store.getGateway(caller)));
+  const known = caller === null ? null : (peerDirectory.get(caller) ?? (await store.getGateway(caller)));
   if (known === null) throw new Unauthorized("only gateways of the same store are answered here");
   const said = headers[HEADER];
   if (said === "operator") return { kind: "operator", actor: "operator" };

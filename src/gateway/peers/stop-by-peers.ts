@@ -1,14 +1,14 @@
 import type { IncomingMessage } from "node:http";
 import { json } from "node:stream/consumers";
 import { PeerUnreachable, StoreUnreadable } from "../../errors.js";
-import type { AnswerOf, HeardOf } from "../contract/contract.js";
+import type { ResponseOf, ParsedRequestOf } from "../contract/contract.js";
 import type { Requester } from "../server/requester.js";
 import { Peer } from "./peer.js";
-import type { PeerBook } from "./peer-book.js";
-import { stating } from "./stated.js";
+import type { PeerDirectory } from "./peer-book.js";
+import { onBehalfOfHeader } from "./stated.js";
 
-export interface StopByPeersParts {
-  readonly book: Pick<PeerBook, "reachable">;
+export interface StopThroughPeersDeps {
+  readonly peerDirectory: Pick<PeerDirectory, "reachable">;
   readonly instanceId: string;
 }
 
@@ -16,41 +16,41 @@ export interface StopByPeersParts {
  * Stop a run whose record cannot be read: asks every known peer, and the peer that holds the run stops it. Rejects with
  * StoreUnreadable if no peer holds the run.
  */
-export async function stopByPeers(
-  { book, instanceId }: StopByPeersParts,
+export async function stopThroughPeers(
+  { peerDirectory, instanceId }: StopThroughPeersDeps,
   requester: Requester,
   runId: string,
-  body: HeardOf<"kill">["body"],
-  unread: unknown,
-): Promise<AnswerOf<"kill">> {
-  const asked = book.reachable().map(async (gateway) => {
+  body: ParsedRequestOf<"kill">["body"],
+  readError: unknown,
+): Promise<ResponseOf<"kill">> {
+  const asked = peerDirectory.reachable().map(async (gateway) => {
     const peer = new Peer(instanceId, gateway, (why, how) => new PeerUnreachable(runId, gateway, why, how));
-    return kill(peer, requester, runId, body);
+    return stopAtPeer(peer, requester, runId, body);
   });
   return Promise.any(asked).catch(() => {
-    throw new StoreUnreadable(runId, unread);
+    throw new StoreUnreadable(runId, readError);
   });
 }
 
-async function kill(
+async function stopAtPeer(
   peer: Peer,
   requester: Requester,
   runId: string,
-  body: HeardOf<"kill">["body"],
-): Promise<AnswerOf<"kill">> {
+  body: ParsedRequestOf<"kill">["body"],
+): Promise<ResponseOf<"kill">> {
   const text = JSON.stringify(body);
   const headers = {
-    ...stating(requester),
+    ...onBehalfOfHeader(requester),
     "content-type": "application/json",
     "content-length": String(Buffer.byteLength(text)),
   };
-  const asking = peer.ask("POST", `/v1/runs/${runId}/kill`, headers, () => false);
+  const request = peer.request("POST", `/v1/runs/${runId}/kill`, headers, () => false);
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
-    asking.once("response", resolve);
-    asking.on("error", reject);
-    asking.end(text);
+    request.once("response", resolve);
+    request.on("error", reject);
+    request.end(text);
   });
   const said = await json(answer);
-  if (answer.statusCode !== 200) throw peer.unreachable(`it answered ${answer.statusCode ?? 0}`);
-  return said as AnswerOf<"kill">;
+  if (answer.statusCode !== 200) throw peer.unreachableError(`it answered ${answer.statusCode ?? 0}`);
+  return said as ResponseOf<"kill">;
 }

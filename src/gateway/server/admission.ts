@@ -3,7 +3,7 @@ import { TooManyRequests, TooManyStreams } from "../../errors.js";
 import type { Requester } from "./requester.js";
 
 /** The requests and streams of one session that are under way. */
-interface Lane {
+interface SessionQueue {
   readonly queue: (() => Promise<void>)[];
   /** Requests without a complete answer, queued ones included. */
   requests: number;
@@ -15,9 +15,9 @@ interface Lane {
 /** A request that was admitted. */
 export interface CountedRequest extends Disposable {
   /** Counts bytes of its body. Throws TooManyRequests if its session has too many bytes at the same time. */
-  take(bytes: number): void;
+  countBody(bytes: number): void;
   /** Counts bytes of its answer. */
-  give(bytes: number): void;
+  countAnswer(bytes: number): void;
 }
 
 export interface AdmissionLimits {
@@ -43,14 +43,14 @@ const LIMITS: AdmissionLimits = {
  * starts at once. Work of sessions is queued per session and started in rotation, one per turn of the event loop. It
  * occupies one of `working` slots until it is done or `slotMs` have passed: longer work is assumed to wait for something else.
  */
-export class Admission {
+export class AdmissionControl {
   readonly #limits: AdmissionLimits;
   /** In order of rotation: a lane moves to the end when its work is started. */
-  readonly #lanes = new Map<string, Lane>();
+  readonly #queues = new Map<string, SessionQueue>();
   #working = 0;
-  #first = 0;
+  #operatorWork = 0;
   #scheduled = false;
-  #paced: NodeJS.Timeout | null = null;
+  #paceTimer: NodeJS.Timeout | null = null;
 
   constructor(limits: Partial<AdmissionLimits> = {}) {
     this.#limits = { ...LIMITS, ...limits };
@@ -58,9 +58,10 @@ export class Admission {
 
   /** Counts a request until it is disposed of. Throws TooManyRequests. */
   request(requester: Requester): CountedRequest {
-    if (requester.kind === "operator") return { take: () => undefined, give: () => undefined, ...nothing };
+    if (requester.kind === "operator")
+      return { countBody: () => undefined, countAnswer: () => undefined, ...NOT_COUNTED };
     const { id } = requester.session;
-    const lane = this.#lane(id);
+    const sessionQueue = this.#queueOf(id);
     const limit = this.#limits.bytes;
     const counted = this.#count(
       requester,
@@ -72,18 +73,18 @@ export class Admission {
     const hold = (bytes: number): void => {
       if (over) return;
       held += bytes;
-      lane.bytes += bytes;
+      sessionQueue.bytes += bytes;
     };
     return {
-      take: (bytes) => {
-        if (lane.bytes + bytes > limit)
+      countBody: (bytes) => {
+        if (sessionQueue.bytes + bytes > limit)
           throw new TooManyRequests(`requests and unread answers of ${limit} bytes`);
         hold(bytes);
       },
-      give: hold,
+      countAnswer: hold,
       [Symbol.dispose]: () => {
         over = true;
-        lane.bytes -= held;
+        sessionQueue.bytes -= held;
         held = 0;
         counted[Symbol.dispose]();
       },
@@ -97,23 +98,23 @@ export class Admission {
 
   /** Does the work when it is the requester's turn. */
   run<Result>(requester: Requester, work: () => Promise<Result>): Promise<Result> {
-    if (requester.kind === "operator") return this.#runFirst(work);
-    const lane = this.#lane(requester.session.id);
+    if (requester.kind === "operator") return this.#runForOperator(work);
+    const sessionQueue = this.#queueOf(requester.session.id);
     return new Promise((resolve, reject) => {
-      lane.queue.push(() => work().then(resolve, reject));
+      sessionQueue.queue.push(() => work().then(resolve, reject));
       this.#schedule();
     });
   }
 
   /** While the operator's work is under way, for at most `operatorFirstMs`, work of sessions is started once per `paceMs`. */
-  async #runFirst<Result>(work: () => Promise<Result>): Promise<Result> {
-    this.#first += 1;
+  async #runForOperator<Result>(work: () => Promise<Result>): Promise<Result> {
+    this.#operatorWork += 1;
     let counted = true;
     const release = (): void => {
       if (!counted) return;
       counted = false;
-      this.#first -= 1;
-      if (this.#first === 0) this.#hasten();
+      this.#operatorWork -= 1;
+      if (this.#operatorWork === 0) this.#startHeldBack();
     };
     const timer = setTimeout(release, defaults.operatorFirstMs);
     try {
@@ -125,65 +126,66 @@ export class Admission {
   }
 
   #count(requester: Requester, what: "requests" | "streams", refusal: (limit: number) => Error): Disposable {
-    if (requester.kind === "operator") return nothing;
+    if (requester.kind === "operator") return NOT_COUNTED;
     const { id } = requester.session;
-    const lane = this.#lane(id);
-    if (lane[what] >= this.#limits[what]) throw refusal(this.#limits[what]);
-    lane[what] += 1;
+    const sessionQueue = this.#queueOf(id);
+    if (sessionQueue[what] >= this.#limits[what]) throw refusal(this.#limits[what]);
+    sessionQueue[what] += 1;
     let counted = true;
     return {
       [Symbol.dispose]: () => {
         if (!counted) return;
         counted = false;
-        lane[what] -= 1;
-        this.#forget(id, lane);
+        sessionQueue[what] -= 1;
+        this.#forget(id, sessionQueue);
         this.#schedule();
       },
     };
   }
 
-  #lane(sessionId: string): Lane {
-    const lane = this.#lanes.get(sessionId) ?? { queue: [], requests: 0, streams: 0, bytes: 0 };
-    this.#lanes.set(sessionId, lane);
-    return lane;
+  #queueOf(sessionId: string): SessionQueue {
+    const sessionQueue = this.#queues.get(sessionId) ?? { queue: [], requests: 0, streams: 0, bytes: 0 };
+    this.#queues.set(sessionId, sessionQueue);
+    return sessionQueue;
   }
 
-  #forget(sessionId: string, lane: Lane): void {
-    const { queue, requests, streams, bytes } = lane;
-    if (queue.length + requests + streams + bytes === 0 && this.#lanes.get(sessionId) === lane)
-      this.#lanes.delete(sessionId);
+  #forget(sessionId: string, sessionQueue: SessionQueue): void {
+    const { queue, requests, streams, bytes } = sessionQueue;
+    if (queue.length + requests + streams + bytes === 0 && this.#queues.get(sessionId) === sessionQueue)
+      this.#queues.delete(sessionId);
   }
 
   /** Starts work in a later turn of the event loop, so that requests that the operator sent meanwhile come first. */
   #schedule(): void {
     if (this.#scheduled || this.#working >= this.#limits.working) return;
     this.#scheduled = true;
-    if (this.#first > 0) this.#paced = setTimeout(() => this.#startScheduled(), this.#limits.paceMs);
+    if (this.#operatorWork > 0)
+      this.#paceTimer = setTimeout(() => this.#startScheduled(), this.#limits.paceMs);
     else setImmediate(() => this.#startScheduled());
   }
 
   /** Starts the work that was held back for the operator. */
-  #hasten(): void {
-    if (this.#paced === null) return;
-    clearTimeout(this.#paced);
-    this.#paced = null;
+  #startHeldBack(): void {
+    if (this.#paceTimer === null) return;
+    clearTimeout(this.#paceTimer);
+    this.#paceTimer = null;
     setImmediate(() => this.#startScheduled());
   }
 
   #startScheduled(): void {
     this.#scheduled = false;
-    this.#paced = null;
+    this.#paceTimer = null;
     this.#startNext();
   }
 
   #startNext(): void {
-    for (const [sessionId, lane] of this.#lanes) {
+    for (const [sessionId, sessionQueue] of this.#queues) {
       // No more work is started for a session that does not read its answers.
-      const work = lane.bytes > this.#limits.bytes ? undefined : lane.queue.shift();
+      const work = sessionQueue.bytes > this.#limits.bytes ? undefined : sessionQueue.queue.shift();
       if (work === undefined) continue;
-      this.#lanes.delete(sessionId);
-      this.#lanes.set(sessionId, lane);
-      this.#start(work, () => this.#forget(sessionId, lane));
+      this.#queues.delete(sessionId);
+      this.#queues.set(sessionId, sessionQueue);
+      this.#start(work, () => this.#forget(sessionId, sessionQueue));
       this.#schedule();
       return;
     }
@@ -207,4 +209,4 @@ export class Admission {
   }
 }
 
-const nothing: Disposable = { [Symbol.dispose]: () => undefined };
+const NOT_COUNTED: Disposable = { [Symbol.dispose]: () => undefined };

@@ -8,38 +8,43 @@ import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import type { Callers } from "../callers.js";
-import { mayBeSteered, mayBeTypedInto, mustHaveRoom } from "../handlers/steered.js";
-import type { Sights } from "../sights.js";
-import { ALL_SAID, frame, TOLD_TO_STOP, type ToViewer } from "../attach-frames.js";
-import { passUpgrade } from "../peers/pass-on.js";
+import type { ForegroundClients } from "../callers.js";
+import { assertSteerable, claimInput, assertStdinRoom } from "../handlers/steered.js";
+import type { Authorizer } from "../sights.js";
+import {
+  CLOSE_COMPLETE,
+  encodeFrame,
+  CLOSE_GATEWAY_STOPPED,
+  type AttachServerMessage,
+} from "../attach-frames.js";
+import { proxyUpgrade } from "../peers/pass-on.js";
 import type { Peer } from "../peers/peer.js";
-import { urlOf } from "./app.js";
-import { answerCall, type Call } from "./call.js";
-import type { Admission } from "./admission.js";
-import { answerFor, headersFor, statusFor } from "./error-answer.js";
-import { heard, stopFor } from "./heard.js";
-import type { Entrance } from "./entrance.js";
-import { mustBeServed } from "./loopback.js";
+import { requestUrl } from "./app.js";
+import { serveForeground, type ForegroundConnection } from "./call.js";
+import type { AdmissionControl } from "./admission.js";
+import { toErrorResponse, errorHeaders, httpStatusOf } from "./error-answer.js";
+import { parseClientMessage, stopRunFor } from "./heard.js";
+import type { ListenerPolicy } from "./entrance.js";
+import { assertAllowedHost } from "./loopback.js";
 import { matchPath } from "./match-path.js";
 import type { Requester } from "./requester.js";
 
 export const ATTACH_PATH = "/v1/runs/{runId}/attach";
 
 /** What a viewer has not read yet: beyond it, the next piece of output waits. */
-const BUFFERED = 1024 * 1024;
+const MAX_BUFFERED_BYTES = 1024 * 1024;
 
 /** How long a viewer may take to answer that it is closed, and how late it is noticed that it may not see its run any more. */
-const GOODBYE_MS = 500;
-const LOOK_MS = 500;
+const CLOSE_TIMEOUT_MS = 500;
+const POLL_MS = 500;
 
 /** One whose run is elsewhere: what it says and hears passes through. */
-interface PassedOn {
+interface ProxiedAttach {
   readonly requester: Requester;
   readonly peer: Peer;
 }
 
-interface Admitted {
+interface AcceptedAttach {
   readonly peer: null;
   readonly requester: Requester;
   readonly record: RunRecord;
@@ -49,14 +54,14 @@ interface Admitted {
   readonly stillSees: () => Promise<boolean>;
 }
 
-export interface AttachParts {
+export interface AttachmentsDeps {
   readonly supervisor: Supervisor;
-  readonly callers: Callers;
-  readonly sights: Sights;
-  readonly admission: Admission;
-  readonly bell: Pick<Bell, "hear">;
+  readonly foregroundClients: ForegroundClients;
+  readonly authorizer: Authorizer;
+  readonly admissionControl: AdmissionControl;
+  readonly bell: Pick<Bell, "listen">;
   /** Throws once the gateway stops. */
-  readonly mustBeOpen: () => void;
+  readonly assertOpen: () => void;
 }
 
 /**
@@ -65,103 +70,121 @@ export interface AttachParts {
  * a foreground run belongs to.
  */
 export class Attachments implements AsyncDisposable {
-  readonly #parts: AttachParts;
-  readonly #calls = new Set<Call>();
-  readonly #passedOn = new Set<Duplex>();
+  readonly #deps: AttachmentsDeps;
+  readonly #foreground = new Set<ForegroundConnection>();
+  readonly #proxied = new Set<Duplex>();
   readonly #server = new WebSocketServer({
     noServer: true,
     maxPayload: 1024 * 1024,
     perMessageDeflate: false,
   });
 
-  constructor(parts: AttachParts) {
-    this.#parts = parts;
+  constructor(deps: AttachmentsDeps) {
+    this.#deps = deps;
   }
 
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, entrance: Entrance): void {
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, policy: ListenerPolicy): void {
     socket.on("error", () => socket.destroy());
-    this.#answer(request, socket, head, entrance).catch((error: unknown) => {
-      const status = statusFor(error);
+    this.#handleUpgrade(request, socket, head, policy).catch((error: unknown) => {
+      const status = httpStatusOf(error);
       const headers = Object.entries({
         "content-type": "application/json",
-        ...headersFor(error),
+        ...errorHeaders(error),
         connection: "close",
       }).map(([name, value]) => `${name}: ${value}`);
       const answer = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, ...headers].join("\r\n");
       // Not only ended: whoever does not hang up in turn would keep the connection, and the gateway from stopping.
-      socket.end(`${answer}\r\n\r\n${JSON.stringify(answerFor(error))}`, () => socket.destroy());
+      socket.end(`${answer}\r\n\r\n${JSON.stringify(toErrorResponse(error))}`, () => socket.destroy());
     });
   }
 
-  async #answer(request: IncomingMessage, socket: Duplex, head: Buffer, entrance: Entrance): Promise<void> {
-    mustBeServed(entrance.served, request);
-    const requester = await entrance.requesterOf(request);
-    entrance.connections?.identify(request.socket, requester);
+  async #handleUpgrade(
+    request: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    policy: ListenerPolicy,
+  ): Promise<void> {
+    assertAllowedHost(policy.allowedHosts, request);
+    const requester = await policy.authenticate(request);
+    policy.connectionLimiter?.assign(request.socket, requester);
     if (socket.closed) return;
-    const { admission } = this.#parts;
+    const { admissionControl } = this.#deps;
     // A caller's connection goes on with the request that started its run. It is limited as one: a session may have
     // more commands in the foreground than streams.
-    const counted = isCall(urlOf(request)) ? admission.request(requester) : admission.stream(requester);
+    const counted = isForeground(requestUrl(request))
+      ? admissionControl.request(requester)
+      : admissionControl.stream(requester);
     socket.once("close", () => counted[Symbol.dispose]());
-    const admitted = await admission.run(requester, () => this.#admit(request, requester, entrance));
-    if (admitted.peer !== null) {
-      this.#passedOn.add(socket);
-      socket.once("close", () => this.#passedOn.delete(socket));
-      return passUpgrade(admitted.peer, admitted.requester, request, socket, head);
+    const accepted = await admissionControl.run(requester, () => this.#accept(request, requester, policy));
+    if (accepted.peer !== null) {
+      this.#proxied.add(socket);
+      socket.once("close", () => this.#proxied.delete(socket));
+      return proxyUpgrade(accepted.peer, accepted.requester, request, socket, head);
     }
     this.#server.handleUpgrade(request, socket, head, (viewer) => {
-      dismiss(viewer, admitted.stillSees);
-      if (entrance.forPeers) tellOfLife(viewer);
+      closeWhenNotVisible(viewer, accepted.stillSees);
+      if (policy.peersOnly) sendPings(viewer);
       // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
-      this.#serve(admitted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
+      this.#serve(accepted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
     });
   }
 
-  async #admit(
+  async #accept(
     request: IncomingMessage,
     requester: Requester,
-    entrance: Entrance,
-  ): Promise<Admitted | PassedOn> {
-    const { supervisor, sights, mustBeOpen } = this.#parts;
-    const url = urlOf(request);
+    policy: ListenerPolicy,
+  ): Promise<AcceptedAttach | ProxiedAttach> {
+    const { supervisor, authorizer, assertOpen } = this.#deps;
+    const url = requestUrl(request);
     const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
-    const peer = await entrance.whoHas(requester, runId);
-    mustBeOpen();
+    const peer = await policy.locateRun(requester, runId);
+    assertOpen();
     if (peer !== null) return { requester, peer };
-    const record = await sights.run(supervisor, requester, runId);
+    const record = await authorizer.requireRun(supervisor, requester, runId);
     const run = supervisor.run(record.runId);
-    const calls = isCall(url);
-    if (calls && !record.policy.callerBound)
+    const foreground = isForeground(url);
+    if (foreground && !record.policy.callerBound)
       throw new BadInput("as", `run ${runId} was not started in the foreground: it has no caller`);
-    if (run === null && !(calls && record.state === "exited"))
+    if (run === null && !(foreground && record.state === "exited"))
       throw new HoldfastError(
         "NOT_STEERING",
         record.state === "exited"
           ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
           : `run ${runId} is held by another supervisor`,
       );
-    mustBeOpen();
+    assertOpen();
     // A foreground run that was started with a valid token continues when the token ends.
-    const stillSees = () => (calls ? sights.isOpen(requester) : sights.acts(requester));
+    const stillSees = () =>
+      foreground ? authorizer.isSessionOpen(requester) : authorizer.isStillAuthorized(requester);
     return { peer: null, requester, record, run, url, stillSees };
   }
 
-  async #serve({ requester, record, run, url }: Admitted, socket: WebSocket): Promise<void> {
-    const offsets = offsetsOf(url);
-    const { supervisor, callers } = this.#parts;
-    using _ = this.#ringing(requester, url, socket);
-    if (!isCall(url))
-      return await (run === null ? undefined : show(run, callers, requester, socket, offsets));
-    const call = answerCall({ supervisor, callers, requester, record, run, socket, offsets });
-    this.#calls.add(call);
-    await call.done.finally(() => this.#calls.delete(call));
+  async #serve({ requester, record, run, url }: AcceptedAttach, socket: WebSocket): Promise<void> {
+    const offsets = parseOffsets(url);
+    const { supervisor, foregroundClients } = this.#deps;
+    using _ = this.#forwardBell(requester, url, socket);
+    if (!isForeground(url))
+      return await (run === null
+        ? undefined
+        : serveViewer(run, foregroundClients, requester, socket, offsets));
+    const connection = serveForeground({
+      supervisor,
+      foregroundClients,
+      requester,
+      record,
+      run,
+      socket,
+      offsets,
+    });
+    this.#foreground.add(connection);
+    await connection.done.finally(() => this.#foreground.delete(connection));
   }
 
   /** A terminal of the operator's hears what rings on all of them. */
-  #ringing({ kind }: Requester, url: URL, socket: WebSocket): Disposable | null {
+  #forwardBell({ kind }: Requester, url: URL, socket: WebSocket): Disposable | null {
     if (kind !== "operator" || url.searchParams.get("bell") !== "1") return null;
-    const ring: ToViewer = { type: "bell" };
-    return this.#parts.bell.hear(() => {
+    const ring: AttachServerMessage = { type: "bell" };
+    return this.#deps.bell.listen(() => {
       if (socket.readyState !== WebSocket.OPEN) return false;
       socket.send(JSON.stringify(ring));
       return true;
@@ -171,27 +194,27 @@ export class Attachments implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     // What has ended has been ended for good, perhaps on the way out: its caller gets the last of it.
-    const last = [...this.#calls].filter(({ ending }) => ending).map(({ done }) => done);
+    const last = [...this.#foreground].filter(({ ending }) => ending).map(({ done }) => done);
     const enough = new AbortController();
     const drained = setTimeout(defaults.drainMs, undefined, { signal: enough.signal }).catch(() => undefined);
     await Promise.race([Promise.allSettled(last), drained]);
     enough.abort();
-    for (const viewer of this.#server.clients) viewer.close(TOLD_TO_STOP, "the gateway stops");
-    for (const socket of this.#passedOn) socket.destroy();
+    for (const viewer of this.#server.clients) viewer.close(CLOSE_GATEWAY_STOPPED, "the gateway stops");
+    for (const socket of this.#proxied) socket.destroy();
     // Whoever does not say goodbye in turn must not keep the gateway from stopping.
     const late = globalThis.setTimeout(() => {
       for (const viewer of this.#server.clients) viewer.terminate();
-    }, GOODBYE_MS);
+    }, CLOSE_TIMEOUT_MS);
     await closed;
     clearTimeout(late);
   }
 }
 
-function isCall(url: URL): boolean {
+function isForeground(url: URL): boolean {
   return url.searchParams.get("as") === "caller";
 }
 
-function offsetsOf(url: URL): Partial<Record<StreamName, number>> {
+function parseOffsets(url: URL): Partial<Record<StreamName, number>> {
   return Object.fromEntries(
     (["stdout", "stderr"] as const).flatMap((stream) => {
       const text = url.searchParams.get(stream);
@@ -201,7 +224,7 @@ function offsetsOf(url: URL): Partial<Record<StreamName, number>> {
 }
 
 /** A viewer stays for as long as it may see the run: a session that is closed takes its viewers with it. */
-function dismiss(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
+function closeWhenNotVisible(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
   const look = (): void => {
     stillSees().then(
       (sees) => sees || viewer.close(1008, "it may not be seen any more"),
@@ -209,56 +232,56 @@ function dismiss(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
       () => undefined,
     );
   };
-  const timer = setInterval(look, LOOK_MS);
+  const timer = setInterval(look, POLL_MS);
   viewer.once("close", () => clearInterval(timer));
 }
 
 /** So that the gateway in between can tell a program that is silent from a host that is gone. */
-function tellOfLife(viewer: WebSocket): void {
+function sendPings(viewer: WebSocket): void {
   const timer = setInterval(() => viewer.ping(), defaults.peerLifeMs);
   viewer.once("close", () => clearInterval(timer));
 }
 
-async function show(
+async function serveViewer(
   run: Run,
-  callers: Callers,
+  foregroundClients: ForegroundClients,
   requester: Requester,
   viewer: WebSocket,
   offsets: Partial<Record<StreamName, number>>,
 ): Promise<void> {
-  const left = new AbortController();
-  viewer.on("close", () => left.abort());
+  const disconnected = new AbortController();
+  viewer.on("close", () => disconnected.abort());
   viewer.on("error", () => viewer.terminate());
-  const tell = (message: ToViewer): void => viewer.send(JSON.stringify(message));
+  const send = (message: AttachServerMessage): void => viewer.send(JSON.stringify(message));
   viewer.on("message", (data: Buffer, binary: boolean) => {
-    obey(run, callers, requester, data, binary).catch((error: unknown) =>
-      tell({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
+    handleViewerMessage(run, foregroundClients, requester, data, binary).catch((error: unknown) =>
+      send({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
     );
   });
-  tell({ type: "attached", runId: run.runId, state: run.state, size: run.size, accepted: run.accepted });
-  for await (const { stream, offset, bytes } of run.follow({ offsets, signal: left.signal })) {
-    viewer.send(frame(stream, offset, bytes));
-    while (viewer.bufferedAmount > BUFFERED && !left.signal.aborted) await setTimeout(5);
+  send({ type: "attached", runId: run.runId, state: run.state, size: run.size, accepted: run.accepted });
+  for await (const { stream, offset, bytes } of run.follow({ offsets, signal: disconnected.signal })) {
+    viewer.send(encodeFrame(stream, offset, bytes));
+    while (viewer.bufferedAmount > MAX_BUFFERED_BYTES && !disconnected.signal.aborted) await setTimeout(5);
   }
-  if (left.signal.aborted) return;
+  if (disconnected.signal.aborted) return;
   const { record, recordPending } = await run.end().catch(() => ({ record: null, recordPending: null }));
-  tell({ type: "ended", record, recordPending });
-  viewer.close(ALL_SAID);
+  send({ type: "ended", record, recordPending });
+  viewer.close(CLOSE_COMPLETE);
 }
 
-async function obey(
+async function handleViewerMessage(
   run: Run,
-  callers: Callers,
+  foregroundClients: ForegroundClients,
   requester: Requester,
   data: Buffer,
   binary: boolean,
 ): Promise<void> {
-  const message = binary ? null : heard(data);
-  if (message?.type === "stop") return stopFor(run, requester, message);
-  if (message === null || message.type === "eof") mayBeTypedInto(run, callers);
-  else mayBeSteered(run, callers);
+  const message = binary ? null : parseClientMessage(data);
+  if (message?.type === "stop") return stopRunFor(run, requester, message);
+  if (message === null || message.type === "eof") claimInput(run, foregroundClients);
+  else assertSteerable(run, foregroundClients);
   if (message === null) {
-    mustHaveRoom(run);
+    assertStdinRoom(run);
     return run.write(data);
   }
   switch (message.type) {

@@ -1,50 +1,50 @@
 import { BadInput, StdinClosed } from "../../errors.js";
 import type { Run } from "../../supervisor/api.js";
-import { whenSteering } from "../../supervisor/when-steering.js";
-import { type ToViewer, unframe } from "../attach-frames.js";
+import { retryWhileFenced } from "../../supervisor/when-steering.js";
+import { type AttachServerMessage, decodeFrame } from "../attach-frames.js";
 
-export interface CallInputParts {
+export interface ForegroundInputDeps {
   readonly runId: string;
   /** Null: nobody takes the caller's input. */
   readonly run: Pick<Run, "write" | "closeStdin"> | null;
-  readonly left: AbortSignal;
-  readonly tell: (message: ToViewer) => void;
+  readonly disconnected: AbortSignal;
+  readonly send: (message: AttachServerMessage) => void;
   /** So that the caller comes back, and sends again what is not accepted. */
-  readonly hangUp: () => void;
+  readonly disconnect: () => void;
 }
 
 /** A caller's input and its end, in the order they came. While the run may not be steered, they wait. */
-export class CallInput {
-  readonly #parts: CallInputParts;
+export class ForegroundInput {
+  readonly #deps: ForegroundInputDeps;
   #last: Promise<void> = Promise.resolve();
 
-  constructor(parts: CallInputParts) {
-    this.#parts = parts;
+  constructor(deps: ForegroundInputDeps) {
+    this.#deps = deps;
   }
 
-  async take(data: Buffer): Promise<void> {
-    const { stream, offset, bytes } = unframe(data);
+  async write(data: Buffer): Promise<void> {
+    const { stream, offset, bytes } = decodeFrame(data);
     if (stream !== "stdin") throw new BadInput("frame", `a caller sends stdin, not ${stream}`);
-    const { runId, run, tell } = this.#parts;
-    await this.#next(async () => {
+    const { runId, run, send } = this.#deps;
+    await this.#enqueue(async () => {
       if (run === null) throw new StdinClosed(runId, "nobody takes its caller's input any more");
       await run.write(bytes, offset);
-      tell({ type: "accepted", offset: offset + bytes.length });
+      send({ type: "accepted", offset: offset + bytes.length });
     });
   }
 
   async end(): Promise<void> {
-    await this.#next(async () => this.#parts.run?.closeStdin());
+    await this.#enqueue(async () => this.#deps.run?.closeStdin());
   }
 
-  async #next(act: () => Promise<void>): Promise<void> {
-    const { left, tell, hangUp } = this.#parts;
-    const done = this.#last.then(() => whenSteering(act, left));
+  async #enqueue(act: () => Promise<void>): Promise<void> {
+    const { disconnected, send, disconnect } = this.#deps;
+    const done = this.#last.then(() => retryWhileFenced(act, disconnected));
     this.#last = done.catch(() => undefined);
     await done.catch((error: unknown) => {
       if (error instanceof StdinClosed || error instanceof BadInput)
-        tell({ type: "unread", message: error.message });
-      else hangUp();
+        send({ type: "unread", message: error.message });
+      else disconnect();
     });
   }
 }

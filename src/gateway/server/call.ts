@@ -3,16 +3,16 @@ import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
-import { ALL_SAID, frame, type ToViewer } from "../attach-frames.js";
-import type { Callers } from "../callers.js";
-import { CallInput } from "./call-input.js";
-import { heard, stopFor } from "./heard.js";
+import { CLOSE_COMPLETE, encodeFrame, type AttachServerMessage } from "../attach-frames.js";
+import type { ForegroundClients } from "../callers.js";
+import { ForegroundInput } from "./call-input.js";
+import { parseClientMessage, stopRunFor } from "./heard.js";
 import type { Requester } from "./requester.js";
-import { Window } from "./window.js";
+import { SendWindow } from "./window.js";
 
-export interface CallParts {
+export interface ForegroundConnectionDeps {
   readonly supervisor: Supervisor;
-  readonly callers: Callers;
+  readonly foregroundClients: ForegroundClients;
   readonly requester: Requester;
   readonly record: RunRecord;
   /** Null: it has ended. */
@@ -23,88 +23,93 @@ export interface CallParts {
 }
 
 /** A caller and its run, for as long as they are connected. */
-export interface Call {
+export interface ForegroundConnection {
   /** The run has ended; what is left of its output is on its way. */
   readonly ending: boolean;
   readonly done: Promise<void>;
 }
 
 /** Survivors and a state that has changed are told this late. */
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /**
  * The foreground's own connection. Output is sent no further than a window beyond what the caller has written, so neither
  * side piles it up, and freed when it has been. Input comes with offsets, so that a caller can send again what it is not
  * sure of.
  */
-export function answerCall(parts: CallParts): Call {
-  const call = { ending: parts.run === null, done: Promise.resolve() };
-  call.done = serve(parts, () => (call.ending = true));
-  return call;
+export function serveForeground(deps: ForegroundConnectionDeps): ForegroundConnection {
+  const connection = { ending: deps.run === null, done: Promise.resolve() };
+  connection.done = serveConnection(deps, () => (connection.ending = true));
+  return connection;
 }
 
-async function serve(parts: CallParts, ending: () => void): Promise<void> {
-  const { callers, record, run, socket, offsets } = parts;
-  const left = new AbortController();
-  const tell = (message: ToViewer): void => socket.send(JSON.stringify(message));
-  const windows = { stdout: new Window(offsets.stdout ?? 0), stderr: new Window(offsets.stderr ?? 0) };
+async function serveConnection(deps: ForegroundConnectionDeps, onEnding: () => void): Promise<void> {
+  const { foregroundClients, record, run, socket, offsets } = deps;
+  const disconnected = new AbortController();
+  const send = (message: AttachServerMessage): void => socket.send(JSON.stringify(message));
+  const windows = {
+    stdout: new SendWindow(offsets.stdout ?? 0),
+    stderr: new SendWindow(offsets.stderr ?? 0),
+  };
   // Others have typed into it while this caller was away: where its own bytes would go is not known any more.
-  const overtaken = callers.overtaken(record.runId);
-  const input = new CallInput({
+  const inputTaken = foregroundClients.isInputTaken(record.runId);
+  const input = new ForegroundInput({
     runId: record.runId,
-    run: overtaken ? null : run,
-    left: left.signal,
-    tell,
-    hangUp: () => socket.close(1011, "its input could not be taken"),
+    run: inputTaken ? null : run,
+    disconnected: disconnected.signal,
+    send,
+    disconnect: () => socket.close(1011, "its input could not be taken"),
   });
-  using _present = run === null ? null : callers.arrived(run.runId, () => socket.terminate());
+  using _present = run === null ? null : foregroundClients.attached(run.runId, () => socket.terminate());
   socket.on("error", () => socket.terminate());
   socket.on("close", () => {
-    left.abort();
-    for (const window of Object.values(windows)) window.end();
+    disconnected.abort();
+    for (const window of Object.values(windows)) window.close();
   });
   socket.on("message", (data: Buffer, binary: boolean) => {
-    obey(parts, windows, input, data, binary).catch((error: unknown) =>
-      tell({ type: "refused", message: messageOf(error) }),
+    handleMessage(deps, windows, input, data, binary).catch((error: unknown) =>
+      send({ type: "refused", message: errorMessage(error) }),
     );
   });
   const { runId } = record;
   const { state, size, accepted } = run ?? { state: record.state, size: null, accepted: 0 };
-  tell({ type: "attached", runId, state, size, accepted });
-  if (overtaken) tell({ type: "unread", message: "others have typed into it meanwhile" });
-  using _watch = run === null ? null : watch(run, tell);
+  send({ type: "attached", runId, state, size, accepted });
+  if (inputTaken) send({ type: "unread", message: "others have typed into it meanwhile" });
+  using _watch = run === null ? null : watchState(run, send);
   const sending = (["stdout", "stderr"] as const).map(async (stream) => {
-    for await (const { offset, bytes } of outputOf(parts, stream, left.signal)) {
-      socket.send(frame(stream, offset, bytes));
-      await windows[stream].room(offset + bytes.length);
+    for await (const { offset, bytes } of readOutput(deps, stream, disconnected.signal)) {
+      socket.send(encodeFrame(stream, offset, bytes));
+      await windows[stream].waitForRoom(offset + bytes.length);
     }
   });
   const output = Promise.all(sending);
   output.catch(() => socket.close(1011, "the gateway failed to show it"));
-  const gone = new Promise<null>((resolve) => left.signal.addEventListener("abort", () => resolve(null)));
+  const gone = new Promise<null>((resolve) =>
+    disconnected.signal.addEventListener("abort", () => resolve(null)),
+  );
   const ended = run === null ? { record, recordPending: null } : await Promise.race([run.end(), gone]);
   if (ended === null) return;
-  ending();
-  tell({ type: "ended", ...ended });
+  onEnding();
+  send({ type: "ended", ...ended });
   await output;
-  socket.close(ALL_SAID);
+  socket.close(CLOSE_COMPLETE);
 }
 
-async function obey(
-  { requester, run }: CallParts,
-  windows: Readonly<Record<StreamName, Window>>,
-  input: CallInput,
+async function handleMessage(
+  { requester, run }: ForegroundConnectionDeps,
+  windows: Readonly<Record<StreamName, SendWindow>>,
+  input: ForegroundInput,
   data: Buffer,
   binary: boolean,
 ): Promise<void> {
-  if (binary) return input.take(data);
-  const message = heard(data);
+  if (binary) return input.write(data);
+  const message = parseClientMessage(data);
   switch (message.type) {
     case "ack":
-      windows[message.stream].taken(message.offset);
+      windows[message.stream].acknowledge(message.offset);
       return run?.ack(message.stream, message.offset);
     case "stop":
-      return run === null ? undefined : stopFor(run, requester, message);
+      return run === null ? undefined : stopRunFor(run, requester, message);
     case "resize":
       return run?.resize({ rows: message.rows, cols: message.cols });
     case "eof":
@@ -113,8 +118,8 @@ async function obey(
 }
 
 /** From a run that has ended, what is kept of it. */
-async function* outputOf(
-  { supervisor, record: { runId }, run, offsets }: CallParts,
+async function* readOutput(
+  { supervisor, record: { runId }, run, offsets }: ForegroundConnectionDeps,
   stream: StreamName,
   signal: AbortSignal,
 ): AsyncGenerator<OutputChunk, void, undefined> {
@@ -134,19 +139,19 @@ async function* outputOf(
   }
 }
 
-function watch(run: Run, tell: (message: ToViewer) => void): Disposable {
-  let told = "";
-  const look = (): void => {
+function watchState(run: Run, send: (message: AttachServerMessage) => void): Disposable {
+  let lastSent = "";
+  const sendIfChanged = (): void => {
     const { state, survivors, service } = run;
     const now = JSON.stringify([state, survivors.length, service]);
-    if (now !== told) tell({ type: "state", state, survivors, service });
-    told = now;
+    if (now !== lastSent) send({ type: "state", state, survivors, service });
+    lastSent = now;
   };
-  look();
-  const timer = setInterval(look, LOOK_MS);
+  sendIfChanged();
+  const timer = setInterval(sendIfChanged, POLL_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
-function messageOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -9,7 +9,7 @@ import { sessionIdOf, type Requester } from "./requester.js";
  * `connections` of such connections the oldest is closed. Afterwards it counts for its session. The operator's
  * connections are not counted and never closed.
  */
-export class Connections {
+export class ConnectionLimiter {
   readonly #unidentified = new Set<Duplex>();
   readonly #sessionOf = new Map<Duplex, string>();
   readonly #counts = new Map<string, number>();
@@ -33,7 +33,7 @@ export class Connections {
   }
 
   /** Assigns a connection to the requester of its first request. Throws TooManyRequests beyond a limit. */
-  identify(socket: Duplex, requester: Requester): void {
+  assign(socket: Duplex, requester: Requester): void {
     const sessionId = sessionIdOf(requester);
     if (sessionId !== null && this.#sessionOf.get(socket) === sessionId) return;
     this.#forget(socket);

@@ -1,76 +1,80 @@
 import type { RequestListener } from "node:http";
 import type { PeerAddress } from "../../store/gateway-record.js";
 import type { Config } from "../config.js";
-import { advertised, parsePeerAddress } from "../peers/address.js";
+import { advertisedAddress, parsePeerAddress } from "../peers/address.js";
 import { listenForPeers } from "../peers/listen.js";
 import type { Attachments } from "./attach.js";
-import type { Entrance } from "./entrance.js";
-import { listenLocally, type Listening } from "./listen.js";
-import { listenOnLoopback, parseLoopback, type Served } from "./loopback.js";
+import type { ListenerPolicy } from "./entrance.js";
+import { listenOnSocket, type Listener } from "./listen.js";
+import { listenOnLoopback, parseLoopback, type AllowedHosts } from "./loopback.js";
 
-export interface DoorsParts {
+export interface ListenersDeps {
   readonly home: string;
   readonly instanceId: string;
   readonly config: Pick<Config, "gateway" | "peers">;
   /** Whether there are other gateways that could come. */
   readonly shared: boolean;
   readonly requestMs: number;
-  readonly app: (entrance: Entrance) => RequestListener;
+  readonly router: (policy: ListenerPolicy) => RequestListener;
   readonly attachments: Attachments;
-  readonly byToken: (served: Served | null) => Entrance;
-  readonly forPeers: Entrance;
-  readonly problem: (message: string, cause: unknown) => void;
+  readonly tokenPolicy: (allowedHosts: AllowedHosts | null) => ListenerPolicy;
+  readonly peerPolicy: ListenerPolicy;
+  readonly onProblem: (message: string, cause: unknown) => void;
 }
 
 /** Where other gateways reach this one, and by which key. */
-export interface Peering {
+export interface PeerEndpoint {
   readonly address: PeerAddress;
   readonly peerKey: string;
 }
 
 /** Everywhere a gateway listens. */
-export interface Doors extends AsyncDisposable {
+export interface Listeners extends AsyncDisposable {
   /** Its TCP address; null: none. */
   readonly listen: string | null;
   /** Null: others do not reach it. */
-  readonly peering: Peering | null;
+  readonly peerEndpoint: PeerEndpoint | null;
 }
 
 /** On its socket in any case. Its runs matter more than a port: one that cannot be had is reported, and it goes on. */
-export async function openDoors(parts: DoorsParts): Promise<Doors> {
-  const { home, instanceId, config, shared, requestMs, app, byToken, forPeers, problem } = parts;
-  const open = <Kind extends Listening>(listening: Kind, entrance: Entrance): Kind => {
-    entrance.connections?.watch(listening.server);
+export async function openListeners(deps: ListenersDeps): Promise<Listeners> {
+  const { home, instanceId, config, shared, requestMs, router, tokenPolicy, peerPolicy, onProblem } = deps;
+  const open = <Kind extends Listener>(listening: Kind, policy: ListenerPolicy): Kind => {
+    policy.connectionLimiter?.watch(listening.server);
     listening.server.on("upgrade", (request, socket, head) =>
-      parts.attachments.upgrade(request, socket, head, entrance),
+      deps.attachments.upgrade(request, socket, head, policy),
     );
     return listening;
   };
   const orNone = (message: string) => (cause: unknown) => {
-    problem(message, cause);
+    onProblem(message, cause);
     return null;
   };
-  const local = open(await listenLocally(home, requestMs, app(byToken(null)), problem), byToken(null));
+  const local = open(
+    await listenOnSocket(home, requestMs, router(tokenPolicy(null)), onProblem),
+    tokenPolicy(null),
+  );
   const loopback = parseLoopback(config.gateway.listen ?? "");
   const tcp =
     loopback === null
       ? null
-      : await listenOnLoopback(loopback, requestMs, (served) => app(byToken(served))).then(
-          (listening) => open(listening, byToken(listening.served)),
+      : await listenOnLoopback(loopback, requestMs, (allowedHosts) => router(tokenPolicy(allowedHosts))).then(
+          (listening) => open(listening, tokenPolicy(listening.allowedHosts)),
           orNone("the gateway answers on its socket only"),
         );
   const wanted = shared ? parsePeerAddress(config.peers.listen ?? "") : null;
   const peers =
     wanted === null
       ? null
-      : await listenForPeers(instanceId, wanted, requestMs, app(forPeers)).then(
-          (listening) => open(listening, forPeers),
+      : await listenForPeers(instanceId, wanted, requestMs, router(peerPolicy)).then(
+          (listening) => open(listening, peerPolicy),
           orNone("other gateways cannot reach this one"),
         );
   const advertise = parsePeerAddress(config.peers.advertise ?? "");
   return {
     listen: tcp?.address ?? null,
-    peering: peers === null ? null : { address: advertised(peers.bound, advertise), peerKey: peers.key },
+    peerEndpoint:
+      peers === null ? null : { address: advertisedAddress(peers.bound, advertise), peerKey: peers.key },
     async [Symbol.asyncDispose]() {
       for (const each of [local, tcp, peers]) await each?.[Symbol.asyncDispose]();
     },

@@ -1,25 +1,25 @@
 import type { IncomingMessage } from "node:http";
 import type { Peer } from "../peers/peer.js";
 import type { Verb } from "../contract/contract.js";
-import type { HashOf } from "./challenge.js";
-import type { Connections } from "./connections.js";
-import type { Served } from "./loopback.js";
+import type { FindTokenHash } from "./challenge.js";
+import type { ConnectionLimiter } from "./connections.js";
+import type { AllowedHosts } from "./loopback.js";
 import type { Requester } from "./requester.js";
 
 /** A way in: by which names it may be asked, who is believed to ask, and where that is answered. */
-export interface Entrance {
+export interface ListenerPolicy {
   /** Names by which it may be asked; null: any (a local socket has none). */
-  readonly served: Served | null;
+  readonly allowedHosts: AllowedHosts | null;
   /** Null: the listener limits its connections in another way. */
-  readonly connections: Connections | null;
+  readonly connectionLimiter: ConnectionLimiter | null;
   /** Rejects with Unauthorized. */
-  readonly requesterOf: (request: IncomingMessage) => Promise<Requester>;
+  readonly authenticate: (request: IncomingMessage) => Promise<Requester>;
   /** Finds the token that a client names before it proves that it knows it; null: this listener uses no tokens. */
-  readonly hashOf: HashOf | null;
+  readonly findTokenHash: FindTokenHash | null;
   /** Other gateways come in here: they ask about runs and agents' sessions, and for nothing else. */
-  readonly forPeers: boolean;
+  readonly peersOnly: boolean;
   /** Who has the run, if it may be seen; null: it is answered here. Rejects where nothing is passed on a second time. */
-  readonly whoHas: (requester: Requester, runId: string) => Promise<Peer | null>;
+  readonly locateRun: (requester: Requester, runId: string) => Promise<Peer | null>;
   /** The same of an ACP session, or of a question of its agent. */
-  readonly whoSpeaks: (requester: Requester, verb: Verb, id: string) => Promise<Peer | null>;
+  readonly locateAcpSession: (requester: Requester, verb: Verb, id: string) => Promise<Peer | null>;
 }

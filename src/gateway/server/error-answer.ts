@@ -1,14 +1,14 @@
 import { HoldfastError, TooManyRequests } from "../../errors.js";
 
 /** The body of every answer that is not a success. */
-export interface ErrorAnswer {
+export interface ErrorResponse {
   readonly error: { readonly code: string; readonly message: string; readonly [field: string]: unknown };
 }
 
 /** An error that the gateway answered with, with the code and fields of the original error. */
 export class GatewayError extends HoldfastError {
   readonly fields: Readonly<Record<string, unknown>>;
-  constructor({ code, message, ...fields }: ErrorAnswer["error"]) {
+  constructor({ code, message, ...fields }: ErrorResponse["error"]) {
     super(code, message);
     this.fields = fields;
   }
@@ -18,7 +18,7 @@ export class GatewayError extends HoldfastError {
 const RETRY_AFTER_S = "1";
 
 /** HTTP's word for each code. A code that is not listed is a failure of ours. */
-const STATUS: Readonly<Record<string, number>> = {
+const HTTP_STATUS: Readonly<Record<string, number>> = {
   BAD_INPUT: 400,
   UNAUTHORIZED: 401,
   FOREIGN_ORIGIN: 403,
@@ -64,19 +64,19 @@ const STATUS: Readonly<Record<string, number>> = {
   SUPERVISOR_CLOSED: 503,
 };
 
-export function statusFor(error: unknown): number {
-  return error instanceof HoldfastError ? (STATUS[error.code] ?? 500) : 500;
+export function httpStatusOf(error: unknown): number {
+  return error instanceof HoldfastError ? (HTTP_STATUS[error.code] ?? 500) : 500;
 }
 
 /** Headers of an answer with this error. They tell a caller beyond a limit when to try again. */
-export function headersFor(error: unknown): Readonly<Record<string, string>> {
-  if (statusFor(error) !== 429) return {};
+export function errorHeaders(error: unknown): Readonly<Record<string, string>> {
+  if (httpStatusOf(error) !== 429) return {};
   const close = error instanceof TooManyRequests && error.close;
   return { "retry-after": RETRY_AFTER_S, ...(close ? { connection: "close" } : {}) };
 }
 
 /** The code, the sentence and the error's own fields; never a stack, never a cause. */
-export function answerFor(error: unknown): ErrorAnswer {
+export function toErrorResponse(error: unknown): ErrorResponse {
   if (!(error instanceof HoldfastError))
     return { error: { code: "INTERNAL", message: "the gateway failed to answer; its log says why" } };
   const { name: _name, cause: _cause, stack: _stack, code, message, ...fields } = error;

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import type { Run } from "../../supervisor/api.js";
-import type { FromViewer } from "../attach-frames.js";
+import type { AttachClientMessage } from "../attach-frames.js";
 import { stream } from "../contract/common.js";
 import { contract } from "../contract/contract.js";
-import { parse } from "./app.js";
+import { validateInput } from "./app.js";
 import type { Requester } from "./requester.js";
 
 const actorName = z
@@ -11,7 +11,7 @@ const actorName = z
   .max(200)
   .refine((text) => !text.includes("\0"), "must be text without NUL");
 
-const fromViewer = z.discriminatedUnion("type", [
+const clientMessageSchema = z.discriminatedUnion("type", [
   contract.resize.body.extend({ type: z.literal("resize") }),
   z.strictObject({ type: z.literal("eof") }),
   z.strictObject({
@@ -20,26 +20,26 @@ const fromViewer = z.discriminatedUnion("type", [
     actor: actorName.optional(),
   }),
   z.strictObject({ type: z.literal("ack"), stream: stream, offset: z.int().min(0) }),
-]) satisfies z.ZodType<FromViewer>;
+]) satisfies z.ZodType<AttachClientMessage>;
 
 /** What a viewer or a caller says. */
-export function heard(data: Buffer): FromViewer {
-  return parse(fromViewer, JSON.parse(data.toString("utf8")), "the message");
+export function parseClientMessage(data: Buffer): AttachClientMessage {
+  return validateInput(clientMessageSchema, JSON.parse(data.toString("utf8")), "the message");
 }
 
-export function stopFor(
+export function stopRunFor(
   run: Run,
   requester: Requester,
-  { graceMs, actor }: Extract<FromViewer, { type: "stop" }>,
+  { graceMs, actor }: Extract<AttachClientMessage, { type: "stop" }>,
 ): Promise<void> {
   return run.cancel({
-    actor: actorFor(requester, actor),
+    actor: resolveActor(requester, actor),
     ...(graceMs === undefined ? {} : { graceMs }),
   });
 }
 
 /** The operator is taken at its word; a session stays what it is, whatever it calls itself. */
-export function actorFor({ kind, actor }: Requester, word: string | undefined): string {
+export function resolveActor({ kind, actor }: Requester, word: string | undefined): string {
   if (word === undefined || word === "") return actor;
   return kind === "operator" ? word : `${actor} (${word})`;
 }

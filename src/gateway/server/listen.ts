@@ -6,9 +6,9 @@ import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import { requireOwnSocket } from "../../store/path-trust.js";
 
-export const gatewaySocket = (home: string): string => join(home, "gateway.sock");
+export const gatewaySocketPath = (home: string): string => join(home, "gateway.sock");
 
-export interface Listening extends AsyncDisposable {
+export interface Listener extends AsyncDisposable {
   readonly server: Server;
 }
 
@@ -16,34 +16,34 @@ export interface Listening extends AsyncDisposable {
  * On the state directory's own socket. Needs the gateway's lock: an existing socket is then a dead gateway's.
  * A socket that is deleted or replaced while the gateway runs is made again; connections that are open stay open.
  */
-export async function listenLocally(
+export async function listenOnSocket(
   home: string,
   requestMs: number,
-  app: RequestListener,
-  problem: (message: string, cause: unknown) => void,
-): Promise<Listening> {
-  const path = gatewaySocket(home);
-  const server = bounded(app, requestMs);
-  await remove(path);
-  let bound = await bind(server, path).catch((cause: unknown) => {
+  router: RequestListener,
+  onProblem: (message: string, cause: unknown) => void,
+): Promise<Listener> {
+  const path = gatewaySocketPath(home);
+  const server = createBoundedServer(router, requestMs);
+  await removeSocket(path);
+  let bound = await bindSocket(server, path).catch((cause: unknown) => {
     const why = (cause as Error).message;
     throw new StateUnusable(path, `the gateway cannot listen on ${path}: ${why}`, { cause });
   });
   let failure = "";
   const check = async (): Promise<void> => {
-    if ((await fileId(path)) === bound || (await isServed(path))) return;
+    if ((await fileId(path)) === bound || (await isServedByOther(path))) return;
     // Closing unlinks whatever is at the path, so the new socket comes after. Not the HTTP server's own close, which
     // would end its idle connections.
     NetServer.prototype.close.call(server);
     try {
-      await remove(path);
-      bound = await bind(server, path);
-      problem(`gateway.sock was deleted or replaced; the gateway listens on ${path} again`, null);
+      await removeSocket(path);
+      bound = await bindSocket(server, path);
+      onProblem(`gateway.sock was deleted or replaced; the gateway listens on ${path} again`, null);
       failure = "";
     } catch (error) {
       const { message } = error as Error;
       if (message !== failure)
-        problem(`gateway.sock was deleted or replaced, and cannot be made again; trying again`, error);
+        onProblem(`gateway.sock was deleted or replaced, and cannot be made again; trying again`, error);
       failure = message;
     }
   };
@@ -56,13 +56,13 @@ export async function listenLocally(
     [Symbol.asyncDispose]: async () => {
       clearInterval(timer);
       await checking;
-      await close(server);
+      await closeServer(server);
     },
   };
 }
 
 /** Resolves with the identity of the socket file. */
-async function bind(server: Server, path: string): Promise<string> {
+async function bindSocket(server: Server, path: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     // As many may knock at once as are let in: on a local socket, whoever finds the queue full is turned away.
@@ -77,7 +77,7 @@ async function bind(server: Server, path: string): Promise<string> {
 }
 
 /** A directory is not removed: it was not made by a gateway. */
-async function remove(path: string): Promise<void> {
+async function removeSocket(path: string): Promise<void> {
   await unlink(path).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
   });
@@ -92,7 +92,7 @@ async function fileId(path: string): Promise<string | null> {
 }
 
 /** True if another process of this user listens on the socket. The gateway then does not replace the socket. */
-function isServed(path: string): Promise<boolean> {
+function isServedByOther(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     try {
       requireOwnSocket(path);
@@ -111,13 +111,13 @@ function isServed(path: string): Promise<boolean> {
 }
 
 /** A slow or silent caller delays only itself. Connections limits how many there are. */
-export function bounded(app: RequestListener, requestMs: number): Server {
-  const server = createServer(bounds(requestMs), app);
+export function createBoundedServer(router: RequestListener, requestMs: number): Server {
+  const server = createServer(serverLimits(requestMs), router);
   server.maxRequestsPerSocket = 0;
   return server;
 }
 
-export function bounds(requestMs: number): ServerOptions {
+export function serverLimits(requestMs: number): ServerOptions {
   return {
     headersTimeout: requestMs,
     requestTimeout: requestMs,
@@ -127,7 +127,7 @@ export function bounds(requestMs: number): ServerOptions {
   };
 }
 
-export async function close(server: Server): Promise<void> {
+export async function closeServer(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   server.closeAllConnections();
   await closed;

@@ -1,16 +1,16 @@
 import type { IncomingMessage, RequestListener } from "node:http";
 import { isIPv4 } from "node:net";
 import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
-import { bounded, close, type Listening } from "./listen.js";
+import { createBoundedServer, closeServer, type Listener } from "./listen.js";
 
-export interface Loopback {
+export interface LoopbackAddress {
   readonly host: string;
   /** 0: any that is free. */
   readonly port: number;
 }
 
 /** `127.0.0.1:7433`, `[::1]:7433` or `localhost:7433`. Null: it is none, or others than this machine could reach it. */
-export function parseLoopback(text: string): Loopback | null {
+export function parseLoopback(text: string): LoopbackAddress | null {
   const [, v6, name = "", digits = ""] = /^(?:\[(::1)\]|([\w.]+)):(\d{1,5})$/.exec(text) ?? [];
   const port = Number(digits);
   const host = v6 ?? (name === "localhost" ? "127.0.0.1" : name);
@@ -18,23 +18,23 @@ export function parseLoopback(text: string): Loopback | null {
   return local && digits !== "" && port <= 65_535 ? { host, port } : null;
 }
 
-export interface LoopbackListening extends Listening {
+export interface LoopbackListener extends Listener {
   /** As a client writes it, with the port that was had. */
   readonly address: string;
-  readonly served: Served;
+  readonly allowedHosts: AllowedHosts;
 }
 
 /** What may be asked for by name there. Each request is held against it before anything else is looked at. */
-export type Served = ReadonlySet<string>;
+export type AllowedHosts = ReadonlySet<string>;
 
 /** On a port of this machine's own, for browsers. `serve` is given the names that are served. */
 export async function listenOnLoopback(
-  { host, port }: Loopback,
+  { host, port }: LoopbackAddress,
   requestMs: number,
-  serve: (served: Served) => RequestListener,
-): Promise<LoopbackListening> {
-  const served = new Set<string>();
-  const server = bounded(serve(served), requestMs);
+  serve: (allowedHosts: AllowedHosts) => RequestListener,
+): Promise<LoopbackListener> {
+  const allowedHosts = new Set<string>();
+  const server = createBoundedServer(serve(allowedHosts), requestMs);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause) =>
       reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
@@ -44,15 +44,20 @@ export async function listenOnLoopback(
   const bound = server.address();
   const actual = typeof bound === "object" && bound !== null ? bound.port : port;
   const written = host === "::1" ? "[::1]" : host;
-  for (const name of [written, "localhost", "127.0.0.1", "[::1]"]) served.add(`${name}:${actual}`);
-  return { server, served, address: `${written}:${actual}`, [Symbol.asyncDispose]: () => close(server) };
+  for (const name of [written, "localhost", "127.0.0.1", "[::1]"]) allowedHosts.add(`${name}:${actual}`);
+  return {
+    server,
+    allowedHosts,
+    address: `${written}:${actual}`,
+    [Symbol.asyncDispose]: () => closeServer(server),
+  };
 }
 
 /**
  * Programs differ in which of two hosts in a request they use, so a proxy in between may have checked the other one.
  * Node keeps the first of several Host headers.
  */
-function mustNameOneHost({ rawHeaders, url = "" }: IncomingMessage): void {
+function assertSingleHost({ rawHeaders, url = "" }: IncomingMessage): void {
   const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host");
   if (hosts.length > 1)
     throw new BadInput("host", "the request has more than one Host header; nothing was done");
@@ -64,12 +69,12 @@ function mustNameOneHost({ rawHeaders, url = "" }: IncomingMessage): void {
  * A page in somebody's browser must not reach a gateway on loopback by a name of its own that resolves to it, nor
  * from a page of its own. Null: a local socket, which no page can reach.
  */
-export function mustBeServed(served: Served | null, request: IncomingMessage): void {
-  mustNameOneHost(request);
-  if (served === null) return;
+export function assertAllowedHost(allowedHosts: AllowedHosts | null, request: IncomingMessage): void {
+  assertSingleHost(request);
+  if (allowedHosts === null) return;
   const { host = "", origin } = request.headers;
-  if (!served.has(host.toLowerCase())) throw new ForeignOrigin("Host", host);
+  if (!allowedHosts.has(host.toLowerCase())) throw new ForeignOrigin("Host", host);
   if (origin === undefined) return;
-  if (!origin.startsWith("http://") || !served.has(origin.slice("http://".length).toLowerCase()))
+  if (!origin.startsWith("http://") || !allowedHosts.has(origin.slice("http://".length).toLowerCase()))
     throw new ForeignOrigin("Origin", origin);
 }

@@ -3,11 +3,11 @@ import { contract } from "../contract/contract.js";
 import type { Route } from "../contract/route.js";
 
 /** The contract in OpenAPI's words. */
-export function openApi(): object {
+export function openApiDocument(): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const [verb, route] of Object.entries(contract)) {
     const path = (paths[route.path] ??= {});
-    path[route.method.toLowerCase()] = operation(verb, route);
+    path[route.method.toLowerCase()] = openApiOperation(verb, route);
   }
   return {
     openapi: "3.1.0",
@@ -37,26 +37,31 @@ export function openApi(): object {
   };
 }
 
-function operation(verb: string, { summary, audience, params, query, body, method, answer }: Route): object {
+function openApiOperation(
+  verb: string,
+  { summary, audience, params, query, body, method, response: answer }: Route,
+): object {
   return {
     operationId: verb,
     summary,
     description:
       audience === "operator" ? "For the operator's token only." : "For the operator and for sessions.",
-    parameters: [...parameters(params, "path"), ...parameters(query, "query")],
-    ...(method === "POST" ? { requestBody: { required: false, content: json(schema(body, "input")) } } : {}),
+    parameters: [...openApiParameters(params, "path"), ...openApiParameters(query, "query")],
+    ...(method === "POST"
+      ? { requestBody: { required: false, content: jsonContent(jsonSchema(body, "input")) } }
+      : {}),
     responses: {
-      200: { description: "done", content: json(schema(answer, "output")) },
+      200: { description: "done", content: jsonContent(jsonSchema(answer, "output")) },
       default: {
         description: "not done; docs/errors.md lists the codes",
-        content: json({ $ref: "#/components/schemas/Error" }),
+        content: jsonContent({ $ref: "#/components/schemas/Error" }),
       },
     },
   };
 }
 
-function parameters(shape: z.ZodType, where: "path" | "query"): object[] {
-  const { properties = {}, required = [] } = schema(shape, "input") as {
+function openApiParameters(shape: z.ZodType, where: "path" | "query"): object[] {
+  const { properties = {}, required = [] } = jsonSchema(shape, "input") as {
     readonly properties?: Readonly<Record<string, object>>;
     readonly required?: readonly string[];
   };
@@ -68,11 +73,11 @@ function parameters(shape: z.ZodType, where: "path" | "query"): object[] {
   }));
 }
 
-function schema(shape: z.ZodType, io: "input" | "output"): object {
+function jsonSchema(shape: z.ZodType, io: "input" | "output"): object {
   const { $schema: _, ...rest } = z.toJSONSchema(shape, { io, unrepresentable: "any", reused: "inline" });
   return rest;
 }
 
-function json(content: object): object {
+function jsonContent(content: object): object {
   return { "application/json": { schema: content } };
 }

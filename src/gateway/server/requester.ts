@@ -1,8 +1,8 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
-import type { SessionRow } from "../../store/session-record.js";
+import type { SessionRecord } from "../../store/session-record.js";
 import { errnoOf } from "../../store/errno.js";
-import { keptId } from "../../store/kept-id.js";
+import { persistentId } from "../../store/kept-id.js";
 import { readOwnFile } from "../../store/own-file.js";
 
 /** On whose behalf something is asked; a session as it was when its token was shown. */
@@ -11,9 +11,9 @@ export type Requester =
   | {
       readonly kind: "session";
       readonly actor: string;
-      readonly session: SessionRow;
+      readonly session: SessionRecord;
       /** Whether the token that was shown is good still. Left out: another gateway has seen the token. */
-      readonly tokenIsGood?: () => Promise<boolean>;
+      readonly isTokenValid?: () => Promise<boolean>;
     };
 
 /** Null: an operator. */
@@ -21,21 +21,21 @@ export function sessionIdOf(requester: Requester): string | null {
   return requester.kind === "session" ? requester.session.id : null;
 }
 
-const FILE = "operator-token";
-const PREFIX = "hfo_";
+const TOKEN_FILE = "operator-token";
+const TOKEN_PREFIX = "hfo_";
 
 /** Made once, 0600 in the private state directory: whoever can read it is the operator. */
-export async function operatorToken(home: string): Promise<string> {
-  return keptId(home, FILE, () => `${PREFIX}${randomBytes(32).toString("base64url")}`);
+export async function loadOrCreateOperatorToken(home: string): Promise<string> {
+  return persistentId(home, TOKEN_FILE, () => `${TOKEN_PREFIX}${randomBytes(32).toString("base64url")}`);
 }
 
 export function isOperatorToken(token: string): boolean {
-  return token.startsWith(PREFIX);
+  return token.startsWith(TOKEN_PREFIX);
 }
 
 /** For clients: creates no token. Rejects with UnsafePath if the file belongs to another user or is a symbolic link. */
 export async function readOperatorToken(home: string): Promise<string | null> {
-  return readOwnFile(join(home, FILE)).then(
+  return readOwnFile(join(home, TOKEN_FILE)).then(
     (text) => text.trim(),
     (error: unknown) => {
       if (errnoOf(error) === "UNSAFE_PATH") throw error;
@@ -45,7 +45,7 @@ export async function readOperatorToken(home: string): Promise<string | null> {
 }
 
 /** Compared by their hashes: those are of one length, and the time it takes tells nothing. */
-export function sameToken(one: string, other: string): boolean {
+export function tokensEqual(one: string, other: string): boolean {
   const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
   return timingSafeEqual(hash(one), hash(other));
 }

@@ -1,29 +1,29 @@
 import { defaults } from "../../defaults.js";
 
 /** How far one stream may be sent ahead of what its reader has taken. */
-export class Window {
-  #taken: number;
+export class SendWindow {
+  #acknowledged: number;
   #wake: () => void = () => {};
-  #ended = false;
+  #closed = false;
 
   constructor(from: number) {
-    this.#taken = from;
+    this.#acknowledged = from;
   }
 
-  taken(offset: number): void {
-    this.#taken = Math.max(this.#taken, offset);
+  acknowledge(offset: number): void {
+    this.#acknowledged = Math.max(this.#acknowledged, offset);
     this.#wake();
   }
 
   /** Nobody reads any more. */
-  end(): void {
-    this.#ended = true;
+  close(): void {
+    this.#closed = true;
     this.#wake();
   }
 
   /** Resolves when so much may be on its way. */
-  async room(sent: number): Promise<void> {
-    while (!this.#ended && sent - this.#taken >= defaults.callerWindowBytes)
+  async waitForRoom(sent: number): Promise<void> {
+    while (!this.#closed && sent - this.#acknowledged >= defaults.callerWindowBytes)
       await new Promise<void>((resolve) => (this.#wake = resolve));
   }
 }

@@ -1,24 +1,24 @@
 import type { MessageStore } from "../../store/message-store.js";
-import type { SessionRow } from "../../store/session-record.js";
+import type { SessionRecord } from "../../store/session-record.js";
 import type { OutboxEntry } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 
-export type ReadOf = Pick<MessageStore, "listMessages"> &
+export type ReadReceiptStore = Pick<MessageStore, "listMessages"> &
   Pick<TaskStore, "listOutbox" | "acknowledgeOutbox"> & {
-    getSession(id: string): Promise<SessionRow | null>;
+    getSession(id: string): Promise<SessionRecord | null>;
   };
 
 /** Read at a time. */
-const PAGE = 500;
+const PAGE_SIZE = 500;
 
 /** What was put into sessions and has been read since is delivered; what was not, and never will be, has nobody to read it. */
-export async function acknowledgeRead(store: ReadOf, sessionId?: string): Promise<void> {
+export async function acknowledgeReadMessages(store: ReadReceiptStore, sessionId?: string): Promise<void> {
   const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
-  const waiting = { ...to, statuses: ["session_queued"], limit: PAGE } as const;
+  const waiting = { ...to, statuses: ["session_queued"], limit: PAGE_SIZE } as const;
   let page = await store.listOutbox(waiting);
   while (page.length > 0) {
     for (const entry of page) {
-      const as = await whatBecame(store, entry);
+      const as = await receiptStatus(store, entry);
       if (as !== null) await store.acknowledgeOutbox(entry.key, entry.taskId, Date.now(), as);
     }
     // What was not read stays, and is not in the way of what was.
@@ -27,8 +27,8 @@ export async function acknowledgeRead(store: ReadOf, sessionId?: string): Promis
 }
 
 /** Null: it waits. */
-async function whatBecame(
-  store: ReadOf,
+async function receiptStatus(
+  store: ReadReceiptStore,
   { target, notification: { id: cause } }: OutboxEntry,
 ): Promise<"delivered" | "parent_missing" | null> {
   if (target.kind !== "session") return null;

@@ -2,50 +2,51 @@ import { setMaxListeners } from "node:events";
 import { defaults } from "../../defaults.js";
 import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
 import type { TaskRecord } from "../../store/task-record.js";
-import { isEnded } from "../../store/task-record.js";
+import { isTaskEnded } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
 import { systemClock } from "../../supervisor/clock.js";
-import { measure, type Backing, type Measure } from "../../tasks/maintenance.js";
+import { planMaintenance, type WorkStatus, type MaintenanceAction } from "../../tasks/maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { sweep } from "../../tasks/sweep.js";
-import type { Tasks, Told } from "../../tasks/tasks.js";
-import type { Finish, Happening } from "../../tasks/transition.js";
-import { Watch } from "../../tasks/watch.js";
-import { acknowledgeRead, type ReadOf } from "./acknowledge.js";
-import { backingOf, type BackingParts } from "./backing.js";
-import { Following, type FollowingParts } from "./following.js";
-import { workTakenOver } from "./taken-over.js";
-import type { TaskTail } from "./task-tail.js";
-import { Typing, type TypingParts } from "./typing.js";
+import { sweepTasks } from "../../tasks/sweep.js";
+import type { Tasks, ApplyResult } from "../../tasks/tasks.js";
+import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
+import { ObservationWindow } from "../../tasks/watch.js";
+import { acknowledgeReadMessages, type ReadReceiptStore } from "./acknowledge.js";
+import { workStatusOf, type WorkStatusDeps } from "./backing.js";
+import { ProgressReporter, type ProgressReporterDeps } from "./following.js";
+import { taskForRecoveredRun } from "./taken-over.js";
+import type { TaskEventFollower } from "./task-tail.js";
+import { TypingIndicator, type TypingIndicatorDeps } from "./typing.js";
 
-export interface BackgroundParts extends BackingParts, FollowingParts, Pick<TypingParts, "channels"> {
+export interface BackgroundDeps
+  extends WorkStatusDeps, ProgressReporterDeps, Pick<TypingIndicatorDeps, "channels"> {
   readonly tasks: Tasks;
-  readonly store: BackingParts["store"] & TaskStore & ReadOf;
+  readonly store: WorkStatusDeps["store"] & TaskStore & ReadReceiptStore;
   readonly supervisor: Supervisor;
-  readonly acp: BackingParts["acp"] & FollowingParts["acp"];
-  readonly tail: TaskTail;
-  readonly problem: (problem: Problem) => void;
+  readonly acp: WorkStatusDeps["acp"] & ProgressReporterDeps["acp"];
+  readonly tail: TaskEventFollower;
+  readonly onProblem: (problem: Problem) => void;
 }
 
 /** What is said of work that is being begun. */
-export interface Going {
+export interface StartHooks {
   /** Null: it has no task. */
   readonly taskId: string | null;
   /** It goes on, while whoever begins it does more. */
-  readonly begun: () => void;
+  readonly onStarted: () => void;
   /** It will be, by another run than was thought. */
-  readonly doneBy: (runId: string) => Promise<void>;
+  readonly onRunReplaced: (runId: string) => Promise<void>;
   /** Whoever waited for it is told that it goes on: of its end, a message is due. */
-  readonly sentAway: () => void;
+  readonly onDetached: () => void;
 }
 
-export interface Given {
+export interface StartOptions {
   /** Aborts when whoever asked, and waits for the end, leaves: until then no message is due. Left out: nobody waits. */
-  readonly awaited?: AbortSignal | undefined;
+  readonly waiting?: AbortSignal | undefined;
 }
 
-const UNKNOWN: Backing = { state: "unknown" };
+const UNKNOWN_STATUS: WorkStatus = { state: "unknown" };
 
 const NEVER = new AbortController().signal;
 
@@ -58,88 +59,93 @@ const NEVER = new AbortController().signal;
  * happens, and in every round for what a former gateway, or another, has left.
  */
 export class Background implements AsyncDisposable {
-  readonly #parts: BackgroundParts;
-  readonly #awaited = new Map<string, AbortSignal>();
-  readonly #beginning = new Set<TaskInput>();
-  readonly #takenOver = new Set<string>();
+  readonly #deps: BackgroundDeps;
+  readonly #waiting = new Map<string, AbortSignal>();
+  readonly #starting = new Set<TaskInput>();
+  readonly #recoveredRuns = new Set<string>();
   readonly #followed = new Set<string>();
-  readonly #looking = new Set<Promise<unknown>>();
-  readonly #left = new AbortController();
-  readonly #watch = new Watch();
-  readonly #typing: Typing;
-  readonly #following: Following;
+  readonly #refreshing = new Set<Promise<unknown>>();
+  readonly #closing = new AbortController();
+  readonly #watch = new ObservationWindow();
+  readonly #typing: TypingIndicator;
+  readonly #progress: ProgressReporter;
 
-  constructor(parts: BackgroundParts) {
-    this.#parts = parts;
-    this.#typing = new Typing(parts);
-    this.#following = new Following(parts, this, this.#typing, this.#left.signal);
+  constructor(deps: BackgroundDeps) {
+    this.#deps = deps;
+    this.#typing = new TypingIndicator(deps);
+    this.#progress = new ProgressReporter(deps, this, this.#typing, this.#closing.signal);
     // One for each that is followed.
-    setMaxListeners(0, this.#left.signal);
+    setMaxListeners(0, this.#closing.signal);
   }
 
   /** Record work and begin it. */
-  async give<Started>(
+  async runAsTask<Started>(
     input: TaskInput,
-    start: (going: Going) => Promise<Started>,
-    given: Given = {},
+    start: (progress: StartHooks) => Promise<Started>,
+    options: StartOptions = {},
   ): Promise<Started> {
     // Before it is on record: from then on it can be cancelled.
-    this.#beginning.add(input);
+    this.#starting.add(input);
     try {
-      return await this.#give(input, start, given);
+      return await this.#runAsTask(input, start, options);
     } finally {
-      this.#beginning.delete(input);
+      this.#starting.delete(input);
     }
   }
 
   /** Whether what does it may come to be yet; not counting who asks. */
-  isBeginning({ key }: Pick<TaskRecord, "key">, asks: TaskInput | null = null): boolean {
-    for (const each of this.#beginning) if (each.key === key && each !== asks) return true;
+  isStarting({ key }: Pick<TaskRecord, "key">, asks: TaskInput | null = null): boolean {
+    for (const each of this.#starting) if (each.key === key && each !== asks) return true;
     return false;
   }
 
   /** What others held goes on here, from now on; what that means for its tasks is seen to before the next round. */
-  takeOver(runs: Iterable<Pick<Run, "runId">>): void {
-    for (const { runId } of runs) this.#takenOver.add(runId);
+  registerRecoveredRuns(runs: Iterable<Pick<Run, "runId">>): void {
+    for (const { runId } of runs) this.#recoveredRuns.add(runId);
   }
 
   /** What a task does not say yet of its work, it says when this resolves. */
-  look(taskId: string): Promise<void> {
-    const looking = this.#look(taskId);
-    this.#looking.add(looking);
-    return looking.finally(() => this.#looking.delete(looking));
+  refreshTask(taskId: string): Promise<void> {
+    const looking = this.#refreshTask(taskId);
+    this.#refreshing.add(looking);
+    return looking.finally(() => this.#refreshing.delete(looking));
   }
 
   /** Whatever is said of a task is said here. */
-  async tell(taskId: string, happening: Happening, version?: number): Promise<Told | null> {
-    const { tasks, tail } = this.#parts;
-    if (happening.type === "finish") this.#typing.end(taskId);
-    const answered = happening.type === "finish" && this.#awaited.get(taskId)?.aborted === false;
-    const told = await tasks.tell(taskId, answered ? { ...happening, answered } : happening, version);
-    if (told?.kind !== "same") tail.wake();
-    return told;
+  async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
+    const { tasks, tail } = this.#deps;
+    if (event.type === "finish") this.#typing.stop(taskId);
+    const answered = event.type === "finish" && this.#waiting.get(taskId)?.aborted === false;
+    const result = await tasks.apply(taskId, answered ? { ...event, answered } : event, version);
+    if (result?.kind !== "same") tail.wake();
+    return result;
   }
 
   /** One round over all tasks, and over what was told to sessions. Not applied: only what would be done. */
-  async maintain(apply: boolean, thorough: boolean): Promise<readonly Measure[]> {
+  async maintain(apply: boolean, thorough: boolean): Promise<readonly MaintenanceAction[]> {
     if (apply) {
-      for (const runId of this.#takenOver)
-        await this.#tried(runId, `run ${runId}`, () => this.#seeTo(runId), undefined);
-      await acknowledgeRead(this.#parts.store);
+      for (const runId of this.#recoveredRuns)
+        await this.#guarded(runId, `run ${runId}`, () => this.#createMissingTask(runId), undefined);
+      await acknowledgeReadMessages(this.#deps.store);
     }
-    return sweep({
-      store: this.#parts.store,
+    return sweepTasks({
+      store: this.#deps.store,
       tasks: this,
-      backingOf: async (task) => {
+      workStatusOf: async (task) => {
         const { taskId, runId } = task;
-        const look = () => backingOf(this.#parts, task);
-        const backing = await this.#tried<Backing>(runId, `what does task ${taskId}`, look, UNKNOWN);
+        const look = () => workStatusOf(this.#deps, task);
+        const backing = await this.#guarded<WorkStatus>(
+          runId,
+          `what does task ${taskId}`,
+          look,
+          UNKNOWN_STATUS,
+        );
         if (apply && backing.state === "alive") this.follow(task);
         return backing;
       },
       now: Date.now,
       // Whoever asks for a thorough one wants it now.
-      ...(thorough ? {} : { watch: this.#watch }),
+      ...(thorough ? {} : { window: this.#watch }),
       apply,
       thorough,
     });
@@ -147,87 +153,87 @@ export class Background implements AsyncDisposable {
 
   /** To its end, if what does it is here. */
   follow({ taskId, turnId, runId }: Pick<TaskRecord, "taskId" | "turnId" | "runId">): void {
-    if (this.#followed.has(taskId) || this.#left.signal.aborted) return;
+    if (this.#followed.has(taskId) || this.#closing.signal.aborted) return;
     this.#followed.add(taskId);
-    const going = this.#following;
-    const following = turnId === null ? going.run(taskId) : going.turn(taskId, turnId);
+    const progress = this.#progress;
+    const following = turnId === null ? progress.followRun(taskId) : progress.followTurn(taskId, turnId);
     following
       .catch((cause: unknown) => {
-        if (this.#left.signal.aborted || cause instanceof SupervisorClosed) return;
+        if (this.#closing.signal.aborted || cause instanceof SupervisorClosed) return;
         // The next round looks again, also at one that has ended.
-        if (runId !== null) this.#takenOver.add(runId);
+        if (runId !== null) this.#recoveredRuns.add(runId);
         if (!(cause instanceof StoreAway))
-          this.#parts.problem({ runId: null, message: `task ${taskId} could not be followed`, cause });
+          this.#deps.onProblem({ runId: null, message: `task ${taskId} could not be followed`, cause });
       })
       .finally(() => {
-        this.#typing.end(taskId);
+        this.#typing.stop(taskId);
         this.#followed.delete(taskId);
       });
   }
 
   /** What has ended is said so; the rest is for the next gateway to see. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#left.abort();
-    await Promise.allSettled(this.#looking);
+    this.#closing.abort();
+    await Promise.allSettled(this.#refreshing);
   }
 
-  async #give<Started>(
+  async #runAsTask<Started>(
     input: TaskInput,
-    start: (going: Going) => Promise<Started>,
-    { awaited }: Given,
+    start: (progress: StartHooks) => Promise<Started>,
+    { waiting: awaited }: StartOptions,
   ): Promise<Started> {
-    const { task, created } = await this.#parts.tasks.create(input);
+    const { task, created } = await this.#deps.tasks.create(input);
     const { taskId, status } = task;
     // Under the name of work that never came to be: whatever became of this, its task could not say.
-    if (!created && isEnded(status) && (await backingOf(this.#parts, task)).state === "gone")
+    if (!created && isTaskEnded(status) && (await workStatusOf(this.#deps, task)).state === "gone")
       throw new TaskRefused(taskId, status, "ended");
-    if (awaited !== undefined) this.#awaited.set(taskId, awaited);
+    if (awaited !== undefined) this.#waiting.set(taskId, awaited);
     try {
       const started = await start({
         taskId,
-        begun: () => this.follow(task),
-        doneBy: async (runId) => {
-          const told = await this.tell(taskId, { type: "link", at: Date.now(), to: { runId } });
-          if (told?.kind === "refused") throw new TaskRefused(taskId, told.task.status, told.why);
+        onStarted: () => this.follow(task),
+        onRunReplaced: async (runId) => {
+          const result = await this.apply(taskId, { type: "link", at: Date.now(), to: { runId } });
+          if (result?.kind === "refused") throw new TaskRefused(taskId, result.task.status, result.why);
         },
-        sentAway: () => void this.#awaited.delete(taskId),
+        onDetached: () => void this.#waiting.delete(taskId),
       });
       // It is begun, whether that can be noted now or not; the next round looks again.
-      await systemClock.pause(defaults.storeAnswerMs, this.look(taskId));
+      await systemClock.sleep(defaults.storeAnswerMs, this.refreshTask(taskId));
       return started;
     } catch (error) {
       // By a gateway that stops: whoever asked may ask the next one.
       const stops = error instanceof SupervisorClosed;
       // Asked for twice at once: the other may come to be.
-      if (!stops && !this.isBeginning(task, input)) await this.#refuse(task, error).catch(() => undefined);
+      if (!stops && !this.isStarting(task, input)) await this.#failTask(task, error).catch(() => undefined);
       throw error;
     } finally {
-      this.#awaited.delete(taskId);
+      this.#waiting.delete(taskId);
       this.follow(task);
     }
   }
 
   /** A command that goes on without a task gets one; what goes on though its task was cancelled is ended. */
-  async #seeTo(runId: string): Promise<void> {
-    const { store, supervisor, tasks } = this.#parts;
+  async #createMissingTask(runId: string): Promise<void> {
+    const { store, supervisor, tasks } = this.#deps;
     const record = await supervisor.getRun(runId);
-    const work = record === null ? null : workTakenOver(record);
+    const work = record === null ? null : taskForRecoveredRun(record);
     const [known] = await store.listTasks({ runId, limit: 1 });
     if (known === undefined && work !== null) await tasks.create(work);
     if (known?.status === "cancelled" && known.turnId === null) this.follow(known);
-    this.#takenOver.delete(runId);
+    this.#recoveredRuns.delete(runId);
   }
 
   /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
-  async #refuse(task: TaskRecord, error: unknown): Promise<void> {
-    const { state } = await backingOf(this.#parts, task);
+  async #failTask(task: TaskRecord, error: unknown): Promise<void> {
+    const { state } = await workStatusOf(this.#deps, task);
     if (state !== "gone") return;
-    this.#awaited.set(task.taskId, NEVER);
-    await this.tell(task.taskId, refused(error));
+    this.#waiting.set(task.taskId, NEVER);
+    await this.apply(task.taskId, startFailure(error));
   }
 
   /** What cannot be looked at is reported, and is no reason not to look at the others. */
-  async #tried<Found>(
+  async #guarded<Found>(
     runId: string | null,
     what: string,
     look: () => Promise<Found>,
@@ -238,23 +244,23 @@ export class Background implements AsyncDisposable {
     } catch (cause) {
       if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
       const message = `${what} could not be looked at; trying again`;
-      this.#parts.problem({ runId, message, cause });
+      this.#deps.onProblem({ runId, message, cause });
       return otherwise;
     }
   }
 
-  async #look(taskId: string): Promise<void> {
-    const task = await this.#parts.store.getTask(taskId);
-    if (task === null || isEnded(task.status)) return;
-    const backing = await backingOf(this.#parts, task);
+  async #refreshTask(taskId: string): Promise<void> {
+    const task = await this.#deps.store.getTask(taskId);
+    if (task === null || isTaskEnded(task.status)) return;
+    const backing = await workStatusOf(this.#deps, task);
     const now = Date.now();
-    const wanted = measure(task, backing, now, this.#watch.since(now));
-    if (wanted?.act === "tell") await this.tell(taskId, wanted.happening);
+    const wanted = planMaintenance(task, backing, now, this.#watch.observedSince(now));
+    if (wanted?.act === "tell") await this.apply(taskId, wanted.happening);
   }
 }
 
 /** It was tried, and that was all. */
-function refused(error: unknown): Finish {
+function startFailure(error: unknown): TaskFinish {
   const at = Date.now();
   return {
     type: "finish",

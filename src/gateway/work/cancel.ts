@@ -2,47 +2,47 @@ import { setTimeout } from "node:timers/promises";
 import type { Survivor } from "../../anchor/host.js";
 import type { AcpController } from "../../acp/controller.js";
 import type { AcpStore } from "../../store/acp-store.js";
-import { isEnded, type TaskRecord } from "../../store/task-record.js";
+import { isTaskEnded, type TaskRecord } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { Supervisor } from "../../supervisor/api.js";
-import type { Finish } from "../../tasks/transition.js";
-import type { AnswerOf } from "../contract/contract.js";
-import type { Stops } from "../commands/hand-over.js";
+import type { TaskFinish } from "../../tasks/transition.js";
+import type { ResponseOf } from "../contract/contract.js";
+import type { RunStopper } from "../commands/hand-over.js";
 import type { Background } from "./background.js";
-import type { TaskTail } from "./task-tail.js";
+import type { TaskEventFollower } from "./task-tail.js";
 
-const SOON_MS = 5_000;
+const TASK_END_WAIT_MS = 5_000;
 /** It is on record soon after its task. */
-const LOOK_MS = 20;
+const POLL_MS = 20;
 
-export interface CancelParts {
+export interface CancelDeps {
   readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
   readonly supervisor: Pick<Supervisor, "getRun">;
-  readonly stops: Stops;
+  readonly runStopper: RunStopper;
   readonly acp: Pick<AcpController, "isLost" | "closeSession" | "cancelTurn">;
   readonly background: Background;
-  readonly tail: TaskTail;
+  readonly tail: TaskEventFollower;
 }
 
 /** End whatever does a task's work. The task then says what became of that: it may have ended by itself before. */
-export async function cancelTask(
-  parts: CancelParts,
+export async function cancelTaskWork(
+  deps: CancelDeps,
   task: TaskRecord,
   actor: string,
-  gone: AbortSignal,
-): Promise<AnswerOf<"cancelTask">> {
-  if (isEnded(task.status)) return { task, outcome: "ended-before", survivors: [] };
-  const { background, store } = parts;
+  disconnected: AbortSignal,
+): Promise<ResponseOf<"cancelTask">> {
+  if (isTaskEnded(task.status)) return { task, outcome: "ended-before", survivors: [] };
+  const { background, store } = deps;
   const { taskId } = task;
-  let survivors = await ended(parts, task, actor, gone);
+  let survivors = await stopOnceStarted(deps, task, actor, disconnected);
   if (survivors === null) {
-    await background.tell(taskId, cancelled(actor));
+    await background.apply(taskId, cancelledBy(actor));
     // Another gateway may have begun it since, and looked at its task before it was cancelled.
-    survivors = await endNow(parts, task, actor, gone);
-  } else await background.look(taskId);
-  if (survivors?.length === 0) await said(parts, taskId, gone);
+    survivors = await stopWork(deps, task, actor, disconnected);
+  } else await background.refreshTask(taskId);
+  if (survivors?.length === 0) await waitForTaskEnd(deps, taskId, disconnected);
   const now = (await store.getTask(taskId)) ?? task;
-  const outcome = !isEnded(now.status)
+  const outcome = !isTaskEnded(now.status)
     ? "going-on"
     : now.status === "cancelled"
       ? "cancelled"
@@ -51,50 +51,54 @@ export async function cancelTask(
 }
 
 /** What is being begun is waited for: it could not be ended afterwards. Null: as below. */
-async function ended(
-  parts: CancelParts,
+async function stopOnceStarted(
+  deps: CancelDeps,
   task: TaskRecord,
   actor: string,
-  gone: AbortSignal,
+  disconnected: AbortSignal,
 ): Promise<readonly Survivor[] | null> {
   for (;;) {
     // Before the look: what has been begun since is found by it.
-    const begins = parts.background.isBeginning(task);
-    const survivors = await endNow(parts, task, actor, gone);
+    const begins = deps.background.isStarting(task);
+    const survivors = await stopWork(deps, task, actor, disconnected);
     if (survivors !== null || !begins) return survivors;
-    await setTimeout(LOOK_MS, undefined, { signal: gone });
+    await setTimeout(POLL_MS, undefined, { signal: disconnected });
   }
 }
 
 /** Of what was done elsewhere, the gateway there says what became of it: at once, unless it is away. */
-async function said({ tail }: CancelParts, taskId: string, gone: AbortSignal): Promise<void> {
-  const enough = AbortSignal.any([gone, AbortSignal.timeout(SOON_MS)]);
+async function waitForTaskEnd(
+  { tail }: CancelDeps,
+  taskId: string,
+  disconnected: AbortSignal,
+): Promise<void> {
+  const enough = AbortSignal.any([disconnected, AbortSignal.timeout(TASK_END_WAIT_MS)]);
   for await (const _ of tail.follow(taskId, 0, enough));
 }
 
 /** Null: nothing runs that could be ended, and it is enough to say so. */
-function endNow(
-  parts: CancelParts,
+function stopWork(
+  deps: CancelDeps,
   task: TaskRecord,
   actor: string,
-  gone: AbortSignal,
+  disconnected: AbortSignal,
 ): Promise<readonly Survivor[] | null> {
-  return task.turnId === null ? endRun(parts, task, actor, gone) : endTurn(parts, task, actor);
+  return task.turnId === null ? stopRun(deps, task, actor, disconnected) : cancelTurn(deps, task, actor);
 }
 
-async function endRun(
-  { supervisor, stops }: CancelParts,
+async function stopRun(
+  { supervisor, runStopper }: CancelDeps,
   { runId }: TaskRecord,
   actor: string,
-  gone: AbortSignal,
+  disconnected: AbortSignal,
 ): Promise<readonly Survivor[] | null> {
   const record = runId === null ? null : await supervisor.getRun(runId);
-  return record === null ? null : (await stops.stop(record, { actor }, gone)).survivors;
+  return record === null ? null : (await runStopper.stop(record, { actor }, disconnected)).survivors;
 }
 
 /** A session that is one run ends with it; any other stays, without the turn. */
-async function endTurn(
-  { store, acp }: CancelParts,
+async function cancelTurn(
+  { store, acp }: CancelDeps,
   { turnId, childSessionId }: TaskRecord,
   actor: string,
 ): Promise<readonly Survivor[] | null> {
@@ -109,7 +113,7 @@ async function endTurn(
   return [];
 }
 
-function cancelled(actor: string): Finish {
+function cancelledBy(actor: string): TaskFinish {
   return {
     type: "finish",
     at: Date.now(),

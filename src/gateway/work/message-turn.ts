@@ -1,42 +1,42 @@
 import { TaskRefused } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { SessionMessage } from "../../store/message-record.js";
-import { keyOfTurn } from "../../tasks/key.js";
-import { targetsOf } from "../../tasks/routing.js";
+import { taskKeyOfTurn } from "../../tasks/key.js";
+import { resultTargets } from "../../tasks/routing.js";
 import type { Background } from "./background.js";
-import { parentOf } from "./whom.js";
+import { findParentSession } from "./whom.js";
 
 /** A session's agent is woken by a message: what its parent says is work for that parent, anything else is talk. */
-export async function wakeFor(
+export async function runMessageAsTask(
   { background, sessions }: { readonly background: Background; readonly sessions: Pick<Sessions, "get"> },
   { sessionId, fromSessionId, text }: SessionMessage,
   turnId: string,
-  begin: () => Promise<void>,
+  start: () => Promise<void>,
 ): Promise<void> {
   const row = await sessions.get(sessionId);
-  const parentSessionId = row === null ? null : await parentOf(sessions, row);
-  if (row === null || parentSessionId === null || fromSessionId !== parentSessionId) return begin();
-  const given = background.give(
+  const parentSessionId = row === null ? null : await findParentSession(sessions, row);
+  if (row === null || parentSessionId === null || fromSessionId !== parentSessionId) return start();
+  const running = background.runAsTask(
     {
       runtime: "acp",
-      key: keyOfTurn(turnId),
+      key: taskKeyOfTurn(turnId),
       text,
       ownerSessionId: parentSessionId,
       childSessionId: sessionId,
       agentId: row.agentId,
       turnId,
-      targets: targetsOf({
+      targets: resultTargets({
         mode: row.interactionMode,
         parentSessionId,
         requesterSessionId: parentSessionId,
         origin: null,
       }),
     },
-    begin,
+    start,
   );
-  return given.catch((error: unknown) => {
+  return running.catch((error: unknown) => {
     // It is said all the same: whoever waits behind it must not wait for ever.
-    if (error instanceof TaskRefused) return begin();
+    if (error instanceof TaskRefused) return start();
     throw error;
   });
 }

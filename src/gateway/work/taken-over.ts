@@ -1,25 +1,25 @@
 import type { RunRecord } from "../../store/run-record.js";
-import { keyOfRun } from "../../tasks/key.js";
+import { taskKeyOfRun } from "../../tasks/key.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { targetsOf } from "../../tasks/routing.js";
+import { resultTargets } from "../../tasks/routing.js";
 
 /**
  * What a run is whose caller waited for it at a gateway that is gone: a command that goes on in the background. Null: it
  * is something else, or is not to go on.
  */
-export function workTakenOver(run: RunRecord): TaskInput | null {
+export function taskForRecoveredRun(run: RunRecord): TaskInput | null {
   const { runId, sessionId, agentId, backendId, kind, policy, imported, hiddenAt, command } = run;
   const { callerBound, onOrphan } = policy;
   const plain = kind === "task" && backendId === null && imported === null;
   if (!plain || callerBound || onOrphan === "terminate" || hiddenAt !== null) return null;
   return {
     runtime: "exec",
-    key: keyOfRun(runId),
+    key: taskKeyOfRun(runId),
     text: command,
     ownerSessionId: sessionId,
     agentId,
     runId,
-    targets: targetsOf({
+    targets: resultTargets({
       mode: "run",
       parentSessionId: sessionId,
       requesterSessionId: null,

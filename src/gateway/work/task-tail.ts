@@ -1,15 +1,15 @@
-import { isEnded, type TaskEvent } from "../../store/task-record.js";
+import { isTaskEnded, type TaskEvent } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 
 /** What another gateway writes is heard by looking: as often as somebody who waits notices. */
-const LOOK_MS = 500;
+const POLL_MS = 500;
 
 /** What happens to tasks, as it is written. One for all who read. */
-export class TaskTail {
+export class TaskEventFollower {
   readonly #store: Pick<TaskStore, "getTask" | "listTaskEvents">;
   readonly #waiting = new Set<() => void>();
   #wakes = 0;
-  #ended = false;
+  #closed = false;
 
   constructor(store: Pick<TaskStore, "getTask" | "listTaskEvents">) {
     this.#store = store;
@@ -22,8 +22,8 @@ export class TaskTail {
   }
 
   /** Whoever follows has heard all that this process says. */
-  end(): void {
-    this.#ended = true;
+  close(): void {
+    this.#closed = true;
     this.wake();
   }
 
@@ -31,10 +31,10 @@ export class TaskTail {
   async *follow(
     taskId: string,
     after: number,
-    gone: AbortSignal,
+    disconnected: AbortSignal,
   ): AsyncGenerator<TaskEvent, void, undefined> {
     let last = after;
-    while (!gone.aborted && !this.#ended) {
+    while (!disconnected.aborted && !this.#closed) {
       // Before the look: what is written during it may not be found by it.
       const wakes = this.#wakes;
       const task = await this.#store.getTask(taskId);
@@ -44,23 +44,23 @@ export class TaskTail {
         last = event.seq;
         yield event;
       }
-      if (task === null || isEnded(task.status)) return;
-      if (this.#wakes === wakes) await this.#woken(gone);
+      if (task === null || isTaskEnded(task.status)) return;
+      if (this.#wakes === wakes) await this.#waitForWake(disconnected);
     }
   }
 
-  #woken(gone: AbortSignal): Promise<void> {
+  #waitForWake(disconnected: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
         this.#waiting.delete(done);
-        gone.removeEventListener("abort", done);
+        disconnected.removeEventListener("abort", done);
         resolve();
       };
-      const timer = setTimeout(done, LOOK_MS);
+      const timer = setTimeout(done, POLL_MS);
       this.#waiting.add(done);
-      gone.addEventListener("abort", done, { once: true });
-      if (gone.aborted) done();
+      disconnected.addEventListener("abort", done, { once: true });
+      if (disconnected.aborted) done();
     });
   }
 }

@@ -1,58 +1,62 @@
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { InteractionMode, SessionRow } from "../../store/session-record.js";
+import type { InteractionMode, SessionRecord } from "../../store/session-record.js";
 import type { NotifyPolicy } from "../../store/task-record.js";
 import type { TaskStore } from "../../store/task-store.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { targetsOf, type Origin } from "../../tasks/routing.js";
+import { resultTargets, type ReplyOrigin } from "../../tasks/routing.js";
 import type { ChannelEntries } from "../handlers/channels.js";
 import { sessionIdOf, type Requester } from "../server/requester.js";
-import type { Given } from "./background.js";
+import type { StartOptions } from "./background.js";
 
 /** What a request says of who is to hear of its work. */
-export interface Tell {
+export interface NotifyRequest {
   readonly notify?: NotifyPolicy | undefined;
-  readonly origin?: Origin | undefined;
+  readonly origin?: ReplyOrigin | undefined;
 }
 
-export interface WhomRequest {
+export interface TargetRequest {
   readonly requester: Requester;
-  readonly said: Tell;
+  readonly requested: NotifyRequest;
   readonly mode: InteractionMode;
   /** Whose work it is; null: an operator's. */
   readonly parentSessionId: string | null;
   /** Whoever asked sees the end coming: it need not be told. */
-  readonly readsAlong?: boolean;
+  readonly seesResult?: boolean;
 }
 
 /** Whoever waits for the answer has it, and need not be told; unless it said that it wants to be. */
-export function awaitedUnless(
-  { background, notify }: Tell & { readonly background: boolean },
-  gone: AbortSignal,
-): Given {
-  return { awaited: background || notify !== undefined ? undefined : gone };
+export function waitingOptions(
+  { background, notify }: NotifyRequest & { readonly background: boolean },
+  disconnected: AbortSignal,
+): StartOptions {
+  return { waiting: background || notify !== undefined ? undefined : disconnected };
 }
 
 /** Who hears of work, and when, unless its kind says otherwise. */
-export function whomToTell({
+export function resolveTargets({
   requester,
-  said: { notify, origin },
+  requested: { notify, origin },
   mode,
   parentSessionId,
-  readsAlong = false,
-}: WhomRequest): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
+  seesResult = false,
+}: TargetRequest): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
   const requesterSessionId = sessionIdOf(requester);
-  const unsaid = origin === undefined ? (readsAlong ? "silent" : undefined) : "done_only";
+  const defaultPolicy = origin === undefined ? (seesResult ? "silent" : undefined) : "done_only";
   return {
     ownerSessionId: requesterSessionId ?? parentSessionId,
-    policy: notify ?? unsaid,
-    targets: targetsOf({ mode, parentSessionId, requesterSessionId, origin: origin ?? null }),
+    policy: notify ?? defaultPolicy,
+    targets: resultTargets({ mode, parentSessionId, requesterSessionId, origin: origin ?? null }),
   };
 }
 
 /** Asked before anything is begun: whom the operator alone may name, and can. */
-export function mayBeTold({ kind }: Requester, { origin }: Tell, channels: ChannelEntries): void {
+export function assertMaySetOrigin(
+  { kind }: Requester,
+  { origin }: NotifyRequest,
+  channels: ChannelEntries,
+): void {
   if (origin === undefined) return;
   const { channel } = origin;
   if (kind !== "operator")
@@ -62,9 +66,9 @@ export function mayBeTold({ kind }: Requester, { origin }: Tell, channels: Chann
 }
 
 /** Whom a session was made for, open or not. Null: nobody. */
-export async function parentOf(
+export async function findParentSession(
   sessions: Pick<Sessions, "get">,
-  { parentSessionKey, lineage }: SessionRow,
+  { parentSessionKey, lineage }: SessionRecord,
 ): Promise<string | null> {
   if (parentSessionKey === null) return null;
   for (const id of lineage) if ((await sessions.get(id))?.key === parentSessionKey) return id;
@@ -72,15 +76,15 @@ export async function parentOf(
 }
 
 /** The one that goes on, and all that can wait. */
-const TURNS = 1 + defaults.acpQueued;
+const MAX_TURNS = 1 + defaults.acpQueued;
 
 /** What the session that asks is at itself, or about to be: what it asks for is a part of that. */
-export async function taskOf(
+export async function findCurrentTask(
   store: Pick<TaskStore, "listTasks">,
   requester: Requester,
 ): Promise<string | null> {
   if (requester.kind !== "session") return null;
-  const open = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: TURNS });
+  const open = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: MAX_TURNS });
   const task = open.find(({ status }) => status === "running") ?? open.at(-1);
   return task?.taskId ?? null;
 }

@@ -2,15 +2,15 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { isInstanceLockFree } from "../instance-lock.js";
-import type { Reader } from "./side.js";
+import type { TableReader } from "./side.js";
 
 /** The instances whose directories are here: those at work, and those that can no longer write anywhere. */
-export interface Neighbours {
+export interface InstanceLiveness {
   readonly alive: readonly string[];
   readonly dead: ReadonlySet<string>;
 }
 
-export async function neighboursIn(homes: readonly string[]): Promise<Neighbours> {
+export async function findInstances(homes: readonly string[]): Promise<InstanceLiveness> {
   const alive: string[] = [];
   const dead = new Set<string>();
   for (const home of homes) {
@@ -26,15 +26,15 @@ export async function neighboursIn(homes: readonly string[]): Promise<Neighbours
 }
 
 /** Who still writes to a store, as far as the store itself can tell. */
-export async function writersOf(
-  reader: Reader,
+export async function findActiveWriters(
+  reader: TableReader,
   dead: ReadonlySet<string>,
   bootId: string | null,
 ): Promise<readonly string[]> {
   const now = await reader.now();
   // A clock that ends with its boot says nothing of leases from another.
   const boot = bootId === null ? "" : ` and boot_id = '${bootId}'`;
-  const leases = await reader.ask(
+  const leases = await reader.query(
     `select owner_instance_id as owner, host_id as host, max(lease_expires_at) as until, count(*) as runs
      from runs where state <> 'exited' and lease_expires_at > ${now}${boot} group by owner_instance_id, host_id`,
   );
@@ -44,7 +44,7 @@ export async function writersOf(
       const seconds = Math.ceil((Number(until) - now) / 1_000);
       return `supervisor ${owner} of host ${host} holds ${runs} open runs, for ${seconds} s more at least`;
     });
-  const beating = await reader.ask(
+  const beating = await reader.query(
     `select instance_id as gateway, host_name as host from gateways
      where stopped_at is null and heartbeat_at > ${now - defaults.leaseMs} and heartbeat_at <= ${now}${boot}`,
   );
@@ -54,6 +54,6 @@ export async function writersOf(
       ({ gateway, host }) =>
         `gateway ${gateway} of host ${host} was heard of in the last ${defaults.leaseMs / 1_000} s`,
     );
-  const connected = (await reader.connected()).filter((name) => !dead.has(name));
+  const connected = (await reader.connectedInstances()).filter((name) => !dead.has(name));
   return [...held, ...heard, ...connected.map((name) => `supervisor ${name} is connected`)];
 }

@@ -3,24 +3,24 @@ import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { StateUnusable } from "../../errors.js";
 import { hostMonotonicMs } from "../sqlite/clock.js";
 import { translateSqliteError } from "../sqlite/errors.js";
-import { fingerprint, same } from "../sqlite/fingerprint.js";
+import { readFingerprint, isSameFingerprint } from "../sqlite/fingerprint.js";
 import { openSqliteStore } from "../sqlite/open.js";
-import { openReadOnly } from "../sqlite/read-only-view.js";
+import { openReadOnlyDatabase } from "../sqlite/read-only-view.js";
 import { requireCurrentSchema } from "../sqlite/migrate.js";
-import { PORTION, type Reader, type Row, type Writer } from "./side.js";
+import { BATCH_ROWS, type TableReader, type TableRow, type TableWriter } from "./side.js";
 
 /** Other writers are waited for this long; there should be none. */
 const BUSY_MS = 5_000;
 
 /** Beside a table's own columns; nobody asks for it. */
-const PLACE = "place_in_file";
+const ROWID_ALIAS = "place_in_file";
 
 /** Null: nothing has been stored there. */
-export function openSqliteReader(path: string): Reader | null {
-  const before = fingerprint(path);
+export function openSqliteReader(path: string): TableReader | null {
+  const before = readFingerprint(path);
   if (before === null) return null;
-  return translated(path, () => {
-    const db = openReadOnly(path, before, BUSY_MS);
+  return translatingErrors(path, () => {
+    const db = openReadOnlyDatabase(path, before, BUSY_MS);
     try {
       if (requireCurrentSchema(db, path) === null) {
         db.close();
@@ -33,10 +33,10 @@ export function openSqliteReader(path: string): Reader | null {
       throw error;
     }
     return {
-      ...reader(db, path),
+      ...tableReader(db, path),
       async wasOneMoment() {
         // Without a log it was read without locks.
-        if (before.log || same(before, fingerprint(path))) return;
+        if (before.log || isSameFingerprint(before, readFingerprint(path))) return;
         throw new StateUnusable(path, `${path} was changed while it was read. Try again.`);
       },
       async [Symbol.asyncDispose]() {
@@ -49,30 +49,30 @@ export function openSqliteReader(path: string): Reader | null {
 }
 
 /** Made, or brought up to date, if need be. */
-export async function openSqliteWriter(path: string): Promise<Writer> {
+export async function openSqliteWriter(path: string): Promise<TableWriter> {
   await (await openSqliteStore({ path }))[Symbol.asyncDispose]();
-  return translated(path, () => {
+  return translatingErrors(path, () => {
     const db = new DatabaseSync(path, { timeout: BUSY_MS, enableForeignKeyConstraints: true });
     // The commit is on the disk before it is believed.
     db.exec("pragma synchronous = full; begin immediate");
     return {
-      ...reader(db, path),
-      fit: (value) => value,
+      ...tableReader(db, path),
+      toStorable: (value) => value,
       async insert(table, columns, rows) {
-        translated(path, () => {
+        translatingErrors(path, () => {
           const places = columns.map(() => "?").join(", ");
           const insert = db.prepare(`insert into ${table} (${columns.join(", ")}) values (${places})`);
           for (const row of rows) insert.run(...columns.map((column) => row[column] ?? null));
         });
       },
-      async startAfter(table, highest) {
-        translated(path, () => {
+      async setLastNumber(table, highest) {
+        translatingErrors(path, () => {
           db.exec(`delete from sqlite_sequence where name = '${table}'`);
           db.prepare("insert into sqlite_sequence (name, seq) values (?, ?)").run(table, highest);
         });
       },
       async commit() {
-        translated(path, () => db.exec("commit"));
+        translatingErrors(path, () => db.exec("commit"));
         // Whoever takes it for a backup takes one file. The log is needed beside it only while somebody else reads there.
         db.exec("pragma wal_checkpoint(truncate)");
       },
@@ -84,24 +84,24 @@ export async function openSqliteWriter(path: string): Promise<Writer> {
   });
 }
 
-function reader(db: DatabaseSyncInstance, path: string): Omit<Reader, typeof Symbol.asyncDispose> {
-  const ask = (sql: string): Row[] => translated(path, () => db.prepare(sql).all() as Row[]);
+function tableReader(db: DatabaseSyncInstance, path: string): Omit<TableReader, typeof Symbol.asyncDispose> {
+  const ask = (sql: string): TableRow[] => translatingErrors(path, () => db.prepare(sql).all() as TableRow[]);
   return {
-    ask: async (sql) => ask(sql),
+    query: async (sql) => ask(sql),
     // By pages, not by iterating: an iteration that is broken off outlives its database, and takes the process with it.
     async *rows(table) {
       for (let last = 0, full = true; full;) {
         const page = ask(
-          `select rowid as ${PLACE}, * from ${table} where rowid > ${last} order by rowid limit ${PORTION}`,
+          `select rowid as ${ROWID_ALIAS}, * from ${table} where rowid > ${last} order by rowid limit ${BATCH_ROWS}`,
         );
-        full = page.length === PORTION;
-        last = Number(page.at(-1)?.[PLACE] ?? last);
+        full = page.length === BATCH_ROWS;
+        last = Number(page.at(-1)?.[ROWID_ALIAS] ?? last);
         if (page.length > 0) yield page;
       }
     },
     columns: async (table) =>
       ask(`select name from pragma_table_info('${table}')`).map(({ name }) => String(name)),
-    async highest(table) {
+    async lastNumber(table) {
       const [made] = ask(
         `select 1 from sqlite_schema where name = '${table}' and sql like '% autoincrement %'`,
       );
@@ -110,12 +110,12 @@ function reader(db: DatabaseSyncInstance, path: string): Omit<Reader, typeof Sym
       return Number(found?.["seq"] ?? 0);
     },
     now: async () => hostMonotonicMs(),
-    connected: async () => [],
-    wasOneMoment: async () => {},
+    connectedInstances: async () => [],
+    requireConsistentRead: async () => {},
   };
 }
 
-function translated<Result>(path: string, work: () => Result): Result {
+function translatingErrors<Result>(path: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import type { Row } from "./side.js";
+import type { TableRow } from "./side.js";
 
 const BITS = 128n;
 
 /** Of a table's rows in whatever order: each is hashed, and the hashes are added up. */
-export class TableSum {
+export class TableChecksum {
   rows = 0;
   readonly #columns: readonly string[];
   #sum = 0n;
@@ -13,7 +13,7 @@ export class TableSum {
     this.#columns = columns.toSorted();
   }
 
-  add(rows: readonly Row[]): void {
+  add(rows: readonly TableRow[]): void {
     for (const row of rows) {
       const text = JSON.stringify(this.#columns.map((column) => row[column]));
       const hash = createHash("sha256")

@@ -3,22 +3,22 @@ import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../own-file.js";
-import type { Ledger, Told } from "./ledger.js";
+import type { RunCopy, CopiedRun } from "./ledger.js";
 
-const OPEN = ".json";
-const ENDED = ".ended.json";
+const OPEN_SUFFIX = ".json";
+const ENDED_SUFFIX = ".ended.json";
 
 /** Ends between two looks for those that are too old or too many. */
-const PRUNE_EVERY = 100;
+const RUNS_PER_PRUNE = 100;
 
-export function ledgerIn(home: string): string {
+export function localCopyDirectory(home: string): string {
   return join(home, "ledger");
 }
 
 /** One file for each run, so that all supervisors of a state directory can write at once. */
-export class FileLedger implements Ledger {
+export class FileRunCopy implements RunCopy {
   readonly #directory: string;
-  readonly #open = new Map<string, Told>();
+  readonly #open = new Map<string, CopiedRun>();
   /** One write at a time for each run: the last one told is the one that stays. */
   readonly #writing = new Map<string, Promise<void>>();
   #ends = 0;
@@ -28,20 +28,24 @@ export class FileLedger implements Ledger {
     this.#directory = directory;
   }
 
-  async get(runId: string): Promise<Told | null> {
-    return this.#open.get(runId) ?? (await this.#read(runId, ENDED)) ?? (await this.#read(runId, OPEN));
+  async get(runId: string): Promise<CopiedRun | null> {
+    return (
+      this.#open.get(runId) ??
+      (await this.#read(runId, ENDED_SUFFIX)) ??
+      (await this.#read(runId, OPEN_SUFFIX))
+    );
   }
 
-  remember(told: Told): void {
-    this.#open.set(told.record.runId, told);
+  keepInMemory(copied: CopiedRun): void {
+    this.#open.set(copied.record.runId, copied);
   }
 
-  async keep(told: Told): Promise<void> {
-    const { runId, state } = told.record;
+  async keep(copied: CopiedRun): Promise<void> {
+    const { runId, state } = copied.record;
     if (state === "exited") this.#open.delete(runId);
-    else this.#open.set(runId, told);
+    else this.#open.set(runId, copied);
     const before = this.#writing.get(runId) ?? Promise.resolve();
-    const writing = before.catch(() => undefined).then(() => this.#write(told));
+    const writing = before.catch(() => undefined).then(() => this.#write(copied));
     this.#writing.set(runId, writing);
     try {
       await writing;
@@ -51,54 +55,54 @@ export class FileLedger implements Ledger {
     }
   }
 
-  async forget(runIds: readonly string[]): Promise<void> {
+  async deleteEnded(runIds: readonly string[]): Promise<void> {
     for (const runId of runIds) {
-      await rm(this.#path(runId, ENDED), { force: true });
+      await rm(this.#path(runId, ENDED_SUFFIX), { force: true });
       if (this.newest === runId) this.newest = null;
     }
   }
 
-  async drop(runId: string): Promise<void> {
+  async delete(runId: string): Promise<void> {
     this.#open.delete(runId);
-    await rm(this.#path(runId, OPEN), { force: true });
-    await this.forget([runId]);
+    await rm(this.#path(runId, OPEN_SUFFIX), { force: true });
+    await this.deleteEnded([runId]);
   }
 
   async runIds(): Promise<readonly string[]> {
     const names = await this.#names();
     const ids = names.flatMap((name) => {
-      const end = [ENDED, OPEN].find((suffix) => name.endsWith(suffix));
+      const end = [ENDED_SUFFIX, OPEN_SUFFIX].find((suffix) => name.endsWith(suffix));
       return end === undefined || name.startsWith(".") ? [] : [name.slice(0, -end.length)];
     });
     return [...new Set([...ids, ...this.#open.keys()])];
   }
 
-  async #write(told: Told): Promise<void> {
-    const { runId, state } = told.record;
+  async #write(copied: CopiedRun): Promise<void> {
+    const { runId, state } = copied.record;
     const ended = state === "exited";
     const draft = join(this.#directory, `.${runId}.${process.pid}`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     try {
       const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
       try {
-        await file.writeFile(JSON.stringify(told));
+        await file.writeFile(JSON.stringify(copied));
         // Power loss ends what is open, and then its record needs no copy.
         if (ended) await file.sync();
       } finally {
         await file.close();
       }
-      await rename(draft, this.#path(runId, ended ? ENDED : OPEN));
+      await rename(draft, this.#path(runId, ended ? ENDED_SUFFIX : OPEN_SUFFIX));
     } catch (error) {
       await rm(draft, { force: true });
       throw error;
     }
     if (!ended) return;
-    await rm(this.#path(runId, OPEN), { force: true });
-    if (this.#ends++ % PRUNE_EVERY === 0) await this.#prune();
+    await rm(this.#path(runId, OPEN_SUFFIX), { force: true });
+    if (this.#ends++ % RUNS_PER_PRUNE === 0) await this.#prune();
   }
 
   async #prune(): Promise<void> {
-    const names = (await this.#names()).filter((name) => name.endsWith(ENDED));
+    const names = (await this.#names()).filter((name) => name.endsWith(ENDED_SUFFIX));
     const ends = await Promise.all(
       names.map(async (name) => {
         const path = join(this.#directory, name);
@@ -119,9 +123,9 @@ export class FileLedger implements Ledger {
   }
 
   /** Null also when it is damaged: then it is as if it had not been kept. */
-  async #read(runId: string, suffix: string): Promise<Told | null> {
+  async #read(runId: string, suffix: string): Promise<CopiedRun | null> {
     try {
-      return JSON.parse(await readOwnFile(this.#path(runId, suffix))) as Told;
+      return JSON.parse(await readOwnFile(this.#path(runId, suffix))) as CopiedRun;
     } catch {
       return null;
     }

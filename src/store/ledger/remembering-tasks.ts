@@ -3,46 +3,46 @@ import type { NewOutboxEntry, NewTaskEvent, OutboxEntry, TaskEvent, TaskRecord }
 import { outboxKey } from "../task-record.js";
 import type { Store } from "../store.js";
 import type { OutboxResult } from "../task-store.js";
-import type { TaskLedger, TaskNews } from "./task-ledger.js";
+import type { TaskCopy, CopiedTaskChange } from "./task-ledger.js";
 
 /**
  * Wraps a store: its tasks, messages and sessions are recorded in a ledger before their writes are answered. An entry of
  * the ledger that could not be written is reported and changes nothing else. A message that is settled according to the
  * ledger is not handed out again by a store that has lost it.
  */
-export function rememberingTasks(
+export function withTaskCopy(
   store: Store,
-  ledger: TaskLedger,
+  localCopy: TaskCopy,
   failing: (message: string, cause: unknown) => void,
 ): Store {
-  const note = (news: TaskNews, durable: boolean): Promise<void> =>
-    ledger
-      .note(news, durable)
+  const note = (news: CopiedTaskChange, durable: boolean): Promise<void> =>
+    localCopy
+      .record(news, durable)
       .catch((cause: unknown) => failing(`no copy of task ${news.taskId} could be kept on this host`, cause));
   const noteSession = async (id: string): Promise<void> => {
     const session = await store.getSession(id).catch(() => null);
     if (session !== null)
-      await ledger
-        .noteSession(session)
+      await localCopy
+        .recordSession(session)
         .catch((cause: unknown) => failing(`no copy of session ${id} could be kept on this host`, cause));
   };
-  const noteDecided = async (taskId: string, entries: TaskNews["entries"]): Promise<void> => {
+  const noteDecided = async (taskId: string, entries: CopiedTaskChange["entries"]): Promise<void> => {
     const task = await store.getTask(taskId).catch(() => null);
     await note({ taskId, ...(task === null ? {} : { task }), entries: entries ?? [] }, true);
   };
   const given = (taskId: string): readonly OutboxEntry[] =>
-    (ledger.get(taskId)?.entries ?? []).filter(
+    (localCopy.get(taskId)?.entries ?? []).filter(
       ({ status }) => status === "failed" || status === "parent_missing",
     );
   /** After a change of the server, another gateway may have delivered a message, and gets time to record that first. */
   const isDoubtful = ({ createdAt }: OutboxEntry): boolean =>
-    createdAt <= store.eraChangedAt && Date.now() - store.eraChangedAt < defaults.outboxDoubtMs;
+    createdAt <= store.generationChangedAt && Date.now() - store.generationChangedAt < defaults.outboxDoubtMs;
   const writes = {
     insertTask: async (task, events) => {
       const answer = await store.insertTask(task, events);
       if (answer.created)
         await note(
-          { taskId: task.taskId, task: answer.task, events: numbered(answer.task, events) },
+          { taskId: task.taskId, task: answer.task, events: numberEvents(answer.task, events) },
           // From here on the caller relies on the task.
           true,
         );
@@ -53,17 +53,17 @@ export function rememberingTasks(
       if (task === null) return null;
       const { events = [], notices = [], set = {} } = change;
       if (events.length === 0 && notices.length === 0 && set.policy === undefined) {
-        ledger.remember(task);
+        localCopy.keepInMemory(task);
         return task;
       }
       const overtakes = (set.endedAt ?? null) !== null || notices.length > 0 || set.policy !== undefined;
-      const pending = (ledger.get(taskId)?.entries ?? []).filter(
+      const pending = (localCopy.get(taskId)?.entries ?? []).filter(
         ({ notification, status }) => notification.kind === "state" && status === "pending",
       );
       const news = {
         taskId,
         task,
-        events: numbered(task, events),
+        events: numberEvents(task, events),
         entries: notices.map((notice) => newEntry(taskId, notice)),
         dropped: overtakes ? pending.map(({ key }) => key) : [],
       };
@@ -74,9 +74,10 @@ export function rememberingTasks(
       const claimed = await store.claimOutbox(claim);
       const fresh: OutboxEntry[] = [];
       for (const entry of claimed) {
-        const known = ledger.entry(entry.taskId, entry.key);
+        const known = localCopy.entry(entry.taskId, entry.key);
         // Settled according to the ledger: the store has lost that, or could not be written then.
-        const result = (known === null ? null : settledBefore(known)) ?? doubtful(entry, isDoubtful(entry));
+        const result =
+          (known === null ? null : earlierResult(known)) ?? postponeIfDoubtful(entry, isDoubtful(entry));
         if (result === null) fresh.push(known === null ? entry : withAttempts(entry, known));
         else await store.settleOutbox(entry, result);
       }
@@ -87,14 +88,14 @@ export function rememberingTasks(
       const { key, taskId } = entry;
       // The outcome of the attempt is a fact, whether or not the store can be written.
       const certain = result.status === "delivered" || result.status === "pending";
-      if (certain) await note({ taskId, entries: [{ key, ...settledAs(result) }] }, false);
+      if (certain) await note({ taskId, entries: [{ key, ...entryAfter(result) }] }, false);
       const settled = await store.settleOutbox(entry, result);
-      if (settled && !certain) await note({ taskId, entries: [{ key, ...settledAs(result) }] }, false);
+      if (settled && !certain) await note({ taskId, entries: [{ key, ...entryAfter(result) }] }, false);
       return settled;
     },
     acknowledgeOutbox: async (key, taskId, at, as = "delivered") => {
       const done = await store.acknowledgeOutbox(key, taskId, at, as);
-      if (done && ledger.entry(taskId, key) !== null)
+      if (done && localCopy.entry(taskId, key) !== null)
         await note({ taskId, entries: [{ key, status: as, settledAt: at }] }, false);
       return done;
     },
@@ -118,7 +119,9 @@ export function rememberingTasks(
     },
     deleteTasks: async (taskIds) => {
       // Done before the store forgets them: otherwise they would be put back from the ledger.
-      await ledger.forget(taskIds).catch((cause: unknown) => failing("old tasks stay in the ledger", cause));
+      await localCopy
+        .delete(taskIds)
+        .catch((cause: unknown) => failing("old tasks stay in the ledger", cause));
       return store.deleteTasks(taskIds);
     },
     createSession: async (session) => {
@@ -126,9 +129,9 @@ export function rememberingTasks(
       if (answer.created) await noteSession(answer.session.id);
       return answer;
     },
-    setAgentSession: async (id, agentSessionId) => {
-      const set = await store.setAgentSession(id, agentSessionId);
-      if (set && ledger.session(id) !== null) await noteSession(id);
+    setAgentSessionId: async (id, agentSessionId) => {
+      const set = await store.setAgentSessionId(id, agentSessionId);
+      if (set && localCopy.session(id) !== null) await noteSession(id);
       return set;
     },
     closeSession: async (id, actor, at) => {
@@ -147,7 +150,7 @@ export function rememberingTasks(
 }
 
 /** The events of a step, numbered as the store has numbered them. */
-function numbered(task: TaskRecord, events: readonly NewTaskEvent[]): readonly TaskEvent[] {
+function numberEvents(task: TaskRecord, events: readonly NewTaskEvent[]): readonly TaskEvent[] {
   const { taskId, seq } = task;
   return events.map((event, at) => ({ ...event, taskId, seq: seq - events.length + at + 1 }));
 }
@@ -171,7 +174,7 @@ function newEntry(taskId: string, { target, notification }: NewOutboxEntry): Out
   };
 }
 
-function doubtful({ spentMs }: OutboxEntry, doubt: boolean): OutboxResult | null {
+function postponeIfDoubtful({ spentMs }: OutboxEntry, doubt: boolean): OutboxResult | null {
   if (!doubt) return null;
   const error =
     "the store was restarted or replaced; waiting for other gateways to record what they delivered";
@@ -179,7 +182,7 @@ function doubtful({ spentMs }: OutboxEntry, doubt: boolean): OutboxResult | null
 }
 
 /** The earlier outcome of a message that the store hands out; null: it must be sent. A message that waited in a session is put there again; its id keeps it from appearing twice. */
-function settledBefore({ status, receipt, error, spentMs, settledAt }: OutboxEntry): OutboxResult | null {
+function earlierResult({ status, receipt, error, spentMs, settledAt }: OutboxEntry): OutboxResult | null {
   const at = settledAt ?? Date.now();
   switch (status) {
     case "delivered":
@@ -203,10 +206,10 @@ function withAttempts(entry: OutboxEntry, known: OutboxEntry): OutboxEntry {
 }
 
 /** The entry as the store has it after an attempt. */
-function settledAs(result: OutboxResult): Partial<OutboxEntry> {
+function entryAfter(result: OutboxResult): Partial<OutboxEntry> {
   switch (result.status) {
     case "pending":
-      return { leaseOwner: null, error: result.error, spentMs: result.spentMs, ...unheardOf(result) };
+      return { leaseOwner: null, error: result.error, spentMs: result.spentMs, ...unknownResult(result) };
     case "failed":
       return {
         status: "failed",
@@ -214,7 +217,7 @@ function settledAs(result: OutboxResult): Partial<OutboxEntry> {
         error: result.error,
         spentMs: result.spentMs,
         settledAt: result.at,
-        ...unheardOf(result),
+        ...unknownResult(result),
       };
     case "delivered":
       return {
@@ -230,6 +233,6 @@ function settledAs(result: OutboxResult): Partial<OutboxEntry> {
   }
 }
 
-function unheardOf({ unheard = false }: { readonly unheard?: boolean }): Partial<OutboxEntry> {
+function unknownResult({ unheard = false }: { readonly unheard?: boolean }): Partial<OutboxEntry> {
   return unheard ? { unheard: 1 } : {};
 }

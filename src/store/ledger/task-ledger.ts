@@ -3,11 +3,11 @@ import { dirname, join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../own-file.js";
-import type { SessionRow } from "../session-record.js";
-import { isEnded, type OutboxEntry, type TaskEvent, type TaskRecord } from "../task-record.js";
+import type { SessionRecord } from "../session-record.js";
+import { isTaskEnded, type OutboxEntry, type TaskEvent, type TaskRecord } from "../task-record.js";
 
 /** A task as it was last written to a shared store, with its history and its messages. */
-export interface ToldTask {
+export interface CopiedTask {
   /** Null: the task belongs to another gateway, and only its messages were sent from here. */
   readonly task: TaskRecord | null;
   readonly events: readonly TaskEvent[];
@@ -15,7 +15,7 @@ export interface ToldTask {
 }
 
 /** A change of a task. Partial entries are merged with the known entries by their key. */
-export interface TaskNews {
+export interface CopiedTaskChange {
   readonly taskId: string;
   readonly task?: TaskRecord;
   readonly events?: readonly TaskEvent[];
@@ -25,23 +25,23 @@ export interface TaskNews {
 }
 
 /** One line of the file. */
-type Line =
+type LogLine =
   | {
       readonly about: "task";
       readonly taskId: string;
       readonly set?: object;
-      readonly news: Omit<TaskNews, "taskId" | "task">;
+      readonly news: Omit<CopiedTaskChange, "taskId" | "task">;
     }
   | { readonly about: "gone"; readonly taskId: string }
-  | { readonly about: "session"; readonly session: SessionRow };
+  | { readonly about: "session"; readonly session: SessionRecord };
 
-interface Kept {
+interface CopiedTaskState {
   task: TaskRecord | null;
   events: TaskEvent[];
   entries: Map<string, OutboxEntry>;
 }
 
-interface Waiting {
+interface QueuedLine {
   readonly text: string;
   readonly durable: boolean;
   readonly resolve: () => void;
@@ -59,15 +59,15 @@ const PRUNE_EVERY = 100;
  * undelivered messages, open sessions, and recent ends and deliveries. It is one append-only file, which only the gateway
  * writes; concurrent writers share one fdatasync.
  */
-export class TaskLedger implements AsyncDisposable {
+export class TaskCopy implements AsyncDisposable {
   readonly #path: string;
-  readonly #tasks = new Map<string, Kept>();
-  readonly #sessions = new Map<string, SessionRow>();
+  readonly #tasks = new Map<string, CopiedTaskState>();
+  readonly #sessions = new Map<string, SessionRecord>();
   #file: FileHandle;
   #bytes = 0;
   #wholeBytes = 0;
   #ends = 0;
-  #queue: Waiting[] = [];
+  #queue: QueuedLine[] = [];
   #writing: Promise<void> | null = null;
   /** A write failed: the file may end in an incomplete line, and lacks records that are in memory. */
   #torn = false;
@@ -80,28 +80,28 @@ export class TaskLedger implements AsyncDisposable {
   }
 
   /** Damaged lines are skipped, as if they had never been written. */
-  static async open(directory: string): Promise<TaskLedger> {
+  static async open(directory: string): Promise<TaskCopy> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, "tasks.log");
     const text = await readOwnFile(path).catch((error: unknown) => {
       if (errnoOf(error) === "ENOENT") return "";
       throw error;
     });
-    const ledger = new TaskLedger(path, await open(path, WRITE_FLAGS.append, 0o600));
+    const localCopy = new TaskCopy(path, await open(path, WRITE_FLAGS.append, 0o600));
     for (const line of text.split("\n"))
       try {
-        if (line !== "") ledger.#apply(JSON.parse(line) as Line);
+        if (line !== "") localCopy.#apply(JSON.parse(line) as LogLine);
       } catch {
         // The last line of a process that was killed while it wrote.
       }
-    ledger.#dropPartial();
-    ledger.prune();
+    localCopy.#dropPartial();
+    localCopy.prune();
     // Rewritten, so that nothing is appended to an incomplete line.
-    await ledger.#compact();
-    return ledger;
+    await localCopy.#compact();
+    return localCopy;
   }
 
-  get(taskId: string): ToldTask | null {
+  get(taskId: string): CopiedTask | null {
     const kept = this.#tasks.get(taskId);
     return kept === undefined ? null : { ...kept, entries: [...kept.entries.values()] };
   }
@@ -115,47 +115,47 @@ export class TaskLedger implements AsyncDisposable {
   }
 
   /** Tasks that go on, or of which somebody is still to be told. */
-  unfinished(): readonly string[] {
-    return [...this.#tasks].flatMap(([taskId, kept]) => (overSince(kept) === null ? [taskId] : []));
+  unfinishedTaskIds(): readonly string[] {
+    return [...this.#tasks].flatMap(([taskId, kept]) => (doneSince(kept) === null ? [taskId] : []));
   }
 
-  session(id: string): SessionRow | null {
+  session(id: string): SessionRecord | null {
     return this.#sessions.get(id) ?? null;
   }
 
-  sessions(): readonly SessionRow[] {
+  sessions(): readonly SessionRecord[] {
     return [...this.#sessions.values()];
   }
 
   /** Changes only the memory of this process: not worth a write. */
-  remember(task: TaskRecord): void {
+  keepInMemory(task: TaskRecord): void {
     const kept = this.#tasks.get(task.taskId);
     if (kept !== undefined) kept.task = task;
   }
 
   /** Resolves when the change is in the file; if it is `durable`, when it survives power loss. */
-  async note(news: TaskNews, durable: boolean): Promise<void> {
+  async record(news: CopiedTaskChange, durable: boolean): Promise<void> {
     const { taskId, task, ...rest } = news;
     const before = this.#tasks.get(taskId)?.task ?? null;
-    const set = task === undefined ? {} : { set: changes(before, task) };
-    const line: Line = { about: "task", taskId, ...set, news: rest };
+    const set = task === undefined ? {} : { set: changedFields(before, task) };
+    const line: LogLine = { about: "task", taskId, ...set, news: rest };
     this.#apply(line);
     if (task !== undefined) this.newest = taskId;
-    if (task !== undefined && isEnded(task.status) && this.#ends++ % PRUNE_EVERY === 0) this.prune();
+    if (task !== undefined && isTaskEnded(task.status) && this.#ends++ % PRUNE_EVERY === 0) this.prune();
     await this.#append(line, durable);
   }
 
-  async noteSession(session: SessionRow): Promise<void> {
-    const line: Line = { about: "session", session };
+  async recordSession(session: SessionRecord): Promise<void> {
+    const line: LogLine = { about: "session", session };
     this.#apply(line);
     await this.#append(line, false);
   }
 
-  async forget(taskIds: readonly string[]): Promise<void> {
+  async delete(taskIds: readonly string[]): Promise<void> {
     const known = taskIds.filter((taskId) => this.#tasks.has(taskId));
     await Promise.all(
       known.map((taskId) => {
-        const line: Line = { about: "gone", taskId };
+        const line: LogLine = { about: "gone", taskId };
         this.#apply(line);
         if (this.newest === taskId) this.newest = null;
         return this.#append(line, false);
@@ -168,7 +168,7 @@ export class TaskLedger implements AsyncDisposable {
     await this.#file.close();
   }
 
-  #apply(line: Line): void {
+  #apply(line: LogLine): void {
     if (line.about === "gone") {
       this.#tasks.delete(line.taskId);
       return;
@@ -178,7 +178,7 @@ export class TaskLedger implements AsyncDisposable {
       return;
     }
     const { taskId, set, news } = line;
-    const kept: Kept = this.#tasks.get(taskId) ?? { task: null, events: [], entries: new Map() };
+    const kept: CopiedTaskState = this.#tasks.get(taskId) ?? { task: null, events: [], entries: new Map() };
     this.#tasks.set(taskId, kept);
     if (set !== undefined) kept.task = { ...kept.task, ...set } as TaskRecord;
     const { events = [], entries = [], dropped = [] } = news;
@@ -192,7 +192,7 @@ export class TaskLedger implements AsyncDisposable {
     for (const key of dropped) kept.entries.delete(key);
     for (const entry of entries)
       kept.entries.set(entry.key, { ...kept.entries.get(entry.key), ...entry } as OutboxEntry);
-    if (kept.entries.size > 2 * defaults.ledgerTaskEventsKept) dropOldStates(kept.entries);
+    if (kept.entries.size > 2 * defaults.ledgerTaskEventsKept) dropOldStateEntries(kept.entries);
   }
 
   /** Drops records whose first line is damaged: later lines have only a part of them. */
@@ -213,7 +213,7 @@ export class TaskLedger implements AsyncDisposable {
   prune(): void {
     const since = Date.now() - defaults.ledgerEndsKeptMs;
     const over = [...this.#tasks].flatMap(([taskId, kept]) => {
-      const at = overSince(kept);
+      const at = doneSince(kept);
       return at === null ? [] : [{ taskId, at }];
     });
     const newestFirst = over.toSorted((one, other) => other.at - one.at);
@@ -223,7 +223,7 @@ export class TaskLedger implements AsyncDisposable {
       if (closedAt !== null && closedAt < since) this.#sessions.delete(id);
   }
 
-  #append(line: Line, durable: boolean): Promise<void> {
+  #append(line: LogLine, durable: boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ text: `${JSON.stringify(line)}\n`, durable, resolve, reject });
       this.#writing ??= this.#write();
@@ -249,7 +249,7 @@ export class TaskLedger implements AsyncDisposable {
     this.#writing = null;
   }
 
-  async #appendBatch(batch: readonly Waiting[]): Promise<void> {
+  async #appendBatch(batch: readonly QueuedLine[]): Promise<void> {
     const text = batch.map((each) => each.text).join("");
     await this.#file.appendFile(text);
     this.#bytes += Buffer.byteLength(text);
@@ -259,9 +259,9 @@ export class TaskLedger implements AsyncDisposable {
 
   async #compact(): Promise<void> {
     this.prune();
-    const lines: Line[] = [
-      ...[...this.#sessions.values()].map((session): Line => ({ about: "session", session })),
-      ...[...this.#tasks].map(([taskId, { task, events, entries }]): Line => {
+    const lines: LogLine[] = [
+      ...[...this.#sessions.values()].map((session): LogLine => ({ about: "session", session })),
+      ...[...this.#tasks].map(([taskId, { task, events, entries }]): LogLine => {
         const news = { events, entries: [...entries.values()] };
         return { about: "task", taskId, ...(task === null ? {} : { set: task }), news };
       }),
@@ -299,15 +299,15 @@ async function syncDirectory(path: string): Promise<void> {
 }
 
 /** When the task was done; null: it is open, or a message about it is still to be sent. */
-function overSince({ task, entries }: Kept): number | null {
+function doneSince({ task, entries }: CopiedTaskState): number | null {
   const all = [...entries.values()];
   if (all.some(({ status }) => status === "pending" || status === "session_queued")) return null;
-  if (task !== null && !isEnded(task.status)) return null;
+  if (task !== null && !isTaskEnded(task.status)) return null;
   return Math.max(task?.endedAt ?? 0, ...all.map(({ settledAt }) => settledAt ?? 0));
 }
 
 /** A task that goes on for long has a message for each change: of those that are settled, the newest are kept. */
-function dropOldStates(entries: Map<string, OutboxEntry>): void {
+function dropOldStateEntries(entries: Map<string, OutboxEntry>): void {
   const settled = [...entries.values()].filter(
     ({ notification, status }) => notification?.kind === "state" && status !== "pending",
   );
@@ -316,7 +316,7 @@ function dropOldStates(entries: Map<string, OutboxEntry>): void {
 }
 
 /** Of a record of which most stays the same from one step to the next. */
-function changes(before: TaskRecord | null, after: TaskRecord): object {
+function changedFields(before: TaskRecord | null, after: TaskRecord): object {
   if (before === null) return after;
   const fields = Object.entries(after).filter(
     ([field, value]) => JSON.stringify(value) !== JSON.stringify(before[field as keyof TaskRecord]),

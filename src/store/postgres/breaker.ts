@@ -6,7 +6,7 @@ import { defaults } from "../../defaults.js";
  * statements fail at once, and probes check the server one after the other. A quick failure (refused, terminated) does
  * not open it, because the next statement fails as quickly.
  */
-export class Breaker {
+export class ServerCircuitBreaker {
   readonly #probe: () => Promise<void>;
   readonly #refuse: (reason: unknown) => Error;
   #error: unknown = null;
@@ -27,10 +27,10 @@ export class Breaker {
     if (this.#closed !== null) throw this.#refuse(this.#error);
   }
 
-  failed(reason: unknown, tookMs: number): void {
+  recordFailure(reason: unknown, tookMs: number): void {
     if (tookMs < defaults.storeHangMs || this.#disposed) return;
     this.#error = reason;
-    this.#closed ??= this.#probing().finally(() => {
+    this.#closed ??= this.#probeUntilUp().finally(() => {
       this.#closed = null;
     });
   }
@@ -40,7 +40,7 @@ export class Breaker {
   }
 
   /** Never rejects. */
-  async #probing(): Promise<void> {
+  async #probeUntilUp(): Promise<void> {
     while (!this.#disposed) {
       try {
         await this.#probe();

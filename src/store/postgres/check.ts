@@ -1,16 +1,16 @@
-import type { StoreHealth } from "../sqlite/check.js";
-import { statusOf, type MigrationStatus } from "../sql/migrations.js";
+import type { StoreCheck } from "../sqlite/check.js";
+import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
 import { translatePostgresError } from "./errors.js";
-import { appliedTo, placeOf } from "./migrate.js";
+import { appliedPostgresMigrations, postgresStoreLabel } from "./migrate.js";
 import { openPool } from "./pool.js";
-import { openForReading, type ReadingOptions } from "./reading.js";
-import { parseTarget } from "./target.js";
+import { openReadPool, type PostgresReadOptions } from "./reading.js";
+import { parsePostgresUrl } from "./target.js";
 
 /** Count what is there, changing nothing. Null: there is no schema yet. Damage and disk are the server's to watch. */
-export async function checkPostgresStore(options: ReadingOptions): Promise<StoreHealth | null> {
-  const reading = await openForReading(options);
-  if (reading === null) return null;
-  const { pool, target } = reading;
+export async function checkPostgresStore(options: PostgresReadOptions): Promise<StoreCheck | null> {
+  const readPool = await openReadPool(options);
+  if (readPool === null) return null;
+  const { pool, target: address } = readPool;
   try {
     const { rows } = await pool.query<Record<"schema" | "open" | "ended" | "events" | "most", number>>(`select
       (select max(id) from holdfast_migrations) as schema,
@@ -21,24 +21,24 @@ export async function checkPostgresStore(options: ReadingOptions): Promise<Store
     const { schema = 0, open = 0, ended = 0, events = 0, most } = rows[0] ?? {};
     return { schema, damage: null, runs: { open, ended }, events, mostEvents: most ?? 0, logBytes: 0 };
   } catch (error) {
-    throw translatePostgresError(error, target, "asking");
+    throw translatePostgresError(error, address, "asking");
   } finally {
     await pool.end();
   }
 }
 
 /** The schema version and migrations of the store. Changes nothing. */
-export async function postgresMigrations({
+export async function postgresMigrationStatus({
   url,
   schema,
   ...session
-}: ReadingOptions): Promise<MigrationStatus> {
-  const target = parseTarget(url, schema);
-  const pool = openPool(target, { ...session, readOnly: true });
+}: PostgresReadOptions): Promise<MigrationStatus> {
+  const address = parsePostgresUrl(url, schema);
+  const pool = openPool(address, { ...session, readOnly: true });
   try {
-    return statusOf(placeOf(target), await appliedTo(pool, target));
+    return migrationStatus(postgresStoreLabel(address), await appliedPostgresMigrations(pool, address));
   } catch (error) {
-    throw translatePostgresError(error, target, "connecting");
+    throw translatePostgresError(error, address, "connecting");
   } finally {
     await pool.end();
   }

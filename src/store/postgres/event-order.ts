@@ -11,7 +11,7 @@
  *
  * A lock's key has 31 bits for the number; it is read as the nearest to the newest one.
  */
-export function eventOrder(schema: string): string {
+export function eventOrderDdl(schema: string): string {
   const half = 2 ** 30;
   const whole = 2 ** 31;
   return `

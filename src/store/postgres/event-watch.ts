@@ -1,10 +1,10 @@
 import type { Client } from "pg";
 import { defaults } from "../../defaults.js";
-import { callChannel, eventChannel } from "./announcer.js";
-import type { ReadingOptions } from "./reading.js";
+import { targetChannel, eventChannel } from "./announcer.js";
+import type { PostgresReadOptions } from "./reading.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";
-import { spread } from "../spread.js";
-import { parseTarget, type PostgresHost, type PostgresTarget } from "./target.js";
+import { jitter } from "../spread.js";
+import { parsePostgresUrl, type PostgresHost, type PostgresAddress } from "./target.js";
 
 /**
  * Says when there may be events to read, and nothing about them: whoever listens reads on from its own cursor. Said
@@ -13,28 +13,28 @@ import { parseTarget, type PostgresHost, type PostgresTarget } from "./target.js
  * `called` is told for whom there is something to take up; null: perhaps for anybody.
  */
 export class EventWatch implements AsyncDisposable {
-  readonly #target: PostgresTarget;
+  readonly #address: PostgresAddress;
   readonly #name: string;
   readonly #wake: (hint: number | null) => void;
-  readonly #called: (target: string | null) => void;
+  readonly #onTarget: (target: string | null) => void;
   readonly #poll: NodeJS.Timeout;
   #client: Client | null = null;
   /** The host to try next: the one of the last connection, or the one after it if that failed. */
   #host = 0;
-  #again: NodeJS.Timeout | null = null;
+  #retryTimer: NodeJS.Timeout | null = null;
   #pauseMs: number = defaults.storeRetryMs;
   #closed = false;
 
   constructor(
-    options: ReadingOptions,
+    options: PostgresReadOptions,
     wake: (hint: number | null) => void,
     pollMs: number = defaults.eventPollMs,
     called: (target: string | null) => void = () => {},
   ) {
-    this.#target = parseTarget(options.url, options.schema);
+    this.#address = parsePostgresUrl(options.url, options.schema);
     this.#name = options.name;
     this.#wake = wake;
-    this.#called = called;
+    this.#onTarget = called;
     this.#poll = setInterval(() => wake(null), pollMs).unref();
     void this.#listen();
   }
@@ -42,7 +42,7 @@ export class EventWatch implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     clearInterval(this.#poll);
-    if (this.#again !== null) clearTimeout(this.#again);
+    if (this.#retryTimer !== null) clearTimeout(this.#retryTimer);
     const client = this.#client;
     this.#client = null;
     if (client === null) return;
@@ -55,58 +55,64 @@ export class EventWatch implements AsyncDisposable {
   /** Never rejects. */
   async #listen(): Promise<void> {
     const client = this.#newClient();
-    if (client === null) return this.#tryAgain();
+    if (client === null) return this.#retryLater();
     this.#client = client;
-    const calls = callChannel(this.#target.schema);
+    const calls = targetChannel(this.#address.schema);
     client.on("notification", ({ channel, payload }) =>
-      channel === calls ? this.#called(payload ?? null) : this.#wake(hintOf(payload)),
+      channel === calls ? this.#onTarget(payload ?? null) : this.#wake(hintOf(payload)),
     );
     // The end follows, and says enough.
     client.on("error", () => {});
-    client.on("end", () => this.#lost(client));
+    client.on("end", () => this.#onConnectionLost(client));
     try {
       await client.connect();
       // The store, which is opened first, has already checked the mode of a pooler.
       const { settings, host } = this.#session();
-      const preparing = { target: this.#target, host, settings, standByWillDo: false, poolingChecked: true };
+      const preparing = {
+        target: this.#address,
+        host,
+        settings,
+        acceptsStandby: false,
+        poolingChecked: true,
+      };
       await prepareSession(client, preparing);
-      await client.query(`listen ${eventChannel(this.#target.schema)}; listen ${calls}`);
+      await client.query(`listen ${eventChannel(this.#address.schema)}; listen ${calls}`);
       this.#pauseMs = defaults.storeRetryMs;
       // What was announced while nobody listened.
       if (this.#closed) return;
       this.#wake(null);
-      this.#called(null);
+      this.#onTarget(null);
     } catch {
       await client.end().catch(() => {});
-      this.#lost(client);
+      this.#onConnectionLost(client);
     }
   }
 
-  #lost(client: Client): void {
+  #onConnectionLost(client: Client): void {
     if (this.#client !== client) return;
     this.#client = null;
     this.#host += 1;
-    this.#tryAgain();
+    this.#retryLater();
   }
 
   /** Null: a certificate that the address names cannot be read, now. */
   #newClient(): Client | null {
     try {
       const { settings, host } = this.#session();
-      return newClient(this.#target, host, settings);
+      return newClient(this.#address, host, settings);
     } catch {
       return null;
     }
   }
 
   #session(): { readonly settings: SessionSettings; readonly host: PostgresHost } {
-    const { hosts } = this.#target;
+    const { hosts } = this.#address;
     const host = hosts[this.#host % hosts.length] as PostgresHost;
     return { settings: { name: this.#name, readOnly: true }, host };
   }
 
-  #tryAgain(): void {
-    this.#again = setTimeout(() => void this.#listen(), spread(this.#pauseMs)).unref();
+  #retryLater(): void {
+    this.#retryTimer = setTimeout(() => void this.#listen(), jitter(this.#pauseMs)).unref();
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }
 }

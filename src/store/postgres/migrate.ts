@@ -2,37 +2,37 @@ import type { Pool, PoolClient } from "pg";
 import { StateUnusable } from "../../errors.js";
 import {
   migrations,
-  missingFrom,
-  otherProgram,
+  pendingMigrations,
+  otherProgramError,
   requireMigrated,
-  requireNoneMissing,
+  requireNoPendingMigrations,
   type AppliedMigration,
   type Migration,
-  type Place,
+  type StoreLabel,
 } from "../sql/migrations.js";
-import { eventOrder } from "./event-order.js";
-import type { PostgresTarget } from "./target.js";
-import { preamble, translateSchema } from "./translate.js";
+import { eventOrderDdl } from "./event-order.js";
+import type { PostgresAddress } from "./target.js";
+import { DDL_PREAMBLE, translateDdl } from "./translate.js";
 
 /** A first opening among many waits for the others; the tables are made in a tenth of a second. */
 const MIGRATION_MS = 60_000;
 
 /** Bring the schema up to date, in one transaction: half a schema is never seen, and of many at once one does it. */
-export async function migrate(client: PoolClient, target: PostgresTarget): Promise<void> {
+export async function migratePostgres(client: PoolClient, address: PostgresAddress): Promise<void> {
   // Asked first without the lock, so that opening does not queue.
-  if ((await missing(client, target))?.length === 0) return;
-  await requireUtf8(client, target);
+  if ((await pendingPostgresMigrations(client, address))?.length === 0) return;
+  await requireUtf8(client, address);
   await client.query("begin");
   await client.query(`set local statement_timeout = ${MIGRATION_MS}`);
   await client.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [
-    `holdfast schema ${target.schema}`,
+    `holdfast schema ${address.schema}`,
   ]);
   // Asked again: another may have migrated while this one waited.
-  const wanted = await missing(client, target);
-  if (wanted === null) await client.query(beginning(target.schema, await schemaExists(client, target)));
+  const wanted = await pendingPostgresMigrations(client, address);
+  if (wanted === null) await client.query(initialDdl(address.schema, await schemaExists(client, address)));
   for (const { id, name, sql } of wanted ?? migrations) {
-    await client.query(translateSchema(sql));
-    const more = additions[id]?.(target.schema);
+    await client.query(translateDdl(sql));
+    const more = POSTGRES_ADDITIONS[id]?.(address.schema);
     if (more !== undefined) await client.query(more);
     await client.query("insert into holdfast_migrations (id, name, applied_at) values ($1, $2, $3)", [
       id,
@@ -50,61 +50,65 @@ export async function migrate(client: PoolClient, target: PostgresTarget): Promi
 }
 
 /** What only PostgreSQL needs, by the migration that it completes. */
-const additions: Readonly<Record<number, (schema: string) => string>> = {
+const POSTGRES_ADDITIONS: Readonly<Record<number, (schema: string) => string>> = {
   // Room for new versions of a row beside the old one: renewing a lease then touches no index.
   1: () => "alter table runs set (fillfactor = 50)",
-  2: eventOrder,
+  2: eventOrderDdl,
   // A file is of one state directory, and so are all of its events.
   10: () => "create index run_events_of_state on run_events (state_id, seq)",
 };
 
-function beginning(schema: string, exists: boolean): string {
+function initialDdl(schema: string, exists: boolean): string {
   return `
 ${exists ? "" : `create schema ${schema};`}
 create table holdfast_migrations (id bigint primary key, name text not null, applied_at bigint not null);
-${preamble}`;
+${DDL_PREAMBLE}`;
 }
 
 /** For supervisors with `database.migrate = "manual"`. */
-export async function requireMigratedSchema(client: PoolClient, target: PostgresTarget): Promise<void> {
-  requireMigrated(placeOf(target), await missing(client, target));
+export async function requireMigratedSchema(client: PoolClient, address: PostgresAddress): Promise<void> {
+  requireMigrated(postgresStoreLabel(address), await pendingPostgresMigrations(client, address));
 }
 
 /** For readers, who may not migrate. False: nothing has been written yet. */
-export async function hasCurrentSchema(pool: Pool | PoolClient, target: PostgresTarget): Promise<boolean> {
-  const wanted = await missing(pool, target);
+export async function hasCurrentSchema(pool: Pool | PoolClient, address: PostgresAddress): Promise<boolean> {
+  const wanted = await pendingPostgresMigrations(pool, address);
   if (wanted === null) return false;
-  requireNoneMissing(placeOf(target), wanted);
+  requireNoPendingMigrations(postgresStoreLabel(address), wanted);
   return true;
 }
 
 /** Null: nothing has been written yet. */
-async function missing(
+async function pendingPostgresMigrations(
   client: Pool | PoolClient,
-  target: PostgresTarget,
+  address: PostgresAddress,
 ): Promise<readonly Migration[] | null> {
-  const recorded = await appliedTo(client, target);
-  return recorded === null ? null : missingFrom(placeOf(target), recorded);
+  const recorded = await appliedPostgresMigrations(client, address);
+  return recorded === null ? null : pendingMigrations(postgresStoreLabel(address), recorded);
 }
 
 /** The migrations that the store has recorded, including those of a newer version. Null: the store has no tables yet. */
-export async function appliedTo(
+export async function appliedPostgresMigrations(
   client: Pool | PoolClient,
-  target: PostgresTarget,
+  address: PostgresAddress,
 ): Promise<readonly AppliedMigration[] | null> {
   const { rows: tables } = await client.query<{ name: string }>(
     "select tablename as name from pg_tables where schemaname = $1",
-    [target.schema],
+    [address.schema],
   );
   if (tables.length === 0) return null;
-  if (!tables.some(({ name }) => name === "holdfast_migrations")) throw otherProgram(placeOf(target));
-  await requireUse(client, target);
+  if (!tables.some(({ name }) => name === "holdfast_migrations"))
+    throw otherProgramError(postgresStoreLabel(address));
+  await requireSchemaUsage(client, address);
   const { rows } = await client.query<AppliedMigration>("select * from holdfast_migrations order by id");
   return rows;
 }
 
 /** A schema that a user may not look into is to the server as good as none: its tables would "not exist". */
-async function requireUse(client: Pool | PoolClient, { label, schema }: PostgresTarget): Promise<void> {
+async function requireSchemaUsage(
+  client: Pool | PoolClient,
+  { label, schema }: PostgresAddress,
+): Promise<void> {
   const { rows } = await client.query<{ usable: boolean }>(
     "select has_schema_privilege($1, 'usage') as usable",
     [schema],
@@ -117,12 +121,12 @@ async function requireUse(client: Pool | PoolClient, { label, schema }: Postgres
 }
 
 /** Asked, because `if not exists` wants the right to create one even where it exists. */
-async function schemaExists(client: PoolClient, { schema }: PostgresTarget): Promise<boolean> {
+async function schemaExists(client: PoolClient, { schema }: PostgresAddress): Promise<boolean> {
   const { rows } = await client.query("select 1 from pg_namespace where nspname = $1", [schema]);
   return rows.length > 0;
 }
 
-async function requireUtf8(client: PoolClient, { label }: PostgresTarget): Promise<void> {
+async function requireUtf8(client: PoolClient, { label }: PostgresAddress): Promise<void> {
   const { rows } = await client.query<{ encoding: string }>(
     "select current_setting('server_encoding') as encoding",
   );
@@ -134,7 +138,7 @@ async function requireUtf8(client: PoolClient, { label }: PostgresTarget): Promi
   );
 }
 
-export function placeOf({ label, schema }: PostgresTarget): Place {
+export function postgresStoreLabel({ label, schema }: PostgresAddress): StoreLabel {
   return {
     path: `schema ${schema} of the ${label}`,
     otherwise: "use another database",

@@ -2,14 +2,14 @@ import { defaults } from "../../defaults.js";
 import { SqlStore } from "../sql/sql-store.js";
 import type { ReadStore } from "../store.js";
 import { PostgresEngine } from "./postgres-engine.js";
-import { openForReading, type ReadingOptions } from "./reading.js";
+import { openReadPool, type PostgresReadOptions } from "./reading.js";
 
 /** Open without changing anything. Null when nothing has been stored yet. */
-export async function openPostgresStoreForReading(options: ReadingOptions): Promise<ReadStore | null> {
-  const reading = await openForReading(options);
-  if (reading === null) return null;
+export async function openPostgresStoreForReading(options: PostgresReadOptions): Promise<ReadStore | null> {
+  const readPool = await openReadPool(options);
+  if (readPool === null) return null;
   return new SqlStore(
-    new PostgresEngine(reading.pool, reading.target, { bringUpToDate: null }),
+    new PostgresEngine(readPool.pool, readPool.target, { bringUpToDate: null }),
     defaults.eventsKept,
   );
 }

@@ -3,10 +3,10 @@ import { SqlStore } from "../sql/sql-store.js";
 import type { Store } from "../store.js";
 import { translatePostgresError } from "./errors.js";
 import type { MigrationMode } from "../database-address.js";
-import { migrate, requireMigratedSchema } from "./migrate.js";
+import { migratePostgres, requireMigratedSchema } from "./migrate.js";
 import { openPool } from "./pool.js";
-import { Meetings, PostgresEngine } from "./postgres-engine.js";
-import { parseTarget } from "./target.js";
+import { ServerGenerations, PostgresEngine } from "./postgres-engine.js";
+import { parsePostgresUrl } from "./target.js";
 
 export interface PostgresStoreOptions {
   readonly url: string;
@@ -23,22 +23,25 @@ export interface PostgresStoreOptions {
 /** Open the store for a supervisor, creating it or bringing its schema up to date as needed and allowed. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   const { eventsKept = defaults.eventsKept, name, busyMs, migrate: mode = "auto" } = options;
-  const bringUpToDate = mode === "auto" ? migrate : requireMigratedSchema;
-  const target = parseTarget(options.url, options.schema);
-  const met = new Meetings();
-  const pool = openPool(target, { name, readOnly: false, busyMs }, met.note);
+  const ensureSchema = mode === "auto" ? migratePostgres : requireMigratedSchema;
+  const address = parsePostgresUrl(options.url, options.schema);
+  const generations = new ServerGenerations();
+  const pool = openPool(address, { name, readOnly: false, busyMs }, generations.observe);
   try {
     const client = await pool.connect();
     try {
-      await bringUpToDate(client, target);
+      await ensureSchema(client, address);
     } catch (error) {
       client.release(true);
       throw error;
     }
     client.release();
-    return new SqlStore(new PostgresEngine(pool, target, { bringUpToDate, met }), eventsKept);
+    return new SqlStore(
+      new PostgresEngine(pool, address, { bringUpToDate: ensureSchema, met: generations }),
+      eventsKept,
+    );
   } catch (error) {
     await pool.end();
-    throw translatePostgresError(error, target, "connecting");
+    throw translatePostgresError(error, address, "connecting");
   }
 }

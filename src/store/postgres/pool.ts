@@ -1,40 +1,40 @@
 import { Client, Pool } from "pg";
 import type { PoolClient } from "pg";
 import { defaults } from "../../defaults.js";
-import { isStandByError, noServer, triesNextHost, type HostFailure } from "./errors.js";
+import { isStandbyError, noHostReachable, shouldTryNextHost, type HostFailure } from "./errors.js";
 import { clientConfig, prepareSession, type SessionSettings } from "./session.js";
-import type { PostgresHost, PostgresTarget } from "./target.js";
+import type { PostgresHost, PostgresAddress } from "./target.js";
 
 /** `met` is told what each new connection leads to: this start of this server, this database, these tables. */
 export function openPool(
-  target: PostgresTarget,
+  address: PostgresAddress,
   settings: SessionSettings,
-  met: (what: string) => void = () => {},
+  generations: (what: string) => void = () => {},
 ): Pool {
-  return new HostPool(target, settings, met);
+  return new MultiHostPool(address, settings, generations);
 }
 
 /** Settings of the next client that the pool creates. */
-interface Plan {
+interface NextConnection {
   host: number;
-  standByWillDo: boolean;
+  acceptsStandby: boolean;
 }
 
 /** Connection pool over several hosts. Each new connection tries the host of the last successful one first, then the others. */
-class HostPool extends Pool {
-  readonly #target: PostgresTarget;
-  readonly #plan: Plan;
+class MultiHostPool extends Pool {
+  readonly #target: PostgresAddress;
+  readonly #nextConnection: NextConnection;
   readonly #settings: SessionSettings;
-  #served = 0;
+  #lastHost = 0;
 
-  constructor(target: PostgresTarget, settings: SessionSettings, met: (what: string) => void) {
-    const plan: Plan = { host: 0, standByWillDo: false };
+  constructor(address: PostgresAddress, settings: SessionSettings, generations: (what: string) => void) {
+    const plan: NextConnection = { host: 0, acceptsStandby: false };
     const pooled = new Set<PostgresHost>();
     class HostClient extends Client {
       readonly at = plan.host;
-      readonly standByWillDo = plan.standByWillDo;
+      readonly standByWillDo = plan.acceptsStandby;
       constructor() {
-        super(clientConfig(target, hostAt(target, plan.host), settings));
+        super(clientConfig(address, hostAt(address, plan.host), settings));
         // The user of a lost connection gets the error from its statement.
         this.on("error", () => {});
       }
@@ -42,7 +42,7 @@ class HostPool extends Pool {
     super({
       Client: HostClient,
       // This time also covers the wait for a place in the pool.
-      connectionTimeoutMillis: (settings.busyMs ?? defaults.storeBusyMs) * target.hosts.length,
+      connectionTimeoutMillis: (settings.busyMs ?? defaults.storeBusyMs) * address.hosts.length,
       max: defaults.storeConnections,
       min: 1,
       idleTimeoutMillis: defaults.storeIdleMs,
@@ -50,17 +50,19 @@ class HostPool extends Pool {
       allowExitOnIdle: true,
       // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
       onConnect: async (client) => {
-        const { at, standByWillDo } = client as HostClient;
-        const host = hostAt(target, at);
+        const { at, standByWillDo: acceptsStandby } = client as HostClient;
+        const host = hostAt(address, at);
         const poolingChecked = pooled.has(host);
-        met(await prepareSession(client, { target, host, settings, standByWillDo, poolingChecked }));
+        generations(
+          await prepareSession(client, { target: address, host, settings, acceptsStandby, poolingChecked }),
+        );
         pooled.add(host);
-        this.#served = at;
+        this.#lastHost = at;
       },
     });
-    this.#target = target;
+    this.#target = address;
     this.#settings = settings;
-    this.#plan = plan;
+    this.#nextConnection = plan;
     this.on("error", () => {});
   }
 
@@ -77,30 +79,30 @@ class HostPool extends Pool {
 
   async #connect(): Promise<PoolClient> {
     const { hosts, attributes } = this.#target;
-    const standByWillDo = this.#settings.readOnly && attributes === "any";
+    const acceptsStandby = this.#settings.readOnly && attributes === "any";
     const failures: HostFailure[] = [];
-    const order = hosts.map((_, index) => (this.#served + index) % hosts.length);
+    const order = hosts.map((_, index) => (this.#lastHost + index) % hosts.length);
     // Readers prefer the primary where there are several.
-    const passes = hosts.length === 1 || !standByWillDo ? [standByWillDo] : [false, true];
+    const passes = hosts.length === 1 || !acceptsStandby ? [acceptsStandby] : [false, true];
     for (const [pass, accepts] of passes.entries())
       for (const at of order) {
         const former = failures.find((failure) => failure.at === at);
-        if (pass > 0 && !isStandByError(former?.error)) continue;
+        if (pass > 0 && !isStandbyError(former?.error)) continue;
         // Read by the client that this call creates, if it creates one.
-        this.#plan.host = at;
-        this.#plan.standByWillDo = accepts;
+        this.#nextConnection.host = at;
+        this.#nextConnection.acceptsStandby = accepts;
         try {
           return await super.connect();
         } catch (error) {
-          if (hosts.length === 1 || !triesNextHost(error)) throw error;
+          if (hosts.length === 1 || !shouldTryNextHost(error)) throw error;
           if (former === undefined) failures.push({ at, host: hostAt(this.#target, at).name, error });
         }
       }
-    throw noServer(this.#target, failures);
+    throw noHostReachable(this.#target, failures);
   }
 }
 
-function hostAt({ hosts }: PostgresTarget, at: number): PostgresHost {
+function hostAt({ hosts }: PostgresAddress, at: number): PostgresHost {
   const host = hosts[at];
   if (host === undefined) throw new Error(`there is no host ${at}`);
   return host;

@@ -1,6 +1,6 @@
 import type { Client, ClientBase } from "pg";
-import { notSessionPooling, poolIsFull, translatePostgresError } from "./errors.js";
-import type { PostgresTarget } from "./target.js";
+import { sessionPoolingRequired, poolFullError, translatePostgresError } from "./errors.js";
+import type { PostgresAddress } from "./target.js";
 
 /** Other clients of a busy pooler can hide what one round would show. */
 const ROUNDS = 3;
@@ -18,17 +18,18 @@ export function isPooled(client: ClientBase, backendPid: number): boolean {
 export async function requireSessionPooling(
   first: ClientBase,
   second: Client,
-  target: PostgresTarget,
+  address: PostgresAddress,
 ): Promise<void> {
   second.on("error", () => {});
   try {
-    await ask(second.connect(), first, target);
+    await askSecondClient(second.connect(), first, address);
     for (let round = 0; round < ROUNDS; round += 1) {
-      const pid = await pidOf(first);
-      if ((await pidOf(first)) !== pid) throw notSessionPooling(target);
-      await ask(second.query("begin"), first, target);
-      if ((await ask(pidOf(second), first, target)) === pid) throw notSessionPooling(target);
-      if ((await pidOf(first)) !== pid) throw notSessionPooling(target);
+      const pid = await backendPidOf(first);
+      if ((await backendPidOf(first)) !== pid) throw sessionPoolingRequired(address);
+      await askSecondClient(second.query("begin"), first, address);
+      if ((await askSecondClient(backendPidOf(second), first, address)) === pid)
+        throw sessionPoolingRequired(address);
+      if ((await backendPidOf(first)) !== pid) throw sessionPoolingRequired(address);
       await second.query("rollback");
     }
   } finally {
@@ -36,25 +37,25 @@ export async function requireSessionPooling(
   }
 }
 
-async function pidOf(client: ClientBase): Promise<number> {
+async function backendPidOf(client: ClientBase): Promise<number> {
   const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
   return rows[0]?.pid ?? 0;
 }
 
 /** If the second client is refused while the first is answered, the pooler has refused it. */
-async function ask<Answer>(
+async function askSecondClient<Answer>(
   answer: Promise<Answer>,
   first: ClientBase,
-  target: PostgresTarget,
+  address: PostgresAddress,
 ): Promise<Answer> {
   try {
     return await answer;
   } catch (error) {
     if (error instanceof Error && error.message.includes("statement pooling"))
-      throw notSessionPooling(target);
-    const translated = translatePostgresError(error, target, "connecting");
-    await pidOf(first);
+      throw sessionPoolingRequired(address);
+    const translated = translatePostgresError(error, address, "connecting");
+    await backendPidOf(first);
     // The pooler sent no error: the client waits for a server connection.
-    throw "severity" in Object(error) ? translated : poolIsFull(target, error);
+    throw "severity" in Object(error) ? translated : poolFullError(address, error);
   }
 }

@@ -5,16 +5,16 @@ import { DatabaseError } from "pg";
 import type { Pool, PoolClient } from "pg";
 import { StoreAway } from "../../errors.js";
 import type { Schema } from "../schema.js";
-import { refuseToStream, StatementDialect } from "../sql/dialect.js";
-import type { Engine } from "../sql/engine.js";
-import { tables } from "../sql/migrations.js";
+import { rejectStreaming, EngineDialect } from "../sql/dialect.js";
+import type { SqlEngine } from "../sql/engine.js";
+import { TABLES } from "../sql/migrations.js";
 import type { Steps } from "../sql/steps.js";
-import { isConflict, isHanging, lacksSchema, translatePostgresError } from "./errors.js";
-import { Announcer } from "./announcer.js";
-import { Breaker } from "./breaker.js";
+import { isConflict, serverHangsError, isMissingSchema, translatePostgresError } from "./errors.js";
+import { PostgresNotifier } from "./announcer.js";
+import { ServerCircuitBreaker } from "./breaker.js";
 import { StatementNames } from "./statement-names.js";
-import type { PostgresTarget } from "./target.js";
-import { postgresWords } from "./words.js";
+import type { PostgresAddress } from "./target.js";
+import { postgresDialect } from "./words.js";
 
 /** Conflicts are between a few statements of milliseconds: who loses this often is not unlucky. */
 const ATTEMPTS = 10;
@@ -24,45 +24,45 @@ const BEGIN = CompiledQuery.raw("begin");
 const COMMIT = CompiledQuery.raw("commit");
 
 /** What connections have led to. */
-export class Meetings {
+export class ServerGenerations {
   #last = "";
-  eras = 0;
+  generation = 0;
   changedAt = -Infinity;
 
-  readonly note = (what: string): void => {
+  readonly observe = (what: string): void => {
     if (what === this.#last) return;
-    this.eras += 1;
-    if (this.eras > 1) this.changedAt = Date.now();
+    this.generation += 1;
+    if (this.generation > 1) this.changedAt = Date.now();
     this.#last = what;
   };
 }
 
 /** Creates missing tables, or rejects. */
-type BringUpToDate = (client: PoolClient, target: PostgresTarget) => Promise<void>;
+type EnsureSchema = (client: PoolClient, target: PostgresAddress) => Promise<void>;
 
-type Ask = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
+type Execute = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
 
-export class PostgresEngine implements Engine {
-  readonly words = postgresWords;
+export class PostgresEngine implements SqlEngine {
+  readonly dialect = postgresDialect;
   readonly db: Kysely<Schema>;
   readonly #pool: Pool;
-  readonly #target: PostgresTarget;
-  readonly #announcer: Announcer;
+  readonly #address: PostgresAddress;
+  readonly #notifier: PostgresNotifier;
   readonly #names = new StatementNames();
-  readonly #bringUpToDate: BringUpToDate | null;
-  readonly #met: Meetings;
-  readonly #breaker: Breaker;
+  readonly #ensureSchema: EnsureSchema | null;
+  readonly #generations: ServerGenerations;
+  readonly #breaker: ServerCircuitBreaker;
 
   constructor(
     pool: Pool,
-    target: PostgresTarget,
-    options: { readonly bringUpToDate: BringUpToDate | null; readonly met?: Meetings },
+    target: PostgresAddress,
+    options: { readonly bringUpToDate: EnsureSchema | null; readonly met?: ServerGenerations },
   ) {
     this.#pool = pool;
-    this.#target = target;
-    this.#met = options.met ?? new Meetings();
-    this.#bringUpToDate = options.bringUpToDate;
-    this.#announcer = new Announcer(pool, target.schema);
+    this.#address = target;
+    this.#generations = options.met ?? new ServerGenerations();
+    this.#ensureSchema = options.bringUpToDate;
+    this.#notifier = new PostgresNotifier(pool, target.schema);
     const probe = async (): Promise<void> => {
       const client = await pool.connect();
       try {
@@ -73,13 +73,14 @@ export class PostgresEngine implements Engine {
         throw error;
       }
     };
-    this.#breaker = new Breaker(probe, (reason) => isHanging(target, reason));
+    this.#breaker = new ServerCircuitBreaker(probe, (reason) => serverHangsError(target, reason));
     const connection: DatabaseConnection = {
-      executeQuery: <Row>(query: CompiledQuery) => this.#alone((ask) => ask(query as CompiledQuery<Row>)),
-      streamQuery: refuseToStream,
+      executeQuery: <Row>(query: CompiledQuery) =>
+        this.#withConnection((ask) => ask(query as CompiledQuery<Row>)),
+      streamQuery: rejectStreaming,
     };
     this.db = new Kysely<Schema>({
-      dialect: new StatementDialect({
+      dialect: new EngineDialect({
         connection,
         compiler: PostgresQueryCompiler,
         adapter: PostgresAdapter,
@@ -87,20 +88,20 @@ export class PostgresEngine implements Engine {
     });
   }
 
-  get eras(): number {
-    return this.#met.eras;
+  get generation(): number {
+    return this.#generations.generation;
   }
 
-  get eraChangedAt(): number {
-    return this.#met.changedAt;
+  get generationChangedAt(): number {
+    return this.#generations.changedAt;
   }
 
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {
-    return drive(steps(), (query) => this.#alone((ask) => ask(query)));
+    return drive(steps(), (query) => this.#withConnection((ask) => ask(query)));
   }
 
   transact<Result>(steps: () => Steps<Result>): Promise<Result> {
-    return this.#alone(async (ask) => {
+    return this.#withConnection(async (ask) => {
       await ask(BEGIN);
       const result = await drive(steps(), ask);
       await ask(COMMIT);
@@ -111,28 +112,28 @@ export class PostgresEngine implements Engine {
   /** A commit is answered when it is on the disk. */
   async flush(): Promise<void> {}
 
-  async settledEvents(): Promise<number> {
+  async lastSettledEvent(): Promise<number> {
     const { rows } = await sql<{ settled: number }>`select settled_events() as settled`.execute(this.db);
     return rows[0]?.settled ?? 0;
   }
 
-  announce(): void {
-    this.#announcer.announce();
+  notifyEvents(): void {
+    this.#notifier.notifyEvents();
   }
 
-  call(target: string): void {
-    this.#announcer.call(target);
+  notifyTarget(target: string): void {
+    this.#notifier.notifyTarget(target);
   }
 
   async now(): Promise<number> {
-    const { rows } = await sql<{ now: number }>`select ${this.words.now()} as now`.execute(this.db);
+    const { rows } = await sql<{ now: number }>`select ${this.dialect.now()} as now`.execute(this.db);
     return rows[0]?.now ?? Number.NaN;
   }
 
-  async refusedTables(): Promise<readonly string[]> {
+  async unwritableTables(): Promise<readonly string[]> {
     const { rows } = await sql<{ name: string }>`select relname as name
       from pg_class join pg_namespace on pg_namespace.oid = relnamespace
-      where nspname = ${this.#target.schema} and relkind = 'r' and relname = any(${tables})
+      where nspname = ${this.#address.schema} and relkind = 'r' and relname = any(${TABLES})
         and not (has_table_privilege(pg_class.oid, 'insert') and has_table_privilege(pg_class.oid, 'update')
           and has_table_privilege(pg_class.oid, 'delete'))
       order by relname`.execute(this.db);
@@ -141,13 +142,13 @@ export class PostgresEngine implements Engine {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#breaker.dispose();
-    await this.#announcer[Symbol.asyncDispose]();
+    await this.#notifier[Symbol.asyncDispose]();
     await this.db.destroy();
     if (!this.#pool.ending) await this.#pool.end();
   }
 
   /** On a connection of its own, and again when the server has undone it in favour of others. */
-  async #alone<Result>(work: (ask: Ask) => Promise<Result>): Promise<Result> {
+  async #withConnection<Result>(work: (ask: Execute) => Promise<Result>): Promise<Result> {
     for (let attempt = 1; ; attempt += 1) {
       await this.#breaker.enter();
       const client = await this.#connect();
@@ -159,7 +160,8 @@ export class PostgresEngine implements Engine {
         // What the connection is good for after an error is not worth finding out: a new one takes a millisecond.
         client.release(true);
         if (attempt === ATTEMPTS) throw error;
-        if (lacksSchema(error) && this.#bringUpToDate !== null) await this.#migrate(this.#bringUpToDate);
+        if (isMissingSchema(error) && this.#ensureSchema !== null)
+          await this.#recreateSchema(this.#ensureSchema);
         else if (isConflict(error)) await delay(Math.random() * PAUSE_MS * attempt);
         else throw error;
       }
@@ -167,14 +169,14 @@ export class PostgresEngine implements Engine {
   }
 
   /** Under a supervisor that lives on, the database was replaced by an older or an empty one. */
-  async #migrate(bringUpToDate: BringUpToDate): Promise<void> {
+  async #recreateSchema(ensureSchema: EnsureSchema): Promise<void> {
     const client = await this.#connect();
     try {
-      await bringUpToDate(client, this.#target);
+      await ensureSchema(client, this.#address);
       client.release();
     } catch (error) {
       client.release(true);
-      throw translatePostgresError(error, this.#target, "asking");
+      throw translatePostgresError(error, this.#address, "asking");
     }
   }
 
@@ -183,14 +185,14 @@ export class PostgresEngine implements Engine {
     try {
       return await this.#pool.connect();
     } catch (error) {
-      throw this.#failed(translatePostgresError(error, this.#target, "reconnecting"), began);
+      throw this.#recordFailure(translatePostgresError(error, this.#address, "reconnecting"), began);
     }
   }
 
   /** A server that answers with an error (a lock, a full table) does not hang. */
-  #failed(error: unknown, began: number): unknown {
+  #recordFailure(error: unknown, began: number): unknown {
     const said = error instanceof StoreAway && error.cause instanceof DatabaseError;
-    if (error instanceof StoreAway && !said) this.#breaker.failed(error, performance.now() - began);
+    if (error instanceof StoreAway && !said) this.#breaker.recordFailure(error, performance.now() - began);
     return error;
   }
 
@@ -200,22 +202,22 @@ export class PostgresEngine implements Engine {
       const { rows, rowCount } = await client.query({
         ...this.#names.of(query.sql),
         text: query.sql,
-        values: query.parameters.map(storable),
+        values: query.parameters.map(withoutNul),
       });
       return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
     } catch (error) {
-      throw this.#failed(translatePostgresError(error, this.#target, "asking"), began);
+      throw this.#recordFailure(translatePostgresError(error, this.#address, "asking"), began);
     }
   }
 }
 
-async function drive<Result>(steps: Steps<Result>, ask: Ask): Promise<Result> {
+async function drive<Result>(steps: Steps<Result>, ask: Execute): Promise<Result> {
   let step = steps.next();
   while (step.done !== true) step = steps.next(await ask(step.value.compile()));
   return step.value;
 }
 
 /** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
-export function storable(value: unknown): unknown {
+export function withoutNul(value: unknown): unknown {
   return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
 }

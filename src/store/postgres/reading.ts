@@ -3,25 +3,29 @@ import { translatePostgresError } from "./errors.js";
 import { hasCurrentSchema } from "./migrate.js";
 import type { PostgresStoreOptions } from "./open.js";
 import { openPool } from "./pool.js";
-import { parseTarget, type PostgresTarget } from "./target.js";
+import { parsePostgresUrl, type PostgresAddress } from "./target.js";
 
-export type ReadingOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
+export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
 
-export interface Reading {
+export interface PostgresReadPool {
   readonly pool: Pool;
-  readonly target: PostgresTarget;
+  readonly target: PostgresAddress;
 }
 
 /** Connections on which the server refuses every write. Null, and none is left open, when nothing has been stored yet. */
-export async function openForReading({ url, schema, ...session }: ReadingOptions): Promise<Reading | null> {
-  const target = parseTarget(url, schema);
-  const pool = openPool(target, { ...session, readOnly: true });
+export async function openReadPool({
+  url,
+  schema,
+  ...session
+}: PostgresReadOptions): Promise<PostgresReadPool | null> {
+  const address = parsePostgresUrl(url, schema);
+  const pool = openPool(address, { ...session, readOnly: true });
   try {
-    if (await hasCurrentSchema(pool, target)) return { pool, target };
+    if (await hasCurrentSchema(pool, address)) return { pool, target: address };
     await pool.end();
     return null;
   } catch (error) {
     await pool.end();
-    throw translatePostgresError(error, target, "connecting");
+    throw translatePostgresError(error, address, "connecting");
   }
 }

@@ -1,9 +1,9 @@
 import { Client, escapeLiteral, types } from "pg";
 import type { ClientBase, ClientConfig, QueryResult } from "pg";
 import { defaults } from "../../defaults.js";
-import { isStandBy, refusesSetting } from "./errors.js";
+import { standbyError, settingRefusedError } from "./errors.js";
 import { isPooled, requireSessionPooling } from "./pooling.js";
-import type { PostgresHost, PostgresTarget } from "./target.js";
+import type { PostgresHost, PostgresAddress } from "./target.js";
 
 const INT8 = 20;
 
@@ -20,32 +20,32 @@ export function clientTimeout(busyMs: number): number {
 }
 
 /** Only parameters that PgBouncer accepts are sent at start-up; `prepareSession` sets the rest. */
-export function newClient(target: PostgresTarget, host: PostgresHost, settings: SessionSettings): Client {
-  return new Client(clientConfig(target, host, settings));
+export function newClient(address: PostgresAddress, host: PostgresHost, settings: SessionSettings): Client {
+  return new Client(clientConfig(address, host, settings));
 }
 
 export function clientConfig(
-  target: PostgresTarget,
+  address: PostgresAddress,
   host: PostgresHost,
   { name, busyMs = defaults.storeBusyMs }: SessionSettings,
 ): ClientConfig {
-  const share = Math.max(defaults.storeHostConnectMs, busyMs / target.hosts.length);
+  const share = Math.max(defaults.storeHostConnectMs, busyMs / address.hosts.length);
   return {
     connectionString: host.url,
     application_name: `holdfast/${name}`,
     keepAlive: true,
-    connectionTimeoutMillis: Math.min(busyMs, target.connectMs ?? share),
+    connectionTimeoutMillis: Math.min(busyMs, address.connectMs ?? share),
     query_timeout: clientTimeout(busyMs),
     types: { getTypeParser },
   };
 }
 
-export interface Preparing {
-  readonly target: PostgresTarget;
+export interface SessionPreparation {
+  readonly target: PostgresAddress;
   readonly host: PostgresHost;
   readonly settings: SessionSettings;
   /** A server that accepts only reads is sufficient. */
-  readonly standByWillDo: boolean;
+  readonly acceptsStandby: boolean;
   /** The pooler in front of this host, if there is one, is known to use session mode. */
   readonly poolingChecked: boolean;
 }
@@ -55,25 +55,25 @@ export interface Preparing {
  * pooling, the settings would apply to another program next. Returns an identifier of the server, its start, the
  * database and the tables.
  */
-export async function prepareSession(client: ClientBase, preparing: Preparing): Promise<string> {
-  const { target, host, settings, standByWillDo, poolingChecked } = preparing;
+export async function prepareSession(client: ClientBase, preparing: SessionPreparation): Promise<string> {
+  const { target: address, host, settings, acceptsStandby, poolingChecked } = preparing;
   const { rows } = await client.query<{ pid: number; standBy: boolean; readOnly: boolean }>(
     `select pg_backend_pid() as pid, pg_is_in_recovery() as "standBy",
       current_setting('default_transaction_read_only') = 'on' as "readOnly"`,
   );
   const { pid = 0, standBy = false, readOnly = false } = rows[0] ?? {};
-  const refused = standBy || (readOnly && target.attributes === "read-write");
-  if (refused && !standByWillDo) throw isStandBy(target);
+  const refused = standBy || (readOnly && address.attributes === "read-write");
+  if (refused && !acceptsStandby) throw standbyError(address);
   if (!poolingChecked && isPooled(client, pid))
-    await requireSessionPooling(client, newClient(target, host, settings), target);
-  for (const [name, value] of target.settings)
+    await requireSessionPooling(client, newClient(address, host, settings), address);
+  for (const [name, value] of address.settings)
     await client.query("select set_config($1, $2, false)", [name, value]).catch((error: unknown) => {
-      throw refusesSetting(error, target, name);
+      throw settingRefusedError(error, address, name);
     });
   const busyMs = settings.busyMs ?? defaults.storeBusyMs;
   const wanted = {
     // A bare name can only mean a table of this schema.
-    search_path: target.schema,
+    search_path: address.schema,
     statement_timeout: String(busyMs),
     // A transaction whose client is gone must not hold its locks for long.
     idle_in_transaction_session_timeout: String(busyMs),

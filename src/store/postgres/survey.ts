@@ -2,11 +2,11 @@ import type { Pool } from "pg";
 import { defaults } from "../../defaults.js";
 import { translatePostgresError } from "./errors.js";
 import { openPool } from "./pool.js";
-import { DEFAULT_SCHEMA, parseTarget } from "./target.js";
+import { DEFAULT_SCHEMA, parsePostgresUrl } from "./target.js";
 import { SERVER_CLOCK } from "./words.js";
 
 /** What a server is like, as far as a store depends on it. */
-export interface ServerFacts {
+export interface ServerInfo {
   readonly label: string;
   readonly version: string;
   /** The quickest of a few answers. */
@@ -35,10 +35,10 @@ export interface ServerFacts {
 }
 
 /** What a gateway takes at most: those of its store, and one that listens. */
-export const CONNECTIONS_OF_A_GATEWAY = defaults.storeConnections + 1;
+export const CONNECTIONS_PER_GATEWAY = defaults.storeConnections + 1;
 
 /** By name, not by `to_regclass`: that fails where the schema may not be used. */
-const WRITABLE = `coalesce(
+const IS_WRITABLE = `coalesce(
   (select has_schema_privilege(tables.relnamespace, 'usage') and has_table_privilege(tables.oid, 'select')
       and has_table_privilege(tables.oid, 'insert') and has_table_privilege(tables.oid, 'update')
       and has_table_privilege(tables.oid, 'delete')
@@ -47,9 +47,9 @@ const WRITABLE = `coalesce(
   (select has_schema_privilege(oid, 'create') from pg_namespace where nspname = '${DEFAULT_SCHEMA}'),
   has_database_privilege(current_database(), 'create'))`;
 
-const QUESTION = `select
+const INFO_QUERY = `select
   current_setting('server_encoding') as encoding,
-  ${WRITABLE} as writable,
+  ${IS_WRITABLE} as writable,
   current_setting('server_version') as version,
   pg_is_in_recovery() as standby,
   current_setting('fsync') = 'on' as fsync,
@@ -61,29 +61,34 @@ const QUESTION = `select
   (count(*) filter (where application_name like 'holdfast/%' and pid <> pg_backend_pid()))::int as ours
 from pg_stat_activity where backend_type = 'client backend'`;
 
-type Answer = Omit<ServerFacts, "label" | "latencyMs" | "clockAheadMs" | "connections"> &
-  ServerFacts["connections"];
+type InfoRow = Omit<ServerInfo, "label" | "latencyMs" | "clockAheadMs" | "connections"> &
+  ServerInfo["connections"];
 
 /** Asks the server about itself; changes nothing. */
-export async function surveyServer(url: string): Promise<ServerFacts> {
-  const target = parseTarget(url);
-  const pool = openPool(target, { name: "doctor", readOnly: true });
+export async function readServerInfo(url: string): Promise<ServerInfo> {
+  const address = parsePostgresUrl(url);
+  const pool = openPool(address, { name: "doctor", readOnly: true });
   try {
-    const { rows } = await pool.query<Answer>(QUESTION);
-    const { most, used, ours, ...facts } = rows[0] as Answer;
-    return { label: target.label, ...facts, ...(await clockOf(pool)), connections: { most, used, ours } };
+    const { rows } = await pool.query<InfoRow>(INFO_QUERY);
+    const { most, used, ours, ...facts } = rows[0] as InfoRow;
+    return {
+      label: address.label,
+      ...facts,
+      ...(await measureClock(pool)),
+      connections: { most, used, ours },
+    };
   } catch (error) {
-    throw translatePostgresError(error, target, "connecting");
+    throw translatePostgresError(error, address, "connecting");
   } finally {
     await pool.end();
   }
 }
 
-const ASKED = 5;
+const CLOCK_SAMPLES = 5;
 
-async function clockOf(pool: Pool): Promise<Pick<ServerFacts, "latencyMs" | "clockAheadMs">> {
+async function measureClock(pool: Pool): Promise<Pick<ServerInfo, "latencyMs" | "clockAheadMs">> {
   let best = { latencyMs: Infinity, clockAheadMs: 0 };
-  for (let asked = 0; asked < ASKED; asked += 1) {
+  for (let asked = 0; asked < CLOCK_SAMPLES; asked += 1) {
     const began = performance.now();
     const { rows } = await pool.query<{ now: number }>(`select ${SERVER_CLOCK} as now`);
     const latencyMs = performance.now() - began;

@@ -12,7 +12,7 @@ export interface PostgresHost {
 }
 
 /** Where a PostgreSQL store is. */
-export interface PostgresTarget {
+export interface PostgresAddress {
   /** In the order of the address; at least one. */
   readonly hosts: readonly PostgresHost[];
   readonly attributes: SessionAttributes;
@@ -27,13 +27,13 @@ export interface PostgresTarget {
   readonly secrets: readonly string[];
 }
 
-export const ADDRESS =
+export const URL_FORM =
   "postgres://user:password@host:port/database, or host:port,host:port for several hosts (special characters as %40)";
 
 export const DEFAULT_SCHEMA = "holdfast";
 
 /** Parameters that an address may have besides user, password, host, port and database. */
-const supported = [
+const SUPPORTED_PARAMETERS = [
   "host",
   "port",
   "user",
@@ -50,7 +50,7 @@ const supported = [
 ];
 
 /** Parameters that the store sets for every connection: accepted in an address, without effect. */
-const ours = [
+const IGNORED_PARAMETERS = [
   "application_name",
   "fallback_application_name",
   "client_encoding",
@@ -62,7 +62,7 @@ const ours = [
 ];
 
 /** What each is here: the weaker ones, whose meaning differs between drivers, are as strict as the strictest. */
-const sslModes: Readonly<Record<string, string>> = {
+const SSL_MODES: Readonly<Record<string, string>> = {
   disable: "disable",
   "no-verify": "no-verify",
   prefer: "verify-full",
@@ -72,10 +72,10 @@ const sslModes: Readonly<Record<string, string>> = {
 };
 
 /** A supervisor stops controlling its runs after 20 s without the store, and should have tried every host by then. */
-const LONGEST_CONNECT_S = 20;
+const MAX_CONNECT_S = 20;
 
 /** The parsed text is never quoted, nor kept as a cause: it may hold a password, well written or not. */
-export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): PostgresTarget {
+export function parsePostgresUrl(text: string, schema: string = DEFAULT_SCHEMA): PostgresAddress {
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema))
     throw new BadInput(
       "schema",
@@ -91,8 +91,8 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
   // The rest of a password with "/" in it, which would be shown as the name of the database.
   const misread = userEnd === 0 && path.includes("@");
   if (url === null || misread || query.includes("@"))
-    throw new BadAddress(
-      `must look like ${ADDRESS}${query.includes("@") ? '; "@" in a parameter is %40' : ""}`,
+    throw new BadPostgresUrl(
+      `must look like ${URL_FORM}${query.includes("@") ? '; "@" in a parameter is %40' : ""}`,
     );
   const { searchParams } = url;
   requireSupported(searchParams);
@@ -102,7 +102,7 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
   const attributes = attributesOf(searchParams.get("target_session_attrs"));
   const connectMs = connectMsOf(searchParams.get("connect_timeout"));
   const sslMode = searchParams.get("sslmode");
-  for (const name of [...ours, "options", "target_session_attrs", "connect_timeout"])
+  for (const name of [...IGNORED_PARAMETERS, "options", "target_session_attrs", "connect_timeout"])
     searchParams.delete(name);
   if (sslMode !== null) searchParams.set("sslmode", knownSslMode(sslMode));
   return {
@@ -111,34 +111,34 @@ export function parseTarget(text: string, schema: string = DEFAULT_SCHEMA): Post
       its.searchParams.set("host", host);
       if (port !== "") its.searchParams.set("port", port);
       else its.searchParams.delete("port");
-      return { url: its.href, name: nameOf(host, port) };
+      return { url: its.href, name: hostName(host, port) };
     }),
     attributes,
     connectMs,
     settings,
     schema,
-    label: `postgres database ${url.pathname.slice(1)} at ${hosts.map(({ host, port }) => nameOf(host, port)).join(",")}`,
+    label: `postgres database ${url.pathname.slice(1)} at ${hosts.map(({ host, port }) => hostName(host, port)).join(",")}`,
     secrets: secrets.filter((secret) => secret !== ""),
   };
 }
 
 /** What is wrong with an address, as the end of a sentence; null: nothing. Contains no password. */
-export function addressProblem(text: string): string | null {
+export function postgresUrlProblem(text: string): string | null {
   try {
-    parseTarget(text);
+    parsePostgresUrl(text);
     return null;
   } catch (error) {
-    if (error instanceof BadAddress) return error.problem;
+    if (error instanceof BadPostgresUrl) return error.problem;
     throw error;
   }
 }
 
 /** Without what is nobody's business. */
-export function labelOf(text: string): string {
-  return parseTarget(text).label;
+export function postgresUrlLabel(text: string): string {
+  return parsePostgresUrl(text).label;
 }
 
-class BadAddress extends BadInput {
+class BadPostgresUrl extends BadInput {
   readonly problem: string;
   constructor(problem: string) {
     super("database.url", `the database's address ${problem}; nothing was changed`);
@@ -148,10 +148,12 @@ class BadAddress extends BadInput {
 
 function requireSupported(parameters: URLSearchParams): void {
   for (const name of parameters.keys()) {
-    if (supported.includes(name) || ours.includes(name)) continue;
+    if (SUPPORTED_PARAMETERS.includes(name) || IGNORED_PARAMETERS.includes(name)) continue;
     // Text that is not a valid name may be the rest of a password with "?" or "&" in it.
     const shown = /^[a-z][a-z_]{1,40}$/i.test(name) ? ` "${name}"` : "";
-    throw new BadAddress(`has an unsupported parameter${shown}; supported are ${supported.join(", ")}`);
+    throw new BadPostgresUrl(
+      `has an unsupported parameter${shown}; supported are ${SUPPORTED_PARAMETERS.join(", ")}`,
+    );
   }
 }
 
@@ -162,25 +164,25 @@ function hostsOf(
 ): readonly { readonly host: string; readonly port: string }[] {
   const inAuthority = authority.split(",").map((each) => {
     const parts = /^(\[[^\]]*\]|[^:[\]\s]*)(?::(.*))?$/.exec(each);
-    if (parts === null) throw new BadAddress(`must look like ${ADDRESS}`);
+    if (parts === null) throw new BadPostgresUrl(`must look like ${URL_FORM}`);
     const [, host = "", port = ""] = parts;
     return { host: decoded(host.replace(/^\[(.*)\]$/, "$1")), port };
   });
   const hosts = parameters.get("host")?.split(",") ?? inAuthority.map(({ host }) => host);
   const ports = parameters.get("port")?.split(",") ?? inAuthority.map(({ port }) => port);
   if (ports.length !== 1 && ports.length !== hosts.length)
-    throw new BadAddress(
+    throw new BadPostgresUrl(
       `has ${ports.length} ports for ${hosts.length} hosts; give one for each, or one for all`,
     );
   return hosts.map((host, at) => {
     const port = (ports.length === 1 ? ports[0] : ports[at]) ?? "";
     if (port !== "" && !(/^\d{1,5}$/.test(port) && Number(port) > 0 && Number(port) < 65_536))
-      throw new BadAddress("has a port that is not a number from 1 to 65535");
+      throw new BadPostgresUrl("has a port that is not a number from 1 to 65535");
     return { host: host === "" ? "localhost" : host, port };
   });
 }
 
-function nameOf(host: string, port: string): string {
+function hostName(host: string, port: string): string {
   const shown = host.includes(":") ? `[${host}]` : host;
   return port === "" ? shown : `${shown}:${port}`;
 }
@@ -194,7 +196,7 @@ function settingsOf(options: string): readonly (readonly [string, string])[] {
     const setting = word === "-c" ? (words[(at += 1)] ?? "") : word.replace(/^(-c|--)/, "");
     const [, name = "", value = ""] = /^([a-z][a-z0-9_.-]*)=(.*)$/is.exec(setting) ?? [];
     if (setting === word || name === "")
-      throw new BadAddress('has "options" that are not of the form -c name=value');
+      throw new BadPostgresUrl('has "options" that are not of the form -c name=value');
     settings.push([name.replaceAll("-", "_"), value.replaceAll(/\\(.)/gs, "$1")]);
   }
   return settings;
@@ -203,7 +205,7 @@ function settingsOf(options: string): readonly (readonly [string, string])[] {
 function attributesOf(text: string | null): SessionAttributes {
   if (text === null || text === "any") return "any";
   if (text === "primary" || text === "read-write") return text;
-  throw new BadAddress(
+  throw new BadPostgresUrl(
     "has a target_session_attrs that is not supported; supported are read-write, primary and any, because a store must be writable",
   );
 }
@@ -211,17 +213,19 @@ function attributesOf(text: string | null): SessionAttributes {
 function connectMsOf(text: string | null): number | null {
   if (text === null) return null;
   const seconds = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(seconds >= 1 && seconds <= LONGEST_CONNECT_S))
-    throw new BadAddress(
-      `has a connect_timeout that is not a number of seconds from 1 to ${LONGEST_CONNECT_S}`,
+  if (!(seconds >= 1 && seconds <= MAX_CONNECT_S))
+    throw new BadPostgresUrl(
+      `has a connect_timeout that is not a number of seconds from 1 to ${MAX_CONNECT_S}`,
     );
   return seconds * 1_000;
 }
 
 function knownSslMode(mode: string): string {
-  const known = Object.hasOwn(sslModes, mode) ? sslModes[mode] : undefined;
+  const known = Object.hasOwn(SSL_MODES, mode) ? SSL_MODES[mode] : undefined;
   if (known !== undefined) return known;
-  throw new BadAddress(`has an unsupported sslmode; it must be one of ${Object.keys(sslModes).join(", ")}`);
+  throw new BadPostgresUrl(
+    `has an unsupported sslmode; it must be one of ${Object.keys(SSL_MODES).join(", ")}`,
+  );
 }
 
 function decoded(text: string): string {

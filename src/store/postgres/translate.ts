@@ -2,17 +2,17 @@
  * The tables are written in SQLite's words, once. What PostgreSQL calls otherwise is exchanged here; what neither
  * knows fails the migration, in one transaction, and the tests.
  */
-export function translateSchema(text: string): string {
+export function translateDdl(text: string): string {
   const finals = text.replaceAll(
     /create trigger (\w+)\s+before update( of [\w, ]+)? on (\w+)(?:\s+when ([^;]+?))?\s+begin\s+select raise\(abort, ('[^']+')\);\s+end;/g,
     (_, name: string, of: string | undefined, table: string, when: string | undefined, message: string) =>
-      `create trigger ${name} before update${of ?? ""} on ${table} for each row${condition(when)} execute function refuse_update(${message});`,
+      `create trigger ${name} before update${of ?? ""} on ${table} for each row${triggerCondition(when)} execute function refuse_update(${message});`,
   );
   return (
     finals
       .replaceAll(
         /drop trigger (\w+);/g,
-        (_, name: string) => `drop trigger ${name} on ${tableOf(name, finals)};`,
+        (_, name: string) => `drop trigger ${name} on ${tableOfTrigger(name, finals)};`,
       )
       .replaceAll(
         /integer primary key autoincrement not null/g,
@@ -26,7 +26,7 @@ export function translateSchema(text: string): string {
 }
 
 /** What the translated text refers to. */
-export const preamble = `
+export const DDL_PREAMBLE = `
 create function json_type(text) returns text language sql immutable as $$ select json_typeof($1::json) $$;
 
 create function refuse_update() returns trigger language plpgsql as $$
@@ -35,7 +35,7 @@ begin
 end $$;
 `;
 
-function condition(when: string | undefined): string {
+function triggerCondition(when: string | undefined): string {
   // SQLite's `is` compares anything, PostgreSQL's only with what is a word of the language.
   return when === undefined
     ? ""
@@ -43,7 +43,7 @@ function condition(when: string | undefined): string {
 }
 
 /** The same text makes it anew. */
-function tableOf(trigger: string, text: string): string {
+function tableOfTrigger(trigger: string, text: string): string {
   return (
     new RegExp(`create trigger ${trigger} before update(?: of [\\w, ]+)? on (\\w+)`).exec(text)?.[1] ?? ""
   );

@@ -2,46 +2,46 @@ import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import { toMessage, toMessageColumns } from "../message-columns.js";
 import type { NewMessage, SessionMessage } from "../message-record.js";
-import type { HistoryBounds } from "../message-store.js";
+import type { HistoryLimits } from "../message-store.js";
 import type { Schema } from "../schema.js";
-import { settled, waiting } from "./message-states.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import { isSettled, isWaiting } from "./message-states.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 /** A literal, not a parameter: only so can the partial index serve. */
 const open = sql<boolean>`closed_at is null`;
 
 /** What is too old to be kept is looked for this often. */
-const PRUNED_EVERY = 16;
+const PRUNE_EVERY = 16;
 
 /** Within a transaction, also one of more than this: what else follows from a message is then said with it or not at all. */
 export function* appendMessage(
   db: Kysely<Schema>,
   message: NewMessage,
-  bounds: HistoryBounds,
+  bounds: HistoryLimits,
 ): Steps<SessionMessage | "closed" | "full"> {
   const { sessionId, cause } = message;
-  const seq = yield* takePlace(db, sessionId);
+  const seq = yield* takeSessionPlace(db, sessionId);
   if (seq === null) return "closed";
   const of = db.selectFrom("session_messages").where("session_id", "=", sessionId);
   if (cause !== null) {
-    const [before] = yield* rowsOf(of.selectAll().where("cause", "=", cause));
-    if (before !== undefined) return yield* uncounted(db, sessionId, toMessage(before));
+    const [before] = yield* fetchRows(of.selectAll().where("cause", "=", cause));
+    if (before !== undefined) return yield* returnPlace(db, sessionId, toMessage(before));
   }
   if (message.deliveredAt === null) {
     // Notices wake nobody: as many as there may be, they are in nobody's way who does.
     const alike = of.where("role", message.role === "system" ? "=" : "<>", "system");
-    const others = yield* rowsOf(alike.select("id").where(waiting).limit(bounds.pending));
-    if (others.length === bounds.pending) return yield* uncounted(db, sessionId, "full" as const);
+    const others = yield* fetchRows(alike.select("id").where(isWaiting).limit(bounds.pending));
+    if (others.length === bounds.pending) return yield* returnPlace(db, sessionId, "full" as const);
   }
-  yield* countOf(db.insertInto("session_messages").values(toMessageColumns(message, seq)));
-  if (seq % PRUNED_EVERY === 0 || Buffer.byteLength(message.text) > bounds.bytes / PRUNED_EVERY)
-    yield* prune(db, sessionId, seq, bounds);
+  yield* countChanged(db.insertInto("session_messages").values(toMessageColumns(message, seq)));
+  if (seq % PRUNE_EVERY === 0 || Buffer.byteLength(message.text) > bounds.bytes / PRUNE_EVERY)
+    yield* pruneMessages(db, sessionId, seq, bounds);
   return { ...message, seq };
 }
 
 /** Whoever has counted its session up comes first: the others wait, and their places follow. Null: it is not open. */
-export function* takePlace(db: Kysely<Schema>, sessionId: string): Steps<number | null> {
-  const [place] = yield* rowsOf(
+export function* takeSessionPlace(db: Kysely<Schema>, sessionId: string): Steps<number | null> {
+  const [place] = yield* fetchRows(
     db
       .updateTable("sessions")
       .set(({ eb }) => ({ messages: eb("messages", "+", 1) }))
@@ -53,21 +53,21 @@ export function* takePlace(db: Kysely<Schema>, sessionId: string): Steps<number 
 }
 
 /** Nothing was said after all. */
-function* uncounted<Answer>(db: Kysely<Schema>, sessionId: string, answer: Answer): Steps<Answer> {
+function* returnPlace<Answer>(db: Kysely<Schema>, sessionId: string, answer: Answer): Steps<Answer> {
   const back = db.updateTable("sessions").set(({ eb }) => ({ messages: eb("messages", "-", 1) }));
-  yield* countOf(back.where("id", "=", sessionId));
+  yield* countChanged(back.where("id", "=", sessionId));
   return answer;
 }
 
-function* prune(
+function* pruneMessages(
   db: Kysely<Schema>,
   sessionId: string,
   last: number,
-  { bytes, messages }: HistoryBounds,
+  { bytes, messages }: HistoryLimits,
 ): Steps<void> {
   const forget = sql`
     delete from session_messages
-    where session_id = ${sessionId} and ${settled} and seq < ${last} and (
+    where session_id = ${sessionId} and ${isSettled} and seq < ${last} and (
       seq <= ${last - messages} or seq <= (
         select max(seq) from (
           select seq, sum(bytes) over (order by seq desc) as total from session_messages where session_id = ${sessionId}
@@ -75,5 +75,5 @@ function* prune(
       )
     )
   `;
-  yield* countOf({ compile: () => forget.compile(db) });
+  yield* countChanged({ compile: () => forget.compile(db) });
 }

@@ -1,14 +1,18 @@
 import { sql } from "kysely";
 import type { Compilable, Kysely, Selectable } from "kysely";
-import type { CommandRecord, CommandResult, NewCommand } from "../command-record.js";
+import type { RemoteStop, RemoteStopResult, NewRemoteStop } from "../command-record.js";
 import type { Survivor } from "../../anchor/host.js";
-import type { CommandTable, Schema } from "../schema.js";
-import type { Words } from "./engine.js";
+import type { RemoteStopTable, Schema } from "../schema.js";
+import type { SqlDialect } from "./engine.js";
 
 /** A literal, not a parameter: only so can the index of those that wait serve. */
-const waiting = sql<boolean>`done_at is null`;
+const isOpen = sql<boolean>`done_at is null`;
 
-export function insertCommand(db: Kysely<Schema>, words: Words, command: NewCommand): Compilable {
+export function insertRemoteStop(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  command: NewRemoteStop,
+): Compilable {
   const { id, runId, target, kind, actor, graceMs, handedOverBy } = command;
   return db
     .insertInto("commands")
@@ -20,7 +24,7 @@ export function insertCommand(db: Kysely<Schema>, words: Words, command: NewComm
       actor,
       grace_ms: graceMs === null ? null : Math.round(graceMs),
       handed_over_by: handedOverBy,
-      created_at: words.now(),
+      created_at: dialect.now(),
       accepted_at: null,
       done_at: null,
       outcome: null,
@@ -30,67 +34,70 @@ export function insertCommand(db: Kysely<Schema>, words: Words, command: NewComm
     .onConflict((conflict) => conflict.column("id").doNothing());
 }
 
-export function acceptCommand(db: Kysely<Schema>, words: Words, id: string): Compilable {
+export function acceptRemoteStop(db: Kysely<Schema>, dialect: SqlDialect, id: string): Compilable {
   return db
     .updateTable("commands")
-    .set({ accepted_at: words.now() })
+    .set({ accepted_at: dialect.now() })
     .where("id", "=", id)
     .where("accepted_at", "is", null)
-    .where(waiting);
+    .where(isOpen);
 }
 
-export function finishCommand(
+export function finishRemoteStop(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   id: string,
-  { outcome, survivors, error }: CommandResult,
+  { outcome, survivors, error }: RemoteStopResult,
 ): Compilable {
   return db
     .updateTable("commands")
-    .set({ done_at: words.now(), outcome, survivors: JSON.stringify(survivors), error })
+    .set({ done_at: dialect.now(), outcome, survivors: JSON.stringify(survivors), error })
     .where("id", "=", id)
-    .where(waiting);
+    .where(isOpen);
 }
 
-export function forgetCommands(db: Kysely<Schema>, words: Words, olderThanMs: number): Compilable {
+export function deleteRemoteStops(db: Kysely<Schema>, dialect: SqlDialect, olderThanMs: number): Compilable {
   return db
     .deleteFrom("commands")
-    .where("created_at", "<", sql<number>`${words.now()} - ${Math.ceil(olderThanMs)}`);
+    .where("created_at", "<", sql<number>`${dialect.now()} - ${Math.ceil(olderThanMs)}`);
 }
 
-export async function getCommand(db: Kysely<Schema>, id: string): Promise<CommandRecord | null> {
+export async function getRemoteStop(db: Kysely<Schema>, id: string): Promise<RemoteStop | null> {
   const row = await db.selectFrom("commands").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : toCommand(row);
+  return row === undefined ? null : toRemoteStop(row);
 }
 
-export async function listCommands(
+export async function listRemoteStops(
   db: Kysely<Schema>,
   targets: readonly string[],
-): Promise<readonly CommandRecord[]> {
+): Promise<readonly RemoteStop[]> {
   const rows = await db
     .selectFrom("commands")
     .selectAll()
     .where("target", "in", targets)
-    .where(waiting)
+    .where(isOpen)
     .orderBy("created_at")
     .orderBy("id")
     .execute();
-  return rows.map(toCommand);
+  return rows.map(toRemoteStop);
 }
 
-export async function commandsOf(db: Kysely<Schema>, runId: string): Promise<readonly CommandRecord[]> {
+export async function listRemoteStopsOfRun(
+  db: Kysely<Schema>,
+  runId: string,
+): Promise<readonly RemoteStop[]> {
   const rows = await db
     .selectFrom("commands")
     .selectAll()
     .where("run_id", "=", runId)
-    .where(waiting)
+    .where(isOpen)
     .orderBy("created_at")
     .orderBy("id")
     .execute();
-  return rows.map(toCommand);
+  return rows.map(toRemoteStop);
 }
 
-function toCommand(row: Selectable<CommandTable>): CommandRecord {
+function toRemoteStop(row: Selectable<RemoteStopTable>): RemoteStop {
   return {
     id: row.id,
     runId: row.run_id,

@@ -7,17 +7,17 @@ import type {
   QueryCompiler,
 } from "kysely";
 
-export interface DialectParts {
+export interface EngineDialectOptions {
   readonly connection: DatabaseConnection;
   readonly compiler: new () => QueryCompiler;
   readonly adapter: new () => DialectAdapter;
 }
 
 /** Kysely writes the statements; connections and transactions are the engine's. */
-export class StatementDialect implements Dialect {
-  readonly #parts: DialectParts;
+export class EngineDialect implements Dialect {
+  readonly #parts: EngineDialectOptions;
 
-  constructor(parts: DialectParts) {
+  constructor(parts: EngineDialectOptions) {
     this.#parts = parts;
   }
 
@@ -27,9 +27,9 @@ export class StatementDialect implements Dialect {
       init: async () => {},
       acquireConnection: async () => connection,
       releaseConnection: async () => {},
-      beginTransaction: refuse,
-      commitTransaction: refuse,
-      rollbackTransaction: refuse,
+      beginTransaction: rejectTransaction,
+      commitTransaction: rejectTransaction,
+      rollbackTransaction: rejectTransaction,
       // Closing is for whoever opened.
       destroy: async () => {},
     };
@@ -48,10 +48,10 @@ export class StatementDialect implements Dialect {
   }
 }
 
-async function refuse(): Promise<never> {
+async function rejectTransaction(): Promise<never> {
   throw new Error("transactions are the engine's: use Engine.transact");
 }
 
-export function refuseToStream(): never {
+export function rejectStreaming(): never {
   throw new Error("a statement held open would hold the store's snapshot; read in pages instead");
 }

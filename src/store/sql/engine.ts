@@ -3,30 +3,30 @@ import type { Schema } from "../schema.js";
 import type { Steps } from "./steps.js";
 
 /** What a database says in its own way. */
-export interface Words {
+export interface SqlDialect {
   /** Milliseconds on the store's clock, at the time of the statement. */
   now(): RawBuilder<number>;
   /** The members of a JSON object in a text column, as rows of `key` and `value`. */
-  members(column: string): RawBuilder<unknown>;
+  jsonEntries(column: string): RawBuilder<unknown>;
   /** The items of a JSON array in a text column, as rows of `value`. */
-  items(column: string): RawBuilder<unknown>;
+  jsonItems(column: string): RawBuilder<unknown>;
   /** At the end of a select: what was read stays as it is until the transaction ends. */
-  readonly hold: RawBuilder<unknown>;
+  readonly lockShared: RawBuilder<unknown>;
   /** At the end of a select: what was read is this transaction's alone, and what is another's was passed over. */
-  readonly take: RawBuilder<unknown>;
+  readonly lockSkipLocked: RawBuilder<unknown>;
   /** Whether many hosts can use it at once; then leases of all of them, and of every boot, are on one clock. */
   readonly shared: boolean;
 }
 
 /** One database, for whoever has statements to execute. */
-export interface Engine extends AsyncDisposable {
+export interface SqlEngine extends AsyncDisposable {
   /** Writes statements, and executes those that only read. */
   readonly db: Kysely<Schema>;
-  readonly words: Words;
+  readonly dialect: SqlDialect;
   /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
-  readonly eras: number;
+  readonly generation: number;
   /** When the newest of them was met; -Infinity: it is the one that was opened. */
-  readonly eraChangedAt: number;
+  readonly generationChangedAt: number;
   /** Each statement is a transaction by itself. */
   perform<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** All steps or none. They may be begun anew from the first when others were in the way. */
@@ -34,11 +34,11 @@ export interface Engine extends AsyncDisposable {
   /** Resolves when everything committed before the call survives power loss. */
   flush(): Promise<void>;
   /** Up to which sequence number every event is committed or never will be. Null: it is so for all that can be read. */
-  settledEvents(): Promise<number | null>;
+  lastSettledEvent(): Promise<number | null>;
   /** Events were committed: others may want to look. */
-  announce(): void;
+  notifyEvents(): void;
   /** Something was committed that is for this one to take up. */
-  call(target: string): void;
+  notifyTarget(target: string): void;
   now(): Promise<number>;
-  refusedTables(): Promise<readonly string[]>;
+  unwritableTables(): Promise<readonly string[]>;
 }

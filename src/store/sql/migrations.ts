@@ -50,12 +50,12 @@ export const migrations: readonly Migration[] = [
 ];
 
 /** All tables of a store, each after those that it refers to. */
-export const tables: readonly string[] = migrations.flatMap(({ sql }) =>
+export const TABLES: readonly string[] = migrations.flatMap(({ sql }) =>
   [...sql.matchAll(/create table (\w+)/g)].map(([, name = ""]) => name),
 );
 
 /** The schema version of this build. */
-export const newest = Math.max(...migrations.map(({ id }) => id));
+export const SCHEMA_VERSION = Math.max(...migrations.map(({ id }) => id));
 
 /** A migration as a store has recorded it. */
 export interface AppliedMigration {
@@ -66,12 +66,12 @@ export interface AppliedMigration {
 }
 
 /** A store, as errors name it, and what to set to use another. */
-export interface Place {
+export interface StoreLabel {
   readonly path: string;
   readonly otherwise: string;
 }
 
-export function otherProgram({ path, otherwise }: Place): StateUnusable {
+export function otherProgramError({ path, otherwise }: StoreLabel): StateUnusable {
   return new StateUnusable(
     path,
     `${path} is a database of some other program; it is left as it is. Move it away, or ${otherwise}.`,
@@ -79,48 +79,48 @@ export function otherProgram({ path, otherwise }: Place): StateUnusable {
 }
 
 /** The migrations that are not recorded. A newer store is refused unless it records that this build may use it. */
-export function missingFrom(
-  { path, otherwise }: Place,
+export function pendingMigrations(
+  { path, otherwise }: StoreLabel,
   recorded: readonly AppliedMigration[],
 ): readonly Migration[] {
   const applied = new Set(recorded.map(({ id }) => id));
-  const needed = Math.max(0, ...recorded.map(neededFor));
-  if (needed > newest) {
+  const needed = Math.max(0, ...recorded.map(requiredVersion));
+  if (needed > SCHEMA_VERSION) {
     const version = Math.max(...applied);
     const by = needed === version ? "" : ` for builds of schema ${needed} or later`;
     throw new StateUnusable(
       path,
-      `the store ${path} was written by a newer Holdfast (schema ${version}${by}, this one knows ${newest}); the store was not changed and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
+      `the store ${path} was written by a newer Holdfast (schema ${version}${by}, this one knows ${SCHEMA_VERSION}); the store was not changed and nothing is started. Upgrade Holdfast, or ${otherwise}.`,
     );
   }
   return migrations.filter(({ id }) => !applied.has(id));
 }
 
 /** The schema version that a build must have to use a store with this migration. */
-function neededFor({ id, min_compatible }: AppliedMigration): number {
-  return id <= newest ? 0 : (min_compatible ?? id);
+function requiredVersion({ id, min_compatible }: AppliedMigration): number {
+  return id <= SCHEMA_VERSION ? 0 : (min_compatible ?? id);
 }
 
 /** For gateways with `database.migrate = "manual"`. `pending` null: the store has no tables. */
-export function requireMigrated({ path }: Place, pending: readonly Migration[] | null): void {
+export function requireMigrated({ path }: StoreLabel, pending: readonly Migration[] | null): void {
   if (pending?.length === 0) return;
-  const found = pending === null ? "has no tables yet" : `lacks ${pending.map(named).join(", ")}`;
+  const found = pending === null ? "has no tables yet" : `lacks ${pending.map(migrationName).join(", ")}`;
   throw new StoreOutdated(
     path,
     `the store ${path} ${found}, and database.migrate is manual: nothing was changed. Run \`holdfast store migrate\` first.`,
   );
 }
 
-function named({ id, name }: Migration): string {
+function migrationName({ id, name }: Migration): string {
   return `migration ${id} (${name})`;
 }
 
 /** For readers, who may not migrate. */
-export function requireNoneMissing({ path }: Place, [first]: readonly Migration[]): void {
+export function requireNoPendingMigrations({ path }: StoreLabel, [first]: readonly Migration[]): void {
   if (first === undefined) return;
   throw new StoreOutdated(
     path,
-    `the store ${path} was written by an older Holdfast (schema ${first.id - 1}, this one reads ${newest}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
+    `the store ${path} was written by an older Holdfast (schema ${first.id - 1}, this one reads ${SCHEMA_VERSION}); it was only going to be read, so nothing was changed. Any command that starts a run brings it up to date.`,
   );
 }
 
@@ -140,16 +140,19 @@ export interface MigrationStatus {
   readonly newer: readonly { readonly id: number; readonly name: string }[];
 }
 
-export function statusOf(place: Place, applied: readonly AppliedMigration[] | null): MigrationStatus {
-  const pending = applied === null ? migrations : missingFrom(place, applied);
+export function migrationStatus(
+  label: StoreLabel,
+  applied: readonly AppliedMigration[] | null,
+): MigrationStatus {
+  const pending = applied === null ? migrations : pendingMigrations(label, applied);
   return {
     schema: applied === null ? null : Math.max(0, ...applied.map(({ id }) => id)),
-    build: newest,
+    build: SCHEMA_VERSION,
     pending: pending.map(({ id, name, minCompatible }) => ({
       id,
       name,
       minCompatible: minCompatible ?? null,
     })),
-    newer: (applied ?? []).filter(({ id }) => id > newest).map(({ id, name }) => ({ id, name })),
+    newer: (applied ?? []).filter(({ id }) => id > SCHEMA_VERSION).map(({ id, name }) => ({ id, name })),
   };
 }

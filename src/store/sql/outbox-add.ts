@@ -3,32 +3,32 @@ import type { Compilable, Kysely, RawBuilder } from "kysely";
 import type { Schema } from "../schema.js";
 import { outboxKey, targetKey } from "../task-record.js";
 import type { NewOutboxEntry } from "../task-record.js";
-import type { Words } from "./engine.js";
-import { later, pending } from "./outbox-states.js";
-import { countOf, type Steps } from "./steps.js";
+import type { SqlDialect } from "./engine.js";
+import { nowPlus, isPending } from "./outbox-states.js";
+import { countChanged, type Steps } from "./steps.js";
 
-type Replaced = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
+type SupersededEntry = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
 
 /** What nobody has begun to send of earlier changes. */
-export function dropStates(db: Kysely<Schema>, taskId: string): Compilable<Replaced> {
+export function dropUnsentStateMessages(db: Kysely<Schema>, taskId: string): Compilable<SupersededEntry> {
   return db
     .deleteFrom("task_outbox")
     .where("task_id", "=", taskId)
     .where("kind", "=", "state")
-    .where(pending)
+    .where(isPending)
     .where("lease_owner", "is", null)
     .returning(["target_key", "due_at", "attempts"]);
 }
 
-export function* addEntries(
+export function* addOutboxEntries(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   taskId: string,
   entries: readonly NewOutboxEntry[],
-  replaced: readonly Replaced[],
+  replaced: readonly SupersededEntry[],
 ): Steps<void> {
   for (const { target, notification, inMs } of entries)
-    yield* countOf(
+    yield* countChanged(
       db.insertInto("task_outbox").values({
         entry_key: outboxKey(notification.id, target),
         task_id: taskId,
@@ -41,7 +41,7 @@ export function* addEntries(
         unheard: 0,
         spent_ms: 0,
         created_at: notification.at,
-        due_at: inPlaceOf(replaced, targetKey(target), later(words, inMs)),
+        due_at: supersededDueAt(replaced, targetKey(target), nowPlus(dialect, inMs)),
         lease_owner: null,
         lease_until: null,
         error: null,
@@ -52,8 +52,8 @@ export function* addEntries(
 }
 
 /** Who was to hear of an earlier change hears of this one then; unless that was tried, and its time is over. */
-function inPlaceOf(
-  replaced: readonly Replaced[],
+function supersededDueAt(
+  replaced: readonly SupersededEntry[],
   target: string,
   at: RawBuilder<number>,
 ): RawBuilder<number> {

@@ -2,38 +2,38 @@ import { sql } from "kysely";
 import type { Compilable, Kysely, RawBuilder } from "kysely";
 import type { Schema } from "../schema.js";
 import { toOutboxEntry } from "../task-columns.js";
-import { channelKey } from "../task-record.js";
+import { channelKeyPrefix } from "../task-record.js";
 import type { OutboxEntry } from "../task-record.js";
 import type { OutboxClaim } from "../task-store.js";
-import type { Words } from "./engine.js";
-import { HORIZON_MS, isOver, later, overtaken, pending } from "./outbox-states.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import type { SqlDialect } from "./engine.js";
+import { HORIZON_MS, isPast, nowPlus, isSuperseded, isPending } from "./outbox-states.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 /** Within a transaction. */
-export function* claimEntries(
+export function* claimOutboxEntries(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   { owner, leaseMs, limit, except = [] }: OutboxClaim,
 ): Steps<readonly OutboxEntry[]> {
-  yield* countOf(dropAbandoned(db, words));
-  const free = yield* rowsOf(
+  yield* countChanged(dropAbandoned(db, dialect));
+  const free = yield* fetchRows(
     db
       .selectFrom("task_outbox")
       .select("entry_key")
-      .where(pending)
-      .where(isOver(words, "due_at"))
-      .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]))
-      .where(inOrder(words))
-      .where(notFor(except))
+      .where(isPending)
+      .where(isPast(dialect, "due_at"))
+      .where((is) => is.or([is("lease_until", "is", null), isPast(dialect, "lease_until")]))
+      .where(isNextInOrder(dialect))
+      .where(isNotForChannels(except))
       .orderBy("due_at")
       .limit(limit)
-      .modifyEnd(words.take),
+      .modifyEnd(dialect.lockSkipLocked),
   );
   if (free.length === 0) return [];
-  const rows = yield* rowsOf(
+  const rows = yield* fetchRows(
     db
       .updateTable("task_outbox")
-      .set({ lease_owner: owner, lease_until: later(words, leaseMs) })
+      .set({ lease_owner: owner, lease_until: nowPlus(dialect, leaseMs) })
       .set((column) => ({
         attempts: column("attempts", "+", 1),
         unheard: sql<number>`case when lease_owner is null then unheard else unheard + 1 end`,
@@ -48,15 +48,19 @@ export function* claimEntries(
   return rows.map(toOutboxEntry).toSorted((one, other) => one.dueAt - other.dueAt);
 }
 
-export function* dueIn(db: Kysely<Schema>, words: Words, except: readonly string[]): Steps<number | null> {
+export function* nextOutboxDelay(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  except: readonly string[],
+): Steps<number | null> {
   const at = sql<number>`case when lease_until > due_at then lease_until else due_at end`;
-  const [row] = yield* rowsOf(
+  const [row] = yield* fetchRows(
     db
       .selectFrom("task_outbox")
-      .select(sql<number | null>`min(${at}) - ${words.now()}`.as("ms"))
-      .where(pending)
-      .where(inOrder(words))
-      .where(notFor(except)),
+      .select(sql<number | null>`min(${at}) - ${dialect.now()}`.as("ms"))
+      .where(isPending)
+      .where(isNextInOrder(dialect))
+      .where(isNotForChannels(except)),
   );
   const ms = row?.ms ?? null;
   if (ms === null) return null;
@@ -64,37 +68,39 @@ export function* dueIn(db: Kysely<Schema>, words: Words, except: readonly string
 }
 
 /** What nobody is sending any more: a lease of nobody's, which is over. */
-const LEFT = { lease_owner: "", lease_until: 0 };
+const RELEASED = { lease_owner: "", lease_until: 0 };
 
 /** Whoever had this name is gone. */
-export function releaseEntries(db: Kysely<Schema>, owner: string): Compilable {
-  return db.updateTable("task_outbox").set(LEFT).where("lease_owner", "=", owner);
+export function releaseOutboxEntries(db: Kysely<Schema>, owner: string): Compilable {
+  return db.updateTable("task_outbox").set(RELEASED).where("lease_owner", "=", owner);
 }
 
-function notFor(channels: readonly string[]): RawBuilder<boolean> {
-  const isOther = channels.map(channelKey).map((key) => sql`substr(target_key, 1, ${key.length}) <> ${key}`);
+function isNotForChannels(channels: readonly string[]): RawBuilder<boolean> {
+  const isOther = channels
+    .map(channelKeyPrefix)
+    .map((key) => sql`substr(target_key, 1, ${key.length}) <> ${key}`);
   return isOther.length === 0 ? sql<boolean>`1 = 1` : sql<boolean>`(${sql.join(isOther, sql` and `)})`;
 }
 
 /** One about a change that is being sent comes before the end; one that is not has nothing to say beside it. */
-function inOrder(words: Words): RawBuilder<boolean> {
-  const now = words.now();
+function isNextInOrder(dialect: SqlDialect): RawBuilder<boolean> {
+  const now = dialect.now();
   return sql<boolean>`case when kind = 'terminal' then not exists (
     select 1 from task_outbox as other
     where other.task_id = task_outbox.task_id and other.kind = 'state' and other.target_key = task_outbox.target_key
       and other.lease_until > (select ${now}) and other.lease_until <= (select ${now}) + ${HORIZON_MS}
-  ) else not ${overtaken} end`;
+  ) else not ${isSuperseded} end`;
 }
 
 /** Messages that came to nothing, which somebody had begun to send: nobody else will settle anything of such a task. */
-function dropAbandoned(db: Kysely<Schema>, words: Words): Compilable {
+function dropAbandoned(db: Kysely<Schema>, dialect: SqlDialect): Compilable {
   const abandoned = db
     .selectFrom("task_outbox")
     .select("entry_key")
     .where("lease_owner", "is not", null)
-    .where(overtaken)
-    .where(pending)
-    .where(isOver(words, "lease_until"))
-    .modifyEnd(words.take);
+    .where(isSuperseded)
+    .where(isPending)
+    .where(isPast(dialect, "lease_until"))
+    .modifyEnd(dialect.lockSkipLocked);
   return db.deleteFrom("task_outbox").where("entry_key", "in", abandoned);
 }

@@ -4,14 +4,14 @@ import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import type { OutboxEntry, TaskDelivery } from "../task-record.js";
 import type { OutboxResult } from "../task-store.js";
-import type { Words } from "./engine.js";
-import { isOver, later, overtaken, pending } from "./outbox-states.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import type { SqlDialect } from "./engine.js";
+import { isPast, nowPlus, isSuperseded, isPending } from "./outbox-states.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 /** Of the attempt that was claimed, as long as nobody else has begun another. */
-export function settleEntry(
+export function settleOutboxEntry(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   { key, leaseOwner, attempts }: OutboxEntry,
   result: OutboxResult,
 ): Compilable {
@@ -21,19 +21,19 @@ export function settleEntry(
     .where("entry_key", "=", key)
     .where("lease_owner", "=", leaseOwner)
     .where("attempts", "=", attempts)
-    .where(pending);
+    .where(isPending);
   const { status } = result;
   switch (status) {
     case "pending":
       return settle.set({
-        ...unheardOf(result),
+        ...unknownResultColumns(result),
         error: result.error,
         spent_ms: Math.ceil(result.spentMs),
-        due_at: later(words, result.inMs),
+        due_at: nowPlus(dialect, result.inMs),
       });
     case "failed":
       return settle.set({
-        ...unheardOf(result),
+        ...unknownResultColumns(result),
         status,
         error: result.error,
         spent_ms: Math.ceil(result.spentMs),
@@ -48,11 +48,11 @@ export function settleEntry(
 }
 
 /** That it may have arrived is never forgotten; only those that nobody came back from are counted. */
-function unheardOf({ unheard = false }: { readonly unheard?: boolean }) {
+function unknownResultColumns({ unheard = false }: { readonly unheard?: boolean }) {
   return unheard ? { unheard: sql<number>`case when unheard = 0 then 1 else unheard end` } : {};
 }
 
-export function acknowledgeEntry(
+export function acknowledgeOutboxEntry(
   db: Kysely<Schema>,
   key: string,
   at: number,
@@ -65,17 +65,17 @@ export function acknowledgeEntry(
     .where("status", "=", "session_queued");
 }
 
-export function retryEntries(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
+export function retryOutboxEntries(db: Kysely<Schema>, dialect: SqlDialect, taskId: string): Compilable {
   return (
     undelivered(db, taskId)
-      .where(sql<boolean>`not ${overtaken}`)
-      .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: words.now() })
+      .where(sql<boolean>`not ${isSuperseded}`)
+      .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: dialect.now() })
       // It may have arrived all the same.
       .set({ unheard: sql<number>`case when unheard = 0 then 0 else 1 end` })
   );
 }
 
-export function dismissEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
+export function dismissOutboxEntries(db: Kysely<Schema>, taskId: string, at: number): Compilable {
   return undelivered(db, taskId).set({ status: "dismissed", settled_at: at });
 }
 
@@ -88,17 +88,17 @@ function undelivered(db: Kysely<Schema>, taskId: string) {
 }
 
 /** Messages that came to nothing, which nobody is sending. */
-export function dropOvertaken(db: Kysely<Schema>, words: Words, taskId: string): Compilable {
+export function dropSuperseded(db: Kysely<Schema>, dialect: SqlDialect, taskId: string): Compilable {
   return db
     .deleteFrom("task_outbox")
     .where("task_id", "=", taskId)
-    .where(overtaken)
-    .where(pending)
-    .where((is) => is.or([is("lease_until", "is", null), isOver(words, "lease_until")]));
+    .where(isSuperseded)
+    .where(isPending)
+    .where((is) => is.or([is("lease_until", "is", null), isPast(dialect, "lease_until")]));
 }
 
 /** Of those about changes that are settled, all but the newest: work may go on for months. */
-export function dropOldStates(db: Kysely<Schema>, taskId: string): Compilable {
+export function dropOldStateMessages(db: Kysely<Schema>, taskId: string): Compilable {
   const settled = db
     .selectFrom("task_outbox")
     .select("entry_key")
@@ -119,17 +119,17 @@ const WORST_FIRST: readonly TaskDelivery[] = [
 ];
 
 /** Whoever settles messages of a task does so one after the other: this holds its row. */
-export function* holdTask(
+export function* lockTask(
   db: Kysely<Schema>,
   taskId: string,
 ): Steps<{ readonly noticed_at: number | null } | null> {
   const hold = db.updateTable("tasks").set((column) => ({ version: column("version", "+", 0) }));
-  const [row] = yield* rowsOf(hold.where("task_id", "=", taskId).returning("noticed_at"));
+  const [row] = yield* fetchRows(hold.where("task_id", "=", taskId).returning("noticed_at"));
   return row ?? null;
 }
 
 export function* deriveDelivery(db: Kysely<Schema>, taskId: string): Steps<void> {
-  const rows = yield* rowsOf(
+  const rows = yield* fetchRows(
     db
       .selectFrom("task_outbox")
       .select("status")
@@ -139,5 +139,5 @@ export function* deriveDelivery(db: Kysely<Schema>, taskId: string): Steps<void>
   const found = new Set<string>(rows.map(({ status }) => status));
   const delivery = WORST_FIRST.find((each) => found.has(each)) ?? "not_applicable";
   const told = db.updateTable("tasks").set({ delivery }).where("task_id", "=", taskId);
-  yield* countOf(told.where("ended_at", "is not", null).where("delivery", "<>", delivery));
+  yield* countChanged(told.where("ended_at", "is not", null).where("delivery", "<>", delivery));
 }

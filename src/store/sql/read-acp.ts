@@ -1,11 +1,16 @@
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
-import { toAcpPermission, toAcpSession, toAcpTurn, toAcpUpdate } from "../acp-columns.js";
-import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
-import type { AcpPermissionFilter, AcpSessionFilter, AcpTurnFilter, AcpUpdateFilter } from "../acp-store.js";
+import { toAcpPermissionRequest, toAcpSession, toAcpTurn, toAcpUpdate } from "../acp-columns.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
+import type {
+  AcpPermissionRequestFilter,
+  AcpSessionFilter,
+  AcpTurnFilter,
+  AcpUpdateFilter,
+} from "../acp-store.js";
 import type { Schema } from "../schema.js";
-import type { Words } from "./engine.js";
-import { ofScope } from "./session-scope.js";
+import type { SqlDialect } from "./engine.js";
+import { isColumnInScope } from "./session-scope.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
@@ -24,7 +29,7 @@ export async function getAcpSession(db: Kysely<Schema>, sessionId: string): Prom
 
 export async function listAcpSessions(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   filter: AcpSessionFilter,
 ): Promise<readonly AcpSession[]> {
   let query = db
@@ -36,7 +41,7 @@ export async function listAcpSessions(
   if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
   if (filter.gatewayInstanceId !== undefined)
     query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
-  if (filter.seenBy !== undefined) query = query.where(ofScope(words, "session_id", filter.seenBy));
+  if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   return (await query.execute()).map(toAcpSession);
 }
@@ -65,16 +70,16 @@ export async function listAcpUpdates(
   filter: AcpUpdateFilter,
 ): Promise<readonly AcpUpdate[]> {
   const { maxBytes } = filter;
-  let query = updatesOf(db, filter).selectAll();
+  let query = selectUpdates(db, filter).selectAll();
   if (maxBytes !== undefined) {
     const bytes = sql<number>`octet_length(data)`.as("bytes");
-    const sizes = await updatesOf(db, filter).select("seq").select(bytes).execute();
+    const sizes = await selectUpdates(db, filter).select("seq").select(bytes).execute();
     query = query.where("seq", "<=", lastWithin(sizes, maxBytes));
   }
   return (await query.execute()).map(toAcpUpdate);
 }
 
-function updatesOf(db: Kysely<Schema>, { sessionId, after = 0, turnId, type, limit }: AcpUpdateFilter) {
+function selectUpdates(db: Kysely<Schema>, { sessionId, after = 0, turnId, type, limit }: AcpUpdateFilter) {
   let query = db
     .selectFrom("acp_updates")
     .where("session_id", "=", sessionId)
@@ -99,21 +104,24 @@ function lastWithin(
   return last;
 }
 
-export async function getAcpPermission(db: Kysely<Schema>, id: string): Promise<AcpPermission | null> {
+export async function getAcpPermissionRequest(
+  db: Kysely<Schema>,
+  id: string,
+): Promise<AcpPermissionRequest | null> {
   const row = await db.selectFrom("acp_permissions").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : toAcpPermission(row);
+  return row === undefined ? null : toAcpPermissionRequest(row);
 }
 
-export async function listAcpPermissions(
+export async function listAcpPermissionRequests(
   db: Kysely<Schema>,
-  words: Words,
-  filter: AcpPermissionFilter,
-): Promise<readonly AcpPermission[]> {
+  dialect: SqlDialect,
+  filter: AcpPermissionRequestFilter,
+): Promise<readonly AcpPermissionRequest[]> {
   let query = db.selectFrom("acp_permissions").selectAll().orderBy("asked_at").orderBy("id");
   if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
   if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
   if (filter.answered !== undefined) query = query.where("answered", "=", filter.answered ? 1 : 0);
-  if (filter.seenBy !== undefined) query = query.where(ofScope(words, "session_id", filter.seenBy));
+  if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
   if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toAcpPermission);
+  return (await query.execute()).map(toAcpPermissionRequest);
 }

@@ -1,12 +1,12 @@
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
-import { toGatewayFacts, toGatewayRecord, toHostRecord } from "../gateway-columns.js";
-import type { GatewayFacts, GatewayRecord, HostRecord } from "../gateway-record.js";
+import { toPublicGateway, toGatewayRecord, toHostRecord } from "../gateway-columns.js";
+import type { PublicGateway, GatewayRecord, HostRecord } from "../gateway-record.js";
 import type { GatewayFilter } from "../gateway-store.js";
 import type { Schema } from "../schema.js";
 
 /** Every column but the key and the directory. */
-const SHOWN = [
+const PUBLIC_COLUMNS = [
   "instance_id",
   "host_id",
   "host_name",
@@ -24,10 +24,10 @@ const SHOWN = [
 export async function listGateways(
   db: Kysely<Schema>,
   { stateId }: GatewayFilter = {},
-): Promise<readonly GatewayFacts[]> {
-  let query = db.selectFrom("gateways").select(SHOWN).orderBy("host_name").orderBy("instance_id");
+): Promise<readonly PublicGateway[]> {
+  let query = db.selectFrom("gateways").select(PUBLIC_COLUMNS).orderBy("host_name").orderBy("instance_id");
   if (stateId !== undefined) query = query.where("state_id", "=", stateId);
-  return (await query.execute()).map(toGatewayFacts);
+  return (await query.execute()).map(toPublicGateway);
 }
 
 export async function getGateway(db: Kysely<Schema>, instanceId: string): Promise<GatewayRecord | null> {
@@ -44,7 +44,7 @@ export async function listHosts(db: Kysely<Schema>): Promise<readonly HostRecord
   return rows.map(toHostRecord);
 }
 
-export async function countHeld(db: Kysely<Schema>): Promise<ReadonlyMap<string, number>> {
+export async function countOpenRunsByOwner(db: Kysely<Schema>): Promise<ReadonlyMap<string, number>> {
   const rows = await db
     .selectFrom("runs")
     .select((of) => ["owner_instance_id", of.fn.countAll<number>().as("held")])

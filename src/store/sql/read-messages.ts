@@ -2,9 +2,9 @@ import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import { toMessage } from "../message-columns.js";
 import type { SessionMessage } from "../message-record.js";
-import type { MessageCount, MessageFilter, Unanswered } from "../message-store.js";
+import type { MessageCount, MessageFilter, UnansweredFilter } from "../message-store.js";
 import type { Schema } from "../schema.js";
-import { waiting } from "./message-states.js";
+import { isWaiting } from "./message-states.js";
 
 export async function listMessages(
   db: Kysely<Schema>,
@@ -18,7 +18,7 @@ export async function listMessages(
     .where("session_id", "=", sessionId)
     .orderBy("seq", onwards ? "asc" : "desc")
     .limit(limit);
-  if (pending === true) query = query.where(waiting);
+  if (pending === true) query = query.where(isWaiting);
   if (deliver !== undefined) query = query.where("deliver", "=", deliver);
   if (after !== undefined) query = query.where("seq", ">", after);
   if (before !== undefined) query = query.where("seq", "<", before);
@@ -50,9 +50,9 @@ export async function countMessages(db: Kysely<Schema>, sessionId: string): Prom
 }
 
 /** Of sessions that are open: to others nothing is said any more. */
-export async function listUnanswered(
+export async function listUnansweredMessages(
   db: Kysely<Schema>,
-  of: Unanswered,
+  of: UnansweredFilter,
   limit: number,
 ): Promise<readonly SessionMessage[]> {
   const [column, value] =

@@ -3,11 +3,11 @@ import type { Kysely, RawBuilder } from "kysely";
 import { toApproval } from "../approval-columns.js";
 import type { Approval } from "../approval-record.js";
 import type { Schema } from "../schema.js";
-import type { SessionRow } from "../session-record.js";
+import type { SessionRecord } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
-import { toSessionRow } from "../session-columns.js";
-import type { Words } from "./engine.js";
-import { inScope } from "./session-scope.js";
+import { toSessionRecord } from "../session-columns.js";
+import type { SqlDialect } from "./engine.js";
+import { isSessionInScope } from "./session-scope.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
@@ -15,26 +15,26 @@ const closed = sql<boolean>`closed_at is not null`;
 const pending = sql<boolean>`verdict is null`;
 const decided = sql<boolean>`verdict is not null`;
 
-export async function getSession(db: Kysely<Schema>, id: string): Promise<SessionRow | null> {
+export async function getSession(db: Kysely<Schema>, id: string): Promise<SessionRecord | null> {
   const row = await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : toSessionRow(row);
+  return row === undefined ? null : toSessionRecord(row);
 }
 
-export async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<SessionRow | null> {
+export async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<SessionRecord | null> {
   const row = await db
     .selectFrom("sessions")
     .selectAll()
     .where("key", "=", key)
     .where(open)
     .executeTakeFirst();
-  return row === undefined ? null : toSessionRow(row);
+  return row === undefined ? null : toSessionRecord(row);
 }
 
 export async function listSessions(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   filter: SessionFilter,
-): Promise<readonly SessionRow[]> {
+): Promise<readonly SessionRecord[]> {
   let query = db.selectFrom("sessions").selectAll().orderBy("created_at", "desc").orderBy("id", "desc");
   if (filter.open !== undefined) query = query.where(filter.open ? open : closed);
   if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
@@ -42,7 +42,7 @@ export async function listSessions(
   if (filter.agentSessionId !== undefined)
     query = query.where("agent_session_id", "=", filter.agentSessionId);
   if (filter.key !== undefined) query = query.where("key", "=", filter.key);
-  if (filter.seenBy !== undefined) query = query.where(inScope(words, filter.seenBy));
+  if (filter.seenBy !== undefined) query = query.where(isSessionInScope(dialect, filter.seenBy));
   if (filter.idleSince !== undefined) {
     const { idleSince } = filter;
     query = query
@@ -52,7 +52,7 @@ export async function listSessions(
       );
   }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toSessionRow);
+  return (await query.execute()).map(toSessionRecord);
 }
 
 /** Whether the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */
@@ -64,7 +64,7 @@ export async function resolveToken(
   db: Kysely<Schema>,
   hash: string,
   now: number,
-): Promise<SessionRow | null> {
+): Promise<SessionRecord | null> {
   const row = await db
     .selectFrom("session_tokens")
     .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
@@ -74,7 +74,7 @@ export async function resolveToken(
     .where(sql<boolean>`(session_tokens.run_id is null or session_tokens.run_id = '' or ${runIsOpen})`)
     .where(open)
     .executeTakeFirst();
-  return row === undefined ? null : toSessionRow(row);
+  return row === undefined ? null : toSessionRecord(row);
 }
 
 export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise<string | null> {
@@ -93,7 +93,7 @@ export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise
 /** Estimated bytes of a row besides its texts of unlimited length. */
 const ROW_BYTES = 2_000;
 
-export async function storedBytes(db: Kysely<Schema>, sessionId: string): Promise<number> {
+export async function storedBytesOfSession(db: Kysely<Schema>, sessionId: string): Promise<number> {
   const bytes = (columns: readonly string[]): RawBuilder<number> =>
     sql<number>`cast(coalesce(sum(${sql.join(
       columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`),

@@ -1,12 +1,12 @@
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
 import type { Schema } from "../schema.js";
-import { toOutboxEntry, toTask, toTaskEvent } from "../task-columns.js";
+import { toOutboxEntry, toTaskRecord, toTaskEvent } from "../task-columns.js";
 import { targetKey } from "../task-record.js";
 import type { OutboxEntry, OutboxStatus, TaskEvent, TaskRecord, TaskStatus } from "../task-record.js";
 import type { OutboxFilter, TaskFilter } from "../task-store.js";
-import { afterPrefix } from "./after-prefix.js";
-import { isIn } from "./outbox-states.js";
+import { prefixUpperBound } from "./after-prefix.js";
+import { hasStatus } from "./outbox-states.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`ended_at is null`;
@@ -14,12 +14,12 @@ const ended = sql<boolean>`ended_at is not null`;
 
 export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
-  return row === undefined ? null : toTask(row);
+  return row === undefined ? null : toTaskRecord(row);
 }
 
 export async function getTaskByKey(db: Kysely<Schema>, key: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("key", "=", key).executeTakeFirst();
-  return row === undefined ? null : toTask(row);
+  return row === undefined ? null : toTaskRecord(row);
 }
 
 export async function findTasks(
@@ -31,20 +31,20 @@ export async function findTasks(
     .selectFrom("tasks")
     .selectAll()
     .where("task_id", ">=", prefix)
-    .where("task_id", "<", afterPrefix(prefix))
+    .where("task_id", "<", prefixUpperBound(prefix))
     .orderBy("task_id")
     .limit(limit)
     .execute();
-  return rows.map(toTask);
+  return rows.map(toTaskRecord);
 }
 
 export async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
   const { sessionId, childSessionId } = filter;
-  if (childSessionId !== undefined) return pageOf(db, filter, ["child_session_id", childSessionId]);
-  if (sessionId === undefined) return pageOf(db, filter, null);
+  if (childSessionId !== undefined) return selectTaskPage(db, filter, ["child_session_id", childSessionId]);
+  if (sessionId === undefined) return selectTaskPage(db, filter, null);
   // Each from an index that has its order; both at once would be sorted anew for every page.
-  const asked = await pageOf(db, filter, ["owner_session_id", sessionId]);
-  const done = await pageOf(db, filter, ["child_session_id", sessionId]);
+  const asked = await selectTaskPage(db, filter, ["owner_session_id", sessionId]);
+  const done = await selectTaskPage(db, filter, ["child_session_id", sessionId]);
   const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
   return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
 }
@@ -67,7 +67,7 @@ export async function listOutbox(
   if (taskId !== undefined) query = query.where("task_id", "=", taskId);
   if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
   if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
-  if (statuses !== undefined) query = query.where((is) => is.or(statuses.map(isIn)));
+  if (statuses !== undefined) query = query.where((is) => is.or(statuses.map(hasStatus)));
   if (after !== undefined)
     query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
   if (limit !== undefined) query = query.limit(limit);
@@ -90,13 +90,13 @@ export async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<
   const counts = new Map<OutboxStatus, number>();
   for (const status of ["pending", "session_queued", "failed"] as const) {
     const counted = db.selectFrom("task_outbox").select(({ fn }) => fn.countAll<number>().as("count"));
-    const { count } = await counted.where(isIn(status)).executeTakeFirstOrThrow();
+    const { count } = await counted.where(hasStatus(status)).executeTakeFirstOrThrow();
     if (count > 0) counts.set(status, count);
   }
   return counts;
 }
 
-async function pageOf(
+async function selectTaskPage(
   db: Kysely<Schema>,
   filter: TaskFilter,
   session: readonly ["owner_session_id" | "child_session_id", string] | null,
@@ -120,7 +120,7 @@ async function pageOf(
   if (cleanupBefore !== undefined) query = query.where("cleanup_after", "<", cleanupBefore);
   if (after !== undefined)
     query = query.where(sql<boolean>`(${age}, task_id) < (${after.createdAt}, ${after.taskId})`);
-  return (await query.execute()).map(toTask);
+  return (await query.execute()).map(toTaskRecord);
 }
 
 function newestFirst(one: TaskRecord, other: TaskRecord): number {

@@ -6,10 +6,10 @@ import type { RunRecord } from "../run-record.js";
 import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "../run-row.js";
 import type { Schema } from "../schema.js";
 import type { SessionScope } from "../session-store.js";
-import type { EventFilter, Here, RunFilter, StateScope } from "../store.js";
-import { afterPrefix } from "./after-prefix.js";
-import type { Words } from "./engine.js";
-import { inScope, ofScope } from "./session-scope.js";
+import type { EventFilter, LocalScope, RunFilter, StateDirectoryScope } from "../store.js";
+import { prefixUpperBound } from "./after-prefix.js";
+import type { SqlDialect } from "./engine.js";
+import { isSessionInScope, isColumnInScope } from "./session-scope.js";
 
 /** An empty list is no syntax everywhere. */
 const never = sql<boolean>`false`;
@@ -18,8 +18,8 @@ const never = sql<boolean>`false`;
 const notExited = sql<boolean>`state <> 'exited'`;
 
 /** The clock is asked once, not for every run. */
-const expired = (words: Words, forMs: number): RawBuilder<boolean> =>
-  sql<boolean>`lease_expires_at <= (select ${words.now()}) - ${forMs}`;
+const leaseExpired = (dialect: SqlDialect, forMs: number): RawBuilder<boolean> =>
+  sql<boolean>`lease_expires_at <= (select ${dialect.now()}) - ${forMs}`;
 
 export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
   const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();
@@ -35,7 +35,7 @@ export async function findRuns(
     .selectFrom("runs")
     .selectAll()
     .where("run_id", ">=", prefix)
-    .where("run_id", "<", afterPrefix(prefix))
+    .where("run_id", "<", prefixUpperBound(prefix))
     .orderBy("run_id")
     .limit(limit)
     .execute();
@@ -44,7 +44,7 @@ export async function findRuns(
 
 export async function listRuns(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   filter: RunFilter,
 ): Promise<readonly RunRecord[]> {
   let query = db.selectFrom("runs").selectAll();
@@ -58,12 +58,12 @@ export async function listRuns(
   if (filter.states !== undefined)
     query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
   if (filter.states?.includes("exited") === false) query = query.where(notExited);
-  if (filter.silentForMs !== undefined) query = query.where(expired(words, filter.silentForMs));
+  if (filter.silentForMs !== undefined) query = query.where(leaseExpired(dialect, filter.silentForMs));
   if (filter.ownerInstanceId !== undefined)
     query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
   if (filter.hostIds !== undefined)
     query = filter.hostIds.length === 0 ? query.where(never) : query.where("host_id", "in", filter.hostIds);
-  if (filter.ofState !== undefined) query = query.where(ofState(filter.ofState));
+  if (filter.ofState !== undefined) query = query.where(inStateDirectory(filter.ofState));
   if (filter.runIds !== undefined)
     query = filter.runIds.length === 0 ? query.where(never) : query.where("run_id", "in", filter.runIds);
   if (filter.notFrom !== undefined && filter.notFrom.length > 0)
@@ -75,10 +75,10 @@ export async function listRuns(
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
     // Not a JSON path: a label's name may contain anything.
     query = query.where(
-      sql<boolean>`exists (select 1 from ${words.members("labels")} as label where label.key = ${name} and label.value = ${value})`,
+      sql<boolean>`exists (select 1 from ${dialect.jsonEntries("labels")} as label where label.key = ${name} and label.value = ${value})`,
     );
   }
-  if (filter.seenBy !== undefined) query = query.where(ofScope(words, "session_id", filter.seenBy));
+  if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
   if (filter.after !== undefined) {
     const { createdAt, runId } = filter.after;
     query = query.where(sql<boolean>`(created_at, run_id) < (${createdAt}, ${runId})`);
@@ -112,11 +112,11 @@ function countWithin(sizes: readonly { readonly bytes: number }[], maxBytes: num
   return over === -1 ? Math.max(1, sizes.length) : Math.max(1, over);
 }
 
-export async function listUnattended(
+export async function listUnattendedRuns(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   ownerInstanceId: string,
-  { hostId, bootId, stateId }: Here,
+  { hostId, bootId, stateId }: LocalScope,
 ): Promise<readonly RunRecord[]> {
   const here =
     stateId === null ? sql<boolean>`true` : sql<boolean>`(state_id is null or state_id = ${stateId})`;
@@ -127,16 +127,19 @@ export async function listUnattended(
     .where((row) =>
       row.or([
         row("owner_instance_id", "=", ownerInstanceId),
-        ...(words.shared
-          ? [row.and([expired(words, 0), row("host_id", "=", hostId), here])]
-          : [expired(words, 0), row("boot_id", "<>", bootId)]),
+        ...(dialect.shared
+          ? [row.and([leaseExpired(dialect, 0), row("host_id", "=", hostId), here])]
+          : [leaseExpired(dialect, 0), row("boot_id", "<>", bootId)]),
       ]),
     )
     .execute();
   return rows.map(toRunRecord);
 }
 
-export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Promise<readonly string[]> {
+export async function listOwnedRunIds(
+  db: Kysely<Schema>,
+  ownerInstanceId: string,
+): Promise<readonly string[]> {
   const rows = await db
     .selectFrom("runs")
     .select("run_id")
@@ -146,7 +149,7 @@ export async function heldRuns(db: Kysely<Schema>, ownerInstanceId: string): Pro
   return rows.map(({ run_id }) => run_id);
 }
 
-export async function countEnded(
+export async function countEndedRuns(
   db: Kysely<Schema>,
   { ofState: scope, notFrom = [] }: Pick<RunFilter, "ofState" | "notFrom">,
 ): Promise<number> {
@@ -154,7 +157,7 @@ export async function countEnded(
     .selectFrom("runs")
     .select((of) => of.fn.countAll<number>().as("ended"))
     .where(sql<boolean>`state = 'exited'`);
-  if (scope !== undefined) query = query.where(ofState(scope));
+  if (scope !== undefined) query = query.where(inStateDirectory(scope));
   if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
   return (await query.executeTakeFirstOrThrow()).ended;
 }
@@ -165,12 +168,12 @@ export async function listEvents(
   settled: number | null,
   filter: EventFilter,
 ): Promise<readonly RunEvent[]> {
-  return (await eventsOf(db, settled, filter).selectAll().execute()).map(toRunEvent);
+  return (await selectEvents(db, settled, filter).selectAll().execute()).map(toRunEvent);
 }
 
 export async function listScopedEvents(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   settled: number | null,
   scope: SessionScope,
   filter: EventFilter,
@@ -184,7 +187,7 @@ export async function listScopedEvents(
     .innerJoin("sessions", "sessions.id", "runs.session_id")
     .select("runs.run_id")
     .where("runs.run_id", "in", runIds)
-    .where(inScope(words, scope))
+    .where(isSessionInScope(dialect, scope))
     .execute();
   const seen = new Set(rows.map(({ run_id }) => run_id));
   return found.map((event) => {
@@ -194,7 +197,7 @@ export async function listScopedEvents(
   });
 }
 
-function eventsOf(db: Kysely<Schema>, settled: number | null, filter: EventFilter) {
+function selectEvents(db: Kysely<Schema>, settled: number | null, filter: EventFilter) {
   let query = db.selectFrom("run_events").orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
   if (settled !== null) query = query.where("seq", "<=", settled);
   if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
@@ -212,7 +215,7 @@ function eventsOf(db: Kysely<Schema>, settled: number | null, filter: EventFilte
   return filter.limit === undefined ? query : query.limit(filter.limit);
 }
 
-function ofState({ stateId, instanceIds }: StateScope): RawBuilder<boolean> {
+function inStateDirectory({ stateId, instanceIds }: StateDirectoryScope): RawBuilder<boolean> {
   const started =
     instanceIds.length === 0 ? never : sql<boolean>`origin_instance_id in (${sql.join(instanceIds)})`;
   return sql<boolean>`(state_id = ${stateId} or (state_id is null and ${started}))`;

@@ -2,32 +2,32 @@ import type { Kysely } from "kysely";
 import type { Schema } from "../schema.js";
 import { toTaskColumns } from "../task-columns.js";
 import {
-  outboxRank,
+  outboxStatusRank,
   targetKey,
   type NewTaskEvent,
   type OutboxEntry,
   type TaskEvent,
 } from "../task-record.js";
 import type { RestoredTask, TaskRestoration } from "../task-store.js";
-import type { Words } from "./engine.js";
+import type { SqlDialect } from "./engine.js";
 import { deriveDelivery } from "./outbox-settle.js";
-import { later } from "./outbox-states.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import { nowPlus } from "./outbox-states.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 /** Within a transaction. */
 export function* restoreTask(
   db: Kysely<Schema>,
-  words: Words,
-  told: RestoredTask,
+  dialect: SqlDialect,
+  copy: RestoredTask,
   event: NewTaskEvent,
 ): Steps<TaskRestoration> {
-  const { taskId, task } = told;
-  const [known] = yield* rowsOf(
+  const { taskId, task } = copy;
+  const [known] = yield* fetchRows(
     db
       .selectFrom("tasks")
       .select(["ended_at", "version", "last_seq"])
       .where("task_id", "=", taskId)
-      .modifyEnd(words.hold),
+      .modifyEnd(dialect.lockShared),
   );
   if (known === undefined && task === null) return "absent";
   // An end is never taken back. Versions alone do not tell: putting a task back counts as a change.
@@ -37,26 +37,26 @@ export function* restoreTask(
       (known.ended_at === null && (task.endedAt !== null || known.version < task.version)));
   if (behind && task.key !== null) {
     const other = db.selectFrom("tasks").select("task_id").where("key", "=", task.key);
-    if ((yield* rowsOf(other.where("task_id", "<>", taskId))).length > 0) return "key-taken";
+    if ((yield* fetchRows(other.where("task_id", "<>", taskId))).length > 0) return "key-taken";
   }
   if (behind) {
     const seq = Math.max(task.seq, known?.last_seq ?? 0);
     const row = toTaskColumns({ ...task, seq, version: Math.max(task.version, known?.version ?? 0) });
-    yield* countOf(
+    yield* countChanged(
       db
         .insertInto("tasks")
         .values(row)
         .onConflict((conflict) => conflict.column("task_id").doUpdateSet(row)),
     );
-    const last = yield* restoreEvents(db, taskId, told.events);
+    const last = yield* restoreEvents(db, taskId, copy.events);
     const renumber = db.updateTable("tasks").set({ last_seq: last }).where("task_id", "=", taskId);
-    yield* countOf(renumber.where("last_seq", "<", last));
+    yield* countChanged(renumber.where("last_seq", "<", last));
   }
   let messages = 0;
-  for (const entry of told.entries)
-    if (yield* restoreEntry(db, words, entry, told, behind || known === undefined)) messages += 1;
+  for (const entry of copy.entries)
+    if (yield* restoreEntry(db, dialect, entry, copy, behind || known === undefined)) messages += 1;
   if (!behind && messages === 0) return "same";
-  const [changed] = yield* rowsOf(
+  const [changed] = yield* fetchRows(
     db
       .updateTable("tasks")
       .set((column) => ({ last_seq: column("last_seq", "+", 1), version: column("version", "+", 1) }))
@@ -70,7 +70,7 @@ export function* restoreTask(
 
 /** Events written under the same number since stay; the restored event then takes the next free number. Returns the highest number. */
 function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly TaskEvent[]): Steps<number> {
-  const known = yield* rowsOf(
+  const known = yield* fetchRows(
     db.selectFrom("task_events").select(["seq", "at", "type"]).where("task_id", "=", taskId),
   );
   const taken = new Set(known.map(({ seq }) => seq));
@@ -79,7 +79,7 @@ function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly Tas
     if (known.some((event) => event.type === type && event.at === at)) continue;
     const free = taken.has(seq) ? (last += 1) : seq;
     taken.add(free);
-    yield* countOf(
+    yield* countChanged(
       db
         .insertInto("task_events")
         .values({ task_id: taskId, seq: free, at, type, data: JSON.stringify(data) })
@@ -91,19 +91,19 @@ function* restoreEvents(db: Kysely<Schema>, taskId: string, events: readonly Tas
 
 function* restoreEntry(
   db: Kysely<Schema>,
-  words: Words,
+  dialect: SqlDialect,
   entry: OutboxEntry,
   { leaseMs, waitMs }: Pick<RestoredTask, "leaseMs" | "waitMs">,
   whole: boolean,
 ): Steps<boolean> {
-  const [known] = yield* rowsOf(
+  const [known] = yield* fetchRows(
     db.selectFrom("task_outbox").select(["status", "attempts"]).where("entry_key", "=", entry.key),
   );
   // A message about a state change that the store does not have was replaced, or is too old to be kept.
   if (known === undefined && entry.notification.kind === "state" && !whole) return false;
   if (
     known !== undefined &&
-    outboxRank(known.status) >= outboxRank(entry.status) &&
+    outboxStatusRank(known.status) >= outboxStatusRank(entry.status) &&
     known.attempts >= entry.attempts
   )
     return false;
@@ -122,14 +122,14 @@ function* restoreEntry(
     unheard: Math.min(entry.unheard, entry.attempts),
     spent_ms: Math.ceil(entry.spentMs),
     created_at: entry.createdAt,
-    due_at: later(words, waitMs),
+    due_at: nowPlus(dialect, waitMs),
     lease_owner: sending ? entry.leaseOwner : null,
-    lease_until: sending ? later(words, leaseMs) : null,
+    lease_until: sending ? nowPlus(dialect, leaseMs) : null,
     error: entry.error,
     receipt: entry.receipt,
     settled_at: status === "pending" ? null : entry.settledAt,
   };
-  yield* countOf(
+  yield* countChanged(
     db
       .insertInto("task_outbox")
       .values(row)

@@ -1,12 +1,12 @@
 import { sql } from "kysely";
 import {
-  toAcpPermissionColumns,
+  toAcpPermissionRequestColumns,
   toAcpSessionColumns,
   toAcpTurnColumns,
   toDecisionColumns,
 } from "../acp-columns.js";
 import type {
-  AcpPermission,
+  AcpPermissionRequest,
   AcpSession,
   AcpTurn,
   AcpUpdate,
@@ -15,19 +15,19 @@ import type {
 } from "../acp-record.js";
 import type {
   AcpChange,
-  AcpPermissionFilter,
+  AcpPermissionRequestFilter,
   AcpSessionFilter,
   AcpStore,
   AcpTurnFilter,
   AcpUpdateFilter,
 } from "../acp-store.js";
-import { takePlace } from "./append-message.js";
-import { appendEvents } from "./append-events.js";
-import type { Engine } from "./engine.js";
-import { isNotice, undelivered, waiting } from "./message-states.js";
+import { takeSessionPlace } from "./append-message.js";
+import { appendRunEvents } from "./append-events.js";
+import type { SqlEngine } from "./engine.js";
+import { isNotice, isUndelivered, isWaiting } from "./message-states.js";
 import * as read from "./read-acp.js";
 import { SqlMessageStore } from "./sql-message-store.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 const pending = sql<boolean>`verdict is null`;
 
@@ -35,13 +35,13 @@ const pending = sql<boolean>`verdict is null`;
 const INSERTED_AT_ONCE = [256, 64, 16, 4, 1] as const;
 
 /** Undoes the transaction it is thrown in. */
-class NotAsThought extends Error {}
+class VersionConflict extends Error {}
 
 export class SqlAcpStore extends SqlMessageStore implements AcpStore {
-  readonly #engine: Engine;
+  readonly #engine: SqlEngine;
   readonly #eventsKept: number;
 
-  constructor(engine: Engine, eventsKept: number) {
+  constructor(engine: SqlEngine, eventsKept: number) {
     super(engine);
     this.#engine = engine;
     this.#eventsKept = eventsKept;
@@ -50,16 +50,20 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
   async insertAcpSession(session: AcpSession): Promise<boolean> {
     const insert = this.#engine.db.insertInto("acp_sessions").values(toAcpSessionColumns(session));
     const once = insert.onConflict((conflict) => conflict.column("session_id").doNothing());
-    return (await this.#engine.perform(() => countOf(once))) > 0;
+    return (await this.#engine.perform(() => countChanged(once))) > 0;
   }
 
-  async commitAcp(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null> {
+  async commitAcpChange(
+    sessionId: string,
+    gatewayInstanceId: string,
+    change: AcpChange,
+  ): Promise<number | null> {
     try {
       const seq = await this.#engine.transact(() => this.#commit(sessionId, gatewayInstanceId, change));
-      if ((change.events?.length ?? 0) > 0) this.#engine.announce();
+      if ((change.events?.length ?? 0) > 0) this.#engine.notifyEvents();
       return seq;
     } catch (error) {
-      if (error instanceof NotAsThought) return null;
+      if (error instanceof VersionConflict) return null;
       throw error;
     }
   }
@@ -69,7 +73,7 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
   }
 
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
-    return read.listAcpSessions(this.#engine.db, this.#engine.words, filter);
+    return read.listAcpSessions(this.#engine.db, this.#engine.dialect, filter);
   }
 
   getAcpTurn(turnId: string): Promise<AcpTurn | null> {
@@ -84,22 +88,22 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
     return read.listAcpUpdates(this.#engine.db, filter);
   }
 
-  getAcpPermission(id: string): Promise<AcpPermission | null> {
-    return read.getAcpPermission(this.#engine.db, id);
+  getAcpPermissionRequest(id: string): Promise<AcpPermissionRequest | null> {
+    return read.getAcpPermissionRequest(this.#engine.db, id);
   }
 
-  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
-    return read.listAcpPermissions(this.#engine.db, this.#engine.words, filter);
+  listAcpPermissionRequests(filter: AcpPermissionRequestFilter): Promise<readonly AcpPermissionRequest[]> {
+    return read.listAcpPermissionRequests(this.#engine.db, this.#engine.dialect, filter);
   }
 
-  async forgetAcpUpdates(endedBefore: number): Promise<number> {
+  async deleteAcpUpdates(endedBefore: number): Promise<number> {
     const { db } = this.#engine;
     const old = db
       .selectFrom("acp_turns")
       .select("turn_id")
       .where("state", "=", "ended")
       .where("ended_at", "<", endedBefore);
-    return this.#engine.perform(() => countOf(db.deleteFrom("acp_updates").where("turn_id", "in", old)));
+    return this.#engine.perform(() => countChanged(db.deleteFrom("acp_updates").where("turn_id", "in", old)));
   }
 
   /** The session's own row first: whoever changes anything of a session waits for it. */
@@ -117,11 +121,11 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
       .where("gateway_instance_id", "=", gatewayInstanceId);
     const { version } = change;
     const asKnown = version === undefined ? session : session.where("version", "=", version);
-    const [row] = yield* rowsOf(asKnown.returning("last_seq"));
-    if (row === undefined) throw new NotAsThought();
+    const [row] = yield* fetchRows(asKnown.returning("last_seq"));
+    if (row === undefined) throw new VersionConflict();
     if (change.newTurn !== undefined) yield* this.#addTurn(sessionId, change.newTurn);
     for (const { turnId, from, set } of turns)
-      yield* mustChange(
+      yield* requireChange(
         db
           .updateTable("acp_turns")
           .set(toAcpTurnColumns(set))
@@ -130,39 +134,41 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
       );
     const { take, delivered } = change;
     for (const id of take?.messages ?? []) {
-      const taken = yield* countOf(
+      const taken = yield* countChanged(
         db
           .updateTable("session_messages")
           .set({ turn_id: take?.turnId ?? null })
           .where("id", "=", id)
           .where("session_id", "=", sessionId)
-          .where(waiting),
+          .where(isWaiting),
       );
       // Of what was read elsewhere meanwhile no turn is made; one that only brings it along goes on.
-      if (taken === 0 && change.newTurn !== undefined) throw new NotAsThought();
+      if (taken === 0 && change.newTurn !== undefined) throw new VersionConflict();
     }
     if (delivered !== undefined)
-      yield* countOf(
+      yield* countChanged(
         db
           .updateTable("session_messages")
           .set({ delivered_at: delivered.at })
           .where("turn_id", "=", delivered.turnId)
-          .where(undelivered),
+          .where(isUndelivered),
       );
     for (const { turnId, set } of turns)
       if (set.state === "ended")
-        yield* countOf(
+        yield* countChanged(
           db
             .updateTable("session_messages")
             .set((column) => ({ turn_id: null, in_vain: column("in_vain", "+", 1) }))
             .where("turn_id", "=", turnId)
-            .where(undelivered)
+            .where(isUndelivered)
             .where(isNotice),
         );
     if (change.newPermission !== undefined)
-      yield* countOf(db.insertInto("acp_permissions").values(toAcpPermissionColumns(change.newPermission)));
+      yield* countChanged(
+        db.insertInto("acp_permissions").values(toAcpPermissionRequestColumns(change.newPermission)),
+      );
     for (const { id, decision } of decide)
-      yield* mustChange(
+      yield* requireChange(
         db
           .updateTable("acp_permissions")
           .set(toDecisionColumns(decision))
@@ -170,23 +176,23 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
           .where(pending),
       );
     for (const id of answered)
-      yield* countOf(db.updateTable("acp_permissions").set({ answered: 1 }).where("id", "=", id));
+      yield* countChanged(db.updateTable("acp_permissions").set({ answered: 1 }).where("id", "=", id));
     yield* this.#append(sessionId, row.last_seq - updates.length, updates);
-    const { shared } = this.#engine.words;
-    yield* appendEvents(db, change.events ?? [], { kept: this.#eventsKept, shared });
+    const { shared } = this.#engine.dialect;
+    yield* appendRunEvents(db, change.events ?? [], { kept: this.#eventsKept, shared });
     return row.last_seq;
   }
 
   *#addTurn(sessionId: string, turn: NewAcpTurn): Steps<void> {
     const { db } = this.#engine;
-    const [last] = yield* rowsOf(
+    const [last] = yield* fetchRows(
       db
         .selectFrom("acp_turns")
         .select((column) => column.fn.max("ordinal").as("ordinal"))
         .where("session_id", "=", sessionId),
     );
-    const place = turn.place ?? (yield* takePlace(db, sessionId));
-    if (place === null) throw new NotAsThought();
+    const place = turn.place ?? (yield* takeSessionPlace(db, sessionId));
+    if (place === null) throw new VersionConflict();
     const blank = { startedAt: null, endedAt: null, requestId: null, before: null, cancel: null } as const;
     const unended = { outcome: null, stopReason: null, problem: null, audit: null, text: "" } as const;
     const row: AcpTurn = {
@@ -202,7 +208,7 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
       keptBytes: 0,
       droppedUpdates: 0,
     };
-    yield* mustChange(
+    yield* requireChange(
       db
         .insertInto("acp_turns")
         .values(toAcpTurnColumns(row))
@@ -222,10 +228,10 @@ export class SqlAcpStore extends SqlMessageStore implements AcpStore {
     let done = 0;
     for (const size of INSERTED_AT_ONCE)
       for (; rows.length - done >= size; done += size)
-        yield* countOf(this.#engine.db.insertInto("acp_updates").values(rows.slice(done, done + size)));
+        yield* countChanged(this.#engine.db.insertInto("acp_updates").values(rows.slice(done, done + size)));
   }
 }
 
-function* mustChange(statement: Parameters<typeof countOf>[0]): Steps<void> {
-  if ((yield* countOf(statement)) === 0) throw new NotAsThought();
+function* requireChange(statement: Parameters<typeof countChanged>[0]): Steps<void> {
+  if ((yield* countChanged(statement)) === 0) throw new VersionConflict();
 }

@@ -2,38 +2,32 @@ import { sql } from "kysely";
 import type { Compilable, RawBuilder } from "kysely";
 import { defaults } from "../../defaults.js";
 import { toGatewayColumns } from "../gateway-columns.js";
-import type {
-  GatewayFacts,
-  GatewayRecord,
-  HostIntroduction,
-  HostRecord,
-  NewGateway,
-} from "../gateway-record.js";
+import type { PublicGateway, GatewayRecord, HostInfo, HostRecord, NewGateway } from "../gateway-record.js";
 import type { GatewayFilter, GatewayStore } from "../gateway-store.js";
-import type { Engine } from "./engine.js";
+import type { SqlEngine } from "./engine.js";
 import * as read from "./read-gateways.js";
 import { SqlAcpStore } from "./sql-acp-store.js";
-import { countOf, type Steps } from "./steps.js";
+import { countChanged, type Steps } from "./steps.js";
 
 export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
-  readonly #engine: Engine;
+  readonly #engine: SqlEngine;
 
-  constructor(engine: Engine, eventsKept: number) {
+  constructor(engine: SqlEngine, eventsKept: number) {
     super(engine, eventsKept);
     this.#engine = engine;
   }
 
-  announceGateway(gateway: NewGateway): Promise<boolean> {
-    return this.#engine.transact(() => this.#announce(gateway));
+  registerGateway(gateway: NewGateway): Promise<boolean> {
+    return this.#engine.transact(() => this.#register(gateway));
   }
 
-  async beatGateway(instanceId: string): Promise<boolean> {
+  async heartbeatGateway(instanceId: string): Promise<boolean> {
     const beat = this.#engine.db
       .updateTable("gateways")
-      .set({ heartbeat_at: this.#engine.words.now() })
+      .set({ heartbeat_at: this.#engine.dialect.now() })
       .where("instance_id", "=", instanceId)
       .where("stopped_at", "is", null);
-    return (await this.#engine.perform(() => countOf(beat))) > 0;
+    return (await this.#engine.perform(() => countChanged(beat))) > 0;
   }
 
   async retireGateway(instanceId: string): Promise<void> {
@@ -42,16 +36,16 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
       // Its good-bye is the last that is heard of it. Nobody is to connect where nobody answers any more.
       .set({
         stopped_at: Date.now(),
-        heartbeat_at: this.#engine.words.now(),
+        heartbeat_at: this.#engine.dialect.now(),
         address: null,
         peer_key: null,
       })
       .where("instance_id", "=", instanceId)
       .where("stopped_at", "is", null);
-    await this.#engine.perform(() => countOf(retire));
+    await this.#engine.perform(() => countChanged(retire));
   }
 
-  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]> {
+  listGateways(filter?: GatewayFilter): Promise<readonly PublicGateway[]> {
     return read.listGateways(this.#engine.db, filter);
   }
 
@@ -59,38 +53,38 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
     return read.getGateway(this.#engine.db, instanceId);
   }
 
-  async forgetGateway(instanceId: string, silentMs = 0): Promise<boolean> {
+  async deleteGateway(instanceId: string, silentMs = 0): Promise<boolean> {
     const all = this.#engine.db.deleteFrom("gateways").where("instance_id", "=", instanceId);
     const forget = silentMs === 0 ? all : all.where(this.#silentFor(silentMs));
-    return (await this.#engine.perform(() => countOf(forget))) > 0;
+    return (await this.#engine.perform(() => countChanged(forget))) > 0;
   }
 
-  forgetSilent(silentMs: number): Promise<number> {
-    return this.#engine.transact(() => this.#forgetSilent(silentMs));
+  deleteSilentGateways(silentMs: number): Promise<number> {
+    return this.#engine.transact(() => this.#deleteSilent(silentMs));
   }
 
-  async introduceHost(host: HostIntroduction): Promise<void> {
+  async registerHost(host: HostInfo): Promise<void> {
     const known = await this.listHosts();
     const same = known.find(({ hostId }) => hostId === host.hostId);
     if (same?.name === host.name && same.platform === host.platform) return;
-    await this.#engine.perform(() => countOf(this.#introduce(host)));
+    await this.#engine.perform(() => countChanged(this.#upsertHost(host)));
   }
 
   listHosts(): Promise<readonly HostRecord[]> {
     return read.listHosts(this.#engine.db);
   }
 
-  refusedTables(): Promise<readonly string[]> {
-    return this.#engine.refusedTables();
+  unwritableTables(): Promise<readonly string[]> {
+    return this.#engine.unwritableTables();
   }
 
-  countHeld(): Promise<ReadonlyMap<string, number>> {
-    return read.countHeld(this.#engine.db);
+  countOpenRunsByOwner(): Promise<ReadonlyMap<string, number>> {
+    return read.countOpenRunsByOwner(this.#engine.db);
   }
 
-  *#announce(gateway: NewGateway): Steps<boolean> {
-    const { db, words } = this.#engine;
-    const columns = toGatewayColumns(gateway, words.now());
+  *#register(gateway: NewGateway): Steps<boolean> {
+    const { db, dialect } = this.#engine;
+    const columns = toGatewayColumns(gateway, dialect.now());
     const announce = db
       .insertInto("gateways")
       .values(columns)
@@ -98,11 +92,11 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
         const { instance_id: _, ...rest } = columns;
         const replace = conflict.column("instance_id").doUpdateSet(rest);
         // A file is used by one host at a time, and a former one's clock says nothing here.
-        return words.shared ? replace.where(this.#replaceable(gateway)) : replace;
+        return dialect.shared ? replace.where(this.#replaceable(gateway)) : replace;
       });
-    if ((yield* countOf(announce)) === 0) return false;
+    if ((yield* countChanged(announce)) === 0) return false;
     const { hostId, hostName, capabilities } = gateway;
-    yield* countOf(this.#introduce({ hostId, name: hostName, platform: capabilities.platform }));
+    yield* countChanged(this.#upsertHost({ hostId, name: hostName, platform: capabilities.platform }));
     return true;
   }
 
@@ -114,20 +108,20 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
 
   /** It has said good-bye, or nothing for so long. */
   #silentFor(ms: number): RawBuilder<boolean> {
-    const since = sql`${this.#engine.words.now()} - ${Math.ceil(ms)}`;
+    const since = sql`${this.#engine.dialect.now()} - ${Math.ceil(ms)}`;
     return sql<boolean>`(gateways.stopped_at is not null or gateways.heartbeat_at <= ${since})`;
   }
 
-  *#forgetSilent(silentMs: number): Steps<number> {
-    const { db, words } = this.#engine;
+  *#deleteSilent(silentMs: number): Steps<number> {
+    const { db, dialect } = this.#engine;
     const before = Date.now() - silentMs;
     // Heartbeats in a file are on the clock of one boot.
-    const silent = words.shared
-      ? sql<boolean>`heartbeat_at < ${words.now()} - ${Math.ceil(silentMs)}`
+    const silent = dialect.shared
+      ? sql<boolean>`heartbeat_at < ${dialect.now()} - ${Math.ceil(silentMs)}`
       : sql<boolean>`stopped_at < ${before}`;
     const open = sql`select 1 from runs where runs.state <> 'exited' and (runs.state_id = gateways.state_id
       or runs.owner_instance_id = gateways.instance_id or runs.origin_instance_id = gateways.instance_id)`;
-    const forgotten = yield* countOf(
+    const forgotten = yield* countChanged(
       db
         .deleteFrom("gateways")
         .where(silent)
@@ -135,7 +129,7 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
     );
     const used = sql`select 1 from gateways where gateways.host_id = hosts.host_id
       union all select 1 from runs where runs.host_id = hosts.host_id`;
-    yield* countOf(
+    yield* countChanged(
       db
         .deleteFrom("hosts")
         .where("last_seen_at", "<", before)
@@ -144,7 +138,7 @@ export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
     return forgotten;
   }
 
-  #introduce({ hostId, name, platform }: HostIntroduction): Compilable {
+  #upsertHost({ hostId, name, platform }: HostInfo): Compilable {
     const now = Date.now();
     return this.#engine.db
       .insertInto("hosts")

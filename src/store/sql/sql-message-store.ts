@@ -1,27 +1,27 @@
 import type { NewMessage, SessionMessage } from "../message-record.js";
 import type {
-  HistoryBounds,
+  HistoryLimits,
   MessageCount,
   MessageFilter,
   MessageStore,
-  Unanswered,
+  UnansweredFilter,
 } from "../message-store.js";
 import { appendMessage } from "./append-message.js";
-import type { Engine } from "./engine.js";
-import { settled, waiting } from "./message-states.js";
+import type { SqlEngine } from "./engine.js";
+import { isSettled, isWaiting } from "./message-states.js";
 import * as read from "./read-messages.js";
 import { SqlSessionStore } from "./sql-session-store.js";
-import { countOf, type Steps } from "./steps.js";
+import { countChanged, type Steps } from "./steps.js";
 
 export class SqlMessageStore extends SqlSessionStore implements MessageStore {
-  readonly #engine: Engine;
+  readonly #engine: SqlEngine;
 
-  constructor(engine: Engine) {
+  constructor(engine: SqlEngine) {
     super(engine);
     this.#engine = engine;
   }
 
-  appendMessage(message: NewMessage, bounds: HistoryBounds): Promise<SessionMessage | "closed" | "full"> {
+  appendMessage(message: NewMessage, bounds: HistoryLimits): Promise<SessionMessage | "closed" | "full"> {
     return this.#engine.transact(() => appendMessage(this.#engine.db, message, bounds));
   }
 
@@ -37,13 +37,13 @@ export class SqlMessageStore extends SqlSessionStore implements MessageStore {
     return this.#engine.transact(() => this.#deliver(sessionId, ids, at));
   }
 
-  listUnanswered(of: Unanswered, limit: number): Promise<readonly SessionMessage[]> {
-    return read.listUnanswered(this.#engine.db, of, limit);
+  listUnansweredMessages(of: UnansweredFilter, limit: number): Promise<readonly SessionMessage[]> {
+    return read.listUnansweredMessages(this.#engine.db, of, limit);
   }
 
-  forgetMessages(saidBefore: number): Promise<number> {
+  deleteSettledMessages(saidBefore: number): Promise<number> {
     const old = this.#engine.db.deleteFrom("session_messages").where("at", "<", saidBefore);
-    return this.#engine.perform(() => countOf(old.where(settled)));
+    return this.#engine.perform(() => countChanged(old.where(isSettled)));
   }
 
   *#deliver(sessionId: string, ids: readonly string[], at: number): Steps<readonly string[]> {
@@ -54,8 +54,8 @@ export class SqlMessageStore extends SqlSessionStore implements MessageStore {
         .set({ delivered_at: at })
         .where("session_id", "=", sessionId)
         .where("id", "=", id)
-        .where(waiting);
-      if ((yield* countOf(deliver)) > 0) delivered.push(id);
+        .where(isWaiting);
+      if ((yield* countChanged(deliver)) > 0) delivered.push(id);
     }
     return delivered;
   }

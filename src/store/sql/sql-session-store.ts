@@ -2,12 +2,12 @@ import { sql } from "kysely";
 import type { Compilable } from "kysely";
 import { toApprovalColumns } from "../approval-columns.js";
 import type { Approval, ApprovalDecision, NewApproval } from "../approval-record.js";
-import type { NewSession, SessionRow } from "../session-record.js";
-import type { ApprovalFilter, SessionFilter, SessionStore, TokenFacts } from "../session-store.js";
-import { toSessionColumns, toSessionRow } from "../session-columns.js";
-import type { Engine } from "./engine.js";
+import type { NewSession, SessionRecord } from "../session-record.js";
+import type { ApprovalFilter, SessionFilter, SessionStore, TokenOptions } from "../session-store.js";
+import { toSessionColumns, toSessionRecord } from "../session-columns.js";
+import type { SqlEngine } from "./engine.js";
 import * as read from "./read-sessions.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;
@@ -17,24 +17,24 @@ const pending = sql<boolean>`verdict is null`;
 const UNBOUND = "";
 
 /** How long an unbound token is kept: a run starts within seconds, or after the operator's approval. */
-const UNBOUND_KEPT_MS = 3_600_000;
+const UNBOUND_TOKEN_KEPT_MS = 3_600_000;
 
 const runEnded = sql<boolean>`(run_id is not null and run_id <> '' and not ${read.runIsOpen})`;
 
 export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
-  readonly #engine: Engine;
+  readonly #engine: SqlEngine;
 
-  constructor(engine: Engine) {
+  constructor(engine: SqlEngine) {
     this.#engine = engine;
   }
 
   async createSession(
     session: NewSession,
-  ): Promise<{ readonly session: SessionRow; readonly created: boolean }> {
+  ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
     return this.#engine.transact(() => this.#create(session));
   }
 
-  async restoreSession(session: SessionRow): Promise<boolean> {
+  async restoreSession(session: SessionRecord): Promise<boolean> {
     const { closedAt, agentSessionId, ...opened } = session;
     const row = { ...toSessionColumns(opened), closed_at: closedAt, agent_session_id: agentSessionId };
     const insert = this.#engine.db.insertInto("sessions").values(row);
@@ -42,19 +42,19 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     return (await this.#count(insert.onConflict((conflict) => conflict.doNothing()))) > 0;
   }
 
-  getSession(id: string): Promise<SessionRow | null> {
+  getSession(id: string): Promise<SessionRecord | null> {
     return read.getSession(this.#engine.db, id);
   }
 
-  getSessionByKey(key: string): Promise<SessionRow | null> {
+  getSessionByKey(key: string): Promise<SessionRecord | null> {
     return read.getSessionByKey(this.#engine.db, key);
   }
 
-  listSessions(filter: SessionFilter): Promise<readonly SessionRow[]> {
-    return read.listSessions(this.#engine.db, this.#engine.words, filter);
+  listSessions(filter: SessionFilter): Promise<readonly SessionRecord[]> {
+    return read.listSessions(this.#engine.db, this.#engine.dialect, filter);
   }
 
-  async setAgentSession(id: string, agentSessionId: string): Promise<boolean> {
+  async setAgentSessionId(id: string, agentSessionId: string): Promise<boolean> {
     const { db } = this.#engine;
     const set = db.updateTable("sessions").set({ agent_session_id: agentSessionId });
     return (await this.#count(set.where("id", "=", id).where(open))) > 0;
@@ -67,7 +67,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     return closed;
   }
 
-  async forgetSessions(closedBefore: number): Promise<number> {
+  async deleteClosedSessions(closedBefore: number): Promise<number> {
     // A lineage names all ancestors, not only the nearest: one look tells whether anything that stays refers to a row.
     const forget = sql`
       with going as (
@@ -76,7 +76,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
           and not exists (select 1 from tasks where owner_session_id = sessions.id)
           and not exists (select 1 from tasks where child_session_id = sessions.id)
       ), named as (
-        select ancestor.value as id from sessions, ${this.#engine.words.items("lineage")} as ancestor
+        select ancestor.value as id from sessions, ${this.#engine.dialect.jsonItems("lineage")} as ancestor
         where sessions.id not in (select id from going)
       )
       delete from sessions where id in (select id from going) and id not in (select id from named)
@@ -88,7 +88,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     sessionId: string,
     hash: string,
     at: number,
-    { ofRun = false, expiresAt = null }: TokenFacts = {},
+    { ofRun = false, expiresAt = null }: TokenOptions = {},
   ): Promise<boolean> {
     const { db } = this.#engine;
     const row = {
@@ -100,7 +100,11 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     };
     // Ended tokens must not accumulate between two rounds of retention.
     const ended = db.deleteFrom("session_tokens").where("session_id", "=", sessionId).where(runEnded);
-    return this.#insertFor(sessionId, db.insertInto("session_tokens").values(row), ofRun ? [ended] : []);
+    return this.#insertWhileOpen(
+      sessionId,
+      db.insertInto("session_tokens").values(row),
+      ofRun ? [ended] : [],
+    );
   }
 
   async bindToken(hash: string, runId: string): Promise<boolean> {
@@ -125,26 +129,28 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
             .set({ expires_at: endAt })
             .where(theirs)
             .where(sql<boolean>`(expires_at is null or expires_at > ${endAt})`);
-    const rotated = await this.#insertFor(sessionId, db.insertInto("session_tokens").values(row), [others]);
+    const rotated = await this.#insertWhileOpen(sessionId, db.insertInto("session_tokens").values(row), [
+      others,
+    ]);
     // A token that was dead must not be alive again after power loss.
     await this.#engine.flush();
     return rotated;
   }
 
-  async forgetTokens(now: number): Promise<number> {
+  async deleteEndedTokens(now: number): Promise<number> {
     const { db } = this.#engine;
     const expired = sql<boolean>`(expires_at is not null and expires_at <= ${now})`;
-    const unused = sql<boolean>`(run_id = ${UNBOUND} and created_at < ${now - UNBOUND_KEPT_MS})`;
+    const unused = sql<boolean>`(run_id = ${UNBOUND} and created_at < ${now - UNBOUND_TOKEN_KEPT_MS})`;
     return this.#count(
       db.deleteFrom("session_tokens").where(sql<boolean>`(${expired} or ${unused} or ${runEnded})`),
     );
   }
 
-  storedBytes(sessionId: string): Promise<number> {
-    return read.storedBytes(this.#engine.db, sessionId);
+  storedBytesOfSession(sessionId: string): Promise<number> {
+    return read.storedBytesOfSession(this.#engine.db, sessionId);
   }
 
-  resolveToken(hash: string, now: number): Promise<SessionRow | null> {
+  resolveToken(hash: string, now: number): Promise<SessionRecord | null> {
     return read.resolveToken(this.#engine.db, hash, now);
   }
 
@@ -160,7 +166,7 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
 
   async insertApproval(approval: NewApproval): Promise<boolean> {
     const insert = this.#engine.db.insertInto("approvals").values(toApprovalColumns(approval));
-    return this.#insertFor(approval.sessionId, insert);
+    return this.#insertWhileOpen(approval.sessionId, insert);
   }
 
   async decideApproval(id: string, decision: ApprovalDecision): Promise<boolean> {
@@ -179,11 +185,11 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
     return read.listApprovals(this.#engine.db, filter);
   }
 
-  async forgetApprovals(decidedBefore: number): Promise<number> {
+  async deleteDecidedApprovals(decidedBefore: number): Promise<number> {
     return this.#count(this.#engine.db.deleteFrom("approvals").where("decided_at", "<", decidedBefore));
   }
 
-  *#create(session: NewSession): Steps<{ readonly session: SessionRow; readonly created: boolean }> {
+  *#create(session: NewSession): Steps<{ readonly session: SessionRecord; readonly created: boolean }> {
     const { db } = this.#engine;
     const insert = db
       .insertInto("sessions")
@@ -191,9 +197,9 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
       .onConflict((conflict) => conflict.column("key").where(open).doNothing());
     const select = db.selectFrom("sessions").selectAll().where("key", "=", session.key).where(open);
     for (;;) {
-      const created = (yield* countOf(insert)) > 0;
-      const [row] = yield* rowsOf(select);
-      if (row !== undefined) return { session: toSessionRow(row), created };
+      const created = (yield* countChanged(insert)) > 0;
+      const [row] = yield* fetchRows(select);
+      if (row !== undefined) return { session: toSessionRecord(row), created };
       // The one that was in the way has been closed between the two statements.
     }
   }
@@ -201,16 +207,16 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
   *#close(id: string, actor: string, at: number): Steps<boolean> {
     const { db } = this.#engine;
     const close = db.updateTable("sessions").set({ closed_at: at }).where("id", "=", id).where(open);
-    if ((yield* countOf(close)) === 0) return false;
-    yield* countOf(db.deleteFrom("session_tokens").where("session_id", "=", id));
-    yield* countOf(this.#decide({ verdict: "expired", actor, at }).where("session_id", "=", id));
+    if ((yield* countChanged(close)) === 0) return false;
+    yield* countChanged(db.deleteFrom("session_tokens").where("session_id", "=", id));
+    yield* countChanged(this.#decide({ verdict: "expired", actor, at }).where("session_id", "=", id));
     return true;
   }
 
   *#expire(ids: readonly string[], decision: ApprovalDecision): Steps<readonly string[]> {
     const expired: string[] = [];
     for (const id of ids)
-      if ((yield* countOf(this.#decide(decision).where("id", "=", id))) > 0) expired.push(id);
+      if ((yield* countChanged(this.#decide(decision).where("id", "=", id))) > 0) expired.push(id);
     return expired;
   }
 
@@ -220,22 +226,26 @@ export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
   }
 
   /** Only while the session is open; it is not closed meanwhile. */
-  #insertFor(sessionId: string, insert: Compilable, before: readonly Compilable[] = []): Promise<boolean> {
-    const { db, words } = this.#engine;
+  #insertWhileOpen(
+    sessionId: string,
+    insert: Compilable,
+    before: readonly Compilable[] = [],
+  ): Promise<boolean> {
+    const { db, dialect } = this.#engine;
     const session = db
       .selectFrom("sessions")
       .select("id")
       .where("id", "=", sessionId)
       .where(open)
-      .modifyEnd(words.hold);
+      .modifyEnd(dialect.lockShared);
     return this.#engine.transact(function* () {
-      if ((yield* rowsOf(session)).length === 0) return false;
-      for (const each of before) yield* countOf(each);
-      return (yield* countOf(insert)) > 0;
+      if ((yield* fetchRows(session)).length === 0) return false;
+      for (const each of before) yield* countChanged(each);
+      return (yield* countChanged(insert)) > 0;
     });
   }
 
   #count(statement: Compilable): Promise<number> {
-    return this.#engine.perform(() => countOf(statement));
+    return this.#engine.perform(() => countChanged(statement));
   }
 }

@@ -1,59 +1,59 @@
 import { sql } from "kysely";
 import type { Compilable, RawBuilder } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
-import type { CommandRecord, CommandResult, NewCommand } from "../command-record.js";
-import { columnsOf } from "../run-change.js";
+import type { RemoteStop, RemoteStopResult, NewRemoteStop } from "../command-record.js";
+import { changeColumns } from "../run-change.js";
 import type { HiddenEvent, NewRunEvent, RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import type { SessionScope } from "../session-store.js";
-import { toRunRow, toWholeRow } from "../run-row.js";
+import { newRunColumns, runColumns } from "../run-row.js";
 import type {
   EventFilter,
   Lease,
-  LeaseClaim,
+  LeaseRequest,
   NewRun,
-  Here,
+  LocalScope,
   RunChange,
-  RunEnd,
+  TerminalRunChange,
   RunFilter,
   Store,
 } from "../store.js";
-import { appendEvents } from "./append-events.js";
+import { appendRunEvents } from "./append-events.js";
 import * as commands from "./commands.js";
-import type { Engine } from "./engine.js";
+import type { SqlEngine } from "./engine.js";
 import * as read from "./read.js";
 import { SqlTaskStore } from "./sql-task-store.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
 const notExited = sql<boolean>`state <> 'exited'`;
 
 /** Runs named in one statement: far below what any database takes. */
-const NAMED_AT_ONCE = 100;
+const IDS_PER_STATEMENT = 100;
 
 /** The store on any database that an engine drives. */
 export class SqlStore extends SqlTaskStore implements Store {
   readonly shared: boolean;
-  readonly #engine: Engine;
+  readonly #engine: SqlEngine;
   readonly #eventsKept: number;
 
-  constructor(engine: Engine, eventsKept: number) {
+  constructor(engine: SqlEngine, eventsKept: number) {
     super(engine, eventsKept);
-    this.shared = engine.words.shared;
+    this.shared = engine.dialect.shared;
     this.#engine = engine;
     this.#eventsKept = eventsKept;
   }
 
-  get eras(): number {
-    return this.#engine.eras;
+  get generation(): number {
+    return this.#engine.generation;
   }
 
   async insertRun(run: NewRun, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<Lease> {
     const inserted = await this.#write(events, () =>
-      this.#changed(
+      this.#hasChanged(
         this.#engine.db
           .insertInto("runs")
-          .values(toRunRow(run, this.#expiry(leaseMs)))
+          .values(newRunColumns(run, this.#leaseExpiry(leaseMs)))
           .onConflict((conflict) => conflict.column("run_id").doNothing()),
       ),
     );
@@ -69,22 +69,26 @@ export class SqlStore extends SqlTaskStore implements Store {
     return written;
   }
 
-  async claimLease(claim: LeaseClaim, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
+  async acquireLease(claim: LeaseRequest, events: readonly NewRunEvent[] = []): Promise<Lease | null> {
     const { runId, ownerInstanceId, epoch } = claim;
-    const claimed = await this.#write(events, () => this.#changed(this.#swap(claim)));
+    const claimed = await this.#write(events, () => this.#hasChanged(this.#compareAndSwapLease(claim)));
     return claimed ? { runId, ownerInstanceId, epoch } : null;
   }
 
-  async concludeRun(claim: LeaseClaim, end: RunEnd, events: readonly NewRunEvent[] = []): Promise<boolean> {
-    const ended = await this.#writeTogether(events, () => this.#conclude(claim, end));
+  async acquireAndFinalizeRun(
+    claim: LeaseRequest,
+    end: TerminalRunChange,
+    events: readonly NewRunEvent[] = [],
+  ): Promise<boolean> {
+    const ended = await this.#writeWithEvents(events, () => this.#acquireAndFinalize(claim, end));
     if (ended) await this.#engine.flush();
     return ended;
   }
 
   async restoreRun(run: RunRecord, leaseMs: number, events: readonly NewRunEvent[] = []): Promise<boolean> {
-    const row = toWholeRow(run, this.#expiry(leaseMs));
+    const row = runColumns(run, this.#leaseExpiry(leaseMs));
     const restored = await this.#write(events, () =>
-      this.#changed(
+      this.#hasChanged(
         this.#engine.db
           .insertInto("runs")
           .values(row)
@@ -104,18 +108,18 @@ export class SqlStore extends SqlTaskStore implements Store {
   async renewLeases(ownerInstanceId: string, leaseMs: number): Promise<number> {
     const renew = this.#engine.db
       .updateTable("runs")
-      .set({ lease_expires_at: this.#expiry(leaseMs) })
+      .set({ lease_expires_at: this.#leaseExpiry(leaseMs) })
       .where("owner_instance_id", "=", ownerInstanceId)
       .where(notExited);
-    return this.#engine.perform(() => countOf(renew));
+    return this.#engine.perform(() => countChanged(renew));
   }
 
-  listUnattended(ownerInstanceId: string, here: Here): Promise<readonly RunRecord[]> {
-    return read.listUnattended(this.#engine.db, this.#engine.words, ownerInstanceId, here);
+  listUnattendedRuns(ownerInstanceId: string, here: LocalScope): Promise<readonly RunRecord[]> {
+    return read.listUnattendedRuns(this.#engine.db, this.#engine.dialect, ownerInstanceId, here);
   }
 
-  heldRuns(ownerInstanceId: string): Promise<readonly string[]> {
-    return read.heldRuns(this.#engine.db, ownerInstanceId);
+  listOwnedRunIds(ownerInstanceId: string): Promise<readonly string[]> {
+    return read.listOwnedRunIds(this.#engine.db, ownerInstanceId);
   }
 
   getRun(runId: string): Promise<RunRecord | null> {
@@ -127,27 +131,27 @@ export class SqlStore extends SqlTaskStore implements Store {
   }
 
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
-    return read.listRuns(this.#engine.db, this.#engine.words, filter);
+    return read.listRuns(this.#engine.db, this.#engine.dialect, filter);
   }
 
   async listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
-    return read.listEvents(this.#engine.db, await this.#engine.settledEvents(), filter);
+    return read.listEvents(this.#engine.db, await this.#engine.lastSettledEvent(), filter);
   }
 
   async listScopedEvents(
     scope: SessionScope,
     filter: EventFilter,
   ): Promise<readonly (RunEvent | HiddenEvent)[]> {
-    const { db, words } = this.#engine;
-    return read.listScopedEvents(db, words, await this.#engine.settledEvents(), scope, filter);
+    const { db, dialect } = this.#engine;
+    return read.listScopedEvents(db, dialect, await this.#engine.lastSettledEvent(), scope, filter);
   }
 
   async appendEvents(events: readonly NewRunEvent[]): Promise<void> {
-    await this.#write(events, always);
+    await this.#write(events, alwaysTrue);
   }
 
   eventsReach(): Promise<number | null> {
-    return this.#engine.settledEvents();
+    return this.#engine.lastSettledEvent();
   }
 
   async hideRuns(runIds: readonly string[], at: number): Promise<number> {
@@ -158,43 +162,47 @@ export class SqlStore extends SqlTaskStore implements Store {
     return this.#engine.transact(() => this.#delete(runIds));
   }
 
-  countEnded(filter: Pick<RunFilter, "ofState" | "notFrom"> = {}): Promise<number> {
-    return read.countEnded(this.#engine.db, filter);
+  countEndedRuns(filter: Pick<RunFilter, "ofState" | "notFrom"> = {}): Promise<number> {
+    return read.countEndedRuns(this.#engine.db, filter);
   }
 
-  async insertCommand(command: NewCommand, events: readonly NewRunEvent[]): Promise<boolean> {
-    const { db, words } = this.#engine;
-    const insert = commands.insertCommand(db, words, command);
-    const inserted = await this.#write(events, () => this.#changed(insert));
-    if (inserted) this.#engine.call(command.target);
+  async insertRemoteStop(command: NewRemoteStop, events: readonly NewRunEvent[]): Promise<boolean> {
+    const { db, dialect } = this.#engine;
+    const insert = commands.insertRemoteStop(db, dialect, command);
+    const inserted = await this.#write(events, () => this.#hasChanged(insert));
+    if (inserted) this.#engine.notifyTarget(command.target);
     return inserted;
   }
 
-  getCommand(id: string): Promise<CommandRecord | null> {
-    return commands.getCommand(this.#engine.db, id);
+  getRemoteStop(id: string): Promise<RemoteStop | null> {
+    return commands.getRemoteStop(this.#engine.db, id);
   }
 
-  listCommands(targets: readonly string[]): Promise<readonly CommandRecord[]> {
-    return commands.listCommands(this.#engine.db, targets);
+  listRemoteStops(targets: readonly string[]): Promise<readonly RemoteStop[]> {
+    return commands.listRemoteStops(this.#engine.db, targets);
   }
 
-  commandsOf(runId: string): Promise<readonly CommandRecord[]> {
-    return commands.commandsOf(this.#engine.db, runId);
+  listRemoteStopsOfRun(runId: string): Promise<readonly RemoteStop[]> {
+    return commands.listRemoteStopsOfRun(this.#engine.db, runId);
   }
 
-  async acceptCommand(id: string): Promise<void> {
-    const { db, words } = this.#engine;
-    await this.#engine.perform(() => countOf(commands.acceptCommand(db, words, id)));
+  async acceptRemoteStop(id: string): Promise<void> {
+    const { db, dialect } = this.#engine;
+    await this.#engine.perform(() => countChanged(commands.acceptRemoteStop(db, dialect, id)));
   }
 
-  async finishCommand(id: string, result: CommandResult, events: readonly NewRunEvent[]): Promise<boolean> {
-    const { db, words } = this.#engine;
-    return this.#write(events, () => this.#changed(commands.finishCommand(db, words, id, result)));
+  async finishRemoteStop(
+    id: string,
+    result: RemoteStopResult,
+    events: readonly NewRunEvent[],
+  ): Promise<boolean> {
+    const { db, dialect } = this.#engine;
+    return this.#write(events, () => this.#hasChanged(commands.finishRemoteStop(db, dialect, id, result)));
   }
 
-  async forgetCommands(olderThanMs: number): Promise<number> {
-    const { db, words } = this.#engine;
-    return this.#engine.perform(() => countOf(commands.forgetCommands(db, words, olderThanMs)));
+  async deleteRemoteStops(olderThanMs: number): Promise<number> {
+    const { db, dialect } = this.#engine;
+    return this.#engine.perform(() => countChanged(commands.deleteRemoteStops(db, dialect, olderThanMs)));
   }
 
   now(): Promise<number> {
@@ -206,8 +214,8 @@ export class SqlStore extends SqlTaskStore implements Store {
   }
 
   *#save(lease: Lease, change: RunChange): Steps<boolean> {
-    if (yield* this.#changed(this.#update(lease, change))) return true;
-    const [run] = yield* rowsOf(
+    if (yield* this.#hasChanged(this.#update(lease, change))) return true;
+    const [run] = yield* fetchRows(
       this.#engine.db
         .selectFrom("runs")
         .select(["state", "owner_instance_id"])
@@ -218,40 +226,50 @@ export class SqlStore extends SqlTaskStore implements Store {
     throw new LeaseLost(lease.runId, lease.epoch, owner === lease.ownerInstanceId ? null : owner);
   }
 
-  *#conclude(claim: LeaseClaim, end: RunEnd): Steps<boolean> {
-    return (yield* this.#changed(this.#swap(claim))) && (yield* this.#changed(this.#update(claim, end)));
+  *#acquireAndFinalize(claim: LeaseRequest, end: TerminalRunChange): Steps<boolean> {
+    return (
+      (yield* this.#hasChanged(this.#compareAndSwapLease(claim))) &&
+      (yield* this.#hasChanged(this.#update(claim, end)))
+    );
   }
 
   *#hide(runIds: readonly string[], at: number): Steps<number> {
     const hide = this.#engine.db.updateTable("runs").set({ hidden_at: at }).where("hidden_at", "is", null);
     let hidden = 0;
-    for (const some of portionsOf(runIds)) hidden += yield* countOf(hide.where("run_id", "in", some));
+    for (const some of chunksOf(runIds)) hidden += yield* countChanged(hide.where("run_id", "in", some));
     return hidden;
   }
 
   *#delete(runIds: readonly string[]): Steps<number> {
     const { db } = this.#engine;
     let deleted = 0;
-    for (const some of portionsOf(runIds)) {
-      const gone = yield* rowsOf(
+    for (const some of chunksOf(runIds)) {
+      const gone = yield* fetchRows(
         db.deleteFrom("runs").where("run_id", "in", some).where("state", "=", "exited").returning("run_id"),
       );
       if (gone.length === 0) continue;
       const ids = gone.map(({ run_id }) => run_id);
-      yield* countOf(db.deleteFrom("run_events").where("run_id", "in", ids));
+      yield* countChanged(db.deleteFrom("run_events").where("run_id", "in", ids));
       deleted += gone.length;
     }
     return deleted;
   }
 
-  #swap({ runId, from, ownerInstanceId, epoch, leaseMs, expiredForMs }: LeaseClaim): Compilable {
+  #compareAndSwapLease({
+    runId,
+    from,
+    ownerInstanceId,
+    epoch,
+    leaseMs,
+    expiredForMs,
+  }: LeaseRequest): Compilable {
     if (epoch <= from.epoch) throw new Error(`epoch ${epoch} is not above ${from.epoch}`);
     const swap = this.#engine.db
       .updateTable("runs")
       .set({
         owner_instance_id: ownerInstanceId,
         lease_epoch: epoch,
-        lease_expires_at: this.#expiry(leaseMs),
+        lease_expires_at: this.#leaseExpiry(leaseMs),
         updated_at: Date.now(),
       })
       .where("run_id", "=", runId)
@@ -260,52 +278,53 @@ export class SqlStore extends SqlTaskStore implements Store {
       .where(notExited);
     return expiredForMs === null
       ? swap
-      : swap.where("lease_expires_at", "<=", this.#expiry(-Math.ceil(expiredForMs)));
+      : swap.where("lease_expires_at", "<=", this.#leaseExpiry(-Math.ceil(expiredForMs)));
   }
 
   /** Guarded by the whole lease: whoever holds less than the newest epoch changes nothing. */
   #update(lease: Lease, change: RunChange): Compilable {
     return this.#engine.db
       .updateTable("runs")
-      .set(columnsOf(change, Date.now()))
+      .set(changeColumns(change, Date.now()))
       .where("run_id", "=", lease.runId)
       .where("owner_instance_id", "=", lease.ownerInstanceId)
       .where("lease_epoch", "=", lease.epoch)
       .where(notExited);
   }
 
-  *#changed(statement: Compilable): Steps<boolean> {
-    return (yield* countOf(statement)) > 0;
+  *#hasChanged(statement: Compilable): Steps<boolean> {
+    return (yield* countChanged(statement)) > 0;
   }
 
   #write(events: readonly NewRunEvent[], step: () => Steps<boolean>): Promise<boolean> {
     // One statement is a transaction by itself.
-    return events.length === 0 ? this.#engine.perform(step) : this.#writeTogether(events, step);
+    return events.length === 0 ? this.#engine.perform(step) : this.#writeWithEvents(events, step);
   }
 
   /** A row's step and its events: both or neither. */
-  async #writeTogether(events: readonly NewRunEvent[], step: () => Steps<boolean>): Promise<boolean> {
+  async #writeWithEvents(events: readonly NewRunEvent[], step: () => Steps<boolean>): Promise<boolean> {
     const { db } = this.#engine;
     const retention = { kept: this.#eventsKept, shared: this.shared };
     const written = await this.#engine.transact(function* () {
       const done = yield* step();
-      if (done) yield* appendEvents(db, events, retention);
+      if (done) yield* appendRunEvents(db, events, retention);
       return done;
     });
-    if (written && events.length > 0) this.#engine.announce();
+    if (written && events.length > 0) this.#engine.notifyEvents();
     return written;
   }
 
-  #expiry(leaseMs: number): RawBuilder<number> {
-    return sql<number>`${this.#engine.words.now()} + ${Math.ceil(leaseMs)}`;
+  #leaseExpiry(leaseMs: number): RawBuilder<number> {
+    return sql<number>`${this.#engine.dialect.now()} + ${Math.ceil(leaseMs)}`;
   }
 }
 
-function* portionsOf(runIds: readonly string[]): Generator<readonly string[], void, undefined> {
-  for (let at = 0; at < runIds.length; at += NAMED_AT_ONCE) yield runIds.slice(at, at + NAMED_AT_ONCE);
+function* chunksOf(runIds: readonly string[]): Generator<readonly string[], void, undefined> {
+  for (let at = 0; at < runIds.length; at += IDS_PER_STATEMENT)
+    yield runIds.slice(at, at + IDS_PER_STATEMENT);
 }
 
 // oxlint-disable-next-line require-yield -- it takes no step
-function* always(): Steps<boolean> {
+function* alwaysTrue(): Steps<boolean> {
   return true;
 }

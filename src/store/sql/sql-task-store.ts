@@ -1,6 +1,6 @@
 import type { Compilable } from "kysely";
 import { defaults } from "../../defaults.js";
-import { toTask, toTaskColumns } from "../task-columns.js";
+import { toTaskRecord, toTaskColumns } from "../task-columns.js";
 import type {
   NewTaskEvent,
   OutboxEntry,
@@ -20,34 +20,34 @@ import type {
   TaskRestoration,
   TaskStore,
 } from "../task-store.js";
-import type { Engine } from "./engine.js";
-import { addEntries, dropStates } from "./outbox-add.js";
-import { claimEntries, dueIn, releaseEntries } from "./outbox-claim.js";
+import type { SqlEngine } from "./engine.js";
+import { addOutboxEntries, dropUnsentStateMessages } from "./outbox-add.js";
+import { claimOutboxEntries, nextOutboxDelay, releaseOutboxEntries } from "./outbox-claim.js";
 import {
-  acknowledgeEntry,
+  acknowledgeOutboxEntry,
   deriveDelivery,
-  dismissEntries,
-  dropOldStates,
-  dropOvertaken,
-  holdTask,
-  retryEntries,
-  settleEntry,
+  dismissOutboxEntries,
+  dropOldStateMessages,
+  dropSuperseded,
+  lockTask,
+  retryOutboxEntries,
+  settleOutboxEntry,
 } from "./outbox-settle.js";
 import * as read from "./read-tasks.js";
 import { restoreTask } from "./restore-task.js";
 import { SqlGatewayStore } from "./sql-gateway-store.js";
-import { countOf, rowsOf, type Steps } from "./steps.js";
+import { countChanged, fetchRows, type Steps } from "./steps.js";
 
 export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
-  readonly #engine: Engine;
+  readonly #engine: SqlEngine;
 
-  constructor(engine: Engine, eventsKept: number) {
+  constructor(engine: SqlEngine, eventsKept: number) {
     super(engine, eventsKept);
     this.#engine = engine;
   }
 
-  get eraChangedAt(): number {
-    return this.#engine.eraChangedAt;
+  get generationChangedAt(): number {
+    return this.#engine.generationChangedAt;
   }
 
   async insertTask(
@@ -83,8 +83,8 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   }
 
   async restoreTask(told: RestoredTask, event: NewTaskEvent): Promise<TaskRestoration> {
-    const { db, words } = this.#engine;
-    const restored = await this.#engine.transact(() => restoreTask(db, words, told, event));
+    const { db, dialect } = this.#engine;
+    const restored = await this.#engine.transact(() => restoreTask(db, dialect, told, event));
     if (restored === "restored") await this.#engine.flush();
     return restored;
   }
@@ -104,7 +104,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
       .where("task_id", "in", taskIds)
       .where("ended_at", "is not", null)
       .where("delivery", "<>", "pending");
-    return this.#engine.perform(() => countOf(gone));
+    return this.#engine.perform(() => countChanged(gone));
   }
 
   listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]> {
@@ -116,14 +116,14 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   }
 
   async claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]> {
-    const { db, words } = this.#engine;
-    const claimed = await this.#engine.transact(() => claimEntries(db, words, claim));
+    const { db, dialect } = this.#engine;
+    const claimed = await this.#engine.transact(() => claimOutboxEntries(db, dialect, claim));
     if (claimed.length > 0) await this.#engine.flush();
     return claimed;
   }
 
-  outboxDueIn(except: readonly string[] = []): Promise<number | null> {
-    return this.#engine.perform(() => dueIn(this.#engine.db, this.#engine.words, except));
+  nextOutboxDelay(except: readonly string[] = []): Promise<number | null> {
+    return this.#engine.perform(() => nextOutboxDelay(this.#engine.db, this.#engine.dialect, except));
   }
 
   settleOutbox(entry: OutboxEntry, result: OutboxResult): Promise<boolean> {
@@ -131,7 +131,7 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   }
 
   releaseOutbox(owner: string): Promise<number> {
-    return this.#engine.perform(() => countOf(releaseEntries(this.#engine.db, owner)));
+    return this.#engine.perform(() => countChanged(releaseOutboxEntries(this.#engine.db, owner)));
   }
 
   acknowledgeOutbox(
@@ -140,21 +140,21 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     at: number,
     as: "delivered" | "parent_missing" = "delivered",
   ): Promise<boolean> {
-    const acknowledge = acknowledgeEntry(this.#engine.db, key, at, as);
-    return this.#engine.transact(() => this.#resolve(taskId, acknowledge));
+    const acknowledge = acknowledgeOutboxEntry(this.#engine.db, key, at, as);
+    return this.#engine.transact(() => this.#settleTerminal(taskId, acknowledge));
   }
 
   retryOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
-    const retry = retryEntries(this.#engine.db, this.#engine.words, taskId);
-    return this.#decided(taskId, retry, event);
+    const retry = retryOutboxEntries(this.#engine.db, this.#engine.dialect, taskId);
+    return this.#decideAndFlush(taskId, retry, event);
   }
 
   dismissOutbox(taskId: string, event: NewTaskEvent): Promise<number> {
-    const dismiss = dismissEntries(this.#engine.db, taskId, event.at);
-    return this.#decided(taskId, dismiss, event);
+    const dismiss = dismissOutboxEntries(this.#engine.db, taskId, event.at);
+    return this.#decideAndFlush(taskId, dismiss, event);
   }
 
-  async #decided(taskId: string, change: Compilable, event: NewTaskEvent): Promise<number> {
+  async #decideAndFlush(taskId: string, change: Compilable, event: NewTaskEvent): Promise<number> {
     const count = await this.#engine.transact(() => this.#decide(taskId, change, event));
     if (count > 0) await this.#engine.flush();
     return count;
@@ -169,21 +169,21 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
       const record: TaskRecord = { ...task, seq: events.length, version: 1 };
       const insert = db.insertInto("tasks").values(toTaskColumns(record));
       const once = insert.onConflict((conflict) => conflict.column("key").doNothing());
-      if ((yield* countOf(once)) > 0) {
+      if ((yield* countChanged(once)) > 0) {
         yield* this.#append(task.taskId, 0, events);
         return { task: record, created: true };
       }
-      const [row] = yield* rowsOf(db.selectFrom("tasks").selectAll().where("key", "=", task.key));
+      const [row] = yield* fetchRows(db.selectFrom("tasks").selectAll().where("key", "=", task.key));
       // None: it was forgotten between the two, and this one can be written after all.
-      if (row !== undefined) return { task: toTask(row), created: false };
+      if (row !== undefined) return { task: toTaskRecord(row), created: false };
     }
   }
 
   /** The task's own row first: whoever changes anything of a task waits for it. */
   *#commit(taskId: string, version: number, change: TaskChange): Steps<TaskRecord | null> {
-    const { db, words } = this.#engine;
+    const { db, dialect } = this.#engine;
     const { set = {}, events = [], notices = [] } = change;
-    const [row] = yield* rowsOf(
+    const [row] = yield* fetchRows(
       db
         .updateTable("tasks")
         .set(toTaskColumns(set))
@@ -197,9 +197,10 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
     yield* this.#append(taskId, row.last_seq - events.length, events);
     const ends = set.endedAt !== undefined && set.endedAt !== null;
     const overtakes = ends || notices.length > 0 || set.policy !== undefined;
-    const replaced = overtakes && row.noticed_at !== null ? yield* rowsOf(dropStates(db, taskId)) : [];
-    yield* addEntries(db, words, taskId, notices, replaced);
-    return toTask(row);
+    const replaced =
+      overtakes && row.noticed_at !== null ? yield* fetchRows(dropUnsentStateMessages(db, taskId)) : [];
+    yield* addOutboxEntries(db, dialect, taskId, notices, replaced);
+    return toTaskRecord(row);
   }
 
   *#append(taskId: string, after: number, events: readonly NewTaskEvent[]): Steps<void> {
@@ -212,10 +213,10 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
       type,
       data: JSON.stringify(data),
     }));
-    yield* countOf(db.insertInto("task_events").values(rows));
+    yield* countChanged(db.insertInto("task_events").values(rows));
     const old = after + events.length - defaults.taskEventsKept;
     if (old <= 0) return;
-    yield* countOf(
+    yield* countChanged(
       db
         .deleteFrom("task_events")
         .where("task_id", "=", taskId)
@@ -225,32 +226,32 @@ export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   }
 
   *#settle(entry: OutboxEntry, result: OutboxResult): Steps<boolean> {
-    const { db, words } = this.#engine;
+    const { db, dialect } = this.#engine;
     const { taskId } = entry;
-    const settle = settleEntry(db, words, entry, result);
-    if (entry.notification.kind === "terminal") return yield* this.#resolve(taskId, settle);
-    if ((yield* countOf(settle)) === 0) return false;
-    yield* countOf(dropOvertaken(db, words, taskId));
-    if (result.status !== "pending") yield* countOf(dropOldStates(db, taskId));
+    const settle = settleOutboxEntry(db, dialect, entry, result);
+    if (entry.notification.kind === "terminal") return yield* this.#settleTerminal(taskId, settle);
+    if ((yield* countChanged(settle)) === 0) return false;
+    yield* countChanged(dropSuperseded(db, dialect, taskId));
+    if (result.status !== "pending") yield* countChanged(dropOldStateMessages(db, taskId));
     return true;
   }
 
   /** What becomes of a message about an end, and what follows from it for its task. */
-  *#resolve(taskId: string, change: Compilable): Steps<boolean> {
-    const { db, words } = this.#engine;
-    const held = yield* holdTask(db, taskId);
-    if (held === null || (yield* countOf(change)) === 0) return false;
-    if (held.noticed_at !== null) yield* countOf(dropOvertaken(db, words, taskId));
+  *#settleTerminal(taskId: string, change: Compilable): Steps<boolean> {
+    const { db, dialect } = this.#engine;
+    const held = yield* lockTask(db, taskId);
+    if (held === null || (yield* countChanged(change)) === 0) return false;
+    if (held.noticed_at !== null) yield* countChanged(dropSuperseded(db, dialect, taskId));
     yield* deriveDelivery(db, taskId);
     return true;
   }
 
   *#decide(taskId: string, change: Compilable, event: NewTaskEvent): Steps<number> {
     const { db } = this.#engine;
-    if ((yield* holdTask(db, taskId)) === null) return 0;
-    const count = yield* countOf(change);
+    if ((yield* lockTask(db, taskId)) === null) return 0;
+    const count = yield* countChanged(change);
     if (count === 0) return 0;
-    const [row] = yield* rowsOf(
+    const [row] = yield* fetchRows(
       db
         .updateTable("tasks")
         .set((column) => ({ last_seq: column("last_seq", "+", 1), version: column("version", "+", 1) }))

@@ -6,11 +6,11 @@ import type { Compilable, QueryResult } from "kysely";
  */
 export type Steps<Result> = Generator<Compilable, Result, QueryResult<unknown>>;
 
-export function* rowsOf<Row>(query: Compilable<Row>): Steps<readonly Row[]> {
+export function* fetchRows<Row>(query: Compilable<Row>): Steps<readonly Row[]> {
   return (yield query).rows as Row[];
 }
 
 /** How many rows a statement has changed. */
-export function* countOf(statement: Compilable): Steps<number> {
+export function* countChanged(statement: Compilable): Steps<number> {
   return Number((yield statement).numAffectedRows ?? 0n);
 }

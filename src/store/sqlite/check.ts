@@ -1,12 +1,12 @@
 import { stat } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
-import { statusOf, type MigrationStatus } from "../sql/migrations.js";
+import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
 import { translateSqliteError } from "./errors.js";
-import { fingerprint } from "./fingerprint.js";
-import { appliedTo, placeOf } from "./migrate.js";
-import { openReadOnly, openView } from "./read-only-view.js";
+import { readFingerprint } from "./fingerprint.js";
+import { appliedSqliteMigrations, sqliteStoreLabel } from "./migrate.js";
+import { openReadOnlyDatabase, openReadOnlyView } from "./read-only-view.js";
 
-export interface StoreHealth {
+export interface StoreCheck {
   readonly schema: number;
   /** What SQLite found wrong; null: nothing. */
   readonly damage: string | null;
@@ -18,10 +18,10 @@ export interface StoreHealth {
 }
 
 /** Look the whole file over, changing nothing. Null: there is none, or it is empty. Rejects when it cannot be read at all. */
-export async function checkSqliteStore(path: string): Promise<StoreHealth | null> {
-  const at = fingerprint(path);
+export async function checkSqliteStore(path: string): Promise<StoreCheck | null> {
+  const at = readFingerprint(path);
   if (at === null) return null;
-  await using view = await openView(path, at);
+  await using view = await openReadOnlyView(path, at);
   if (view.db === null) return null;
   const check = String((await view.value("pragma quick_check(1)")) ?? "no answer");
   const events = Number((await view.value("select count(*) from run_events")) ?? 0);
@@ -43,13 +43,13 @@ export async function checkSqliteStore(path: string): Promise<StoreHealth | null
 }
 
 /** How far the schema is, changing nothing. */
-export function sqliteMigrations(path: string): MigrationStatus {
-  const at = fingerprint(path);
-  if (at === null) return statusOf(placeOf(path), null);
+export function sqliteMigrationStatus(path: string): MigrationStatus {
+  const at = readFingerprint(path);
+  if (at === null) return migrationStatus(sqliteStoreLabel(path), null);
   try {
-    const db = openReadOnly(path, at, defaults.storeBusyMs);
+    const db = openReadOnlyDatabase(path, at, defaults.storeBusyMs);
     try {
-      return statusOf(placeOf(path), appliedTo(db, path));
+      return migrationStatus(sqliteStoreLabel(path), appliedSqliteMigrations(db, path));
     } finally {
       db.close();
     }

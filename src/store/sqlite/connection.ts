@@ -1,9 +1,9 @@
 import type { DatabaseSyncInstance, StatementSyncInstance } from "@photostructure/sqlite";
 import { CompiledQuery } from "kysely";
 import type { DatabaseConnection, QueryResult } from "kysely";
-import { refuseToStream } from "../sql/dialect.js";
+import { rejectStreaming } from "../sql/dialect.js";
 import { translateSqliteError } from "./errors.js";
-import { untilUnlocked, WriteQueue } from "./write-queue.js";
+import { retryWhileLocked, WriteQueue } from "./write-queue.js";
 
 /** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */
 const STATEMENTS_KEPT = 256;
@@ -65,10 +65,10 @@ export class SqliteConnection implements DatabaseConnection {
 
   /** For statements that only read. */
   executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-    return untilUnlocked(() => this.execute<Row>(query), this.#patienceMs);
+    return retryWhileLocked(() => this.execute<Row>(query), this.#patienceMs);
   }
 
-  streamQuery = refuseToStream;
+  streamQuery = rejectStreaming;
 
   /** The write lock is taken first: a lock taken on the way would be met with the work half done. */
   #transaction<Result>(work: () => Result): Result {

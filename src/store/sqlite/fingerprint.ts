@@ -1,7 +1,7 @@
 import { statSync } from "node:fs";
 
 /** What tells whether a database file is still what it was. */
-export interface Fingerprint {
+export interface FileFingerprint {
   readonly inode: bigint;
   readonly size: bigint;
   readonly changedAt: bigint;
@@ -13,7 +13,7 @@ export interface Fingerprint {
  * Null: there is no such file. Never opened to find out: closing any descriptor of the file would
  * drop the locks that SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, 2.2).
  */
-export function fingerprint(path: string): Fingerprint | null {
+export function readFingerprint(path: string): FileFingerprint | null {
   const file = statSync(path, { bigint: true, throwIfNoEntry: false });
   if (file === undefined) return null;
   const log = statSync(`${path}-wal`, { bigint: true, throwIfNoEntry: false });
@@ -25,7 +25,7 @@ export function fingerprint(path: string): Fingerprint | null {
   };
 }
 
-export function same(one: Fingerprint, other: Fingerprint | null): boolean {
+export function isSameFingerprint(one: FileFingerprint, other: FileFingerprint | null): boolean {
   return (
     other !== null &&
     one.inode === other.inode &&

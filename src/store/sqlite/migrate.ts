@@ -1,22 +1,22 @@
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import {
   migrations,
-  missingFrom,
-  otherProgram,
-  requireNoneMissing,
+  pendingMigrations,
+  otherProgramError,
+  requireNoPendingMigrations,
   type AppliedMigration,
   type Migration,
-  type Place,
+  type StoreLabel,
 } from "../sql/migrations.js";
 
 /** Bring the schema up to date, in one transaction: half a schema is never seen, by whatever crash. */
-export function migrate(db: DatabaseSyncInstance, path: string): void {
+export function migrateSqlite(db: DatabaseSyncInstance, path: string): void {
   // Asked first without the write lock, so that opening does not queue behind busy writers.
-  if (missing(db, path)?.length === 0) return;
+  if (pendingSqliteMigrations(db, path)?.length === 0) return;
   db.exec("begin immediate");
   try {
     // Asked again: another process may have migrated while this one waited for the lock.
-    const wanted = missing(db, path);
+    const wanted = pendingSqliteMigrations(db, path);
     if (wanted === null) {
       db.exec(
         "create table holdfast_migrations (id integer primary key not null, name text not null, applied_at integer not null) strict",
@@ -40,28 +40,31 @@ export function migrate(db: DatabaseSyncInstance, path: string): void {
 
 /** For readers, who may not migrate. Null: nothing has been written yet. */
 export function requireCurrentSchema(db: DatabaseSyncInstance, path: string): "current" | null {
-  const wanted = missing(db, path);
+  const wanted = pendingSqliteMigrations(db, path);
   if (wanted === null) return null;
-  requireNoneMissing(placeOf(path), wanted);
+  requireNoPendingMigrations(sqliteStoreLabel(path), wanted);
   return "current";
 }
 
 /** Null: the database is empty. */
-function missing(db: DatabaseSyncInstance, path: string): readonly Migration[] | null {
-  const recorded = appliedTo(db, path);
-  return recorded === null ? null : missingFrom(placeOf(path), recorded);
+function pendingSqliteMigrations(db: DatabaseSyncInstance, path: string): readonly Migration[] | null {
+  const recorded = appliedSqliteMigrations(db, path);
+  return recorded === null ? null : pendingMigrations(sqliteStoreLabel(path), recorded);
 }
 
 /** The migrations that the store has recorded, including those of a newer version. Null: the database is empty. */
-export function appliedTo(db: DatabaseSyncInstance, path: string): readonly AppliedMigration[] | null {
+export function appliedSqliteMigrations(
+  db: DatabaseSyncInstance,
+  path: string,
+): readonly AppliedMigration[] | null {
   const names = db.prepare("select name from sqlite_schema where type = 'table'").all() as { name: string }[];
   if (names.length === 0) return null;
   if (!names.some(({ name }) => name === "holdfast_migrations")) {
-    throw otherProgram(placeOf(path));
+    throw otherProgramError(sqliteStoreLabel(path));
   }
   return db.prepare("select * from holdfast_migrations order by id").all() as AppliedMigration[];
 }
 
-export function placeOf(path: string): Place {
+export function sqliteStoreLabel(path: string): StoreLabel {
   return { path, otherwise: "set HOLDFAST_HOME to another directory" };
 }

@@ -1,16 +1,21 @@
 import type { Kysely } from "kysely";
 import { StateUnusable } from "../../errors.js";
-import type { AcpPermission, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
-import type { AcpPermissionFilter, AcpSessionFilter, AcpTurnFilter, AcpUpdateFilter } from "../acp-store.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../acp-record.js";
+import type {
+  AcpPermissionRequestFilter,
+  AcpSessionFilter,
+  AcpTurnFilter,
+  AcpUpdateFilter,
+} from "../acp-store.js";
 import type { Approval } from "../approval-record.js";
 import type { GatewayFilter } from "../gateway-store.js";
-import type { GatewayFacts, HostRecord } from "../gateway-record.js";
+import type { PublicGateway, HostRecord } from "../gateway-record.js";
 import type { SessionMessage } from "../message-record.js";
 import type { MessageCount, MessageFilter } from "../message-store.js";
 import type { RunEvent } from "../run-event.js";
 import type { RunRecord } from "../run-record.js";
 import type { Schema } from "../schema.js";
-import type { SessionRow } from "../session-record.js";
+import type { SessionRecord } from "../session-record.js";
 import type { ApprovalFilter, SessionFilter } from "../session-store.js";
 import type { OutboxEntry, TaskEvent, TaskRecord } from "../task-record.js";
 import type { OutboxFilter, TaskFilter } from "../task-store.js";
@@ -22,13 +27,13 @@ import * as readAcp from "../sql/read-acp.js";
 import * as readSessions from "../sql/read-sessions.js";
 import * as readTasks from "../sql/read-tasks.js";
 import { hostMonotonicMs } from "./clock.js";
-import { fingerprint, same } from "./fingerprint.js";
-import type { Fingerprint } from "./fingerprint.js";
-import { openView, type ReadOnlyView } from "./read-only-view.js";
-import { sqliteWords } from "./words.js";
+import { readFingerprint, isSameFingerprint } from "./fingerprint.js";
+import type { FileFingerprint } from "./fingerprint.js";
+import { openReadOnlyView, type ReadOnlyView } from "./read-only-view.js";
+import { sqliteDialect } from "./words.js";
 
 /** A writer would have to start and finish inside every one of these reads. */
-const ATTEMPTS = 20;
+const READ_ATTEMPTS = 20;
 
 /** Open without changing anything, not even by creating a file. Null when nothing has been stored yet. */
 export async function openSqliteStoreForReading(path: string): Promise<ReadStore | null> {
@@ -51,7 +56,7 @@ class SqliteReader implements ReadStore {
   }
 
   async hasSchema(): Promise<boolean> {
-    return fingerprint(this.#path) !== null && (await this.#read(async () => true, false));
+    return readFingerprint(this.#path) !== null && (await this.#read(async () => true, false));
   }
 
   getRun(runId: string): Promise<RunRecord | null> {
@@ -63,7 +68,7 @@ class SqliteReader implements ReadStore {
   }
 
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
-    return this.#read((db) => read.listRuns(db, sqliteWords, filter), []);
+    return this.#read((db) => read.listRuns(db, sqliteDialect, filter), []);
   }
 
   listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
@@ -75,16 +80,16 @@ class SqliteReader implements ReadStore {
     return null;
   }
 
-  getSession(id: string): Promise<SessionRow | null> {
+  getSession(id: string): Promise<SessionRecord | null> {
     return this.#read((db) => readSessions.getSession(db, id), null);
   }
 
-  getSessionByKey(key: string): Promise<SessionRow | null> {
+  getSessionByKey(key: string): Promise<SessionRecord | null> {
     return this.#read((db) => readSessions.getSessionByKey(db, key), null);
   }
 
-  listSessions(filter: SessionFilter): Promise<readonly SessionRow[]> {
-    return this.#read((db) => readSessions.listSessions(db, sqliteWords, filter), []);
+  listSessions(filter: SessionFilter): Promise<readonly SessionRecord[]> {
+    return this.#read((db) => readSessions.listSessions(db, sqliteDialect, filter), []);
   }
 
   getApproval(id: string): Promise<Approval | null> {
@@ -95,7 +100,7 @@ class SqliteReader implements ReadStore {
     return this.#read((db) => readSessions.listApprovals(db, filter), []);
   }
 
-  listGateways(filter?: GatewayFilter): Promise<readonly GatewayFacts[]> {
+  listGateways(filter?: GatewayFilter): Promise<readonly PublicGateway[]> {
     return this.#read((db) => readGateways.listGateways(db, filter), []);
   }
 
@@ -103,8 +108,8 @@ class SqliteReader implements ReadStore {
     return this.#read(readGateways.listHosts, []);
   }
 
-  countHeld(): Promise<ReadonlyMap<string, number>> {
-    return this.#read(readGateways.countHeld, new Map<string, number>());
+  countOpenRunsByOwner(): Promise<ReadonlyMap<string, number>> {
+    return this.#read(readGateways.countOpenRunsByOwner, new Map<string, number>());
   }
 
   listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {
@@ -125,7 +130,7 @@ class SqliteReader implements ReadStore {
   }
 
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
-    return this.#read((db) => readAcp.listAcpSessions(db, sqliteWords, filter), []);
+    return this.#read((db) => readAcp.listAcpSessions(db, sqliteDialect, filter), []);
   }
 
   listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
@@ -136,8 +141,8 @@ class SqliteReader implements ReadStore {
     return this.#read((db) => readAcp.listAcpUpdates(db, filter), []);
   }
 
-  listAcpPermissions(filter: AcpPermissionFilter): Promise<readonly AcpPermission[]> {
-    return this.#read((db) => readAcp.listAcpPermissions(db, sqliteWords, filter), []);
+  listAcpPermissionRequests(filter: AcpPermissionRequestFilter): Promise<readonly AcpPermissionRequest[]> {
+    return this.#read((db) => readAcp.listAcpPermissionRequests(db, sqliteDialect, filter), []);
   }
 
   getTask(taskId: string): Promise<TaskRecord | null> {
@@ -176,15 +181,15 @@ class SqliteReader implements ReadStore {
 
   async #read<Answer>(query: (db: Kysely<Schema>) => Promise<Answer>, nothing: Answer): Promise<Answer> {
     let trouble: unknown = null;
-    for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-      const before = fingerprint(this.#path);
+    for (let attempt = 0; attempt < READ_ATTEMPTS; attempt += 1) {
+      const before = readFingerprint(this.#path);
       if (before === null) return nothing;
       try {
-        const { db } = await this.#look(before);
+        const { db } = await this.#currentView(before);
         const answer = db === null ? nothing : await query(db);
-        if (before.log || same(before, fingerprint(this.#path))) return answer;
+        if (before.log || isSameFingerprint(before, readFingerprint(this.#path))) return answer;
       } catch (error) {
-        if (same(before, fingerprint(this.#path))) throw error;
+        if (isSameFingerprint(before, readFingerprint(this.#path))) throw error;
         trouble = error;
       }
     }
@@ -196,10 +201,10 @@ class SqliteReader implements ReadStore {
   }
 
   /** The open view if it still shows this file, else a new one. */
-  async #look(at: Fingerprint): Promise<ReadOnlyView> {
-    if (this.#view?.shows(at) === true) return this.#view;
+  async #currentView(at: FileFingerprint): Promise<ReadOnlyView> {
+    if (this.#view?.isCurrent(at) === true) return this.#view;
     await this[Symbol.asyncDispose]();
-    this.#view = await openView(this.#path, at);
+    this.#view = await openReadOnlyView(this.#path, at);
     return this.#view;
   }
 }

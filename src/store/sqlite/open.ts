@@ -6,11 +6,11 @@ import { StateUnusable } from "../../errors.js";
 import { SqlStore } from "../sql/sql-store.js";
 import type { Store } from "../store.js";
 import { SqliteConnection } from "./connection.js";
-import { storeIsReadOnly, translateSqliteError } from "./errors.js";
-import { migrate } from "./migrate.js";
+import { readOnlyStoreError, translateSqliteError } from "./errors.js";
+import { migrateSqlite } from "./migrate.js";
 import { SqliteEngine } from "./sqlite-engine.js";
 import { WalSync } from "./wal-sync.js";
-import { untilUnlocked } from "./write-queue.js";
+import { retryWhileLocked } from "./write-queue.js";
 
 export interface SqliteStoreOptions {
   readonly path: string;
@@ -33,12 +33,12 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
     if (fresh) await chmod(path, 0o600);
     // SQLite would open it all the same and fail at the first write, with a command already waiting to start.
     await access(path, constants.W_OK).catch((error: unknown) => {
-      throw storeIsReadOnly(path, error);
+      throw readOnlyStoreError(path, error);
     });
-    await untilUnlocked(() => {
+    await retryWhileLocked(() => {
       switchToWal(handle, path);
       handle.exec("pragma synchronous = normal");
-      migrate(handle, path);
+      migrateSqlite(handle, path);
     }, busyMs);
     const connection = new SqliteConnection(handle, path, busyMs);
     return new SqlStore(new SqliteEngine(connection, new WalSync(path)), eventsKept);

@@ -7,11 +7,11 @@ import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { SqliteConnection } from "./connection.js";
 import { translateSqliteError } from "./errors.js";
-import { same } from "./fingerprint.js";
-import type { Fingerprint } from "./fingerprint.js";
+import { isSameFingerprint } from "./fingerprint.js";
+import type { FileFingerprint } from "./fingerprint.js";
 import { requireCurrentSchema } from "./migrate.js";
-import { composer } from "./sqlite-engine.js";
-import { untilUnlocked } from "./write-queue.js";
+import { createSqliteKysely } from "./sqlite-engine.js";
+import { retryWhileLocked } from "./write-queue.js";
 
 /**
  * Two ways to read a WAL database, and each is wrong where the other is right:
@@ -19,29 +19,33 @@ import { untilUnlocked } from "./write-queue.js";
  * without one, as an immutable file, because the ordinary way would create the log and leave it behind.
  * Immutable means no locks, so what was read counts only if the file is afterwards what it was before.
  */
-export function openReadOnly(path: string, of: Fingerprint, timeout: number): DatabaseSyncInstance {
-  return new DatabaseSync(of.log ? path : immutable(path), { readOnly: true, timeout });
+export function openReadOnlyDatabase(
+  path: string,
+  fingerprint: FileFingerprint,
+  timeout: number,
+): DatabaseSyncInstance {
+  return new DatabaseSync(fingerprint.log ? path : immutableUrl(path), { readOnly: true, timeout });
 }
 
 /** Waits on a timer while another process has the file locked. */
-export function openView(path: string, of: Fingerprint): Promise<ReadOnlyView> {
-  return untilUnlocked(() => new ReadOnlyView(path, of), defaults.storeBusyMs);
+export function openReadOnlyView(path: string, fingerprint: FileFingerprint): Promise<ReadOnlyView> {
+  return retryWhileLocked(() => new ReadOnlyView(path, fingerprint), defaults.storeBusyMs);
 }
 
 export class ReadOnlyView implements AsyncDisposable {
   /** Null: the file has no tables yet. */
   readonly db: Kysely<Schema> | null;
-  readonly #of: Fingerprint;
+  readonly #fingerprint: FileFingerprint;
   readonly #connection: SqliteConnection;
 
-  constructor(path: string, of: Fingerprint) {
-    this.#of = of;
+  constructor(path: string, fingerprint: FileFingerprint) {
+    this.#fingerprint = fingerprint;
     try {
-      const handle = openReadOnly(path, of, 0);
+      const handle = openReadOnlyDatabase(path, fingerprint, 0);
       this.#connection = new SqliteConnection(handle, path, defaults.storeBusyMs);
       try {
         const current = requireCurrentSchema(handle, path) !== null;
-        this.db = current ? composer(this.#connection) : null;
+        this.db = current ? createSqliteKysely(this.#connection) : null;
       } catch (error) {
         handle.close();
         throw error;
@@ -51,11 +55,11 @@ export class ReadOnlyView implements AsyncDisposable {
     }
   }
 
-  shows(file: Fingerprint): boolean {
-    if (this.#of.log !== file.log) return false;
+  isCurrent(file: FileFingerprint): boolean {
+    if (this.#fingerprint.log !== file.log) return false;
     // An empty database is looked at afresh: a view of it has nothing to keep.
     if (this.db === null) return false;
-    return file.log ? this.#of.inode === file.inode : same(this.#of, file);
+    return file.log ? this.#fingerprint.inode === file.inode : isSameFingerprint(this.#fingerprint, file);
   }
 
   /** The answer to a question that is no query of the store's: one value of a pragma or a count. */
@@ -73,7 +77,7 @@ export class ReadOnlyView implements AsyncDisposable {
   }
 }
 
-function immutable(path: string): URL {
+function immutableUrl(path: string): URL {
   const url = pathToFileURL(path);
   url.searchParams.set("immutable", "1");
   return url;

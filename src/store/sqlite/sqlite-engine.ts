@@ -1,15 +1,15 @@
 import { Kysely, SqliteAdapter, SqliteQueryCompiler } from "kysely";
 import type { Schema } from "../schema.js";
-import { StatementDialect } from "../sql/dialect.js";
-import type { Engine } from "../sql/engine.js";
+import { EngineDialect } from "../sql/dialect.js";
+import type { SqlEngine } from "../sql/engine.js";
 import type { Steps } from "../sql/steps.js";
 import { hostMonotonicMs } from "./clock.js";
 import type { SqliteConnection } from "./connection.js";
 import type { WalSync } from "./wal-sync.js";
-import { sqliteWords } from "./words.js";
+import { sqliteDialect } from "./words.js";
 
-export function composer(connection: SqliteConnection): Kysely<Schema> {
-  const dialect = new StatementDialect({
+export function createSqliteKysely(connection: SqliteConnection): Kysely<Schema> {
+  const dialect = new EngineDialect({
     connection,
     compiler: SqliteQueryCompiler,
     adapter: SqliteAdapter,
@@ -18,16 +18,16 @@ export function composer(connection: SqliteConnection): Kysely<Schema> {
 }
 
 /** Each call is executed within one turn of the event loop: nothing can come between its statements in this process. */
-export class SqliteEngine implements Engine {
-  readonly eras = 1;
-  readonly eraChangedAt = -Infinity;
-  readonly words = sqliteWords;
+export class SqliteEngine implements SqlEngine {
+  readonly generation = 1;
+  readonly generationChangedAt = -Infinity;
+  readonly dialect = sqliteDialect;
   readonly db: Kysely<Schema>;
   readonly #connection: SqliteConnection;
   readonly #walSync: WalSync;
 
   constructor(connection: SqliteConnection, walSync: WalSync) {
-    this.db = composer(connection);
+    this.db = createSqliteKysely(connection);
     this.#connection = connection;
     this.#walSync = walSync;
   }
@@ -45,20 +45,20 @@ export class SqliteEngine implements Engine {
   }
 
   /** Numbers are given under the lock that the commit releases. */
-  async settledEvents(): Promise<null> {
+  async lastSettledEvent(): Promise<null> {
     return null;
   }
 
   /** Whoever wants to know looks at the file. */
-  announce(): void {}
+  notifyEvents(): void {}
 
-  call(): void {}
+  notifyTarget(): void {}
 
   async now(): Promise<number> {
     return hostMonotonicMs();
   }
 
-  async refusedTables(): Promise<readonly string[]> {
+  async unwritableTables(): Promise<readonly string[]> {
     return [];
   }
 

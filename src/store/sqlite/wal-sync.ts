@@ -11,7 +11,7 @@ const syncToDisk = promisify(fdatasync);
 export class WalSync {
   readonly #path: string;
   #descriptor: number | null = null;
-  #underWay: Promise<void> | null = null;
+  #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
 
   constructor(storePath: string) {
@@ -21,8 +21,8 @@ export class WalSync {
 
   /** Resolves when everything committed before the call is on the disk. */
   flush(): Promise<void> {
-    if (this.#underWay === null) return this.#begin();
-    this.#next ??= this.#underWay.then(
+    if (this.#running === null) return this.#begin();
+    this.#next ??= this.#running.then(
       () => this.#begin(),
       () => this.#begin(),
     );
@@ -36,10 +36,10 @@ export class WalSync {
 
   #begin(): Promise<void> {
     this.#next = null;
-    this.#underWay = this.#sync().finally(() => {
-      this.#underWay = null;
+    this.#running = this.#sync().finally(() => {
+      this.#running = null;
     });
-    return this.#underWay;
+    return this.#running;
   }
 
   async #sync(): Promise<void> {

@@ -1,13 +1,13 @@
 import { sql } from "kysely";
-import type { Words } from "../sql/engine.js";
+import type { SqlDialect } from "../sql/engine.js";
 import { hostMonotonicMs } from "./clock.js";
 
-export const sqliteWords: Words = {
+export const sqliteDialect: SqlDialect = {
   now: () => sql<number>`${hostMonotonicMs()}`,
-  members: (column) => sql`json_each(${sql.ref(column)})`,
-  items: (column) => sql`json_each(${sql.ref(column)})`,
+  jsonEntries: (column) => sql`json_each(${sql.ref(column)})`,
+  jsonItems: (column) => sql`json_each(${sql.ref(column)})`,
   // There is one writer at a time, and it is this one.
-  hold: sql``,
-  take: sql``,
+  lockShared: sql``,
+  lockSkipLocked: sql``,
   shared: false,
 };

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
-import { spread } from "../spread.js";
+import { jitter } from "../spread.js";
 import { isBusy } from "./errors.js";
 
 // SQLite's own busy timeout sleeps in the calling thread: the event loop would stand still, and with it the output,
 // deadlines and stops of every run. So handles are opened with a busy timeout of 0, and locks are waited for here.
 
 /** Attempts `work` within the call, and again while another process has the database locked, for at most so long. */
-export function untilUnlocked<Result>(work: () => Result, patienceMs: number): Promise<Result> {
+export function retryWhileLocked<Result>(work: () => Result, patienceMs: number): Promise<Result> {
   return attempt(work, performance.now() + patienceMs);
 }
 
@@ -32,7 +32,7 @@ export class WriteQueue {
       return work();
     } catch (error) {
       if (!isBusy(error)) throw error;
-      return this.#enqueue(retry(work, error, deadline, signal));
+      return this.#enqueue(retryUntil(work, error, deadline, signal));
     }
   }
 
@@ -43,7 +43,7 @@ export class WriteQueue {
   }
 
   #enqueue<Result>(result: Promise<Result>): Promise<Result> {
-    const settled = result.then(nothing, nothing).then(() => {
+    const settled = result.then(ignore, ignore).then(() => {
       if (this.#last === settled) this.#last = null;
     });
     this.#last = settled;
@@ -55,12 +55,12 @@ async function attempt<Result>(work: () => Result, deadline: number, signal?: Ab
   try {
     return work();
   } catch (error) {
-    return retry(work, error, deadline, signal);
+    return retryUntil(work, error, deadline, signal);
   }
 }
 
 /** Aborting ends the patience: the attempt after that is the last. */
-async function retry<Result>(
+async function retryUntil<Result>(
   work: () => Result,
   error: unknown,
   deadline: number,
@@ -72,7 +72,7 @@ async function retry<Result>(
     if (!isBusy(failure) || performance.now() >= deadline) throw failure;
     if (signal?.aborted === true) throw failure;
     // Rejects when it is aborted.
-    await delay(spread(pauseMs), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
+    await delay(jitter(pauseMs), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
     try {
       return work();
     } catch (again) {
@@ -81,4 +81,4 @@ async function retry<Result>(
   }
 }
 
-function nothing(): void {}
+function ignore(): void {}

@@ -4,55 +4,55 @@ import { NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../store/run-event.js";
 import type { RunRecord } from "../../store/run-record.js";
 import type { Lease } from "../../store/store.js";
-import { adopt, boundaryOf } from "../adopt.js";
-import { launcherSilence } from "../unresponsive-anchor.js";
-import { endVerified, NOTHING_DONE, sweptAway, type Aftermath } from "../aftermath.js";
+import { bindLink, toRunBoundary } from "../adopt.js";
+import { readLauncherSilence } from "../unresponsive-anchor.js";
+import { killVerifiedTree, NO_CLEANUP, cleanedByLauncher, type DeadAnchorResult } from "../aftermath.js";
 import { sendStop } from "../cancel.js";
-import { concludeAftermath } from "../conclude.js";
-import { finalEvents, lostFinale, type Finale } from "../finale.js";
-import type { Context } from "../context.js";
-import { letGo } from "../let-go.js";
-import { eventFacts, type LiveRun } from "../live-run.js";
-import { refuseGate, regain, stopEndedElsewhere } from "../regain.js";
-import { resume } from "../resume.js";
-import { claim, takeUp, type TakenUp, type Wanted } from "../take-up.js";
-import type { Claim, Decision } from "./decide.js";
+import { finalizeDeadAnchor } from "../conclude.js";
+import { terminalEvents, lostRunRecord, type TerminalRecord } from "../finale.js";
+import type { SupervisorContext } from "../context.js";
+import { detachRun } from "../let-go.js";
+import { runEventBase, type LiveRun } from "../live-run.js";
+import { keepGateClosed, reattach, stopOrphanedAnchor } from "../regain.js";
+import { restoreLiveRun } from "../resume.js";
+import { claimLease, acquireRun, type AcquireResult, type AcquireRequest } from "../take-up.js";
+import type { ClaimGround, Decision } from "./decide.js";
 import { compareImported } from "./imported.js";
-import { addressOf } from "./look.js";
+import { runAddressOf } from "./look.js";
 
 /** What came of a decision. */
-export interface Acted {
+export interface AppliedDecision {
   /** Null: there is nothing to go on with here. */
   readonly live: LiveRun | null;
   /** Why nothing was done after all; null: what was decided was done. */
-  readonly left: string | null;
+  readonly leftReason: string | null;
 }
 
-const DONE: Acted = { live: null, left: null };
+const DONE: AppliedDecision = { live: null, leftReason: null };
 
-function left(why: string): Acted {
-  return { live: null, left: why };
+function leftAlone(why: string): AppliedDecision {
+  return { live: null, leftReason: why };
 }
 
-function takenBy(by: string | null): Acted {
-  return left(`another supervisor${by === null ? "" : ` (${by})`} took it over first`);
+function takenOverBy(by: string | null): AppliedDecision {
+  return leftAlone(`another supervisor${by === null ? "" : ` (${by})`} took it over first`);
 }
 
 /** Carry out a decision about an open record. */
-export async function act(
-  context: Context,
+export async function applyDecision(
+  context: SupervisorContext,
   record: RunRecord,
-  ground: Claim,
+  ground: ClaimGround,
   decision: Decision,
-): Promise<Acted> {
+): Promise<AppliedDecision> {
   // After the look: a lease that another process of this instance has taken by then shows that it holds the locks.
   if (decision.action !== "leave" && !(await context.incarnation.isCurrent()))
-    return left("another process of this instance has taken over");
-  const wanted: Wanted = {
-    run: addressOf(record),
+    return leftAlone("another process of this instance has taken over");
+  const request: AcquireRequest = {
+    run: runAddressOf(record),
     from: { ownerInstanceId: record.ownerInstanceId, epoch: record.leaseEpoch },
     expiredForMs: ground.expiredForMs,
-    events: (epoch) => [reconcileEvent(context, record, decision, epoch, context.process)],
+    events: (epoch) => [reconcileEvent(context, record, decision, epoch, context.incarnationId)],
   };
   switch (decision.action) {
     case "leave":
@@ -60,23 +60,23 @@ export async function act(
     case "continue":
     case "adopt":
     case "terminate":
-      return goOn(context, record, wanted, decision);
+      return takeOver(context, record, request, decision);
     case "lose":
-      return endOnRecord(
+      return finalizeRecord(
         context,
         record,
-        wanted,
-        lostFinale(await lostAs(context, record, decision), "sweep"),
+        request,
+        lostRunRecord(await lostResult(context, record, decision), "sweep"),
       );
     case "spawn-error":
     case "finalize":
     case "sweep":
-      return conclude(context, record, wanted, decision);
+      return finalizeDead(context, record, request, decision);
   }
 }
 
 export function reconcileEvent(
-  { instanceId, clock }: Pick<Context, "instanceId" | "clock">,
+  { instanceId, clock }: Pick<SupervisorContext, "instanceId" | "clock">,
   record: RunRecord,
   { row, action, why }: Decision,
   epoch: number,
@@ -101,71 +101,79 @@ export function reconcileEvent(
 }
 
 /** Its anchor lives: attach under a new epoch. Until it has answered, nothing is claimed. */
-async function goOn(
-  context: Context,
+async function takeOver(
+  context: SupervisorContext,
   record: RunRecord,
-  wanted: Wanted,
+  request: AcquireRequest,
   { action }: Decision,
-): Promise<Acted> {
-  const found = await takeUp(context, wanted);
-  switch (found.kind) {
+): Promise<AppliedDecision> {
+  const acquired = await acquireRun(context, request);
+  switch (acquired.kind) {
     case "attached":
-      return { live: attached(context, record, found, action === "terminate"), left: null };
+      return { live: attachTakenOver(context, record, acquired, action === "terminate"), leftReason: null };
     case "silent":
     case "unreachable": {
-      const lease = found.lease ?? (await claimSilent(context, wanted));
-      if (lease === null) return left("its anchor lives but does not answer, and another supervisor took it");
-      const live = resume(context, record, lease, null);
-      await noteSilence(context, live);
+      const lease = acquired.lease ?? (await claimUnresponsive(context, request));
+      if (lease === null)
+        return leftAlone("its anchor lives but does not answer, and another supervisor took it");
+      const live = restoreLiveRun(context, record, lease, null);
+      await recordLauncherSilence(context, live);
       // Owed until its anchor answers, or carried out without it.
       if (action === "terminate") stopOrphan(live);
-      context.track(record.runId, regain(live));
-      return { live, left: null };
+      context.track(record.runId, reattach(live));
+      return { live, leftReason: null };
     }
     case "replaced":
-      return takenBy(found.by);
+      return takenOverBy(acquired.by);
     case "ended-elsewhere":
-      stopEndedElsewhere(context, found.observer);
+      stopOrphanedAnchor(context, acquired.observer);
       return DONE;
     case "unwritable":
-      found.observer.close();
-      throw found.error;
+      acquired.observer.close();
+      throw acquired.error;
   }
 }
 
 /** It lives but does not answer: its socket is lost, or it is stopped. It is watched from here on, and its stop carried out. */
-async function claimSilent(context: Context, wanted: Wanted): Promise<Lease | null> {
-  const claimed = await claim(context, wanted);
+async function claimUnresponsive(context: SupervisorContext, request: AcquireRequest): Promise<Lease | null> {
+  const claimed = await claimLease(context, request);
   return claimed.kind === "held" ? claimed.lease : null;
 }
 
-function attached(
-  context: Context,
+function attachTakenOver(
+  context: SupervisorContext,
   record: RunRecord,
-  { link, lease }: Extract<TakenUp, { kind: "attached" }>,
+  { link, lease }: Extract<AcquireResult, { kind: "attached" }>,
   stop: boolean,
 ): LiveRun {
-  const live = resume(context, record, lease, link.welcome);
-  adopt(live, link, true);
-  context.track(record.runId, noteSilence(context, live));
-  noteIdentities(live, record, link);
-  refuseGate(live, link);
+  const live = restoreLiveRun(context, record, lease, link.welcome);
+  bindLink(live, link, true);
+  context.track(record.runId, recordLauncherSilence(context, live));
+  recordIdentities(live, record, link);
+  keepGateClosed(live, link);
   if (stop) stopOrphan(live);
   return live;
 }
 
 /** Adopted out of another run, and its supervisor died before it could write down what it was. */
-function noteIdentities({ journal }: LiveRun, record: RunRecord, { welcome }: AnchorLink): void {
+function recordIdentities({ writeQueue }: LiveRun, record: RunRecord, { welcome }: AnchorLink): void {
   if (record.root !== null || welcome.phase === "gated") return;
   const { anchor, root, boundary } = welcome;
   const { tier } = boundary;
-  journal.note({ to: "gated", anchor, root, processGroupId: root.pid, boundary: boundaryOf(boundary), tier });
+  writeQueue.enqueue({
+    to: "gated",
+    anchor,
+    root,
+    processGroupId: root.pid,
+    boundary: toRunBoundary(boundary),
+    tier,
+  });
 }
 
-async function noteSilence({ host }: Context, live: LiveRun): Promise<void> {
-  const { rootPid, descendants } = eventFacts(live, 0);
-  const events = await launcherSilence(host, live.facts.address, { rootPid, descendants });
-  if (events.length > 0) live.journal.note(null, events);
+async function recordLauncherSilence({ host }: SupervisorContext, live: LiveRun): Promise<void> {
+  const { rootPid, descendants } = runEventBase(live, 0);
+  const events = await readLauncherSilence(host, live.facts.address, { rootPid, descendants });
+  if (events.length > 0) live.writeQueue.enqueue(null, events);
 }
 
 function stopOrphan(live: LiveRun): void {
@@ -173,123 +181,132 @@ function stopOrphan(live: LiveRun): void {
 }
 
 /** Nothing is left of it but its record. Claimed and ended in one; if somebody was faster, that one has done it. */
-async function endOnRecord(
-  context: Context,
+async function finalizeRecord(
+  context: SupervisorContext,
   record: RunRecord,
-  wanted: Wanted,
-  finale: Finale,
-): Promise<Acted> {
+  request: AcquireRequest,
+  terminal: TerminalRecord,
+): Promise<AppliedDecision> {
   const { store, instanceId, clock } = context;
   const { runId, leaseEpoch, root } = record;
   const at = clock.wall();
   const epoch = leaseEpoch + 1;
-  const ended = await store.concludeRun(
+  const ended = await store.acquireAndFinalizeRun(
     {
       runId,
-      from: wanted.from,
+      from: request.from,
       ownerInstanceId: instanceId,
       epoch,
       leaseMs: 0,
-      expiredForMs: wanted.from.ownerInstanceId === instanceId ? null : wanted.expiredForMs,
+      expiredForMs: request.from.ownerInstanceId === instanceId ? null : request.expiredForMs,
     },
-    { to: "exited", at, ...finale.ending },
+    { to: "exited", at, ...terminal.outcome },
     [
-      ...wanted.events(epoch),
-      ...(await launcherSilence(context.host, wanted.run, { rootPid: root?.pid ?? null, descendants: 0 })),
-      ...finalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, finale),
+      ...request.events(epoch),
+      ...(await readLauncherSilence(context.host, request.run, {
+        rootPid: root?.pid ?? null,
+        descendants: 0,
+      })),
+      ...terminalEvents({ runId, at, rootPid: root?.pid ?? null, descendants: 0 }, terminal),
     ],
   );
-  return ended ? DONE : takenBy(null);
+  return ended ? DONE : takenOverBy(null);
 }
 
-async function lostAs(
-  { host }: Context,
+async function lostResult(
+  { host }: SupervisorContext,
   record: RunRecord,
   { row, why }: Decision,
-): Promise<Extract<Aftermath, { kind: "lost" }>> {
-  const remains = await host.remains(addressOf(record));
-  const { swept } = remains;
-  if (swept !== null && row !== "other-boot") return { ...sweptAway(swept), kind: "lost", remains };
+): Promise<Extract<DeadAnchorResult, { kind: "lost" }>> {
+  const runFiles = await host.readRunFiles(runAddressOf(record));
+  const { swept } = runFiles;
+  if (swept !== null && row !== "other-boot") return { ...cleanedByLauncher(swept), kind: "lost", runFiles };
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
   // An imported one never had an anchor that could have left something.
   return {
-    ...NOTHING_DONE,
+    ...NO_CLEANUP,
     kind: "lost",
-    remains: record.imported === null ? remains : null,
+    runFiles: record.imported === null ? runFiles : null,
     emptiness,
     note: why,
   };
 }
 
 /** Nobody answers for it any more: end what is verifiably left, and its record. */
-async function conclude(
-  context: Context,
+async function finalizeDead(
+  context: SupervisorContext,
   record: RunRecord,
-  wanted: Wanted,
+  request: AcquireRequest,
   decision: Decision,
-): Promise<Acted> {
-  const claimed = await claim(context, wanted);
-  if (claimed.kind !== "held") return takenBy(claimed.kind === "replaced" ? claimed.by : null);
+): Promise<AppliedDecision> {
+  const claimed = await claimLease(context, request);
+  if (claimed.kind !== "held") return takenOverBy(claimed.kind === "replaced" ? claimed.by : null);
   const claimedRecord = record.root === null ? await context.store.getRun(record.runId) : record;
-  const live = resume(context, claimedRecord ?? record, claimed.lease, null);
+  const live = restoreLiveRun(context, claimedRecord ?? record, claimed.lease, null);
   // Until the claim its owner could go on: it may have been let through the gate since the look.
-  if (record.root === null && live.traces.root !== null) {
-    context.track(record.runId, regain(live));
-    return { live, left: null };
+  if (record.root === null && live.recordedIdentity.root !== null) {
+    context.track(record.runId, reattach(live));
+    return { live, leftReason: null };
   }
-  await noteSilence(context, live);
-  const ending = end(context, record, live, decision);
+  await recordLauncherSilence(context, live);
+  const ending = endAndFinalize(context, record, live, decision);
   context.track(record.runId, ending);
   // One whose processes are given a long grace must not keep the others waiting.
-  await context.clock.pause(defaults.sweptWaitMs, ending);
-  return { live: context.live.has(record.runId) ? live : null, left: null };
+  await context.clock.sleep(defaults.sweptWaitMs, ending);
+  return { live: context.runs.has(record.runId) ? live : null, leftReason: null };
 }
 
-async function end(context: Context, record: RunRecord, live: LiveRun, decision: Decision): Promise<void> {
+async function endAndFinalize(
+  context: SupervisorContext,
+  record: RunRecord,
+  live: LiveRun,
+  decision: Decision,
+): Promise<void> {
   try {
-    const after = await aftermathOf(context, record, live, decision);
-    if (concludeAftermath(live, after)) return void (await live.ended.promise);
+    const deadAnchor = await resolveDeadRun(context, record, live, decision);
+    if (finalizeDeadAnchor(live, deadAnchor)) return void (await live.ended.promise);
   } catch (error) {
     const { runId } = record;
     context.report({ runId, message: `run ${runId}: cannot find out yet what became of it`, cause: error });
   }
   // What was seen a moment ago is no longer so.
-  if (record.root !== null) return regain(live);
+  if (record.root !== null) return reattach(live);
   // Without a root on record, to be looked after like a run of ours would mean that nothing of it ever ran.
-  letGo(live, new NotSteering(record.runId, "what is left of it could not be looked at"));
+  detachRun(live, new NotSteering(record.runId, "what is left of it could not be looked at"));
 }
 
-async function aftermathOf(
-  context: Context,
+async function resolveDeadRun(
+  context: SupervisorContext,
   record: RunRecord,
   live: LiveRun,
   { action }: Decision,
-): Promise<Aftermath> {
+): Promise<DeadAnchorResult> {
   const { host } = context;
-  const remains = await host.remains(addressOf(record));
+  const runFiles = await host.readRunFiles(runAddressOf(record));
   // Also when it has been written since the look.
-  if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
+  if (runFiles.exit !== null) return { kind: "exit", exit: runFiles.exit };
   if (action === "spawn-error") return { kind: "never-executed" };
   // It was there a moment ago.
   if (action === "finalize") return { kind: "anchor-alive" };
-  if (record.imported === null) return { kind: "lost", remains, ...(await endVerified(host, live.traces)) };
-  return { kind: "lost", remains: null, ...(await endImported(context, record, live)) };
+  if (record.imported === null)
+    return { kind: "lost", runFiles, ...(await killVerifiedTree(host, live.recordedIdentity)) };
+  return { kind: "lost", runFiles: null, ...(await killImported(context, record, live)) };
 }
 
 /** Compared once more, with the identity that is then signalled: what matched a moment ago may be another process now. */
-async function endImported(context: Context, { imported }: RunRecord, live: LiveRun) {
+async function killImported(context: SupervisorContext, { imported }: RunRecord, live: LiveRun) {
   const { host } = context;
-  const [evidence] = imported === null ? [] : await host.inspect([imported.pid]);
+  const [evidence] = imported === null ? [] : await host.inspectProcesses([imported.pid]);
   const matches =
     imported !== null && evidence !== undefined && compareImported(imported, evidence).kind === "matches";
   if (!matches)
     return {
-      ...NOTHING_DONE,
+      ...NO_CLEANUP,
       emptiness: "unproven",
       note: "it was gone before it could be signalled",
     } as const;
-  return endVerified(host, {
-    ...live.traces,
+  return killVerifiedTree(host, {
+    ...live.recordedIdentity,
     root: evidence.identity,
     machine: host.machine,
     boundary: null,

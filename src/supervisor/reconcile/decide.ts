@@ -1,5 +1,5 @@
-import type { BoundaryEvidence, LocalInstance, MachineIdentity } from "../../anchor/host.js";
-import type { Seen } from "../../anchor/seen.js";
+import type { CgroupState, LocalInstance, MachineIdentity } from "../../anchor/host.js";
+import type { Liveness } from "../../anchor/seen.js";
 import { defaults } from "../../defaults.js";
 import { isSameClock, isSameMachine } from "../../store/machine.js";
 import type { RunRecord } from "../../store/run-record.js";
@@ -46,8 +46,8 @@ export interface Decision {
 }
 
 /** What is true of all records at once. */
-export interface Surroundings {
-  readonly me: string;
+export interface ReconcileContext {
+  readonly instanceId: string;
   /** Null: there is but one state directory. */
   readonly stateId: string | null;
   readonly machine: MachineIdentity;
@@ -57,98 +57,103 @@ export interface Surroundings {
   /** For how long this supervisor, awake, has seen nothing of the run's owner. */
   readonly unreachableMs: (runId: string) => number;
   /** The store's clock goes on while this machine sleeps, and while nobody can reach the store. */
-  readonly sleepless: boolean;
+  readonly sharedClock: boolean;
 }
 
 /** What could be seen of one run. */
-export interface Sight {
+export interface Evidence {
   readonly exitFile: boolean;
   readonly swept: boolean;
-  readonly anchor: Seen;
-  readonly root: Seen;
+  readonly anchor: Liveness;
+  readonly root: Liveness;
   /** Null: the run has none. */
-  readonly boundary: BoundaryEvidence | null;
+  readonly boundary: CgroupState | null;
   /** Somebody alive carries the run's marker, wherever he is. */
   readonly marked: boolean;
   /** The fail-closed comparison of an imported record. Null for a run of ours. */
-  readonly imported: ImportedSight | null;
+  readonly imported: ImportedEvidence | null;
 }
 
-export type ImportedSight =
+export type ImportedEvidence =
   | { readonly kind: "matches" }
   | { readonly kind: "gone" }
   | { readonly kind: "differs"; readonly why: string }
   | { readonly kind: "unknown"; readonly why: string };
 
 /** How a record stands to this supervisor, before anybody has looked at a process. */
-export type Standing =
+export type LeaseStanding =
   | { readonly kind: "decided"; readonly decision: Decision }
   /** Out of reach for too long: ended on record, without a look. */
-  | { readonly kind: "given-up"; readonly claim: Claim; readonly decision: Decision }
+  | { readonly kind: "given-up"; readonly claim: ClaimGround; readonly decision: Decision }
   /** To be looked at; `claim` says on which ground its lease may be had. */
-  | { readonly kind: "open"; readonly claim: Claim };
+  | { readonly kind: "open"; readonly claim: ClaimGround };
 
 /** Owner of a record that no supervisor has ever held: it was imported. */
-export const NOBODY = "";
+export const NEVER_OWNED = "";
 
 /** Null as `expiredForMs`: its expiry does not matter. */
-export interface Claim {
+export interface ClaimGround {
   readonly evidence: "mine" | "lock-free" | "stalled" | "other-boot" | "never-owned" | "unheard-of";
   readonly expiredForMs: number | null;
 }
 
 /** The rows that need no look: whose lease it is, and whether its numbers mean anything here. */
-export function standing(record: RunRecord, around: Surroundings): Standing {
-  const { machine, now } = around;
+export function judgeLease(record: RunRecord, reconcileContext: ReconcileContext): LeaseStanding {
+  const { machine, now } = reconcileContext;
   const sameHost = record.hostId === machine.hostId;
   const sameBoot = sameHost && record.bootId === machine.bootId;
   const here = isSameMachine(record, machine);
   const expiredMs = now - record.leaseExpiresAt;
-  const owner = around.instances.get(record.ownerInstanceId);
+  const owner = reconcileContext.instances.get(record.ownerInstanceId);
 
-  if (record.ownerInstanceId !== around.me) {
+  if (record.ownerInstanceId !== reconcileContext.instanceId) {
     // A lease of another boot was measured on another clock; whoever holds its lock now looks after it.
-    if (owner?.alive === true && !sameBoot) return leave("healthy", "its owner lives");
+    if (owner?.alive === true && !sameBoot) return leaveAlone("healthy", "its owner lives");
     // Leases of several machines are measured on the store's own clock.
-    if ((sameBoot || !sameHost) && expiredMs < 0) return leave("healthy", "its lease is healthy");
+    if ((sameBoot || !sameHost) && expiredMs < 0) return leaveAlone("healthy", "its lease is healthy");
   }
-  const neverOwned = record.ownerInstanceId === NOBODY;
-  const mine = record.ownerInstanceId === around.me;
-  if (sameHost && !mine && !sameState(record, around))
-    return elsewhere(record, around, "another state directory");
-  if (!sameHost) return elsewhere(record, around, "another machine");
+  const neverOwned = record.ownerInstanceId === NEVER_OWNED;
+  const mine = record.ownerInstanceId === reconcileContext.instanceId;
+  if (sameHost && !mine && !isSameStateDirectory(record, reconcileContext))
+    return decideOutOfReach(record, reconcileContext, "another state directory");
+  if (!sameHost) return decideOutOfReach(record, reconcileContext, "another machine");
   if (owner === undefined && !neverOwned && !here)
-    return elsewhere(record, around, "another boot or container");
-  if (mine) return open("mine", null);
-  if (!sameBoot) return open("other-boot", null);
-  if (neverOwned) return open("never-owned", 0);
-  if (owner?.alive === false) return open("lock-free", 0);
+    return decideOutOfReach(record, reconcileContext, "another boot or container");
+  if (mine) return openToClaim("mine", null);
+  if (!sameBoot) return openToClaim("other-boot", null);
+  if (neverOwned) return openToClaim("never-owned", 0);
+  if (owner?.alive === false) return openToClaim("lock-free", 0);
   // On a clock that never stops all leases have expired after a sleep or an outage, and every owner is about to renew.
-  const watched = !around.sleepless || around.unreachableMs(record.runId) >= defaults.stalledWatchMs;
+  const watched =
+    !reconcileContext.sharedClock || reconcileContext.unreachableMs(record.runId) >= defaults.stalledWatchMs;
   if (expiredMs >= defaults.stalledOwnerMs && here && watched)
-    return open("stalled", defaults.stalledOwnerMs);
+    return openToClaim("stalled", defaults.stalledOwnerMs);
   const why =
     owner === undefined
       ? "its lease has expired, but its owner's lock cannot be seen here"
       : "its lease has expired, but its owner holds its lock: it may be asleep";
-  return leave("stalled", why);
+  return leaveAlone("stalled", why);
 }
 
 /** Its lock, directory and socket are there. One that does not say, of a former release, counts as here. */
-function sameState({ stateId }: RunRecord, around: Surroundings): boolean {
-  return stateId === null || around.stateId === null || stateId === around.stateId;
+function isSameStateDirectory({ stateId }: RunRecord, reconcileContext: ReconcileContext): boolean {
+  return stateId === null || reconcileContext.stateId === null || stateId === reconcileContext.stateId;
 }
 
-function elsewhere(record: RunRecord, around: Surroundings, where: string): Standing {
-  if (around.unreachableMs(record.runId) < defaults.hostLostMs)
-    return leave("elsewhere", `it lives in ${where}; its owner must come back for it`);
+function decideOutOfReach(
+  record: RunRecord,
+  reconcileContext: ReconcileContext,
+  where: string,
+): LeaseStanding {
+  if (reconcileContext.unreachableMs(record.runId) < defaults.hostLostMs)
+    return leaveAlone("elsewhere", `it lives in ${where}; its owner must come back for it`);
   const decision = {
     row: "elsewhere",
     action: "lose",
     why: `nothing was heard of its owner, in ${where}, for a day`,
   } as const;
   // Of another boot of this machine the expiry may be that of another clock.
-  const { hostId, bootId } = around.machine;
+  const { hostId, bootId } = reconcileContext.machine;
   const otherClock = record.hostId === hostId && record.bootId !== bootId;
   const claim = { evidence: "unheard-of", expiredForMs: otherClock ? null : 0 } as const;
   return { kind: "given-up", claim, decision };
@@ -157,12 +162,12 @@ function elsewhere(record: RunRecord, around: Surroundings, where: string): Stan
 /** The rows that follow from a look. `record` is open to us by `claim`. */
 export function decide(
   record: RunRecord,
-  claim: Claim,
-  sight: Sight,
+  claim: ClaimGround,
+  evidence: Evidence,
   here: MachineIdentity,
   unreachableMs = 0,
 ): Decision {
-  if (sight.exitFile)
+  if (evidence.exitFile)
     return { row: "exit-file", action: "finalize", why: "it had ended; its exit file says how" };
   if (record.bootId !== here.bootId)
     return {
@@ -172,23 +177,23 @@ export function decide(
     };
   const sameNamespace = record.pidNamespace === here.pidNamespace;
   // Whoever has its number in this container is another process, however alike the two may look.
-  if (sight.imported !== null && !sameNamespace) return decideElsewhere(sight, unreachableMs);
-  if (sight.imported !== null) return decideImported(sight.imported);
+  if (evidence.imported !== null && !sameNamespace) return decideElsewhere(evidence, unreachableMs);
+  if (evidence.imported !== null) return decideImported(evidence.imported);
   const mine = claim.evidence === "mine";
   const taken = record.originInstanceId !== record.ownerInstanceId;
   // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
-  if (!sameNamespace && !mine) return decideElsewhere(sight, unreachableMs);
-  if (sight.anchor === "alive") return decideAlive(record, mine, taken);
-  if (sight.anchor === "unknown") return unseen(record, here);
+  if (!sameNamespace && !mine) return decideElsewhere(evidence, unreachableMs);
+  if (evidence.anchor === "alive") return decideAlive(record, mine, taken);
+  if (evidence.anchor === "unknown") return inconclusive(record, here);
   if (record.root === null) {
-    if (sight.boundary === "populated")
+    if (evidence.boundary === "populated")
       return {
         row: "detached-orphaned",
         action: "sweep",
         why: "nobody answers for it, but its cgroup is not empty",
       };
-    if (sight.boundary === "unknown") return unseen(record, here);
-    if (wasFound(record))
+    if (evidence.boundary === "unknown") return inconclusive(record, here);
+    if (wasOrphan(record))
       return {
         row: "unverifiable",
         action: "lose",
@@ -202,11 +207,11 @@ export function decide(
       action: "lose",
       why: "it ran in another container, so nothing was signalled",
     };
-  return decideDead(sight, unseen(record, here));
+  return decideDead(evidence, inconclusive(record, here));
 }
 
 /** A container that is gone takes its processes with it, but does not say so. */
-function decideElsewhere({ anchor }: Sight, unreachableMs: number): Decision {
+function decideElsewhere({ anchor }: Evidence, unreachableMs: number): Decision {
   if (anchor !== "gone" || unreachableMs < defaults.hostLostMs)
     return { row: "elsewhere", action: "leave", why: "it lives in another container" };
   return {
@@ -217,12 +222,12 @@ function decideElsewhere({ anchor }: Sight, unreachableMs: number): Decision {
 }
 
 /** Its record was made from its directory: that it names no process does not mean that there was none. */
-function wasFound({ leaseId, imported }: RunRecord): boolean {
+function wasOrphan({ leaseId, imported }: RunRecord): boolean {
   return leaseId === "" && imported === null;
 }
 
 /** Fail closed: what cannot be looked at is neither signalled nor given up. */
-function unseen(record: RunRecord, here: MachineIdentity): Decision {
+function inconclusive(record: RunRecord, here: MachineIdentity): Decision {
   const why = isSameClock(record, here)
     ? "its processes cannot be looked at now, so nothing is concluded"
     : `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others here (${here.timeNamespace}); nothing is concluded: look from there`;
@@ -230,7 +235,7 @@ function unseen(record: RunRecord, here: MachineIdentity): Decision {
 }
 
 /** Nor is anything concluded while what is written in its directory cannot be read. */
-export const UNREAD: Decision = {
+export const UNREADABLE: Decision = {
   row: "unseen",
   action: "leave",
   why: "its directory cannot be read, so nothing is concluded",
@@ -249,26 +254,26 @@ function decideAlive(record: RunRecord, mine: boolean, taken: boolean): Decision
   };
 }
 
-function decideDead(sight: Sight, notSeen: Decision): Decision {
-  if (sight.swept)
+function decideDead(evidence: Evidence, notSeen: Decision): Decision {
+  if (evidence.swept)
     return { row: "swept", action: "lose", why: "its anchor died; the launcher ended what it left" };
-  if (sight.root === "alive")
+  if (evidence.root === "alive")
     return { row: "root-alive", action: "sweep", why: "its anchor died; its first process is verified" };
-  if (sight.boundary === "populated")
+  if (evidence.boundary === "populated")
     return {
       row: "detached-orphaned",
       action: "sweep",
       why: "its anchor and first process are gone, its cgroup is not empty",
     };
   // A look that failed proves nothing.
-  if (sight.root === "unknown" || sight.boundary === "unknown") return notSeen;
-  if (sight.boundary !== null && sight.marked)
+  if (evidence.root === "unknown" || evidence.boundary === "unknown") return notSeen;
+  if (evidence.boundary !== null && evidence.marked)
     return {
       row: "unverifiable",
       action: "lose",
       why: "its anchor died and its cgroup is empty, but somebody outside it carries its marker; nobody was signalled",
     };
-  if (sight.boundary !== null)
+  if (evidence.boundary !== null)
     return { row: "swept", action: "lose", why: "its anchor died; its cgroup is empty" };
   return {
     row: "unverifiable",
@@ -278,8 +283,8 @@ function decideDead(sight: Sight, notSeen: Decision): Decision {
 }
 
 /** Never on the word of a command line alone: process, place and command must all match, or it is left alone. */
-function decideImported(sight: ImportedSight): Decision {
-  switch (sight.kind) {
+function decideImported(evidence: ImportedEvidence): Decision {
+  switch (evidence.kind) {
     case "matches":
       return {
         row: "imported",
@@ -290,14 +295,14 @@ function decideImported(sight: ImportedSight): Decision {
       return { row: "imported", action: "lose", why: "imported: the process is gone" };
     case "differs":
     case "unknown":
-      return { row: "imported", action: "leave", why: `imported, left alone: ${sight.why}` };
+      return { row: "imported", action: "leave", why: `imported, left alone: ${evidence.why}` };
   }
 }
 
-function leave(row: Row, why: string): Standing {
+function leaveAlone(row: Row, why: string): LeaseStanding {
   return { kind: "decided", decision: { row, action: "leave", why } };
 }
 
-function open(evidence: Claim["evidence"], expiredForMs: number | null): Standing {
+function openToClaim(evidence: ClaimGround["evidence"], expiredForMs: number | null): LeaseStanding {
   return { kind: "open", claim: { evidence, expiredForMs } };
 }

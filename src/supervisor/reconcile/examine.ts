@@ -1,53 +1,67 @@
 import type { RunRecord } from "../../store/run-record.js";
 import type { Clock } from "../clock.js";
-import type { Context } from "../context.js";
+import type { SupervisorContext } from "../context.js";
 import {
   decide,
-  standing,
-  UNREAD,
-  type Claim,
+  judgeLease,
+  UNREADABLE,
+  type ClaimGround,
   type Decision,
-  type Sight,
-  type Surroundings,
+  type Evidence,
+  type ReconcileContext,
 } from "./decide.js";
-import { look, type Looker } from "./look.js";
+import { gatherEvidence, type EvidenceSource } from "./look.js";
 
-export interface Examined {
+export interface Classified {
   readonly record: RunRecord;
   readonly decision: Decision;
   /** Null: it is left alone without a look. */
-  readonly claim: Claim | null;
-  readonly sight: Sight | null;
+  readonly claim: ClaimGround | null;
+  readonly evidence: Evidence | null;
 }
 
-export async function surroundings(
-  host: Looker,
-  { instanceId, stateId }: Pick<Context, "instanceId" | "stateId">,
+export async function buildReconcileContext(
+  host: EvidenceSource,
+  { instanceId, stateId }: Pick<SupervisorContext, "instanceId" | "stateId">,
   now: number,
-  { unreachableMs = () => 0, sleepless = false }: Partial<Surroundings> = {},
-): Promise<Surroundings> {
-  const instances = new Map((await host.instances()).map((each) => [each.instanceId, each] as const));
-  return { me: instanceId, stateId, machine: host.machine, now, instances, unreachableMs, sleepless };
+  { unreachableMs = () => 0, sharedClock: sleepless = false }: Partial<ReconcileContext> = {},
+): Promise<ReconcileContext> {
+  const instances = new Map((await host.listInstances()).map((each) => [each.instanceId, each] as const));
+  return {
+    instanceId: instanceId,
+    stateId,
+    machine: host.machine,
+    now,
+    instances,
+    unreachableMs,
+    sharedClock: sleepless,
+  };
 }
 
 /** What each of these runs is, and what is to be done about it. Looks only. */
-export async function examine(
-  host: Looker,
+export async function classifyRecords(
+  host: EvidenceSource,
   clock: Clock,
-  around: Surroundings,
+  reconcileContext: ReconcileContext,
   records: readonly RunRecord[],
-): Promise<readonly Examined[]> {
-  const stood = records.map((record) => ({ record, stands: standing(record, around) }));
-  const open = stood.flatMap(({ record, stands }) => (stands.kind === "open" ? [record] : []));
-  const sights = await look(host, clock, around.instances, open);
-  return stood.map(({ record, stands }): Examined => {
-    if (stands.kind === "decided") return { record, decision: stands.decision, claim: null, sight: null };
-    const { claim } = stands;
-    if (stands.kind === "given-up") return { record, decision: stands.decision, claim, sight: null };
-    const sight = sights.get(record.runId);
-    const unreachableMs = around.unreachableMs(record.runId);
+): Promise<readonly Classified[]> {
+  const standings = records.map((record) => ({ record, stands: judgeLease(record, reconcileContext) }));
+  const open = standings.flatMap(({ record, stands: leaseStanding }) =>
+    leaseStanding.kind === "open" ? [record] : [],
+  );
+  const evidenceByRun = await gatherEvidence(host, clock, reconcileContext.instances, open);
+  return standings.map(({ record, stands: leaseStanding }): Classified => {
+    if (leaseStanding.kind === "decided")
+      return { record, decision: leaseStanding.decision, claim: null, evidence: null };
+    const { claim } = leaseStanding;
+    if (leaseStanding.kind === "given-up")
+      return { record, decision: leaseStanding.decision, claim, evidence: null };
+    const evidence = evidenceByRun.get(record.runId);
+    const unreachableMs = reconcileContext.unreachableMs(record.runId);
     const decision =
-      sight === undefined ? UNREAD : decide(record, claim, sight, around.machine, unreachableMs);
-    return { record, decision, claim, sight: sight ?? null };
+      evidence === undefined
+        ? UNREADABLE
+        : decide(record, claim, evidence, reconcileContext.machine, unreachableMs);
+    return { record, decision, claim, evidence: evidence ?? null };
   });
 }

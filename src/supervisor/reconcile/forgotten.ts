@@ -1,9 +1,9 @@
 import type { LocalInstance } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import type { Ledger } from "../../store/ledger/ledger.js";
-import { atMost } from "../at-most.js";
-import type { Context } from "../context.js";
-import { knowsLess, tellAgain } from "../put-back.js";
+import type { RunCopy } from "../../store/ledger/ledger.js";
+import { runConcurrently } from "../at-most.js";
+import type { SupervisorContext } from "../context.js";
+import { isBehind, rewriteRecord } from "../put-back.js";
 import type { RunRecord } from "../../store/run-record.js";
 
 /** Compared in one question. */
@@ -14,75 +14,86 @@ const PAGE = 100;
  * told from this state directory with what it knows, and tell it again what it has forgotten: ends, and open runs of
  * this instance and of dead ones. Living owners see to theirs.
  */
-export async function tellForgotten(
-  context: Context,
+export async function restoreRolledBackRecords(
+  context: SupervisorContext,
   instances: ReadonlyMap<string, LocalInstance>,
 ): Promise<void> {
-  const { ledger, store } = context;
-  if (ledger === null) return;
-  const { eras } = store;
-  const doubted = context.doubted || eras !== context.comparedEra;
-  if (!doubted && !(await hasForgotten(context, ledger, ledger.newest))) return;
-  const runIds = await ledger.runIds().catch((cause: unknown) => {
+  const { localCopy, store } = context;
+  if (localCopy === null) return;
+  const { generation } = store;
+  const mayHaveRolledBack = context.storeMayHaveRolledBack || generation !== context.comparedGeneration;
+  if (!mayHaveRolledBack && !(await isNewestBehind(context, localCopy, localCopy.newest))) return;
+  const runIds = await localCopy.runIds().catch((cause: unknown) => {
     const message = "what the store was told from here cannot be read, so nothing is put back; trying again";
     context.report({ runId: null, message, cause });
     return null;
   });
   if (runIds === null) return;
-  const isOver = overHere(context);
+  const isOver = endedHereCheck(context);
   for (let at = 0; at < runIds.length; at += PAGE) {
-    const told = await toldOf(ledger, runIds.slice(at, at + PAGE));
-    const known = await knownOf(context, told);
-    const forgotten = told.filter((record) => knowsLess(known.get(record.runId) ?? null, record));
+    const copied = await readLocalCopies(localCopy, runIds.slice(at, at + PAGE));
+    const stored = await readStoredRecords(context, copied);
+    const forgotten = copied.filter((record) => isBehind(stored.get(record.runId) ?? null, record));
     // Ended by somebody who has no ledger here.
-    for (const { runId, state } of told) {
-      const now = known.get(runId);
+    for (const { runId, state } of copied) {
+      const now = stored.get(runId);
       if (now?.state === "exited" && state !== "exited")
-        await ledger.keep({ record: now, anchorEpoch: now.leaseEpoch });
+        await localCopy.keep({ record: now, anchorEpoch: now.leaseEpoch });
     }
     for (const record of forgotten) {
       const mine = record.ownerInstanceId === context.instanceId;
       const ended = record.state === "exited";
       if (!mine && !ended && instances.get(record.ownerInstanceId)?.alive !== false) continue;
       // Whoever forgets an ended run on purpose takes it out of the ledger first.
-      if (ended && (await ledger.get(record.runId)) === null) continue;
-      if (!known.has(record.runId) && (await isOver(record))) await ledger.drop(record.runId);
-      else await tellAgain(context, record, mine ? defaults.leaseMs : 0);
+      if (ended && (await localCopy.get(record.runId)) === null) continue;
+      if (!stored.has(record.runId) && (await isOver(record))) await localCopy.delete(record.runId);
+      else await rewriteRecord(context, record, mine ? defaults.leaseMs : 0);
     }
   }
-  context.doubted = false;
-  context.comparedEra = eras;
+  context.storeMayHaveRolledBack = false;
+  context.comparedGeneration = generation;
 }
 
 /**
  * A directory goes after the end is on record, and before that is forgotten on purpose. Of a run that was taken from
  * here, or moved to another store and back, nobody may have told the ledger.
  */
-function overHere({ host, live, beginning }: Context): (record: RunRecord) => Promise<boolean> {
+function endedHereCheck({
+  host,
+  runs,
+  inserting,
+}: SupervisorContext): (record: RunRecord) => Promise<boolean> {
   const directories = new Map<string, ReadonlySet<string>>();
   return async ({ runId, state, originInstanceId }) => {
-    if (state === "exited" || live.has(runId) || beginning.has(runId)) return false;
-    const known = directories.get(originInstanceId) ?? new Set(await host.runIds(originInstanceId));
+    if (state === "exited" || runs.has(runId) || inserting.has(runId)) return false;
+    const known = directories.get(originInstanceId) ?? new Set(await host.listRunIds(originInstanceId));
     directories.set(originInstanceId, known);
     return !known.has(runId);
   };
 }
 
 /** One question, for tables that were put back under our hands: it knows the last thing, or forgot more than that. */
-async function hasForgotten({ store }: Context, ledger: Ledger, newest: string | null): Promise<boolean> {
-  const told = newest === null ? null : await ledger.get(newest);
-  return told !== null && knowsLess(await store.getRun(told.record.runId), told.record);
+async function isNewestBehind(
+  { store }: SupervisorContext,
+  localCopy: RunCopy,
+  newest: string | null,
+): Promise<boolean> {
+  const copied = newest === null ? null : await localCopy.get(newest);
+  return copied !== null && isBehind(await store.getRun(copied.record.runId), copied.record);
 }
 
-async function toldOf(ledger: Ledger, runIds: readonly string[]): Promise<readonly RunRecord[]> {
-  const found = await atMost(
+async function readLocalCopies(localCopy: RunCopy, runIds: readonly string[]): Promise<readonly RunRecord[]> {
+  const found = await runConcurrently(
     defaults.recoverAtOnce,
-    runIds.map((runId) => () => ledger.get(runId)),
+    runIds.map((runId) => () => localCopy.get(runId)),
   );
-  return found.flatMap((told) => told?.record ?? []);
+  return found.flatMap((copied) => copied?.record ?? []);
 }
 
-async function knownOf({ store }: Context, told: readonly RunRecord[]): Promise<Map<string, RunRecord>> {
-  const known = await store.listRuns({ runIds: told.map(({ runId }) => runId) });
-  return new Map(known.map((record) => [record.runId, record] as const));
+async function readStoredRecords(
+  { store }: SupervisorContext,
+  copied: readonly RunRecord[],
+): Promise<Map<string, RunRecord>> {
+  const stored = await store.listRuns({ runIds: copied.map(({ runId }) => runId) });
+  return new Map(stored.map((record) => [record.runId, record] as const));
 }

@@ -1,17 +1,17 @@
-import { unsaidPolicy } from "../unsaid-policy.js";
-import type { AnchorHost, AnchorLink, Boundary, RunAddress } from "../../anchor/host.js";
+import { defaultPolicy } from "../unsaid-policy.js";
+import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../store/run-record.js";
 import type { Lease, NewRun, RunChange } from "../../store/store.js";
-import { adopt, boundaryOf } from "../adopt.js";
-import { endVerified, NOTHING_DONE, type Aftermath, type Traces } from "../aftermath.js";
-import { concludeAftermath } from "../conclude.js";
-import type { Context } from "../context.js";
-import { letGo } from "../let-go.js";
+import { bindLink, toRunBoundary } from "../adopt.js";
+import { killVerifiedTree, NO_CLEANUP, type DeadAnchorResult, type RecordedIdentity } from "../aftermath.js";
+import { finalizeDeadAnchor } from "../conclude.js";
+import type { SupervisorContext } from "../context.js";
+import { detachRun } from "../let-go.js";
 import type { LiveRun } from "../live-run.js";
-import { refuseGate, regain } from "../regain.js";
-import { resume } from "../resume.js";
+import { keepGateClosed, reattach } from "../regain.js";
+import { restoreLiveRun } from "../resume.js";
 import { reconcileEvent } from "./act.js";
 import type { Decision } from "./decide.js";
 import type { Decided } from "./reconcile.js";
@@ -21,10 +21,10 @@ import type { Decided } from "./reconcile.js";
  * other. What cannot be read off it is said to be unknown, and nothing is signalled on its word: only who is in a cgroup
  * that was provably made for it.
  */
-export async function importRun(
-  context: Context,
+export async function recordOrphanRun(
+  context: SupervisorContext,
   run: RunAddress,
-  decided: (decision: Decided) => void,
+  onDecision: (decision: Decided) => void,
 ): Promise<LiveRun | null> {
   const { store, host } = context;
   const { runId } = run;
@@ -38,7 +38,7 @@ export async function importRun(
   }
   observer?.close();
   // Whoever forgets a run removes its directory, then its record: it may have been listed before and be asked for after.
-  if (observer === null && !(await host.runIds(run.instanceId)).includes(runId)) return null;
+  if (observer === null && !(await host.listRunIds(run.instanceId)).includes(runId)) return null;
   const epoch = (observer?.welcome.highestEpoch ?? 0) + 1;
   const decision: Decision =
     observer === null
@@ -46,93 +46,101 @@ export async function importRun(
       : { row: "imported", action: "continue", why: "its directory had no record; its anchor lives" };
   const ageMs = observer?.welcome.elapsedMs ?? 0;
   const kind = observer?.welcome.kind ?? "task";
-  const lease = await insert(context, unknownRun(context, run, epoch, ageMs, kind), decision);
+  const lease = await insertOrphan(context, orphanRecord(context, run, epoch, ageMs, kind), decision);
   if (lease === null) return null;
-  decided({ runId, ...decision });
-  if (observer === null) return concludeFound(context, run, lease, await boundaryOfRun(context, run));
-  await store.saveRun(lease, gated(observer));
+  onDecision({ runId, ...decision });
+  if (observer === null) return finalizeOrphan(context, run, lease, await findCgroup(context, run));
+  await store.saveRun(lease, gatedChange(observer));
   const link = await host.attach(run, epoch).catch(() => null);
   const record = await store.getRun(runId);
   if (record === null) return null;
-  const live = resume(context, record, lease, link?.welcome ?? null);
+  const live = restoreLiveRun(context, record, lease, link?.welcome ?? null);
   // Its record was made just now, and dates nothing.
   live.startedAt = null;
   if (link === null) {
     // It answered a moment ago: what became of it is found out like of any other.
-    context.track(runId, regain(live));
+    context.track(runId, reattach(live));
     return live;
   }
-  adopt(live, link, true);
-  refuseGate(live, link);
+  bindLink(live, link, true);
+  keepGateClosed(live, link);
   return live;
 }
 
 /** A cgroup that is provably of a run of this state directory, with somebody in it, and no record: nobody answers for them. */
-export async function importBoundary(
-  context: Context,
+export async function recordOrphanCgroup(
+  context: SupervisorContext,
   run: RunAddress,
-  boundary: Boundary,
-  decided: (decision: Decided) => void,
+  boundary: CgroupRef,
+  onDecision: (decision: Decided) => void,
 ): Promise<LiveRun | null> {
   const decision: Decision = {
     row: "detached-orphaned",
     action: "sweep",
     why: "a cgroup of this instance had no record, and was not empty",
   };
-  const lease = await insert(context, unknownRun(context, run, 1, 0), decision);
+  const lease = await insertOrphan(context, orphanRecord(context, run, 1, 0), decision);
   if (lease === null) return null;
-  decided({ runId: run.runId, ...decision });
-  return concludeFound(context, run, lease, boundary);
+  onDecision({ runId: run.runId, ...decision });
+  return finalizeOrphan(context, run, lease, boundary);
 }
 
-async function boundaryOfRun({ host }: Context, { instanceId, runId }: RunAddress): Promise<Boundary | null> {
-  const all = await host.boundaries(instanceId);
+async function findCgroup(
+  { host }: SupervisorContext,
+  { instanceId, runId }: RunAddress,
+): Promise<CgroupRef | null> {
+  const all = await host.listRunCgroups(instanceId);
   return all.find((each) => each.runId === runId) ?? null;
 }
 
 /** Nobody answers for it: what it left says how it ended, and who is still in its cgroup is ended. */
-async function concludeFound(
-  context: Context,
+async function finalizeOrphan(
+  context: SupervisorContext,
   run: RunAddress,
   lease: Lease,
-  boundary: Boundary | null,
+  boundary: CgroupRef | null,
 ): Promise<LiveRun | null> {
   const { store, host } = context;
   // On record first: should we die here, whoever comes next knows where to look.
-  if (boundary !== null) await store.saveRun(lease, bounded(boundary));
+  if (boundary !== null) await store.saveRun(lease, cgroupChange(boundary));
   const record = await store.getRun(run.runId);
   if (record === null) return null;
-  const live = resume(context, record, lease, null);
+  const live = restoreLiveRun(context, record, lease, null);
   live.startedAt = null;
   try {
-    concludeAftermath(live, await whatWasFound(host, live.traces));
+    finalizeDeadAnchor(live, await resolveOrphan(host, live.recordedIdentity));
   } catch (cause) {
-    letGo(live, new NotSteering(run.runId, "what is left of it could not be looked at"));
+    detachRun(live, new NotSteering(run.runId, "what is left of it could not be looked at"));
     throw cause;
   }
   await live.ended.promise;
   return null;
 }
 
-async function whatWasFound(host: AnchorHost, traces: Traces): Promise<Aftermath> {
-  const remains = await host.remains(traces.run);
-  if (remains.exit !== null) return { kind: "exit", exit: remains.exit };
-  if (traces.boundary !== null) return { kind: "lost", remains, ...(await endVerified(host, traces)) };
+async function resolveOrphan(host: AnchorHost, recorded: RecordedIdentity): Promise<DeadAnchorResult> {
+  const runFiles = await host.readRunFiles(recorded.run);
+  if (runFiles.exit !== null) return { kind: "exit", exit: runFiles.exit };
+  if (recorded.boundary !== null)
+    return { kind: "lost", runFiles, ...(await killVerifiedTree(host, recorded)) };
   return {
-    ...NOTHING_DONE,
+    ...NO_CLEANUP,
     kind: "lost",
-    remains,
-    emptiness: remains.swept?.emptiness ?? "unproven",
+    runFiles,
+    emptiness: runFiles.swept?.emptiness ?? "unproven",
     note: "it was found without a record, so nothing was signalled",
   };
 }
 
-function bounded({ path, inode }: Boundary): RunChange {
+function cgroupChange({ path, inode }: CgroupRef): RunChange {
   return { to: "weaker", tier: "cgroup", boundary: { cgroup: path, cgroupInode: inode, note: null } };
 }
 
 /** Null: another supervisor was faster. */
-async function insert(context: Context, run: NewRun, decision: Decision): Promise<Lease | null> {
+async function insertOrphan(
+  context: SupervisorContext,
+  run: NewRun,
+  decision: Decision,
+): Promise<Lease | null> {
   const event = reconcileEvent(
     context,
     { ...run, root: null } as unknown as RunRecord,
@@ -147,20 +155,20 @@ async function insert(context: Context, run: NewRun, decision: Decision): Promis
   }
 }
 
-function gated({ welcome: { anchor, root, boundary } }: AnchorLink) {
+function gatedChange({ welcome: { anchor, root, boundary } }: AnchorLink) {
   const { tier } = boundary;
   return {
     to: "gated",
     anchor,
     root,
     processGroupId: root.pid,
-    boundary: boundaryOf(boundary),
+    boundary: toRunBoundary(boundary),
     tier,
   } as const;
 }
 
-function unknownRun(
-  context: Context,
+function orphanRecord(
+  context: SupervisorContext,
   { instanceId, runId }: RunAddress,
   leaseEpoch: number,
   ageMs: number,
@@ -187,7 +195,7 @@ function unknownRun(
     ownerInstanceId: context.instanceId,
     leaseEpoch,
     deadlines: NO_DEADLINES,
-    policy: unsaidPolicy({ onEscape: "fail", onOrphan: "adopt" }),
+    policy: defaultPolicy({ onEscape: "fail", onOrphan: "adopt" }),
     limits: NO_LIMITS,
     createdAt: context.clock.wall() - ageMs,
     service: kind === "task" ? null : { port: null, readyAt: null },

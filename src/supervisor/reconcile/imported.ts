@@ -1,22 +1,22 @@
 import { posix } from "node:path";
 import type { AnchorHost, ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN } from "../../anchor/seen.js";
+import { HIDDEN_STATE } from "../../anchor/seen.js";
 import { isSameClock } from "../../store/machine.js";
 import type { ImportedFacts, RunRecord } from "../../store/run-record.js";
 import { commandHash } from "../redact.js";
-import type { ImportedSight } from "./decide.js";
+import type { ImportedEvidence } from "./decide.js";
 
 /** Look at the process an imported record speaks of. Its number alone says nothing: all that is on file must match. */
-export async function lookAtImported(
-  host: Pick<AnchorHost, "inspect" | "machine">,
+export async function gatherImportedEvidence(
+  host: Pick<AnchorHost, "inspectProcesses" | "machine">,
   record: RunRecord,
-): Promise<ImportedSight> {
+): Promise<ImportedEvidence> {
   const { imported } = record;
   if (imported === null) return { kind: "unknown", why: "nothing is on file" };
   if (imported.startTime !== null && !isSameClock(record, host.machine))
     return { kind: "unknown", why: "its start time was read in another time namespace" };
   try {
-    const [evidence] = await host.inspect([imported.pid]);
+    const [evidence] = await host.inspectProcesses([imported.pid]);
     return evidence === undefined
       ? { kind: "unknown", why: "its process cannot be looked at" }
       : compareImported(imported, evidence);
@@ -25,9 +25,9 @@ export async function lookAtImported(
   }
 }
 
-export function compareImported(facts: ImportedFacts, live: ProcessEvidence): ImportedSight {
+export function compareImported(facts: ImportedFacts, live: ProcessEvidence): ImportedEvidence {
   if (!live.alive) return { kind: "gone" };
-  if (live.state === HIDDEN)
+  if (live.state === HIDDEN_STATE)
     return { kind: "unknown", why: `process ${facts.pid} is hidden and cannot be looked at` };
   if (facts.startTime !== null && facts.startTime !== live.identity.startTime)
     return differs(`process ${facts.pid} was started at another time`);
@@ -37,13 +37,13 @@ export function compareImported(facts: ImportedFacts, live: ProcessEvidence): Im
     return differs(`process ${facts.pid} runs another command`);
   if (facts.wrapperRoot === "" || !posix.isAbsolute(facts.wrapperRoot))
     return differs("no wrapper root is on file");
-  if (!liesBelow(facts.wrapperRoot, live))
+  if (!isBelowRoot(facts.wrapperRoot, live))
     return differs(`process ${facts.pid} runs nothing below ${facts.wrapperRoot}`);
   return { kind: "matches" };
 }
 
 /** The running file, or the script that an interpreter was given first. */
-function liesBelow(root: string, { executable, argv }: ProcessEvidence): boolean {
+function isBelowRoot(root: string, { executable, argv }: ProcessEvidence): boolean {
   const base = posix.resolve(root);
   const candidates = [executable, argv[0], argv.slice(1).find((word) => !word.startsWith("-"))];
   return candidates.some(
@@ -55,6 +55,6 @@ function liesBelow(root: string, { executable, argv }: ProcessEvidence): boolean
   );
 }
 
-function differs(why: string): ImportedSight {
+function differs(why: string): ImportedEvidence {
   return { kind: "differs", why };
 }

@@ -1,27 +1,28 @@
-import type {
-  AnchorHost,
-  BoundaryEvidence,
-  LocalInstance,
-  RunAddress,
-  RunRemains,
-} from "../../anchor/host.js";
-import { type Seen, seenAs } from "../../anchor/seen.js";
+import type { AnchorHost, CgroupState, LocalInstance, RunAddress, RunFiles } from "../../anchor/host.js";
+import { type Liveness, judgeLiveness } from "../../anchor/seen.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../store/machine.js";
 import type { ProcessIdentity, RunRecord } from "../../store/run-record.js";
 import { cgroupOf } from "../aftermath.js";
-import { atMost } from "../at-most.js";
+import { runConcurrently } from "../at-most.js";
 import type { Clock } from "../clock.js";
-import type { ImportedSight, Sight } from "./decide.js";
-import { lookAtImported } from "./imported.js";
+import type { ImportedEvidence, Evidence } from "./decide.js";
+import { gatherImportedEvidence } from "./imported.js";
 
 /** The part of a host that looks and touches nothing. */
-export type Looker = Pick<
+export type EvidenceSource = Pick<
   AnchorHost,
-  "machine" | "attach" | "remains" | "instances" | "runIds" | "inspect" | "inspectBoundaries" | "markedBy"
+  | "machine"
+  | "attach"
+  | "readRunFiles"
+  | "listInstances"
+  | "listRunIds"
+  | "inspectProcesses"
+  | "inspectCgroups"
+  | "findMarkedLeases"
 >;
 
-export function addressOf({ originInstanceId, runId }: RunRecord): RunAddress {
+export function runAddressOf({ originInstanceId, runId }: RunRecord): RunAddress {
   return { instanceId: originInstanceId, runId };
 }
 
@@ -29,81 +30,81 @@ export function addressOf({ originInstanceId, runId }: RunRecord): RunAddress {
  * What can be seen of these runs now. Processes and boundaries are asked for in two questions, however many there are;
  * a directory is read only where there is one. Of a run whose directory cannot be read there is no sight.
  */
-export async function look(
-  host: Looker,
+export async function gatherEvidence(
+  host: EvidenceSource,
   clock: Clock,
   instances: ReadonlyMap<string, LocalInstance>,
   records: readonly RunRecord[],
-): Promise<ReadonlyMap<string, Sight>> {
-  const directories = await directoriesOf(host, instances, records);
+): Promise<ReadonlyMap<string, Evidence>> {
+  const directories = await listDirectories(host, instances, records);
   const numbered = records.filter(
     (record) => isSameMachine(host.machine, record) && record.imported === null,
   );
-  const processes = await lookAtProcesses(host, numbered);
-  const boundaries = await lookAtBoundaries(host, numbered, processes);
-  const marked = await lookForMarkers(host, numbered, boundaries);
-  const sights = new Map<string, Sight>();
-  const lookAt = async (record: RunRecord): Promise<Sight> => {
+  const processes = await probeProcesses(host, numbered);
+  const boundaries = await probeBoundaries(host, numbered, processes);
+  const marked = await findMarkers(host, numbered, boundaries);
+  const evidenceByRun = new Map<string, Evidence>();
+  const gather = async (record: RunRecord): Promise<Evidence> => {
     const { runId } = record;
     const seen = processes.get(runId) ?? { anchor: "gone", root: "gone" };
     const boundary = boundaries.get(runId) ?? (cgroupOf(record) === null ? null : "unknown");
-    let sight: Sight = {
-      ...NOTHING,
+    let evidence: Evidence = {
+      ...NO_EVIDENCE,
       ...seen,
       boundary,
       marked: marked === null || marked.has(record.leaseId),
     };
     if (directories.get(record.originInstanceId)?.has(runId) === true)
-      sight = await lookInside(host, clock, instances, record, sight);
-    const imported = record.imported === null ? null : await lookAtImported(host, record);
-    return { ...sight, imported };
+      evidence = await readRunDirectory(host, clock, instances, record, evidence);
+    const imported = record.imported === null ? null : await gatherImportedEvidence(host, record);
+    return { ...evidence, imported };
   };
-  await atMost(
+  await runConcurrently(
     defaults.recoverAtOnce,
     records.map((record) => async () => {
       if (directories.get(record.originInstanceId) === null) return;
-      const sight = await lookAt(record).catch(() => null);
-      if (sight !== null) sights.set(record.runId, sight);
+      const evidence = await gather(record).catch(() => null);
+      if (evidence !== null) evidenceByRun.set(record.runId, evidence);
     }),
   );
-  return sights;
+  return evidenceByRun;
 }
 
-const NOTHING = { exitFile: false, swept: false, imported: null as ImportedSight | null };
+const NO_EVIDENCE = { exitFile: false, swept: false, imported: null as ImportedEvidence | null };
 
 /** By instance. Null: they cannot be listed. */
-async function directoriesOf(
-  host: Looker,
+async function listDirectories(
+  host: EvidenceSource,
   instances: ReadonlyMap<string, LocalInstance>,
   records: readonly RunRecord[],
 ): Promise<ReadonlyMap<string, ReadonlySet<string> | null>> {
   const origins = new Set(records.map((record) => record.originInstanceId).filter((id) => instances.has(id)));
   const found = [...origins].map(async (instanceId) => {
-    const runIds = await host.runIds(instanceId).catch(() => null);
+    const runIds = await host.listRunIds(instanceId).catch(() => null);
     return [instanceId, runIds === null ? null : new Set(runIds)] as const;
   });
   return new Map(await Promise.all(found));
 }
 
-interface Processes {
-  readonly anchor: Seen;
-  readonly root: Seen;
+interface ProcessLiveness {
+  readonly anchor: Liveness;
+  readonly root: Liveness;
 }
 
 /** One question for all. When it cannot be answered, nothing is known of any. */
-async function lookAtProcesses(
-  host: Looker,
+async function probeProcesses(
+  host: EvidenceSource,
   records: readonly RunRecord[],
-): Promise<ReadonlyMap<string, Processes>> {
+): Promise<ReadonlyMap<string, ProcessLiveness>> {
   const wanted: ProcessIdentity[] = [];
   for (const { anchor, root } of records) {
     if (anchor !== null) wanted.push(anchor);
     if (root !== null) wanted.push(root);
   }
-  const evidence = await host.inspect(wanted, { brief: true }).catch(() => null);
+  const evidence = await host.inspectProcesses(wanted, { brief: true }).catch(() => null);
   let at = 0;
-  const next = (record: RunRecord, identity: ProcessIdentity | null): Seen =>
-    identity === null ? "gone" : seenAs(identity, record, evidence?.[at++], host.machine);
+  const next = (record: RunRecord, identity: ProcessIdentity | null): Liveness =>
+    identity === null ? "gone" : judgeLiveness(identity, record, evidence?.[at++], host.machine);
   return new Map(
     records.map((record) => {
       const { runId, anchor, root } = record;
@@ -113,61 +114,61 @@ async function lookAtProcesses(
 }
 
 /** Only of runs without an anchor: the others look after theirs. */
-async function lookAtBoundaries(
-  host: Looker,
+async function probeBoundaries(
+  host: EvidenceSource,
   records: readonly RunRecord[],
-  processes: ReadonlyMap<string, Processes>,
-): Promise<ReadonlyMap<string, BoundaryEvidence>> {
+  processes: ReadonlyMap<string, ProcessLiveness>,
+): Promise<ReadonlyMap<string, CgroupState>> {
   const asked = records.flatMap((record) => {
     const cgroup = cgroupOf(record);
     return cgroup !== null && processes.get(record.runId)?.anchor !== "alive"
       ? [{ runId: record.runId, cgroup }]
       : [];
   });
-  const evidence = await host.inspectBoundaries(asked.map(({ cgroup }) => cgroup)).catch(() => null);
+  const evidence = await host.inspectCgroups(asked.map(({ cgroup }) => cgroup)).catch(() => null);
   return new Map(asked.map(({ runId }, at) => [runId, evidence?.[at] ?? "unknown"] as const));
 }
 
 /** One look for all whose cgroup is empty: who has left it still carries the marker. Null: nobody can say who does. */
-async function lookForMarkers(
-  host: Looker,
+async function findMarkers(
+  host: EvidenceSource,
   records: readonly RunRecord[],
-  boundaries: ReadonlyMap<string, BoundaryEvidence>,
+  boundaries: ReadonlyMap<string, CgroupState>,
 ): Promise<ReadonlySet<string> | null> {
   const empty = records.filter(({ runId, leaseId }) => {
     const boundary = boundaries.get(runId);
     return leaseId !== "" && (boundary === "empty" || boundary === "gone");
   });
-  return host.markedBy(empty.map(({ leaseId }) => leaseId)).catch(() => null);
+  return host.findMarkedLeases(empty.map(({ leaseId }) => leaseId)).catch(() => null);
 }
 
 /** The run has a directory: what is written there, and whether somebody answers for it. */
-async function lookInside(
-  host: Looker,
+async function readRunDirectory(
+  host: EvidenceSource,
   clock: Clock,
   instances: ReadonlyMap<string, LocalInstance>,
   record: RunRecord,
-  sight: Sight,
-): Promise<Sight> {
-  const address = addressOf(record);
-  if (sight.anchor === "alive") {
+  evidence: Evidence,
+): Promise<Evidence> {
+  const address = runAddressOf(record);
+  if (evidence.anchor === "alive") {
     // It may have written its end and be on its way out.
-    const { exit } = await host.remains(address);
-    return { ...sight, exitFile: exit !== null };
+    const { exit } = await host.readRunFiles(address);
+    return { ...evidence, exitFile: exit !== null };
   }
   const launched = instances.get(record.originInstanceId)?.launched === true;
   // Its identity is not on record, or cannot be compared here: the process that accepts its key is the anchor.
   // When the kernel says that the process is gone, another process listens on its socket.
-  const nameless = record.anchor === null || !isSameMachine(host.machine, record);
-  const asked = (nameless || sight.anchor === "unknown") && record.bootId === host.machine.bootId;
-  const answer = asked ? await ask(host, address) : "gone";
-  const anchor = nameless || answer !== "gone" ? answer : sight.anchor;
+  const unidentified = record.anchor === null || !isSameMachine(host.machine, record);
+  const asked = (unidentified || evidence.anchor === "unknown") && record.bootId === host.machine.bootId;
+  const answer = asked ? await probeAnchor(host, address) : "gone";
+  const anchor = unidentified || answer !== "gone" ? answer : evidence.anchor;
   const wait = launched && isSameMachine(host.machine, record) && anchor === "gone" && record.root !== null;
-  const remains = await lastWords(host, clock, address, wait);
-  return { ...sight, anchor, exitFile: remains.exit !== null, swept: remains.swept !== null };
+  const runFiles = await waitForRunFiles(host, clock, address, wait);
+  return { ...evidence, anchor, exitFile: runFiles.exit !== null, swept: runFiles.swept !== null };
 }
 
-async function ask(host: Looker, address: RunAddress): Promise<Seen> {
+async function probeAnchor(host: EvidenceSource, address: RunAddress): Promise<Liveness> {
   try {
     const observer = await host.attach(address, 0);
     observer?.close();
@@ -178,16 +179,16 @@ async function ask(host: Looker, address: RunAddress): Promise<Seen> {
 }
 
 /** While there is a launcher it is cleaning up after the dead anchor, and says so within milliseconds. */
-async function lastWords(
-  host: Looker,
+async function waitForRunFiles(
+  host: EvidenceSource,
   clock: Clock,
   address: RunAddress,
   wait: boolean,
-): Promise<RunRemains> {
+): Promise<RunFiles> {
   const until = clock.now() + defaults.sweptWaitMs;
   for (;;) {
-    const remains = await host.remains(address);
-    if (!wait || remains.exit !== null || remains.swept !== null || clock.now() >= until) return remains;
-    await clock.pause(defaults.sweptPollMs);
+    const runFiles = await host.readRunFiles(address);
+    if (!wait || runFiles.exit !== null || runFiles.swept !== null || clock.now() >= until) return runFiles;
+    await clock.sleep(defaults.sweptPollMs);
   }
 }

@@ -15,11 +15,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
-import { readText, writeText } from "../../../src/acp/client/files.js";
-import { locate } from "../../../src/acp/client/place.js";
-import type { AcpPermission } from "../../../src/store/acp-record.js";
-import { Controlled } from "../controlled.js";
-import { answersOf, use, user } from "./using.js";
+import { readTextFile, writeTextFile } from "../../../src/acp/client/files.js";
+import { resolveContained } from "../../../src/acp/client/place.js";
+import type { AcpPermissionRequest } from "../../../src/store/acp-record.js";
+import { AcpFixture } from "../controlled.js";
+import { parseAnswers, runSteps, spawnClientAgent } from "./using.js";
 
 const READ = "fs/read_text_file";
 const WRITE = "fs/write_text_file";
@@ -38,39 +38,39 @@ async function places(): Promise<{ readonly inside: string; readonly outside: st
 }
 
 test("off: nothing is offered, and the methods do not exist; on: only what was said", async () => {
-  const house = await Controlled.open();
-  const path = join(house.home, "a.txt");
+  const fixture = await AcpFixture.open();
+  const path = join(fixture.home, "a.txt");
   const methods = [READ, WRITE, "terminal/create", "terminal/output", "terminal/wait_for_exit"];
   const all = methods.map((method) => [method, { path, command: "true" }] as const);
-  const none = await user(house, {});
-  const codes = (await use(house, none, ...all)).map(({ code }) => code);
+  const none = await spawnClientAgent(fixture, {});
+  const codes = (await runSteps(fixture, none, ...all)).map(({ code }) => code);
   expect(codes).toEqual(methods.map(() => -32_601));
-  expect(house.log.split("\n")[0]).toBe(
+  expect(fixture.log.split("\n")[0]).toBe(
     JSON.stringify({ fs: { readTextFile: false, writeTextFile: false }, terminal: false }),
   );
-  await house.acp.closeSession(none, { actor: "test" });
+  await fixture.acp.closeSession(none, { actor: "test" });
 
   writeFileSync(path, "there\n");
-  const reader = await user(house, { files: "read" }, { key: "two" });
-  const answers = await use(house, reader, ...all);
+  const reader = await spawnClientAgent(fixture, { files: "read" }, { key: "two" });
+  const answers = await runSteps(fixture, reader, ...all);
   expect(answers.map(({ code, content }) => code ?? content)).toEqual([
     "there\n",
     ...methods.slice(1).map(() => -32_601),
   ]);
-  expect(house.log).toContain('{"fs":{"readTextFile":true,"writeTextFile":false},"terminal":false}');
-  await house.acp.closeSession(reader, { actor: "test" });
+  expect(fixture.log).toContain('{"fs":{"readTextFile":true,"writeTextFile":false},"terminal":false}');
+  await fixture.acp.closeSession(reader, { actor: "test" });
 });
 
 test("text is read whole or by lines, and written all or nothing, with its mode and its missing directories", async () => {
-  const house = await Controlled.open();
+  const fixture = await AcpFixture.open();
   const { inside } = await places();
   const path = join(inside, "lines.txt");
   writeFileSync(path, "one\ntwo\nthree");
   chmodSync(path, 0o640);
-  const session = await user(house, { files: "read-write" }, { cwd: inside });
+  const session = await spawnClientAgent(fixture, { files: "read-write" }, { cwd: inside });
   const made = join(inside, "new", "deep", "made.txt");
-  const answers = await use(
-    house,
+  const answers = await runSteps(
+    fixture,
     session,
     [READ, { path }],
     [READ, { path, line: 2, limit: 1 }],
@@ -96,11 +96,11 @@ test("text is read whole or by lines, and written all or nothing, with its mode 
   expect(statSync(path).mode & 0o777).toBe(0o640);
   expect(readFileSync(made, "utf8")).toBe("made");
   expect(readdirSync(inside).toSorted()).toEqual(["lines.txt", "new"]);
-  await house.acp.closeSession(session, { actor: "test" });
+  await fixture.acp.closeSession(session, { actor: "test" });
 });
 
 test("no path leads out, and nothing but a text of bounded size is read or replaced", async () => {
-  const house = await Controlled.open();
+  const fixture = await AcpFixture.open();
   const { inside, outside } = await places();
   const at = (name: string): string => join(inside, name);
   symlinkSync(join(outside, "secret"), at("link"));
@@ -116,7 +116,7 @@ test("no path leads out, and nothing but a text of bounded size is read or repla
   writeFileSync(at("giant"), "");
   truncateSync(at("giant"), 5 * 1024 ** 3);
 
-  const session = await user(house, { files: "read-write" }, { cwd: inside });
+  const session = await spawnClientAgent(fixture, { files: "read-write" }, { cwd: inside });
   const paths: [string, number][] = [
     [join(outside, "secret"), REFUSED],
     [`${inside}/../out/secret`, REFUSED],
@@ -137,7 +137,7 @@ test("no path leads out, and nothing but a text of bounded size is read or repla
     [at("missing"), NOT_THERE],
     [`${at("missing")}/../../out/secret`, NOT_THERE],
   ];
-  const reads = await use(house, session, ...paths.map(([path]) => [READ, { path }] as const));
+  const reads = await runSteps(fixture, session, ...paths.map(([path]) => [READ, { path }] as const));
   expect(reads.map(({ code }, index) => [paths[index]?.[0], code])).toEqual(paths);
   expect(JSON.stringify(reads)).not.toContain('"secret\\n"');
   expect(reads[14]).toMatchObject({ message: expect.stringContaining("not UTF-8") as string });
@@ -145,8 +145,8 @@ test("no path leads out, and nothing but a text of bounded size is read or repla
   // Those three are good to write to: they are files, or could be.
   const writable = [at("binary"), at("giant"), at("missing")];
   const hostile = paths.filter(([path]) => !writable.includes(path));
-  const writes = await use(
-    house,
+  const writes = await runSteps(
+    fixture,
     session,
     ...hostile.map(([path]) => [WRITE, { path, content: "mine" }] as const),
     [WRITE, { path: at("inner"), content: "through a link that stays inside" }],
@@ -162,36 +162,40 @@ test("no path leads out, and nothing but a text of bounded size is read or repla
   expect(readFileSync(join(outside, "secret"), "utf8")).toBe("secret\n");
   expect(readdirSync(inside).filter((name) => name.startsWith(".holdfast"))).toEqual([]);
 
-  const wider = await user(house, { files: "read", roots: [outside] }, { cwd: inside, key: "two" });
-  expect(await use(house, wider, [READ, { path: at("link") }])).toEqual([{ content: "secret\n" }]);
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.acp.closeSession(wider, { actor: "test" });
+  const wider = await spawnClientAgent(
+    fixture,
+    { files: "read", roots: [outside] },
+    { cwd: inside, key: "two" },
+  );
+  expect(await runSteps(fixture, wider, [READ, { path: at("link") }])).toEqual([{ content: "secret\n" }]);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.acp.closeSession(wider, { actor: "test" });
 });
 
 test("what becomes a link after it was looked at leads nowhere", async () => {
   const { inside, outside } = await places();
   mkdirSync(join(inside, "folder"));
   writeFileSync(join(inside, "folder", "secret"), "mine");
-  const file = await locate(join(inside, "folder", "secret"), [inside]);
-  const fresh = await locate(join(inside, "later", "made"), [inside]);
+  const file = await resolveContained(join(inside, "folder", "secret"), [inside]);
+  const fresh = await resolveContained(join(inside, "later", "made"), [inside]);
   await rm(join(inside, "folder"), { recursive: true });
   symlinkSync(outside, join(inside, "folder"));
   symlinkSync(outside, join(inside, "later"));
-  await expect(readText(file, {})).rejects.toMatchObject({ code: REFUSED });
-  await expect(writeText(file, "overwritten", "id")).rejects.toMatchObject({ code: REFUSED });
-  await expect(writeText(fresh, "made", "id")).rejects.toMatchObject({ code: REFUSED });
+  await expect(readTextFile(file, {})).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeTextFile(file, "overwritten", "id")).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeTextFile(fresh, "made", "id")).rejects.toMatchObject({ code: REFUSED });
   await rm(join(inside, "folder"));
   mkdirSync(join(inside, "folder"));
   symlinkSync(join(outside, "secret"), join(inside, "folder", "secret"));
-  await expect(readText(file, {})).rejects.toMatchObject({ code: REFUSED });
-  await expect(writeText(file, "overwritten", "id")).rejects.toMatchObject({ code: REFUSED });
+  await expect(readTextFile(file, {})).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeTextFile(file, "overwritten", "id")).rejects.toMatchObject({ code: REFUSED });
   expect(readdirSync(outside)).toEqual(["secret"]);
   expect(readFileSync(join(outside, "secret"), "utf8")).toBe("secret\n");
   // The root itself.
-  const root = await locate(join(inside, "new"), [inside]);
+  const root = await resolveContained(join(inside, "new"), [inside]);
   await rm(inside, { recursive: true });
   symlinkSync(outside, inside);
-  await expect(writeText(root, "made", "id")).rejects.toMatchObject({ code: REFUSED });
+  await expect(writeTextFile(root, "made", "id")).rejects.toMatchObject({ code: REFUSED });
   expect(existsSync(join(outside, "new"))).toBe(false);
 });
 
@@ -200,11 +204,11 @@ test("nobody may read what is written beside a file before it has the file's mod
   const path = join(inside, "private");
   writeFileSync(path, "mine");
   chmodSync(path, 0o600);
-  const place = await locate(path, [inside]);
+  const place = await resolveContained(path, [inside]);
   const beside = join(inside, ".holdfast-id");
   const modes = new Set<number>();
   for (let round = 0; round < 50; round++) {
-    const written = writeText(place, "mine, too", "id").then(() => true);
+    const written = writeTextFile(place, "mine, too", "id").then(() => true);
     while (!(await Promise.race([written, setImmediate(false)]))) {
       const seen = statSync(beside, { throwIfNoEntry: false });
       if (seen !== undefined) modes.add(seen.mode & 0o777);
@@ -214,13 +218,13 @@ test("nobody may read what is written beside a file before it has the file's mod
 });
 
 test("rules judge where a path really leads; what is asked about is done when it is allowed, by the next gateway too", async () => {
-  const house = await Controlled.open();
+  const fixture = await AcpFixture.open();
   const { inside } = await places();
   const path = join(inside, "asked");
   symlinkSync(path, join(inside, "alias"));
   writeFileSync(path, "before");
-  const session = await user(
-    house,
+  const session = await spawnClientAgent(
+    fixture,
     { files: "read-write" },
     {
       cwd: inside,
@@ -231,30 +235,30 @@ test("rules judge where a path really leads; what is asked about is done when it
       ],
     },
   );
-  const [denied] = await use(house, session, [READ, { path: join(inside, "alias") }]);
+  const [denied] = await runSteps(fixture, session, [READ, { path: join(inside, "alias") }]);
   expect(denied).toMatchObject({ code: REFUSED, message: "it is not allowed: rule 1" });
 
   const steps = JSON.stringify([[WRITE, { path, content: "after" }]]);
-  const turn = await house.ask(session, steps);
-  const asked = await pending(house, session);
+  const turn = await fixture.prompt(session, steps);
+  const asked = await pending(fixture, session);
   expect(asked).toMatchObject({ kind: "edit", title: path, decision: null });
   expect(readFileSync(path, "utf8")).toBe("before");
-  const second = await house.restart();
-  expect(await second.allow(asked.id)).toBe(true);
-  expect(answersOf(await second.ended(turn))).toEqual([{}]);
+  const second = await fixture.restart();
+  expect(await second.allowPermission(asked.id)).toBe(true);
+  expect(parseAnswers(await second.waitForTurnEnd(turn))).toEqual([{}]);
   expect(readFileSync(path, "utf8")).toBe("after");
 
-  const refused = await second.ask(session, steps.replace("after", "never"));
+  const refused = await second.prompt(session, steps.replace("after", "never"));
   const { id } = await pending(second, session);
   await second.acp.answerPermission(id, "deny", "ada");
-  expect(answersOf(await second.ended(refused))).toMatchObject([{ code: REFUSED }]);
-  const turned = await second.ask(session, steps.replace("after", "elsewhere"));
+  expect(parseAnswers(await second.waitForTurnEnd(refused))).toMatchObject([{ code: REFUSED }]);
+  const turned = await second.prompt(session, steps.replace("after", "elsewhere"));
   const { id: other } = await pending(second, session);
   // What was allowed is not what it would be now.
   await rm(path);
   symlinkSync(join(inside, "other"), path);
-  expect(await second.allow(other)).toBe(true);
-  expect(answersOf(await second.ended(turned))).toMatchObject([{ code: REFUSED }]);
+  expect(await second.allowPermission(other)).toBe(true);
+  expect(parseAnswers(await second.waitForTurnEnd(turned))).toMatchObject([{ code: REFUSED }]);
   expect(existsSync(join(inside, "other"))).toBe(false);
 
   const events = await second.supervisor.listEvents({});
@@ -268,9 +272,9 @@ test("rules judge where a path really leads; what is asked about is done when it
   await second.acp.closeSession(session, { actor: "test" });
 });
 
-function pending(house: Controlled, session: string): Promise<AcpPermission> {
-  return house.until(session, async () => {
-    const [permission] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+function pending(fixture: AcpFixture, session: string): Promise<AcpPermissionRequest> {
+  return fixture.waitFor(session, async () => {
+    const [permission] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
     return permission;
   });
 }

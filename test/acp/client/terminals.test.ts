@@ -2,12 +2,19 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { access, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { newestText } from "../../../src/acp/client/terminal-text.js";
+import { lastBytesAsText } from "../../../src/acp/client/terminal-text.js";
 import { until } from "../../until.js";
 import { questionLines } from "../../../src/sessions/question.js";
-import { Controlled } from "../controlled.js";
-import { living, NASTY } from "../real/nasty-tree.js";
-import { ALLOW, answersOf, clientAgent, use, user, type Step } from "./using.js";
+import { AcpFixture } from "../controlled.js";
+import { livingParts, STUBBORN_TREE } from "../real/nasty-tree.js";
+import {
+  ALLOW_ALL_RULES,
+  parseAnswers,
+  clientAgent,
+  runSteps,
+  spawnClientAgent,
+  type ClientStep,
+} from "./using.js";
 
 const CREATE = "terminal/create";
 const OUTPUT = "terminal/output";
@@ -19,18 +26,18 @@ const REFUSED = -32_001;
 const NOT_THERE = -32_002;
 const shell = (command: string): object => ({ command: "sh", args: ["-c", command] });
 
-async function terminalsOf(house: Controlled, sessionId: string) {
-  const runs = await house.supervisor.listRuns({ sessionId });
+async function terminalsOf(fixture: AcpFixture, sessionId: string) {
+  const runs = await fixture.supervisor.listRuns({ sessionId });
   return runs.filter(({ backendId }) => backendId === "acp-terminal");
 }
 
 test("a terminal is a run: its output and status, killed with its tree and still there, released and forgotten", async () => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true });
+  const fixture = await AcpFixture.open();
+  const session = await spawnClientAgent(fixture, { terminals: true });
   const said = "printf 'aé\\377'; echo $WORD >&2; pwd; exit 3";
   const env = [{ name: "WORD", value: "loud" }];
-  const answers = await use(
-    house,
+  const answers = await runSteps(
+    fixture,
     session,
     [CREATE, { ...shell(said), env, cwd: "/" }],
     [WAIT, last],
@@ -55,44 +62,49 @@ test("a terminal is a run: its output and status, killed with its tree and still
     ...[NOT_THERE, NOT_THERE],
     ...[REFUSED, REFUSED, -32_602, -32_602],
   ]);
-  const [run] = (await terminalsOf(house, session)).filter(({ exit }) => exit?.code === 3);
+  const [run] = (await terminalsOf(fixture, session)).filter(({ exit }) => exit?.code === 3);
   expect(run).toMatchObject({
     sessionId: session,
     sessionKey: "one",
-    labels: { "acp.session": session, "acp.agent": (await house.session(session)).runId },
+    labels: { "acp.session": session, "acp.agent": (await fixture.session(session)).runId },
     emptiness: "proven",
   });
 
-  const turn = await house.ask(
+  const turn = await fixture.prompt(
     session,
     JSON.stringify([
-      [CREATE, shell(NASTY)],
+      [CREATE, shell(STUBBORN_TREE)],
       [WAIT, last],
       [RELEASE, last],
-    ] satisfies Step[]),
+    ] satisfies ClientStep[]),
   );
-  await until("all of the tree lives", () => living() === "Fbnste");
-  const nasty = (await terminalsOf(house, session)).find(({ state }) => state === "running");
+  await until("all of the tree lives", () => livingParts() === "Fbnste");
+  const nasty = (await terminalsOf(fixture, session)).find(({ state }) => state === "running");
   // Whoever stops the run is seen by who waits.
-  await house.supervisor.stop(nasty?.runId ?? "", { actor: "test" });
-  expect(living()).toBe("");
-  const [, stopped, released] = answersOf(await house.ended(turn));
+  await fixture.supervisor.stop(nasty?.runId ?? "", { actor: "test" });
+  expect(livingParts()).toBe("");
+  const [, stopped, released] = parseAnswers(await fixture.waitForTurnEnd(turn));
   expect(stopped).toMatchObject({ signal: "SIGTERM" });
   expect(released).toEqual({});
 
-  const killed = await use(house, session, [CREATE, shell("trap '' TERM; sleep 3106 & wait")], [KILL, last]);
+  const killed = await runSteps(
+    fixture,
+    session,
+    [CREATE, shell("trap '' TERM; sleep 3106 & wait")],
+    [KILL, last],
+  );
   expect(killed[1]).toEqual({});
-  expect(living()).toBe("");
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(livingParts()).toBe("");
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("output is the newest, within its limit, from a whole character on", async () => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true });
+  const fixture = await AcpFixture.open();
+  const session = await spawnClientAgent(fixture, { terminals: true });
   const ended = { exitCode: 0, signal: null };
-  const answers = await use(
-    house,
+  const answers = await runSteps(
+    fixture,
     session,
     [CREATE, { ...shell("printf 'ééé'; printf abc"), outputByteLimit: 6 }],
     [WAIT, last],
@@ -110,84 +122,87 @@ test("output is the newest, within its limit, from a whole character on", async 
   expect(Buffer.byteLength(String(answers[5]?.["output"]))).toBeGreaterThan(996);
   expect(answers[8]?.["bytes"]).toBeLessThanOrEqual(1024 * 1024);
   expect(answers[8]?.["bytes"]).toBeGreaterThan(1024 * 1024 - 4);
-  await house.acp.closeSession(session, { actor: "test" });
+  await fixture.acp.closeSession(session, { actor: "test" });
 
   const text = Buffer.from("é😀");
   const whole = { cut: false, ended: true };
-  expect(newestText(text, 6, whole)).toEqual({ output: "é😀", truncated: false });
-  for (const limit of [5, 4]) expect(newestText(text, limit, whole).output).toBe("😀");
-  for (const limit of [3, 0]) expect(newestText(text, limit, whole).output).toBe("");
+  expect(lastBytesAsText(text, 6, whole)).toEqual({ output: "é😀", truncated: false });
+  for (const limit of [5, 4]) expect(lastBytesAsText(text, limit, whole).output).toBe("😀");
+  for (const limit of [3, 0]) expect(lastBytesAsText(text, limit, whole).output).toBe("");
   // The rest of the last one has yet to come, the first lost its beginning.
-  expect(newestText(text.subarray(1, 5), 9, { cut: true, ended: false })).toEqual({
+  expect(lastBytesAsText(text.subarray(1, 5), 9, { cut: true, ended: false })).toEqual({
     output: "",
     truncated: true,
   });
-  expect(newestText(text.subarray(0, 5), 9, { cut: false, ended: false }).output).toBe("é");
-  expect(newestText(Buffer.alloc(9, 0xff), 6, whole).output).toBe("\uFFFD\uFFFD");
+  expect(lastBytesAsText(text.subarray(0, 5), 9, { cut: false, ended: false }).output).toBe("é");
+  expect(lastBytesAsText(Buffer.alloc(9, 0xff), 6, whole).output).toBe("\uFFFD\uFFFD");
 });
 
 test("what a turn leaves in a terminal is named, ended when asked to, and the terminal can still be read", async () => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true });
-  await use(house, session, [CREATE, shell("sleep 3117")]);
-  const [first] = await house.store.listAcpTurns({ sessionId: session });
-  const named = await house.until(session, async () => (await house.store.getAcpTurn(first!.turnId))?.audit);
+  const fixture = await AcpFixture.open();
+  const session = await spawnClientAgent(fixture, { terminals: true });
+  await runSteps(fixture, session, [CREATE, shell("sleep 3117")]);
+  const [first] = await fixture.store.listAcpTurns({ sessionId: session });
+  const named = await fixture.waitFor(
+    session,
+    async () => (await fixture.store.getAcpTurn(first!.turnId))?.audit,
+  );
   expect(named).toMatchObject({ reaped: false });
   expect(named.left.map(({ command }) => command)).toContain("sleep");
 
-  const turn = await house.ask(
+  const turn = await fixture.prompt(
     session,
     JSON.stringify([
-      [CREATE, shell(NASTY)],
+      [CREATE, shell(STUBBORN_TREE)],
       [WAIT, last],
-    ] satisfies Step[]),
+    ] satisfies ClientStep[]),
   );
-  await until("all of the tree lives", () => living() === "Fbnste");
-  const { processes } = await house.acp.verifyOwnedTree(session);
+  await until("all of the tree lives", () => livingParts() === "Fbnste");
+  const { processes } = await fixture.acp.verifyProcessTree(session);
   expect(processes.filter(({ command }) => command === "sleep")).toHaveLength(7);
-  const cancelled = await house.acp.cancelTurn(session, { actor: "test", reapTools: true });
+  const cancelled = await fixture.acp.cancelTurn(session, { actor: "test", reapTools: true });
   expect(cancelled).toMatchObject({ outcome: "cancelled", audit: { reaped: true, survivors: [] } });
   // The first turn's is not this one's.
   const left = cancelled?.audit?.left.map(({ command }) => command);
   expect(left?.filter((command) => command === "sleep")).toHaveLength(6);
-  expect(living()).toBe("");
-  expect((await terminalsOf(house, session)).filter(({ state }) => state === "running")).toHaveLength(1);
-  expect((await house.ended(turn)).outcome).toBe("cancelled");
-  const output = await use(house, session, [OUTPUT, last]);
+  expect(livingParts()).toBe("");
+  expect((await terminalsOf(fixture, session)).filter(({ state }) => state === "running")).toHaveLength(1);
+  expect((await fixture.waitForTurnEnd(turn)).outcome).toBe("cancelled");
+  const output = await runSteps(fixture, session, [OUTPUT, last]);
   expect(output.at(-1)).toMatchObject({ output: "", exitStatus: { signal: "SIGTERM" } });
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test.each(["close", "death", "death while no gateway is there"])(
   "terminals end with their agent's %s, until proven empty",
   async (how) => {
-    const house = await Controlled.open();
-    const session = await user(house, { terminals: true });
-    await use(house, session, [CREATE, shell(NASTY)]);
-    await until("all of the tree lives", () => living() === "Fbnste");
-    const pid = await house.pid(session);
+    const fixture = await AcpFixture.open();
+    const session = await spawnClientAgent(fixture, { terminals: true });
+    await runSteps(fixture, session, [CREATE, shell(STUBBORN_TREE)]);
+    await until("all of the tree lives", () => livingParts() === "Fbnste");
+    const pid = await fixture.pid(session);
     const dies = (): void => {
       // oxlint-disable-next-line no-restricted-properties -- the agent this test started, asked for its own number
       process.kill(pid, "SIGKILL");
     };
     if (how === "close") {
-      await house.acp.closeSession(session, { actor: "test" });
-      expect(living()).toBe("");
-      await house.gone(session);
+      await fixture.acp.closeSession(session, { actor: "test" });
+      expect(livingParts()).toBe("");
+      await fixture.waitForAgentExit(session);
       return;
     }
     if (how === "death") dies();
-    const now = how === "death" ? house : await house.restart({}, { meanwhile: dies });
-    await now.until(session, async () => (await now.session(session)).state === "down");
-    expect(living()).toBe("");
-    await now.gone(session);
+    const now = how === "death" ? fixture : await fixture.restart({}, { meanwhile: dies });
+    await now.waitFor(session, async () => (await now.session(session)).state === "down");
+    expect(livingParts()).toBe("");
+    await now.waitForAgentExit(session);
     await now.acp.closeSession(session, { actor: "test" });
   },
 );
 
 test("commands are judged by the rules on tools and those on programs, and the stricter says", async () => {
-  const house = await Controlled.open();
+  const fixture = await AcpFixture.open();
   const rules = [
     { effect: "reject", kind: "execute", title: "sh *" },
     { effect: "ask", kind: "execute", title: "ls *" },
@@ -198,10 +213,10 @@ test("commands are judged by the rules on tools and those on programs, and the s
     { effect: "ask", executable: "touch" },
     { effect: "allow" },
   ] as const;
-  const marker = join(house.home, "marker");
-  const session = await user(house, { terminals: true }, { rules, session: { execRules } });
-  const answers = await use(
-    house,
+  const marker = join(fixture.home, "marker");
+  const session = await spawnClientAgent(fixture, { terminals: true }, { rules, session: { execRules } });
+  const answers = await runSteps(
+    fixture,
     session,
     [CREATE, shell("true")],
     [CREATE, { command: "sleep", args: ["3106"] }],
@@ -217,98 +232,101 @@ test("commands are judged by the rules on tools and those on programs, and the s
     [CREATE, command, "unawaited"],
     [CREATE, { ...command, env: [{ name: "API_TOKEN", value: "hush-hush" }] }, "unawaited"],
     [WAIT, last],
-  ] satisfies Step[];
+  ] satisfies ClientStep[];
   // Two that wait for a person, and one for a terminal that has ended.
-  const turn = await house.ask(session, JSON.stringify([...steps, [CREATE, command]]));
-  await house.until(session, async () => {
-    const open = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+  const turn = await fixture.prompt(session, JSON.stringify([...steps, [CREATE, command]]));
+  await fixture.waitFor(session, async () => {
+    const open = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
     return open.length === 3;
   });
   expect(existsSync(marker)).toBe(false);
-  const second = await house.restart();
+  const second = await fixture.restart();
   const stored = await second.store.listAcpUpdates({ sessionId: session });
   // But for the prompt, which says it.
   expect(JSON.stringify(stored.filter(({ type }) => type !== "turn"))).not.toContain("hush-hush");
   // The agent waits for the last one only, so that comes last.
-  for (const { id } of await second.store.listAcpPermissions({ sessionId: session, pending: true })) {
-    expect(await second.allow(id)).toBe(true);
-    await second.until(session, async () => (await second.store.getAcpPermission(id))?.answered === true);
+  for (const { id } of await second.store.listAcpPermissionRequests({ sessionId: session, pending: true })) {
+    expect(await second.allowPermission(id)).toBe(true);
+    await second.waitFor(
+      session,
+      async () => (await second.store.getAcpPermissionRequest(id))?.answered === true,
+    );
   }
-  const after = answersOf(await second.ended(turn));
+  const after = parseAnswers(await second.waitForTurnEnd(turn));
   expect(after).toHaveLength(4);
   // Its environment is never stored: what would be run without it is not what was allowed.
   const kept = after.filter(({ code }) => code === REFUSED);
   expect(kept).toMatchObject([{ message: expect.stringContaining("ask again") as string }]);
   await until("it was run", () => existsSync(marker));
   await second.acp.closeSession(session, { actor: "test" });
-  await second.gone(session);
+  await second.waitForAgentExit(session);
 });
 
 test("a wait that was open when the gateway left is answered by the next, once; ids and what was released hold", async () => {
-  const house = await Controlled.open();
-  const go = join(house.home, "go");
-  const session = await user(house, { terminals: true });
+  const fixture = await AcpFixture.open();
+  const go = join(fixture.home, "go");
+  const session = await spawnClientAgent(fixture, { terminals: true });
   const steps = [
     [CREATE, { command: "true" }],
     [RELEASE, last],
     [CREATE, { ...shell(`echo first; while [ ! -e ${go} ]; do sleep 0.05; done; echo second`) }],
     [WAIT, last],
     [OUTPUT, last],
-  ] satisfies Step[];
-  const turn = await house.ask(session, JSON.stringify(steps));
-  await house.until(session, async () => {
-    const notes = await house.store.listAcpUpdates({ sessionId: session, type: "client" });
+  ] satisfies ClientStep[];
+  const turn = await fixture.prompt(session, JSON.stringify(steps));
+  await fixture.waitFor(session, async () => {
+    const notes = await fixture.store.listAcpUpdates({ sessionId: session, type: "client" });
     return notes.some(({ data }) => JSON.stringify(data).includes(WAIT));
   });
-  const second = await house.restart();
+  const second = await fixture.restart();
   const released = await second.supervisor.listRuns({ sessionId: session, states: ["exited"] });
   writeFileSync(go, "");
-  const answers = answersOf(await second.ended(turn));
+  const answers = parseAnswers(await second.waitForTurnEnd(turn));
   const ended = { exitCode: 0, signal: null };
   expect(answers.slice(3)).toEqual([
     ended,
     { output: "first\nsecond\n", truncated: false, exitStatus: ended },
   ]);
-  expect(readFileSync(join(house.home, "agent.log"), "utf8").match(/^answered ask-4$/gm)).toHaveLength(1);
+  expect(readFileSync(join(fixture.home, "agent.log"), "utf8").match(/^answered ask-4$/gm)).toHaveLength(1);
   const terminalId = released[0]?.runId.replace("run_", "term_");
-  const [gone, still] = await use(second, session, [OUTPUT, { terminalId }], [OUTPUT, last]);
+  const [gone, still] = await runSteps(second, session, [OUTPUT, { terminalId }], [OUTPUT, last]);
   expect(gone).toMatchObject({ code: NOT_THERE });
   expect(still).toMatchObject({ output: "first\nsecond\n" });
   const third = await second.restart();
-  expect(await use(third, session, [WAIT, last])).toEqual([ended]);
+  expect(await runSteps(third, session, [WAIT, last])).toEqual([ended]);
   await third.acp.closeSession(session, { actor: "test" });
-  await third.gone(session);
+  await third.waitForAgentExit(session);
 });
 
 test("a gateway that died between a command's start and the answer has started it, and the next one answers", async () => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true });
-  const { store } = house;
-  const commitAcp = store.commitAcp.bind(store);
+  const fixture = await AcpFixture.open();
+  const session = await spawnClientAgent(fixture, { terminals: true });
+  const { store } = fixture;
+  const commitAcp = store.commitAcpChange.bind(store);
   // Nothing comes of the answer, as if this were the last moment.
-  store.commitAcp = (id, gateway, change) =>
+  store.commitAcpChange = (id, gateway, change) =>
     change.session?.sending?.text.includes("terminalId") === true
       ? new Promise(() => undefined)
       : commitAcp(id, gateway, change);
-  const turn = await house.ask(session, JSON.stringify([[CREATE, shell("echo once; sleep 3106")]]));
-  await until("it runs", () => living() === "F");
-  const second = await house.restart();
-  const [answer] = answersOf(await second.ended(turn));
+  const turn = await fixture.prompt(session, JSON.stringify([[CREATE, shell("echo once; sleep 3106")]]));
+  await until("it runs", () => livingParts() === "F");
+  const second = await fixture.restart();
+  const [answer] = parseAnswers(await second.waitForTurnEnd(turn));
   const runs = await terminalsOf(second, session);
   expect(runs.map(({ runId }) => runId.replace("run_", "term_"))).toEqual([answer?.["terminalId"]]);
-  const [output] = await use(second, session, [OUTPUT, last]);
+  const [output] = await runSteps(second, session, [OUTPUT, last]);
   expect(output).toEqual({ output: "once\n", truncated: false, exitStatus: null });
   await second.acp.closeSession(session, { actor: "test" });
-  expect(living()).toBe("");
-  await second.gone(session);
+  expect(livingParts()).toBe("");
+  await second.waitForAgentExit(session);
 });
 
 test("so many terminals and no more, until one is released", async () => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true }, { rules: ALLOW });
+  const fixture = await AcpFixture.open();
+  const session = await spawnClientAgent(fixture, { terminals: true }, { rules: ALLOW_ALL_RULES });
   const many = Array.from({ length: 16 }, () => [CREATE, { command: "true" }] as const);
-  const answers = await use(
-    house,
+  const answers = await runSteps(
+    fixture,
     session,
     ...many,
     [CREATE, { command: "true" }],
@@ -321,21 +339,21 @@ test("so many terminals and no more, until one is released", async () => {
     {},
     { terminalId: expect.any(String) as string },
   ]);
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("rules judge all of a command, and people are shown it, but for its secrets", async () => {
-  const house = await Controlled.open();
+  const fixture = await AcpFixture.open();
   const rules = [
     { effect: "reject", kind: "execute", title: "*never*" },
     { effect: "ask", kind: "execute", title: "*asked*" },
     { effect: "allow", kind: "execute" },
   ] as const;
-  const session = await user(house, { terminals: true }, { rules });
+  const session = await spawnClientAgent(fixture, { terminals: true }, { rules });
   const long = ": a harmless beginning; ".repeat(40);
-  const answers = await use(
-    house,
+  const answers = await runSteps(
+    fixture,
     session,
     [CREATE, shell(`${long} never`)],
     [CREATE, shell('API_KEY="$(never)"; true')],
@@ -344,30 +362,32 @@ test("rules judge all of a command, and people are shown it, but for its secrets
   );
   expect(answers.map(({ code }) => code)).toEqual([REFUSED, REFUSED, REFUSED, -32_602]);
   const hidden = `API_KEY=hush-hush; ${long} asked`;
-  const turn = await house.ask(session, JSON.stringify([[CREATE, shell(hidden)]]));
-  const asked = await house.until(session, async () => {
-    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+  const turn = await fixture.prompt(session, JSON.stringify([[CREATE, shell(hidden)]]));
+  const asked = await fixture.waitFor(session, async () => {
+    const [open] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
     return open;
   });
   expect(asked.title).toBe(`sh -c '${hidden.replace("hush-hush", "***")}'`);
-  const question = await house.acp.questionOf(asked);
+  const question = await fixture.acp.questionOf(asked);
   expect(questionLines(question?.parts() ?? []).join("\n")).toContain(hidden);
-  await expect(house.acp.answerPermission(asked.id, "allow", "ada")).rejects.toThrow(
+  await expect(fixture.acp.answerPermission(asked.id, "allow", "ada")).rejects.toThrow(
     "does not show the whole",
   );
-  expect(await house.allow(asked.id)).toBe(true);
-  expect(answersOf(await house.ended(turn))).toMatchObject([{ terminalId: expect.any(String) as string }]);
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(await fixture.allowPermission(asked.id)).toBe(true);
+  expect(parseAnswers(await fixture.waitForTurnEnd(turn))).toMatchObject([
+    { terminalId: expect.any(String) as string },
+  ]);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("of what waits, only what was asked for is kept, and nobody asks for ever", async () => {
-  const house = await Controlled.open({ questions: 8 });
-  const path = join(house.home, "asked");
-  const rules = [{ effect: "ask", kind: "edit" }, ...ALLOW] as const;
-  const session = await user(house, { terminals: true, files: "read-write" }, { rules });
+  const fixture = await AcpFixture.open({ questions: 8 });
+  const path = join(fixture.home, "asked");
+  const rules = [{ effect: "ask", kind: "edit" }, ...ALLOW_ALL_RULES] as const;
+  const session = await spawnClientAgent(fixture, { terminals: true, files: "read-write" }, { rules });
   const junk = "x".repeat(100_000);
-  const turn = await house.ask(
+  const turn = await fixture.prompt(
     session,
     JSON.stringify([
       [CREATE, { command: "true" }],
@@ -376,52 +396,52 @@ test("of what waits, only what was asked for is kept, and nobody asks for ever",
       ["fs/write_text_file", { path, content: "kept", junk }],
     ]),
   );
-  const { id } = await house.until(session, async () => {
-    const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+  const { id } = await fixture.waitFor(session, async () => {
+    const [open] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
     return open;
   });
-  const notes = JSON.stringify(await house.store.listAcpUpdates({ sessionId: session, type: "client" }));
+  const notes = JSON.stringify(await fixture.store.listAcpUpdates({ sessionId: session, type: "client" }));
   expect(notes).toContain("kept");
   expect(notes.length).toBeLessThan(junk.length);
-  const second = await house.restart({ questions: 8 });
-  expect(await second.allow(id)).toBe(true);
-  expect(answersOf(await second.ended(turn))[3]).toEqual({});
+  const second = await fixture.restart({ questions: 8 });
+  expect(await second.allowPermission(id)).toBe(true);
+  expect(parseAnswers(await second.waitForTurnEnd(turn))[3]).toEqual({});
   const reads = Array.from({ length: 9 }, () => ["fs/read_text_file", { path }]);
-  const asked = await second.turn(session, JSON.stringify(reads));
+  const asked = await second.promptAndWait(session, JSON.stringify(reads));
   expect(asked).toMatchObject({ outcome: "interrupted", problem: { code: "ACP_CLOSED" } });
-  expect(answersOf(asked)).toHaveLength(8);
+  expect(parseAnswers(asked)).toHaveLength(8);
   const waits = Array.from({ length: 9 }, () => [WAIT, { terminalId: "none" }]);
-  expect(answersOf(await second.turn(session, JSON.stringify(waits)))).toHaveLength(8);
+  expect(parseAnswers(await second.promptAndWait(session, JSON.stringify(waits)))).toHaveLength(8);
   await second.acp.closeSession(session, { actor: "test" });
-  await second.gone(session);
+  await second.waitForAgentExit(session);
 });
 
 test("a command that could not be executed is no terminal, also for the next gateway", async () => {
-  const house = await Controlled.open();
-  const session = await user(house, { terminals: true });
+  const fixture = await AcpFixture.open();
+  const session = await spawnClientAgent(fixture, { terminals: true });
   const many = Array.from({ length: 17 }, () => [CREATE, { command: "no-such-program-anywhere" }] as const);
-  await use(house, session, ...many);
-  const second = await house.restart();
-  const [made] = await use(second, session, [CREATE, { command: "true" }]);
+  await runSteps(fixture, session, ...many);
+  const second = await fixture.restart();
+  const [made] = await runSteps(second, session, [CREATE, { command: "true" }]);
   expect(made).toEqual({ terminalId: expect.stringMatching(/^term_/) as string });
   await second.acp.closeSession(session, { actor: "test" });
-  await second.gone(session);
+  await second.waitForAgentExit(session);
 });
 
 test("a terminal has the variables that the catalogue gives its agent, and no others that load code", async () => {
   const env = { NODE_OPTIONS: "--no-deprecation" };
   const own = { id: "own", name: "Own", versionArgs: [], passEnv: [], env, acp: { argv: [...clientAgent] } };
-  const house = await Controlled.open({}, { agents: [own] });
-  const { session: opened } = await house.acp.ensureSession({
+  const fixture = await AcpFixture.open({}, { agents: [own] });
+  const { session: opened } = await fixture.acp.ensureSession({
     key: "own",
     agent: "own",
-    cwd: house.home,
+    cwd: fixture.home,
     client: { terminals: true },
-    rules: ALLOW,
+    rules: ALLOW_ALL_RULES,
   });
   const session = opened.sessionId;
-  const answers = await use(
-    house,
+  const answers = await runSteps(
+    fixture,
     session,
     [CREATE, shell("echo $NODE_OPTIONS")],
     [WAIT, last],
@@ -430,55 +450,55 @@ test("a terminal has the variables that the catalogue gives its agent, and no ot
   );
   expect(answers[2]).toMatchObject({ output: "--no-deprecation\n" });
   expect(answers[3]).toMatchObject({ code: REFUSED });
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });
 
 test("a command hidden behind a header, a variable or a directory is shown in full, and only that command is executed", async () => {
-  const house = await Controlled.open();
+  const fixture = await AcpFixture.open();
   const rules = [{ effect: "ask", kind: "execute" }] as const;
-  const session = await user(house, { terminals: true }, { rules });
+  const session = await spawnClientAgent(fixture, { terminals: true }, { rules });
   const asked = async (create: object) => {
-    const turn = await house.ask(session, JSON.stringify([[CREATE, create]]));
-    const permission = await house.until(session, async () => {
-      const [open] = await house.store.listAcpPermissions({ sessionId: session, pending: true });
+    const turn = await fixture.prompt(session, JSON.stringify([[CREATE, create]]));
+    const permission = await fixture.waitFor(session, async () => {
+      const [open] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
       return open;
     });
-    const question = await house.acp.questionOf(permission);
+    const question = await fixture.acp.questionOf(permission);
     const text = questionLines(question?.parts() ?? []).join("\n");
     return { turn, id: permission.id, text, whole: question?.whole };
   };
   const cookie = await asked(shell("echo Cookie: a; id > /tmp/x"));
   expect(cookie.text).toContain("argv[2]: 'echo Cookie: a; id > /tmp/x'");
   expect(cookie.whole).toBe(false);
-  await expect(house.acp.answerPermission(cookie.id, "allow", "ada")).rejects.toThrow("permissions show");
-  await house.acp.answerPermission(cookie.id, "deny", "ada");
-  await house.ended(cookie.turn);
+  await expect(fixture.acp.answerPermission(cookie.id, "allow", "ada")).rejects.toThrow("permissions show");
+  await fixture.acp.answerPermission(cookie.id, "deny", "ada");
+  await fixture.waitForTurnEnd(cookie.turn);
 
   const variable = await asked({ command: "true", env: [{ name: "GIT_PAGER", value: "id; x" }], cwd: "/" });
   expect(variable.text).toMatch(/^program: \/\S*true\nargv\[0\]: true\ncwd: \/\nenv GIT_PAGER: 'id; x'$/);
   expect(variable.whole).toBe(false);
-  await house.acp.answerPermission(variable.id, "deny", "ada");
-  await house.ended(variable.turn);
+  await fixture.acp.answerPermission(variable.id, "deny", "ada");
+  await fixture.waitForTurnEnd(variable.turn);
 
-  const bin = join(house.home, "bin");
+  const bin = join(fixture.home, "bin");
   const tool = async (name: string): Promise<void> => {
     await mkdir(join(bin, name), { recursive: true });
-    await writeFile(join(bin, name, "tool"), `#!/bin/sh\ntouch ${house.home}/ran\n`, { mode: 0o755 });
+    await writeFile(join(bin, name, "tool"), `#!/bin/sh\ntouch ${fixture.home}/ran\n`, { mode: 0o755 });
   };
   await tool("second");
   const PATH = `${bin}/first:${bin}/second:/bin`;
   const exchanged = await asked({ command: "tool", env: [{ name: "PATH", value: PATH }] });
   expect(exchanged.text).toContain(`program: ${bin}/second/tool`);
   await tool("first");
-  expect(await house.allow(exchanged.id)).toBe(true);
-  expect(answersOf(await house.ended(exchanged.turn))).toMatchObject([{ code: REFUSED }]);
-  await expect(access(join(house.home, "ran"))).rejects.toThrow("ENOENT");
+  expect(await fixture.allowPermission(exchanged.id)).toBe(true);
+  expect(parseAnswers(await fixture.waitForTurnEnd(exchanged.turn))).toMatchObject([{ code: REFUSED }]);
+  await expect(access(join(fixture.home, "ran"))).rejects.toThrow("ENOENT");
 
   const plain = await asked({ command: "true" });
   expect(plain).toMatchObject({ whole: true });
-  expect(await house.acp.answerPermission(plain.id, "allow", "ada")).toMatchObject({ decided: true });
-  await house.ended(plain.turn);
-  await house.acp.closeSession(session, { actor: "test" });
-  await house.gone(session);
+  expect(await fixture.acp.answerPermission(plain.id, "allow", "ada")).toMatchObject({ decided: true });
+  await fixture.waitForTurnEnd(plain.turn);
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
 });

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
-import type { EnsureRequest } from "../../../src/acp/controller.js";
-import type { AskedOffer } from "../../../src/acp/client/offer.js";
+import type { EnsureSessionRequest } from "../../../src/acp/controller.js";
+import type { RequestedClientAccess } from "../../../src/acp/client/offer.js";
 import type { AcpTurn } from "../../../src/store/acp-record.js";
-import type { Controlled } from "../controlled.js";
+import type { AcpFixture } from "../controlled.js";
 
 export const clientAgent: readonly string[] = [
   process.execPath,
@@ -10,20 +10,24 @@ export const clientAgent: readonly string[] = [
 ];
 
 /** A request, and whether the next is sent at once. */
-export type Step = readonly [method: string, params: object, how?: "unawaited"];
+export type ClientStep = readonly [method: string, params: object, how?: "unawaited"];
 
-export const ALLOW = [{ effect: "allow" as const }];
+export const ALLOW_ALL_RULES = [{ effect: "allow" as const }];
 
-export function user(house: Controlled, client: AskedOffer, more: Partial<EnsureRequest> = {}) {
-  return house.spawn(clientAgent, { client, rules: ALLOW, ...more });
+export function spawnClientAgent(
+  fixture: AcpFixture,
+  client: RequestedClientAccess,
+  more: Partial<EnsureSessionRequest> = {},
+) {
+  return fixture.spawn(clientAgent, { client, rules: ALLOW_ALL_RULES, ...more });
 }
 
 /** Its answers, in order. */
-export async function use(house: Controlled, session: string, ...steps: readonly Step[]) {
-  return answersOf(await house.turn(session, JSON.stringify(steps)));
+export async function runSteps(fixture: AcpFixture, session: string, ...steps: readonly ClientStep[]) {
+  return parseAnswers(await fixture.promptAndWait(session, JSON.stringify(steps)));
 }
 
-export function answersOf({ text }: Pick<AcpTurn, "text">): Record<string, unknown>[] {
+export function parseAnswers({ text }: Pick<AcpTurn, "text">): Record<string, unknown>[] {
   const lines = text.split("\n").filter((line) => line !== "");
   return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
 }

@@ -1,15 +1,22 @@
-import { type Dialect, event, isJson, listOf, type Reply, toolOf } from "./dialect.js";
+import {
+  type ModelDialect,
+  serverSentEvent,
+  isJsonObject,
+  jsonObjects,
+  type ModelReply,
+  parseTool,
+} from "./dialect.js";
 
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
 
 /** OpenAI's chat completions. */
-export const chatCompletions: Dialect = {
+export const chatCompletions: ModelDialect = {
   matches: (path) => path.endsWith("/chat/completions"),
   read(body) {
-    const tools = listOf(body["tools"]).map(({ function: offered }) =>
-      isJson(offered) ? toolOf(offered["name"], offered["parameters"]) : toolOf("", {}),
+    const tools = jsonObjects(body["tools"]).map(({ function: offered }) =>
+      isJsonObject(offered) ? parseTool(offered["name"], offered["parameters"]) : parseTool("", {}),
     );
-    const last = listOf(body["messages"]).at(-1)?.["role"];
+    const last = jsonObjects(body["messages"]).at(-1)?.["role"];
     return {
       kind: tools.length === 0 ? "aside" : last === "tool" ? "tool-result" : "prompt",
       streamed: body["stream"] === true,
@@ -18,7 +25,7 @@ export const chatCompletions: Dialect = {
   },
   stream(reply) {
     const chunk = (delta: object, finish: string | null): string =>
-      event({
+      serverSentEvent({
         id: "chat-1",
         object: "chat.completion.chunk",
         created: 1,
@@ -26,11 +33,11 @@ export const chatCompletions: Dialect = {
         choices: [{ index: 0, delta, finish_reason: finish }],
         ...(finish === null ? {} : { usage }),
       });
-    const { delta, finish } = said(reply);
-    return [chunk({ role: "assistant", ...delta }, null), chunk({}, finish), event("[DONE]")];
+    const { delta, finish } = deltaOf(reply);
+    return [chunk({ role: "assistant", ...delta }, null), chunk({}, finish), serverSentEvent("[DONE]")];
   },
   whole(reply) {
-    const { delta, finish } = said(reply);
+    const { delta, finish } = deltaOf(reply);
     return {
       id: "chat-1",
       object: "chat.completion",
@@ -42,7 +49,7 @@ export const chatCompletions: Dialect = {
   },
 };
 
-function said(reply: Reply): { delta: object; finish: string } {
+function deltaOf(reply: ModelReply): { delta: object; finish: string } {
   if ("text" in reply) return { delta: { content: reply.text }, finish: "stop" };
   const { name, args } = reply.call;
   const call = {

@@ -1,47 +1,48 @@
 /** What an agent wants of the model. */
-export interface Ask {
+export interface ModelRequest {
   /** `aside`: no tool was offered (titles, summaries, checks). */
   readonly kind: "prompt" | "tool-result" | "aside";
   readonly streamed: boolean;
-  readonly tools: readonly OfferedTool[];
+  readonly tools: readonly ModelTool[];
 }
 
 /** A function the model may call, as JSON Schema has it. */
-export interface OfferedTool {
+export interface ModelTool {
   readonly name: string;
   readonly properties: Readonly<Record<string, { readonly type?: unknown; readonly items?: unknown }>>;
   readonly required: readonly string[];
 }
 
-export type Reply =
+export type ModelReply =
   | { readonly text: string }
   | { readonly call: { readonly name: string; readonly args: Readonly<Record<string, unknown>> } };
 
 /** One way of speaking to a model over HTTP. */
-export interface Dialect {
+export interface ModelDialect {
   matches(path: string): boolean;
-  read(body: Json, path: string): Ask;
+  read(body: JsonObject, path: string): ModelRequest;
   /** The events of a stream. */
-  stream(reply: Reply): readonly string[];
+  stream(reply: ModelReply): readonly string[];
   /** The whole answer, where it was not asked for as a stream. */
-  whole(reply: Reply): unknown;
+  whole(reply: ModelReply): unknown;
 }
 
-export type Json = Readonly<Record<string, unknown>>;
+export type JsonObject = Readonly<Record<string, unknown>>;
 
-export const isJson = (value: unknown): value is Json =>
+export const isJsonObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-export const listOf = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isJson) : []);
+export const jsonObjects = (value: unknown): JsonObject[] =>
+  Array.isArray(value) ? value.filter(isJsonObject) : [];
 
-export function toolOf(name: unknown, parameters: unknown): OfferedTool {
-  const schema = isJson(parameters) ? parameters : {};
+export function parseTool(name: unknown, parameters: unknown): ModelTool {
+  const schema = isJsonObject(parameters) ? parameters : {};
   return {
     name: String(name),
-    properties: (isJson(schema["properties"]) ? schema["properties"] : {}) as OfferedTool["properties"],
+    properties: (isJsonObject(schema["properties"]) ? schema["properties"] : {}) as ModelTool["properties"],
     required: Array.isArray(schema["required"]) ? schema["required"].map(String) : [],
   };
 }
 
-export const event = (data: unknown, name?: string): string =>
+export const serverSentEvent = (data: unknown, name?: string): string =>
   `${name === undefined ? "" : `event: ${name}\n`}data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;

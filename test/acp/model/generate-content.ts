@@ -1,13 +1,15 @@
-import { type Dialect, event, listOf, type Reply, toolOf } from "./dialect.js";
+import { type ModelDialect, serverSentEvent, jsonObjects, type ModelReply, parseTool } from "./dialect.js";
 
 /** Gemini's generateContent. */
-export const generateContent: Dialect = {
+export const generateContent: ModelDialect = {
   matches: (path) => /:(?:streamGenerate|generate)Content$/.test(path),
   read(body, path) {
-    const tools = listOf(body["tools"])
-      .flatMap(({ functionDeclarations }) => listOf(functionDeclarations))
-      .map(({ name, parametersJsonSchema, parameters }) => toolOf(name, parametersJsonSchema ?? parameters));
-    const last = listOf(listOf(body["contents"]).at(-1)?.["parts"]);
+    const tools = jsonObjects(body["tools"])
+      .flatMap(({ functionDeclarations }) => jsonObjects(functionDeclarations))
+      .map(({ name, parametersJsonSchema, parameters }) =>
+        parseTool(name, parametersJsonSchema ?? parameters),
+      );
+    const last = jsonObjects(jsonObjects(body["contents"]).at(-1)?.["parts"]);
     const afterTool = last.some((part) => "functionResponse" in part);
     return {
       kind: tools.length === 0 ? "aside" : afterTool ? "tool-result" : "prompt",
@@ -15,11 +17,11 @@ export const generateContent: Dialect = {
       tools,
     };
   },
-  stream: (reply) => [event(whole(reply))],
-  whole,
+  stream: (reply) => [serverSentEvent(responseOf(reply))],
+  whole: responseOf,
 };
 
-function whole(reply: Reply): object {
+function responseOf(reply: ModelReply): object {
   const part = "text" in reply ? { text: reply.text } : { functionCall: reply.call };
   return {
     candidates: [{ content: { role: "model", parts: [part] }, finishReason: "STOP", index: 0 }],

@@ -1,13 +1,13 @@
-import { type Dialect, event, listOf, type Reply, toolOf } from "./dialect.js";
+import { type ModelDialect, serverSentEvent, jsonObjects, type ModelReply, parseTool } from "./dialect.js";
 
 /** OpenAI's responses. */
-export const responses: Dialect = {
+export const responses: ModelDialect = {
   matches: (path) => path.endsWith("/responses"),
   read(body) {
-    const tools = listOf(body["tools"])
+    const tools = jsonObjects(body["tools"])
       .filter(({ type }) => type === "function")
-      .map(({ name, parameters }) => toolOf(name, parameters));
-    const last = listOf(body["input"]).at(-1)?.["type"];
+      .map(({ name, parameters }) => parseTool(name, parameters));
+    const last = jsonObjects(body["input"]).at(-1)?.["type"];
     return {
       kind: tools.length === 0 ? "aside" : last === "function_call_output" ? "tool-result" : "prompt",
       streamed: body["stream"] === true,
@@ -32,14 +32,14 @@ export const responses: Dialect = {
           ]
         : []),
       { type: "response.output_item.done", output_index: 0, item },
-      { type: "response.completed", response: completed(reply) },
+      { type: "response.completed", response: responseOf(reply) },
     ];
-    return steps.map((step) => event(step, step.type));
+    return steps.map((step) => serverSentEvent(step, step.type));
   },
-  whole: completed,
+  whole: responseOf,
 };
 
-function completed(reply: Reply): object {
+function responseOf(reply: ModelReply): object {
   const usage = {
     input_tokens: 10,
     input_tokens_details: { cached_tokens: 0 },
@@ -50,7 +50,7 @@ function completed(reply: Reply): object {
   return { id: "response-1", object: "response", status: "completed", output: [itemOf(reply)], usage };
 }
 
-function itemOf(reply: Reply): { id: string; type: string } & Record<string, unknown> {
+function itemOf(reply: ModelReply): { id: string; type: string } & Record<string, unknown> {
   if ("text" in reply)
     return {
       id: "message-1",

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { FakeModel } from "./server.js";
+import { FakeLanguageModel } from "./server.js";
 
 const schema = {
   type: "object",
@@ -31,7 +31,7 @@ const dialects = {
   },
 };
 
-async function ask(model: FakeModel, path: string, body: object): Promise<string> {
+async function ask(model: FakeLanguageModel, path: string, body: object): Promise<string> {
   const response = await fetch(`${model.url}${path}`, { method: "POST", body: JSON.stringify(body) });
   expect(response.headers.get("content-type")).toBe("text/event-stream");
   const events = (await response.text()).match(/^data: .*$/gm) ?? [];
@@ -44,7 +44,7 @@ async function ask(model: FakeModel, path: string, body: object): Promise<string
 test.each(Object.entries(dialects))(
   "%s: a tool call with the command given, then the text",
   async (_, { path, offer, prompt, result }) => {
-    await using model = await FakeModel.start();
+    await using model = await FakeLanguageModel.start();
     model.script.command = "echo hi";
     model.script.text = "All done.";
     expect(await ask(model, path, { ...offer, ...prompt })).toMatch(/echo hi/);
@@ -56,7 +56,7 @@ test.each(Object.entries(dialects))(
 );
 
 test("an answer can be held back until the test says so", async () => {
-  await using model = await FakeModel.start();
+  await using model = await FakeLanguageModel.start();
   const { path, offer, prompt } = dialects.responses;
   const release = model.hold();
   let answered = false;

@@ -3,15 +3,15 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { chatCompletions } from "./chat-completions.js";
-import type { Ask, Dialect, Json, Reply } from "./dialect.js";
+import type { ModelRequest, ModelDialect, JsonObject, ModelReply } from "./dialect.js";
 import { generateContent } from "./generate-content.js";
 import { responses } from "./responses.js";
-import { shellCall } from "./shell-call.js";
+import { callShellTool } from "./shell-call.js";
 
-const dialects: readonly Dialect[] = [chatCompletions, responses, generateContent];
+const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent];
 
 /** What the model does with the next prompts. */
-export interface Script {
+export interface ModelScript {
   /** To be run first by the agent's shell tool; null: nothing. */
   command: string | null;
   /** Said at once, or when the tool's result is there. */
@@ -19,10 +19,10 @@ export interface Script {
 }
 
 /** A language model on loopback that thinks what it is told to. */
-export class FakeModel implements AsyncDisposable {
-  readonly script: Script = { command: null, text: "Done." };
+export class FakeLanguageModel implements AsyncDisposable {
+  readonly script: ModelScript = { command: null, text: "Done." };
   /** Every request, in order. */
-  readonly asked: Ask["kind"][] = [];
+  readonly asked: ModelRequest["kind"][] = [];
   /** The last one, as it came. */
   heard = "";
   /** Paths that are no question to a model. */
@@ -32,8 +32,8 @@ export class FakeModel implements AsyncDisposable {
   });
   #held: Promise<void> = Promise.resolve();
 
-  static async start(): Promise<FakeModel> {
-    const model = new FakeModel();
+  static async start(): Promise<FakeLanguageModel> {
+    const model = new FakeLanguageModel();
     model.#server.listen(0, "127.0.0.1");
     await once(model.#server, "listening");
     return model;
@@ -63,7 +63,7 @@ export class FakeModel implements AsyncDisposable {
     const body = await text(request);
     const dialect = dialects.find((each) => each.matches(pathname));
     if (dialect === undefined) return this.#elsewhere(pathname, response);
-    const ask = dialect.read(JSON.parse(body) as Json, pathname);
+    const ask = dialect.read(JSON.parse(body) as JsonObject, pathname);
     this.asked.push(ask.kind);
     if (ask.kind !== "aside") this.heard = body;
     if (ask.kind !== "aside") await this.#held;
@@ -72,9 +72,9 @@ export class FakeModel implements AsyncDisposable {
     response.end(ask.streamed ? dialect.stream(reply).join("") : JSON.stringify(dialect.whole(reply)));
   }
 
-  #reply({ kind, tools }: Ask): Reply {
+  #reply({ kind, tools }: ModelRequest): ModelReply {
     const { command, text: answer } = this.script;
-    return kind === "prompt" && command !== null ? shellCall(tools, command) : { text: answer };
+    return kind === "prompt" && command !== null ? callShellTool(tools, command) : { text: answer };
   }
 
   #elsewhere(path: string, response: ServerResponse): void {

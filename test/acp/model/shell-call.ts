@@ -1,10 +1,17 @@
-import type { OfferedTool, Reply } from "./dialect.js";
+import type { ModelTool, ModelReply } from "./dialect.js";
 
-const NAMES = ["bash", "shell", "shell_command", "exec_command", "run_shell_command", "local_shell"];
+const SHELL_TOOL_NAMES = [
+  "bash",
+  "shell",
+  "shell_command",
+  "exec_command",
+  "run_shell_command",
+  "local_shell",
+];
 
 /** A call of whichever shell tool is offered, in the form it asks for. */
-export function shellCall(tools: readonly OfferedTool[], command: string): Reply {
-  const tool = tools.find(({ name }) => NAMES.includes(name));
+export function callShellTool(tools: readonly ModelTool[], command: string): ModelReply {
+  const tool = tools.find(({ name }) => SHELL_TOOL_NAMES.includes(name));
   if (tool === undefined) return { text: `no shell among ${tools.map(({ name }) => name).join(", ")}` };
   const args: Record<string, unknown> = {};
   for (const name of tool.required) args[name] = "as asked";

@@ -5,34 +5,34 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../../src/gateway/client.js";
-import type { AnswerOf } from "../../../src/gateway/contract/contract.js";
-import { reach, startGateway } from "../../../src/gateway/start.js";
-import { gone } from "../../gateway/real-gateway.js";
-import { removeHome } from "../../remove-home.js";
-import { processesOf } from "../../supervisor/real-supervisor.js";
+import type { ResponseOf } from "../../../src/gateway/contract/contract.js";
+import { reachGateway, startGateway } from "../../../src/gateway/start.js";
+import { waitForRunEnd } from "../../gateway/real-gateway.js";
+import { removeStateDirectory } from "../../remove-home.js";
+import { findProcessesOfRun } from "../../supervisor/real-supervisor.js";
 import { until } from "../../until.js";
-import type { FakeModel } from "../model/server.js";
-import { LEGEND, living, NASTY, NASTY_THEN_DONE } from "./nasty-tree.js";
-import { recipes } from "./recipes.js";
-import { settle } from "./settle.js";
+import type { FakeLanguageModel } from "../model/server.js";
+import { TREE_LEGEND, livingParts, STUBBORN_TREE, STUBBORN_TREE_THEN_EXIT } from "./nasty-tree.js";
+import { agentRecipes } from "./recipes.js";
+import { prepareAgent } from "./settle.js";
 
 /** How long a tool's processes are given to go away by themselves. */
 const SETTLE_MS = 3_000;
 const SLOWLY = 120_000;
 const main = join(process.cwd(), "dist/cli/main.js");
 
-type Turn = AnswerOf<"acpPrompt">["turn"];
+type Turn = ResponseOf<"acpPrompt">["turn"];
 
 /** A gateway of its own with one session of one real agent. */
 class Scene {
   readonly home: string;
-  readonly model: FakeModel;
+  readonly model: FakeLanguageModel;
   client: GatewayClient;
   /** The session's. */
   params = { id: "" };
   #pid: number;
 
-  constructor(home: string, model: FakeModel, client: GatewayClient, pid: number) {
+  constructor(home: string, model: FakeLanguageModel, client: GatewayClient, pid: number) {
     this.home = home;
     this.model = model;
     this.client = client;
@@ -41,8 +41,8 @@ class Scene {
 
   static async open(agent: string): Promise<Scene> {
     const state = await mkdtemp(join(tmpdir(), "hf-"));
-    onTestFinished(() => removeHome(state));
-    const { home, model, inherit: environment } = await settle(agent);
+    onTestFinished(() => removeStateDirectory(state));
+    const { home, model, inherit: environment } = await prepareAgent(agent);
     const bystander = spawn("sleep", ["3199"], { stdio: "ignore" });
     onTestFinished(() => {
       expect(bystander.exitCode ?? bystander.signalCode, "the bystander").toBeNull();
@@ -82,9 +82,9 @@ class Scene {
 
   /** In the middle of a turn, with the whole tree alive. */
   async begin(): Promise<Turn> {
-    this.model.script.command = NASTY;
+    this.model.script.command = STUBBORN_TREE;
     const { turn } = await this.client.acpPrompt({ params: this.params, body: { text: "go", wait: false } });
-    await until("all of the tree lives", () => living() === "Fbnste", SLOWLY);
+    await until("all of the tree lives", () => livingParts() === "Fbnste", SLOWLY);
     return turn;
   }
 
@@ -98,20 +98,20 @@ class Scene {
     const { session } = await this.client.acpClose({ params: this.params });
     expect(session.state).toBe("closed");
     for (const { runId } of (await this.client.listRuns({ query: { all: "1" } })).runs) {
-      expect(await gone(this.client, runId)).toMatchObject({ emptiness: "proven" });
-      expect(await processesOf(runId)).toEqual([]);
+      expect(await waitForRunEnd(this.client, runId)).toMatchObject({ emptiness: "proven" });
+      expect(await findProcessesOfRun(runId)).toEqual([]);
     }
   }
 
   async #leave(): Promise<void> {
     await this.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
-    while ((await reach(this.home).catch(() => null)) !== null) await sleep(20);
+    while ((await reachGateway(this.home).catch(() => null)) !== null) await sleep(20);
   }
 }
 
 async function gateway(home: string): Promise<{ client: GatewayClient; pid: number }> {
   await startGateway(home, main);
-  const reached = (await reach(home)) ?? expect.fail("it does not answer");
+  const reached = (await reachGateway(home)) ?? expect.fail("it does not answer");
   return { client: reached.client, pid: reached.status.pid };
 }
 
@@ -122,7 +122,7 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
     const { turn } = await scene.client.acpCancel({ params: scene.params });
     expect(turn?.outcome).toMatch(/^cancel/);
     await sleep(SETTLE_MS);
-    const left = living();
+    const left = livingParts();
     expect(turn?.audit?.reaped).toBe(false);
     expect(await scene.root()).toBe(root);
     return left;
@@ -130,7 +130,7 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   "cancel, reap": async (scene) => {
     const root = await scene.root();
     const { turn } = await scene.client.acpCancel({ params: scene.params, body: { reapTools: true } });
-    const left = living();
+    const left = livingParts();
     expect(left).toBe("");
     expect(turn?.audit).toMatchObject({ reaped: true, survivors: [] });
     scene.model.script.command = null;
@@ -144,11 +144,11 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   "SIGTERM agent": async (scene) => {
     await scene.signalAgent("SIGTERM");
     await sleep(SETTLE_MS);
-    return living();
+    return livingParts();
   },
   "SIGKILL agent": async (scene) => {
     await scene.signalAgent("SIGKILL");
-    await until("nothing lives", () => living() === "", SLOWLY);
+    await until("nothing lives", () => livingParts() === "", SLOWLY);
     while ((await scene.last()).state !== "ended") await sleep(50);
     expect(await scene.last()).toMatchObject({ outcome: "interrupted" });
     scene.model.script.command = null;
@@ -160,40 +160,40 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   "SIGKILL gateway": async (scene) => {
     const root = await scene.root();
     await scene.killGateway();
-    const left = living();
+    const left = livingParts();
     expect(left).toBe("Fbnste");
     expect(await scene.last()).toMatchObject({ state: "running" });
     expect(await scene.root()).toBe(root);
     const { turn } = await scene.client.acpCancel({ params: scene.params, body: { reapTools: true } });
     expect(turn?.audit).toMatchObject({ reaped: true, survivors: [] });
-    expect(living()).toBe("");
+    expect(livingParts()).toBe("");
     return left;
   },
   close: async (scene) => {
     await scene.close();
-    return living();
+    return livingParts();
   },
 };
 
 const table: Record<string, Record<string, string>> = {};
 afterAll(() => {
-  console.log(`alive after the action, and after the session's close (${LEGEND})`);
+  console.log(`alive after the action, and after the session's close (${TREE_LEGEND})`);
   console.table(table);
 });
 
-for (const name of Object.keys(recipes)) {
+for (const name of Object.keys(agentRecipes)) {
   test(
     `${name}: a whole turn with a tool, then another by the same process; nothing outlives the close`,
     async () => {
       const scene = await Scene.open(name);
       const root = await scene.root();
-      scene.model.script.command = NASTY_THEN_DONE;
+      scene.model.script.command = STUBBORN_TREE_THEN_EXIT;
       scene.model.script.text = "The tool has run.";
       const turn = await scene.ask("go");
       expect(turn).toMatchObject({ outcome: "completed", stopReason: "end_turn" });
       expect(turn.text).toContain("The tool has run.");
       expect(turn.toolCalls.map(({ status }) => status)).toEqual(["completed"]);
-      const left = living();
+      const left = livingParts();
       scene.model.script.command = null;
       scene.model.script.text = "Once more.";
       expect((await scene.ask("again")).text).toContain("Once more.");
@@ -218,7 +218,7 @@ for (const name of Object.keys(recipes)) {
 }
 
 function note(name: string, action: string, left: string): void {
-  const after = living();
+  const after = livingParts();
   (table[name] ??= {})[action] = `${left || "-"} → ${after || "-"}`;
   expect(after).toBe("");
 }

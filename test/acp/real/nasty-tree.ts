@@ -1,25 +1,26 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 /** What a tool may leave behind, each told by how long it would sleep. */
-const PARTS = { F: 3106, b: 3101, n: 3102, s: 3103, t: 3104, e: 3105 } as const;
+const SLEEP_SECONDS = { F: 3106, b: 3101, n: 3102, s: 3103, t: 3104, e: 3105 } as const;
 
-export const LEGEND = "F foreground, b background, n nohup, s setsid, t ignores TERM, e env -i double fork";
+export const TREE_LEGEND =
+  "F foreground, b background, n nohup, s setsid, t ignores TERM, e env -i double fork";
 
 /** For one shell: all of them, and then it waits in the foreground. */
-export const NASTY = [
-  `sleep ${PARTS.b} >/dev/null 2>&1 &`,
-  `nohup sleep ${PARTS.n} >/dev/null 2>&1 &`,
-  `setsid sleep ${PARTS.s} >/dev/null 2>&1 &`,
-  `sh -c 'trap "" TERM; exec sleep ${PARTS.t}' >/dev/null 2>&1 &`,
-  `env -i /bin/sh -c 'setsid sh -c "sleep ${PARTS.e} >/dev/null 2>&1 &"'`,
-  `sleep ${PARTS.F}`,
+export const STUBBORN_TREE = [
+  `sleep ${SLEEP_SECONDS.b} >/dev/null 2>&1 &`,
+  `nohup sleep ${SLEEP_SECONDS.n} >/dev/null 2>&1 &`,
+  `setsid sleep ${SLEEP_SECONDS.s} >/dev/null 2>&1 &`,
+  `sh -c 'trap "" TERM; exec sleep ${SLEEP_SECONDS.t}' >/dev/null 2>&1 &`,
+  `env -i /bin/sh -c 'setsid sh -c "sleep ${SLEEP_SECONDS.e} >/dev/null 2>&1 &"'`,
+  `sleep ${SLEEP_SECONDS.F}`,
 ].join("\n");
 
 /** The same, but the foreground ends. */
-export const NASTY_THEN_DONE = NASTY.replace(`\nsleep ${PARTS.F}`, "\ntrue");
+export const STUBBORN_TREE_THEN_EXIT = STUBBORN_TREE.replace(`\nsleep ${SLEEP_SECONDS.F}`, "\ntrue");
 
 /** The letters of what lives. */
-export function living(): string {
+export function livingParts(): string {
   const commands = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((pid) => {
@@ -29,7 +30,7 @@ export function living(): string {
         return "";
       }
     });
-  return Object.entries(PARTS)
+  return Object.entries(SLEEP_SECONDS)
     .filter(([, seconds]) => commands.includes(`sleep\0${seconds}\0`))
     .map(([letter]) => letter)
     .join("");

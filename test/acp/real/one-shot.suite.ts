@@ -1,11 +1,11 @@
 import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../../src/gateway/client.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../../src/gateway/server/requester.js";
-import { processesOf, temporaryHome } from "../../supervisor/real-supervisor.js";
-import { living, NASTY_THEN_DONE } from "./nasty-tree.js";
-import { settle } from "./settle.js";
+import { findProcessesOfRun, temporaryHome } from "../../supervisor/real-supervisor.js";
+import { livingParts, STUBBORN_TREE_THEN_EXIT } from "./nasty-tree.js";
+import { prepareAgent } from "./settle.js";
 
 const timeoutMs = 110_000;
 
@@ -13,13 +13,13 @@ const timeoutMs = 110_000;
 test.each(["opencode", "gemini", "qwen"])(
   "%s: found, its version asked; a prompt by its command, its answer kept, then resumed",
   async (name) => {
-    const { home: cwd, model, inherit: environment } = await settle(name);
+    const { home: cwd, model, inherit: environment } = await prepareAgent(name);
     const home = await temporaryHome();
-    const gateway = await openGateway({ home, onNews: () => undefined });
+    const gateway = await openGateway({ home, onEvent: () => undefined });
     onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
     await gateway.ready;
     const token = (await readOperatorToken(home)) ?? "";
-    const client = createClient({ socketPath: gatewaySocket(home), token });
+    const client = createClient({ socketPath: gatewaySocketPath(home), token });
     const params = { id: name };
     const { checks } = await client.checkAgent({ params, body: { environment, cwd } });
     expect(checks).toMatchObject([{ forms: ["acp", "cli"], failure: null }]);
@@ -33,11 +33,11 @@ test.each(["opencode", "gemini", "qwen"])(
       });
       const { run, output } = answer;
       expect(run.exit, JSON.stringify(output)).toMatchObject({ reason: "exit", code: 0 });
-      expect(await processesOf(run.runId)).toEqual([]);
-      expect(living()).toBe("");
+      expect(await findProcessesOfRun(run.runId)).toEqual([]);
+      expect(livingParts()).toBe("");
       return answer;
     };
-    model.script.command = name === "opencode" ? NASTY_THEN_DONE : null;
+    model.script.command = name === "opencode" ? STUBBORN_TREE_THEN_EXIT : null;
     model.script.text = "First answer.";
     const first = await ask("--what is this?");
     expect(first.result).toMatchObject({ text: "First answer.", error: null });

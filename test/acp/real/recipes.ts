@@ -3,12 +3,12 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
 /** How an agent of the catalogue needs no login and asks a model on loopback. Everything it keeps is below its home. */
-interface Recipe {
+interface AgentRecipe {
   files(modelUrl: string): Readonly<Record<string, string>>;
   env(home: string, modelUrl: string): Readonly<Record<string, string>>;
 }
 
-export const recipes: Readonly<Record<string, Recipe>> = {
+export const agentRecipes: Readonly<Record<string, AgentRecipe>> = {
   opencode: {
     files: (modelUrl) => ({
       ".config/opencode/opencode.json": JSON.stringify({
@@ -78,8 +78,12 @@ const packages = JSON.parse(
 ) as Readonly<Record<string, string>>;
 
 /** The environment to start it in, by its name: not the one of whoever runs the tests. */
-export async function prepare(name: string, home: string, modelUrl: string): Promise<Record<string, string>> {
-  const recipe = recipes[name];
+export async function agentEnvironment(
+  name: string,
+  home: string,
+  modelUrl: string,
+): Promise<Record<string, string>> {
+  const recipe = agentRecipes[name];
   const directory = packages[name]?.split("/").at(-1);
   if (recipe === undefined || directory === undefined) throw new Error(`no recipe for ${name}`);
   for (const [path, text] of Object.entries(recipe.files(modelUrl))) {

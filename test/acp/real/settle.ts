@@ -2,16 +2,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { FakeModel } from "../model/server.js";
-import { prepare } from "./recipes.js";
+import { FakeLanguageModel } from "../model/server.js";
+import { agentEnvironment } from "./recipes.js";
 
 /** A home, a model and an environment for one agent, until the test has finished. */
-export async function settle(
+export async function prepareAgent(
   name: string,
-): Promise<{ home: string; model: FakeModel; inherit: Record<string, string> }> {
+): Promise<{ home: string; model: FakeLanguageModel; inherit: Record<string, string> }> {
   const home = await mkdtemp(join(tmpdir(), "hf-home-"));
   onTestFinished(() => rm(home, { recursive: true, force: true, maxRetries: 5 }));
-  const model = await FakeModel.start();
+  const model = await FakeLanguageModel.start();
   onTestFinished(() => model[Symbol.asyncDispose]());
-  return { home, model, inherit: await prepare(name, home, model.url) };
+  return { home, model, inherit: await agentEnvironment(name, home, model.url) };
 }

@@ -2,16 +2,20 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/gateway/client.js";
-import { gatewaySocket } from "../../../src/gateway/server/listen.js";
-import { gateway, kill, place } from "../../gateway/killed-gateway.js";
-import { processesOf } from "../../supervisor/real-supervisor.js";
-import { until } from "../../gateway/real-gateway.js";
-import { settle } from "./settle.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/listen.js";
+import {
+  startGatewayProcess,
+  killGateway,
+  temporaryHomeWithBystander,
+} from "../../gateway/killed-gateway.js";
+import { findProcessesOfRun } from "../../supervisor/real-supervisor.js";
+import { waitFor } from "../../gateway/real-gateway.js";
+import { prepareAgent } from "./settle.js";
 
 const SLOWLY = 120_000;
 
 async function comesTo(client: GatewayClient, id: string, what: string): Promise<void> {
-  await until(`the task is ${what}`, async () => {
+  await waitFor(`the task is ${what}`, async () => {
     const { task } = await client.getTask({ params: { id } });
     return task.status === what || task.delivery === what;
   });
@@ -20,17 +24,17 @@ async function comesTo(client: GatewayClient, id: string, what: string): Promise
 test.each(["opencode", "codex", "gemini", "qwen"])(
   "%s: what it asks another of its kind to do in the background outlives the gateway, and it hears the result once",
   async (agent) => {
-    const state = await place();
+    const state = await temporaryHomeWithBystander();
     const config = join(state, "config.toml");
     // Otherwise the operator is asked whether a session may start an agent.
     writeFileSync(config, '[[exec]]\neffect = "allow"\n');
     vi.stubEnv("HOLDFAST_CONFIG", config);
-    const { home: cwd, model, inherit: environment } = await settle(agent);
-    let { client, pid } = await gateway(state);
+    const { home: cwd, model, inherit: environment } = await prepareAgent(agent);
+    let { client, pid } = await startGatewayProcess(state);
     const body = { agent, cwd, environment, permissions: "approve-all" } as const;
     const { session: parent } = await client.acpSpawn({ body: { ...body, key: "parent" } });
     const { token } = await client.openSession({ body: { key: "parent" } });
-    const asParent = createClient({ socketPath: gatewaySocket(state), token });
+    const asParent = createClient({ socketPath: gatewaySocketPath(state), token });
 
     const answerNow = model.hold();
     model.script.text = "Forty-two files.";
@@ -41,9 +45,9 @@ test.each(["opencode", "codex", "gemini", "qwen"])(
     expect(tasks).toMatchObject([{ label: "Count the files.", runtime: "acp", policy: "done_only" }]);
     const id = tasks[0]?.taskId ?? "";
     await comesTo(client, id, "running");
-    await until("its model is asked", () => model.asked.length > 0);
-    kill(pid);
-    ({ client, pid } = await gateway(state));
+    await waitFor("its model is asked", () => model.asked.length > 0);
+    killGateway(pid);
+    ({ client, pid } = await startGatewayProcess(state));
     answerNow();
     await comesTo(client, id, "session_queued");
     const { task, messages } = await client.getTask({ params: { id } });
@@ -51,7 +55,10 @@ test.each(["opencode", "codex", "gemini", "qwen"])(
     // One of them has a warning before it.
     expect(task.summary).toMatch(/Forty-two files\.$/);
     expect(messages).toHaveLength(1);
-    await until("its agent is gone", async () => (await processesOf(child.runId ?? "")).length === 0);
+    await waitFor(
+      "its agent is gone",
+      async () => (await findProcessesOfRun(child.runId ?? "")).length === 0,
+    );
 
     model.script.text = "I see.";
     const params = { id: parent.sessionId };
@@ -60,7 +67,7 @@ test.each(["opencode", "codex", "gemini", "qwen"])(
     expect(model.heard.split(notice), "the conversation has it once").toHaveLength(2);
     await comesTo(client, id, "delivered");
     await client.acpClose({ params, body: {} });
-    expect(await processesOf(parent.runId ?? "")).toEqual([]);
+    expect(await findProcessesOfRun(parent.runId ?? "")).toEqual([]);
   },
   SLOWLY,
 );

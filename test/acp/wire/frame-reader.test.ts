@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { AcpClosed } from "../../../src/errors.js";
-import { type Frame, FrameReader } from "../../../src/acp/wire/frame-reader.js";
+import { type AcpFrame, AcpFrameReader } from "../../../src/acp/wire/frame-reader.js";
 
 /** Everything a stream says, cut at these places. */
-function read(bytes: Buffer, cuts: readonly number[] = [], startAt = 0, maxBytes?: number): Frame[] {
-  const reader = new FrameReader(startAt, maxBytes);
+function read(bytes: Buffer, cuts: readonly number[] = [], startAt = 0, maxBytes?: number): AcpFrame[] {
+  const reader = new AcpFrameReader(startAt, maxBytes);
   const places = [startAt, ...cuts.filter((at) => at > startAt && at < bytes.length), bytes.length];
-  const frames: Frame[] = [];
+  const frames: AcpFrame[] = [];
   for (const [index, from] of places.sort((a, b) => a - b).entries()) {
     const to = places[index + 1];
     if (to !== undefined) frames.push(...reader.push({ offset: from, bytes: bytes.subarray(from, to) }));
@@ -16,7 +16,7 @@ function read(bytes: Buffer, cuts: readonly number[] = [], startAt = 0, maxBytes
   return rest === null ? frames : [...frames, rest];
 }
 
-const spoken = (frames: readonly Frame[]): Frame[] => frames.filter(({ type }) => type !== "blank");
+const spoken = (frames: readonly AcpFrame[]): AcpFrame[] => frames.filter(({ type }) => type !== "blank");
 const update = (text: string): string => JSON.stringify({ jsonrpc: "2.0", method: "m", params: { text } });
 const line = fc.oneof(
   fc.string({ unit: "grapheme" }).map(update),
@@ -48,7 +48,7 @@ test("read again from the end of any frame, the rest comes once", () => {
 test("bytes from before the begin are skipped, and a gap is no silent loss", () => {
   const bytes = Buffer.from(`${update("one")}\n${update("two")}\n`);
   const [first] = read(bytes);
-  const reader = new FrameReader(first!.end);
+  const reader = new AcpFrameReader(first!.end);
   expect([...reader.push({ offset: 0, bytes })]).toMatchObject([
     { message: { params: { text: "two" } }, end: bytes.length },
   ]);
@@ -112,7 +112,7 @@ test("a frame of exactly the cap is read", () => {
 test("a giant frame in small pieces takes linear time and is held once", () => {
   const text = update("x".repeat(30 * 1024 * 1024));
   const bytes = Buffer.from(`${text}\n`);
-  const reader = new FrameReader(0);
+  const reader = new AcpFrameReader(0);
   const before = process.memoryUsage().arrayBuffers;
   const began = performance.now();
   let frames = 0;

@@ -1,16 +1,16 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Outgoing, type OutgoingFrame } from "../../../src/acp/wire/outgoing.js";
+import { AcpFrameWriter, type OutgoingFrame } from "../../../src/acp/wire/outgoing.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
-import { settled } from "./wired.js";
+import { flushPending } from "./wired.js";
 
 /** An agent's stdin: what it takes of each write before the writer dies. */
 class Pipe {
   bytes = Buffer.alloc(0);
   kept: OutgoingFrame | null = null;
 
-  outgoing(takes = Infinity): Outgoing {
-    return new Outgoing(
+  outgoing(takes = Infinity): AcpFrameWriter {
+    return new AcpFrameWriter(
       (written) => {
         const room = Math.min(written.length, takes - this.bytes.length);
         this.bytes = Buffer.concat([this.bytes, written.subarray(0, Math.max(0, room))]);
@@ -21,7 +21,7 @@ class Pipe {
     );
   }
 
-  async send(outgoing: Outgoing, message: object): Promise<void> {
+  async send(outgoing: AcpFrameWriter, message: object): Promise<void> {
     await outgoing.send(message, async (frame) => {
       this.kept = frame;
     });
@@ -37,7 +37,7 @@ test("wherever the writer dies, the next one goes on, and every frame arrives wh
         const pipe = new Pipe();
         const first = pipe.outgoing(diesAt);
         for (const text of texts) void pipe.send(first, { text });
-        await settled();
+        await flushPending();
         const second = pipe.outgoing();
         await pipe.send(second, { text: "next" });
         const said = pipe.bytes
@@ -57,16 +57,16 @@ test("wherever the writer dies, the next one goes on, and every frame arrives wh
 test("a frame is written after it is kept, and after the one before it", async () => {
   const order: string[] = [];
   const gates = [deferred<void>(), deferred<void>()];
-  const outgoing = new Outgoing(async (bytes) => void order.push(`write ${bytes.length}`), 100);
+  const outgoing = new AcpFrameWriter(async (bytes) => void order.push(`write ${bytes.length}`), 100);
   const sent = gates.map((gate, index) =>
     outgoing.send({ index }, async ({ at }) => {
       order.push(`keep at ${at}`);
       await gate.promise;
     }),
   );
-  await settled();
+  await flushPending();
   gates[1]?.resolve();
-  await settled();
+  await flushPending();
   expect(order).toEqual(["keep at 100"]);
   gates[0]?.resolve();
   await Promise.all(sent);
@@ -75,7 +75,9 @@ test("a frame is written after it is kept, and after the one before it", async (
 
 test("what cannot be written does not hold up the next", async () => {
   let broken = true;
-  const outgoing = new Outgoing(() => (broken ? Promise.reject(new Error("not now")) : Promise.resolve()));
+  const outgoing = new AcpFrameWriter(() =>
+    broken ? Promise.reject(new Error("not now")) : Promise.resolve(),
+  );
   const keep = async (): Promise<void> => undefined;
   await expect(outgoing.send({}, keep)).rejects.toThrow("not now");
   await expect(outgoing.send({ big: 1n }, keep)).rejects.toThrow(/BigInt/);

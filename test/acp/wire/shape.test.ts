@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { parseMessage } from "../../../src/acp/wire/message.js";
-import { tooComplex } from "../../../src/acp/wire/shape.js";
+import { parseRpcMessage } from "../../../src/acp/wire/message.js";
+import { whyTooComplex } from "../../../src/acp/wire/shape.js";
 
 const MIB = 1024 * 1024;
 
@@ -11,13 +11,13 @@ test.each([
   ["a number without end", `[${"1".repeat(MIB)}]`],
   ["as deep as is allowed, again and again", `[${`${"[".repeat(499)}${"]".repeat(499)},`.repeat(300)}0]`],
 ])("%s is read", (_, line) => {
-  expect(tooComplex(Buffer.from(line))).toBeNull();
+  expect(whyTooComplex(Buffer.from(line))).toBeNull();
 });
 
 test("braces nest as brackets do, whatever the texts between say", () => {
   const nested = (depth: number): Buffer => Buffer.from(`${'{"]}\\"":'.repeat(depth)}0${"}".repeat(depth)}`);
-  expect(tooComplex(nested(500))).toBeNull();
-  expect(tooComplex(nested(501))).toBe("nested too deeply");
+  expect(whyTooComplex(nested(500))).toBeNull();
+  expect(whyTooComplex(nested(501))).toBe("nested too deeply");
 });
 
 describe("what would hold up the gateway for half a minute is told from its bytes", () => {
@@ -32,7 +32,7 @@ describe("what would hold up the gateway for half a minute is told from its byte
   ])("%s", (_, line, why) => {
     const bytes = Buffer.from(line);
     const before = process.cpuUsage();
-    expect(parseMessage(bytes)).toBe(why);
+    expect(parseRpcMessage(bytes)).toBe(why);
     // Parsing it takes seconds of any machine's time; this, hundredths.
     expect(process.cpuUsage(before).user).toBeLessThan(1_000_000);
   });

@@ -1,35 +1,35 @@
-import { Connection, type ConnectionParts } from "../../../src/acp/wire/connection.js";
-import type { Handlers, Question } from "../../../src/acp/wire/handlers.js";
-import type { Chunk } from "../../../src/acp/wire/frame-reader.js";
-import type { Update } from "../../../src/acp/wire/updates.js";
+import { AcpConnection, type AcpConnectionDeps } from "../../../src/acp/wire/connection.js";
+import type { ConnectionHandlers, AgentRpcRequest } from "../../../src/acp/wire/handlers.js";
+import type { StreamChunk } from "../../../src/acp/wire/frame-reader.js";
+import type { SessionUpdate } from "../../../src/acp/wire/updates.js";
 import { TestClock } from "../../sessions/open-sessions.js";
 
-export type Sent = Record<string, unknown> & { id?: number; method?: string };
+export type SentMessage = Record<string, unknown> & { id?: number; method?: string };
 
 /** A connection whose agent is the test. */
-export class Wired {
+export class ConnectionFixture {
   readonly clock = new TestClock();
   /** What the agent was told. */
-  readonly sent: Sent[] = [];
-  readonly updates: Update[] = [];
+  readonly sent: SentMessage[] = [];
+  readonly updates: SessionUpdate[] = [];
   readonly batches: number[] = [];
-  readonly questions: Question[] = [];
+  readonly questions: AgentRpcRequest[] = [];
   readonly malformed: string[] = [];
   acked = 0;
   /** Chunks that were pulled. */
   pulled = 0;
-  readonly connection: Connection;
-  readonly #chunks: Chunk[] = [];
+  readonly connection: AcpConnection;
+  readonly #chunks: StreamChunk[] = [];
   #wake: () => void = () => undefined;
   #ended = false;
   #offset: number;
 
-  constructor(parts: Partial<ConnectionParts> = {}, handlers: Partial<Handlers> = {}) {
+  constructor(parts: Partial<AcpConnectionDeps> = {}, handlers: Partial<ConnectionHandlers> = {}) {
     this.#offset = parts.startAt ?? 0;
-    this.connection = new Connection({
+    this.connection = new AcpConnection({
       source: (signal) => this.#pull(signal),
       write: async (bytes) => {
-        this.sent.push(JSON.parse(Buffer.from(bytes).toString()) as Sent);
+        this.sent.push(JSON.parse(Buffer.from(bytes).toString()) as SentMessage);
       },
       ack: (offset) => {
         this.acked = offset;
@@ -38,16 +38,16 @@ export class Wired {
       firstId: 1,
       ...parts,
       handlers: {
-        updates: async (batch) => {
+        onUpdates: async (batch) => {
           this.batches.push(batch.length);
           this.updates.push(...batch);
         },
-        questions: {
+        requests: {
           "session/request_permission": async (question) => {
             this.questions.push(question);
           },
         },
-        malformed: (why) => this.malformed.push(why),
+        onMalformed: (why) => this.malformed.push(why),
         ...handlers,
       },
     });
@@ -57,7 +57,7 @@ export class Wired {
     return this.#offset;
   }
 
-  say(...messages: object[]): void {
+  receive(...messages: object[]): void {
     this.write(messages.map((message) => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`).join(""));
   }
 
@@ -78,7 +78,7 @@ export class Wired {
     this.#wake();
   }
 
-  async *#pull(signal: AbortSignal): AsyncGenerator<Chunk, void, undefined> {
+  async *#pull(signal: AbortSignal): AsyncGenerator<StreamChunk, void, undefined> {
     signal.addEventListener("abort", () => this.#wake());
     for (;;) {
       if (signal.aborted) return;
@@ -97,6 +97,6 @@ export class Wired {
 }
 
 /** Everything that can happen without further input has happened. */
-export async function settled(): Promise<void> {
+export async function flushPending(): Promise<void> {
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
 }

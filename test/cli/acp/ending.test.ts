@@ -1,18 +1,18 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { auditRemark, turnCode, type Turn } from "../../../src/cli/acp/ending.js";
-import { sees } from "../stage.js";
-import { oneHouse } from "../many.js";
-import { openRecital, RECITE, steps } from "./recital.js";
+import { auditNotice, turnExitCode, type ShownTurn } from "../../../src/cli/acp/ending.js";
+import { waitForText } from "../stage.js";
+import { gatewayAndCliForFile } from "../many.js";
+import { openScriptedSession, SCRIPTED_AGENT, scriptedPrompt } from "./recital.js";
 
 const turn = {
   outcome: "completed",
   stopReason: "end_turn",
   problem: null,
   contextLost: false,
-} satisfies Partial<Turn>;
+} satisfies Partial<ShownTurn>;
 
-test.each<[Partial<Turn>, number]>([
+test.each<[Partial<ShownTurn>, number]>([
   [{}, 0],
   [{ stopReason: "refusal" }, 1],
   [{ outcome: "failed", stopReason: null, problem: { code: "ACP_REFUSED", message: "" } }, 1],
@@ -25,26 +25,26 @@ test.each<[Partial<Turn>, number]>([
   [{ outcome: null }, 125],
   [{ outcome: "cancelled" }, 130],
 ])("%j exits with %i", (end, code) => {
-  expect(turnCode({ ...turn, ...end })).toBe(code);
+  expect(turnExitCode({ ...turn, ...end })).toBe(code);
 });
 
 test("of a tree that could not be seen, that is said; and who was seen all the same", () => {
   const tool = { pid: 7, startTime: 1, uniqueId: null, command: "sleep" };
   const audit = { at: 1, left: [], reaped: false, survivors: [], unknown: null };
   const unknown = "its anchor does not answer";
-  expect(auditRemark(audit)).toBeNull();
-  expect(auditRemark({ ...audit, unknown })?.[0]).toBe(
+  expect(auditNotice(audit)).toBeNull();
+  expect(auditNotice({ ...audit, unknown })?.[0]).toBe(
     "what the turn has left running is not known (its anchor does not answer)",
   );
-  expect(auditRemark({ ...audit, left: [tool], unknown })?.[0]).toContain(
+  expect(auditNotice({ ...audit, left: [tool], unknown })?.[0]).toContain(
     ", but for 1 process: sleep (pid 7)",
   );
 });
 
 describe("a turn that ends", () => {
-  const house = oneHouse();
-  beforeAll(() => openRecital(house.resident, "r", { reap: "asked" }), 30_000);
-  const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+  const shared = gatewayAndCliForFile();
+  beforeAll(() => openScriptedSession(shared.gatewayFixture, "r", { reap: "asked" }), 30_000);
+  const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
 
   test("as it should says nothing about that", async () => {
     expect(await acp("prompt", "r", "hello")).toMatchObject({ code: 0, stdout: "hello\n", stderr: "" });
@@ -55,14 +55,14 @@ describe("a turn that ends", () => {
     [{ fail: "no model\u001b[2J" }, 1, "the turn failed: the agent refused session/prompt: no model"],
     [{ stop: "max_tokens" }, 3, "the agent stopped early: max_tokens"],
   ])("with %j says so", async (step, code, words) => {
-    const answer = await acp("prompt", "r", steps({ say: "well" }, step));
+    const answer = await acp("prompt", "r", scriptedPrompt({ say: "well" }, step));
     expect(answer).toMatchObject({ code, stdout: "well\n" });
     expect(answer.stderr).toContain(words);
     expect(answer.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
   });
 
   test("with its agent is interrupted, and the next knows nothing of it", async () => {
-    const died = await acp("prompt", "r", steps({ say: "well" }, { exit: 3 }));
+    const died = await acp("prompt", "r", scriptedPrompt({ say: "well" }, { exit: 3 }));
     expect(died).toMatchObject({ code: 121, stdout: "well\n" });
     expect(died.stderr).toContain("the turn was interrupted, and the prompt will not be sent again");
     const next = await acp("prompt", "r", "hello");
@@ -72,16 +72,27 @@ describe("a turn that ends", () => {
   });
 
   test("too late ends the agent", async () => {
-    const late = await acp("prompt", "r", "--timeout", "1s", steps({ say: "well" }, { wait: "/nowhere" }));
+    const late = await acp(
+      "prompt",
+      "r",
+      "--timeout",
+      "1s",
+      scriptedPrompt({ say: "well" }, { wait: "/nowhere" }),
+    );
     expect(late).toMatchObject({ code: 124, stdout: "well\n" });
   });
 
   test("by somebody's cancel says so, whoever waited for it; --no-wait waits for nothing", async () => {
     await acp("prompt", "r", "--format", "quiet", "hello");
-    const waiting = house.resident.start("acp", "prompt", "r", steps({ say: "up" }, { wait: "/nowhere" }));
-    await sees(waiting.child.stdout, "up");
-    const queued = house.resident.start("acp", "prompt", "r", "after you");
-    await sees(queued.child.stderr, "queued, with one prompt before it");
+    const waiting = shared.gatewayFixture.start(
+      "acp",
+      "prompt",
+      "r",
+      scriptedPrompt({ say: "up" }, { wait: "/nowhere" }),
+    );
+    await waitForText(waiting.child.stdout, "up");
+    const queued = shared.gatewayFixture.start("acp", "prompt", "r", "after you");
+    await waitForText(queued.child.stderr, "queued, with one prompt before it");
     const left = await acp("prompt", "r", "--no-wait", "later");
     expect(left).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_[0-9a-z]{12}\n$/) as string });
     const { stdout: turnId } = left;
@@ -96,9 +107,9 @@ describe("a turn that ends", () => {
   });
 
   test("and leaves processes names them, and ends them when told to; the agent stays", async () => {
-    const client = await house.resident.client();
+    const client = await shared.gatewayFixture.client();
     const shell = fileURLToPath(new URL("../../acp/agents/shell.mjs", import.meta.url));
-    const body = { argv: [process.execPath, shell], cwd: house.resident.home, key: "s" };
+    const body = { argv: [process.execPath, shell], cwd: shared.gatewayFixture.home, key: "s" };
     const { session } = await client.acpSpawn({ body });
     // Until it has become what it is to be, it is a shell.
     const sleeping = 'until test "$(cat /proc/$!/comm)" = sleep; do :; done; echo up';
@@ -107,8 +118,13 @@ describe("a turn that ends", () => {
     expect(left.stderr).toMatch(
       /^holdfast: the turn has left 1 process running, until the session is closed: sleep.* \(pid \d+\)\n$/,
     );
-    const waiting = house.resident.start("acp", "prompt", "s", `setsid sleep 3042 & ${sleeping}; sleep 3043`);
-    await sees(waiting.child.stdout, "up");
+    const waiting = shared.gatewayFixture.start(
+      "acp",
+      "prompt",
+      "s",
+      `setsid sleep 3042 & ${sleeping}; sleep 3043`,
+    );
+    await waitForText(waiting.child.stdout, "up");
     const cancel = await acp("cancel", "s", "--reap-tools");
     expect(cancel).toMatchObject({ code: 0 });
     expect(cancel.stderr).toMatch(/^holdfast: ended \d process(es)? that the turn had left: .*sleep/);
@@ -121,11 +137,20 @@ describe("a turn that ends", () => {
   });
 
   test("with mode run closes its session, and leaves nothing", async () => {
-    const run = await acp("spawn", "--agent-command", RECITE, "--mode", "run", "--name", "once", "hello");
+    const run = await acp(
+      "spawn",
+      "--agent-command",
+      SCRIPTED_AGENT,
+      "--mode",
+      "run",
+      "--name",
+      "once",
+      "hello",
+    );
     expect(run).toMatchObject({ code: 0, stdout: "hello\n" });
-    const record = await acp("spawn", "--agent-command", RECITE, "--mode", "run", "--json", "hello");
+    const record = await acp("spawn", "--agent-command", SCRIPTED_AGENT, "--mode", "run", "--json", "hello");
     expect(JSON.parse(record.stdout)).toMatchObject({ created: true, turn: { text: "hello" } });
-    const none = await acp("spawn", "--agent-command", RECITE, "--mode", "run");
+    const none = await acp("spawn", "--agent-command", SCRIPTED_AGENT, "--mode", "run");
     expect(none).toMatchObject({ code: 2, stdout: "" });
   });
 
@@ -148,8 +173,8 @@ describe("a turn that ends", () => {
     ],
     [["no-such-agent"], 2, "`holdfast agents list`"],
     [["--agent-command", "x", "--cwd", "/nowhere"], 125, "/nowhere"],
-    [["--agent-command", RECITE, "a", "b"], 2, "--agent-command"],
-    [["--agent-command", RECITE, "--approve-all", "--deny-all"], 2, "--approve-all"],
+    [["--agent-command", SCRIPTED_AGENT, "a", "b"], 2, "--agent-command"],
+    [["--agent-command", SCRIPTED_AGENT, "--approve-all", "--deny-all"], 2, "--approve-all"],
     [["claude", "--name", "ses_0123456789ab"], 2, "ses_0123456789ab"],
   ])("before it begins, of %j, says why and leaves no session", async (args, code, why) => {
     const failed = await acp("spawn", ...args);

@@ -1,29 +1,29 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
-import type { AnswerOf } from "../../../src/gateway/contract/contract.js";
-import { oneHouse } from "../many.js";
-import { openRecital, plan, steps, tool } from "./recital.js";
+import type { ResponseOf } from "../../../src/gateway/contract/contract.js";
+import { gatewayAndCliForFile } from "../many.js";
+import { openScriptedSession, planStep, scriptedPrompt, toolStep } from "./recital.js";
 
-type Update = AnswerOf<"acpWatch">["updates"][number];
+type Update = ResponseOf<"acpWatch">["updates"][number];
 
-const house = oneHouse();
-beforeAll(() => openRecital(house.resident, "r"), 30_000);
+const shared = gatewayAndCliForFile();
+beforeAll(() => openScriptedSession(shared.gatewayFixture, "r"), 30_000);
 
-const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
 
-const TURN = steps(
+const TURN = scriptedPrompt(
   { think: "first I\nlook, " },
   { think: "then I leap" },
-  plan(["look", "in_progress"], ["leap", "pending"]),
+  planStep(["look", "in_progress"], ["leap", "pending"]),
   { say: "Let me " },
   { say: "look.\n" },
-  tool("a", "pending", { title: "read\nthe file", kind: "read" }),
-  tool("a", "in_progress"),
-  tool("b", "pending", { title: "leap", kind: "other" }),
-  tool("a", "completed"),
-  tool("b", "failed"),
-  plan(["look", "completed"], ["leap", "in_progress"]),
+  toolStep("a", "pending", { title: "read\nthe file", kind: "read" }),
+  toolStep("a", "in_progress"),
+  toolStep("b", "pending", { title: "leap", kind: "other" }),
+  toolStep("a", "completed"),
+  toolStep("b", "failed"),
+  planStep(["look", "completed"], ["leap", "in_progress"]),
   { say: " Done." },
 );
 
@@ -51,12 +51,17 @@ describe("off a terminal", () => {
   });
 
   test("thoughts are shown whole when asked for", async () => {
-    const { stdout } = await acp("prompt", "r", "--thoughts", steps({ think: "one\ntwo" }, { say: "three" }));
+    const { stdout } = await acp(
+      "prompt",
+      "r",
+      "--thoughts",
+      scriptedPrompt({ think: "one\ntwo" }, { say: "three" }),
+    );
     expect(stdout).toBe("one\ntwo\n\nthree\n");
   });
 
   test("empty lines at the end of a text do not add to those between it and what follows", async () => {
-    const done = (id: string) => tool(id, "completed", { title: "look", kind: "read" });
+    const done = (id: string) => toolStep(id, "completed", { title: "look", kind: "read" });
     const words = [
       { say: "one\n" },
       { say: "\n" },
@@ -65,7 +70,7 @@ describe("off a terminal", () => {
       { say: "three\n\n\n" },
       done("b"),
     ];
-    const { stdout } = await acp("prompt", "r", steps(...words, { say: "four\n\n" }));
+    const { stdout } = await acp("prompt", "r", scriptedPrompt(...words, { say: "four\n\n" }));
     expect(stdout).toBe(
       "one\n\n✓ read: look  completed\n\ntwo\n\nthree\n\n✓ read: look  completed\n\nfour\n",
     );
@@ -106,7 +111,7 @@ describe("off a terminal", () => {
   });
 
   test("a prompt can come from stdin, and is refused when there is none", async () => {
-    const { child, finished } = house.resident.start("acp", "prompt", "r", "-");
+    const { child, finished } = shared.gatewayFixture.start("acp", "prompt", "r", "-");
     child.stdin.end("from afar\n");
     expect(await finished).toMatchObject({ code: 0, stdout: "from afar\n" });
     const empty = await acp("prompt", "r", " ");
@@ -119,9 +124,9 @@ describe("off a terminal", () => {
 });
 
 test("who watches sees what was asked where its answer begins, not where it began to wait", async () => {
-  await openRecital(house.resident, "w");
-  const gate = join(house.resident.home, "gate");
-  await acp("prompt", "w", "--no-wait", steps({ say: "first" }, { wait: gate }, { say: " done" }));
+  await openScriptedSession(shared.gatewayFixture, "w");
+  const gate = join(shared.gatewayFixture.home, "gate");
+  await acp("prompt", "w", "--no-wait", scriptedPrompt({ say: "first" }, { wait: gate }, { say: " done" }));
   await acp("prompt", "w", "--no-wait", "second");
   const { stdout: third } = await acp("prompt", "w", "--no-wait", "third");
   await acp("cancel", "w", "--turn", third.trim());
@@ -137,14 +142,14 @@ test("who watches sees what was asked where its answer begins, not where it bega
 
 describe("an agent that would take over the terminal", () => {
   const EVIL = "a\u001b[2J\u001b]0;owned\u0007b\u009b31mc\u202ed\u0007\re";
-  const HOSTILE = steps(
+  const HOSTILE = scriptedPrompt(
     { think: EVIL },
     { say: EVIL },
     { say: "\n\u001b" },
     { say: "[31mred\r" },
     { say: "\nend" },
-    tool("\u001b[1m", "pen\u001bding", { title: EVIL, kind: EVIL }),
-    plan([EVIL, "in_progress"]),
+    toolStep("\u001b[1m", "pen\u001bding", { title: EVIL, kind: EVIL }),
+    planStep([EVIL, "in_progress"]),
   );
   // oxlint-disable-next-line no-control-regex -- that is what must not be there
   const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/;

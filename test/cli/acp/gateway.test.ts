@@ -1,20 +1,20 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { Resident } from "../resident.js";
+import { BackgroundGateway } from "../resident.js";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 /** The protocol's own example agent. */
 const EXAMPLE = `'${process.execPath}' --import '${at("../../acp/agents/hurry.mjs")}' '${at("../../../node_modules/acp-sdk-1/dist/examples/agent.js")}'`;
 
 test("who acts has a gateway started, who looks does not, and reads the same from the store", async () => {
-  await using resident = await Resident.open();
-  const nothing = await resident.holdfast("acp", "list");
+  await using gatewayFixture = await BackgroundGateway.open();
+  const nothing = await gatewayFixture.holdfast("acp", "list");
   expect(nothing).toMatchObject({ code: 0, stdout: "" });
   expect(nothing.stderr).toContain("no gateway is running");
-  expect(await resident.processes()).toEqual([]);
+  expect(await gatewayFixture.processes()).toEqual([]);
 
   const words = ["--agent-command", EXAMPLE, "--name", "example", "--approve-all"];
-  const spawned = await resident.holdfast("acp", "spawn", ...words, "hello");
+  const spawned = await gatewayFixture.holdfast("acp", "spawn", ...words, "hello");
   expect(spawned.stderr).toContain("started a gateway in the background");
   expect(spawned.code).toBe(0);
   expect(spawned.stdout).toMatch(
@@ -22,19 +22,21 @@ test("who acts has a gateway started, who looks does not, and reads the same fro
   );
   const looks = [["history"], ["show", "--json"], ["watch", "--json"]];
   const look = async (): Promise<string[]> => {
-    const said = looks.map(([verb = "", ...flags]) => resident.holdfast("acp", verb, "example", ...flags));
+    const said = looks.map(([verb = "", ...flags]) =>
+      gatewayFixture.holdfast("acp", verb, "example", ...flags),
+    );
     return (await Promise.all(said)).map(({ stdout }) => stdout);
   };
-  expect(await resident.holdfast("acp", "close", "example")).toMatchObject({
+  expect(await gatewayFixture.holdfast("acp", "close", "example")).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(
       /^example \(ses_\w+\) is closed; none of its processes is left\n$/,
     ) as string,
   });
   const before = await look();
-  await resident.stop();
+  await gatewayFixture.stop();
   const after = await look();
-  expect(await resident.processes()).toEqual([]);
+  expect(await gatewayFixture.processes()).toEqual([]);
   const tree = /"tree": \{[^}]*\}/s;
   expect(after.map((text) => text.replace(tree, ""))).toEqual(before.map((text) => text.replace(tree, "")));
   expect(before.every((text) => text.length > 100)).toBe(true);

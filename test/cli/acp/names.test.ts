@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { oneHouse } from "../many.js";
-import { openRecital, RECITE } from "./recital.js";
+import { gatewayAndCliForFile } from "../many.js";
+import { openScriptedSession, SCRIPTED_AGENT } from "./recital.js";
 
-const house = oneHouse();
-const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+const shared = gatewayAndCliForFile();
+const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
 const ids: Record<string, string> = {};
 
 beforeAll(async () => {
-  for (const key of ["site", "site-2", "docs"]) ids[key] = await openRecital(house.resident, key);
+  for (const key of ["site", "site-2", "docs"])
+    ids[key] = await openScriptedSession(shared.gatewayFixture, key);
 }, 60_000);
 afterAll(async () => {
   for (const key of Object.keys(ids)) await acp("close", key);
@@ -39,9 +40,9 @@ test("a beginning that several have is refused with who they are", async () => {
 });
 
 test("an open session of that name is gone on with, one of another agent is refused", async () => {
-  const again = await acp("spawn", "--agent-command", RECITE, "--name", "mine", "one");
+  const again = await acp("spawn", "--agent-command", SCRIPTED_AGENT, "--name", "mine", "one");
   expect(again).toMatchObject({ code: 0, stdout: "one\n" });
-  const more = await acp("spawn", "--agent-command", RECITE, "--name", "mine", "two");
+  const more = await acp("spawn", "--agent-command", SCRIPTED_AGENT, "--name", "mine", "two");
   expect(more).toMatchObject({ code: 0, stdout: "two\n" });
   expect(more.stderr).toContain("mine was open already");
   expect(await acp("spawn", "--agent-command", "other", "--name", "mine", "x")).toMatchObject({ code: 1 });
@@ -60,20 +61,20 @@ test("what is closed can be looked at by its name, and is spoken with no more", 
 });
 
 test("two sessions may each have one of the same name, and each means its own", async () => {
-  const client = await house.resident.client();
+  const client = await shared.gatewayFixture.client();
   const execRules = [{ effect: "allow" as const }];
   const callers = await Promise.all(
     ["ada", "bob"].map(async (key) => {
       const { token } = await client.openSession({ body: { key, execRules } });
       return async (...args: readonly string[]) => {
         const env = { HOLDFAST_TOKEN: token, HOLDFAST_SESSION_KEY: key };
-        const { child, finished } = house.resident.startWith(env, "acp", ...args);
+        const { child, finished } = shared.gatewayFixture.startWith(env, "acp", ...args);
         child.stdin.end();
         return finished;
       };
     }),
   );
-  const words = ["spawn", "--agent-command", RECITE, "--name", "draft"];
+  const words = ["spawn", "--agent-command", SCRIPTED_AGENT, "--name", "draft"];
   for (const caller of callers)
     expect(await caller(...words, "hello")).toMatchObject({ code: 0, stdout: "hello\n" });
   for (const caller of callers)

@@ -1,26 +1,26 @@
 import { beforeAll, expect, test } from "vitest";
-import { oneHouse } from "../many.js";
-import { answersOf, clientAgent } from "../../acp/client/using.js";
-import { sees } from "../stage.js";
-import { openRecital, steps } from "./recital.js";
+import { gatewayAndCliForFile } from "../many.js";
+import { parseAnswers, clientAgent } from "../../acp/client/using.js";
+import { waitForText } from "../stage.js";
+import { openScriptedSession, scriptedPrompt } from "./recital.js";
 
-const house = oneHouse();
-const acp = (...args: readonly string[]) => house.many.holdfast("acp", ...args);
+const shared = gatewayAndCliForFile();
+const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
 beforeAll(async () => {
-  await openRecital(house.resident, "asks");
+  await openScriptedSession(shared.gatewayFixture, "asks");
 }, 30_000);
 
 test.each([
   ["allow", "<yes>", "allowed"],
   ["deny", "<no>", "denied"],
 ])("off a terminal it is said where to answer: %s", async (verdict, told, word) => {
-  const { child, finished } = house.resident.start(
+  const { child, finished } = shared.gatewayFixture.start(
     "acp",
     "prompt",
     "asks",
-    steps({ ask: "leap" }, { say: " over" }),
+    scriptedPrompt({ ask: "leap" }, { say: " over" }),
   );
-  await sees(child.stdout, "holdfast acp permissions show prm_");
+  await waitForText(child.stdout, "holdfast acp permissions show prm_");
   const { stdout } = await acp("permissions");
   expect(stdout).toMatch(
     /^PERMISSION +SESSION +STATE +SHOWN +FOR\nprm_\w+ +ses_\w+ +expires in 4m\d+s +all +execute: leap\n$/,
@@ -44,8 +44,8 @@ test.each([
 });
 
 test("who acts for a session cannot answer for the operator", async () => {
-  const { session, token } = await (await house.resident.client()).openSession({ body: { key: "k" } });
-  const { child, finished } = house.resident.startWith(
+  const { session, token } = await (await shared.gatewayFixture.client()).openSession({ body: { key: "k" } });
+  const { child, finished } = shared.gatewayFixture.startWith(
     { HOLDFAST_TOKEN: token },
     ...["acp", "permissions", "allow", "prm_000000000000"],
   );
@@ -55,23 +55,23 @@ test("who acts for a session cannot answer for the operator", async () => {
 });
 
 test("rules answer without a question, and a denial is shown", async () => {
-  const client = await house.resident.client();
+  const client = await shared.gatewayFixture.client();
   for (const [permissions, told, shown] of [
     ["approve-all", "<yes>", ""],
     ["deny-all", "<no>", "denied: execute: leap (rule 1)\n\n"],
   ] as const) {
-    const id = await openRecital(house.resident, permissions, { permissions });
-    const answer = await acp("prompt", permissions, steps({ ask: "leap" }));
+    const id = await openScriptedSession(shared.gatewayFixture, permissions, { permissions });
+    const answer = await acp("prompt", permissions, scriptedPrompt({ ask: "leap" }));
     expect(answer).toMatchObject({ code: 0, stdout: `${shown}${told}\n`, stderr: "" });
     await client.acpClose({ params: { id } });
   }
 });
 
 test("where only the answer is shown, the question is said beside it", async () => {
-  const { child, finished } = house.resident.start(
-    ...["acp", "prompt", "asks", "--format", "quiet", steps({ ask: "leap" })],
+  const { child, finished } = shared.gatewayFixture.start(
+    ...["acp", "prompt", "asks", "--format", "quiet", scriptedPrompt({ ask: "leap" })],
   );
-  await sees(child.stderr, "holdfast acp permissions show prm_");
+  await waitForText(child.stderr, "holdfast acp permissions show prm_");
   const [id = ""] = /prm_\w+/.exec((await acp("permissions")).stdout) ?? [];
   await acp("permissions", "allow", id);
   expect(await finished).toMatchObject({ code: 0, stdout: "<yes>\n" });
@@ -79,8 +79,13 @@ test("where only the answer is shown, the question is said beside it", async () 
 
 test("`permissions show` shows what the title does not, and its digest allows the request", async () => {
   const title = `fetch ${"a".repeat(600)} then \u001b[2Kerase`;
-  const { child, finished } = house.resident.start("acp", "prompt", "asks", steps({ ask: title }));
-  await sees(child.stdout, "holdfast acp permissions show prm_");
+  const { child, finished } = shared.gatewayFixture.start(
+    "acp",
+    "prompt",
+    "asks",
+    scriptedPrompt({ ask: title }),
+  );
+  await waitForText(child.stdout, "holdfast acp permissions show prm_");
   const { stdout: list } = await acp("permissions");
   expect(list).toMatch(/ part +execute: .*… \(not shown whole\)\n.*holdfast acp permissions show/);
   const [id = ""] = /prm_\w+/.exec(list) ?? [];
@@ -106,7 +111,7 @@ test("an agent is offered the gateway's files and terminals by options, and show
     ...["--client-files", "read", "--client-root", "/usr/share", "--client-terminals", uses],
   );
   expect(spawned).toMatchObject({ code: 0 });
-  const [bad, outside] = answersOf({ text: spawned.stdout });
+  const [bad, outside] = parseAnswers({ text: spawned.stdout });
   expect(bad).toMatchObject({ code: -32_602 });
   expect(outside).toMatchObject({ code: -32_001, message: expect.stringContaining("outside") as string });
   expect((await acp("show", "uses")).stdout).toContain(

@@ -1,37 +1,37 @@
 import { fileURLToPath } from "node:url";
-import type { AskedOf } from "../../../src/gateway/contract/contract.js";
-import type { Resident } from "../resident.js";
+import type { RequestOf } from "../../../src/gateway/contract/contract.js";
+import type { BackgroundGateway } from "../resident.js";
 
-const agent = fileURLToPath(new URL("../../acp/agents/recite.mjs", import.meta.url));
+const scriptPath = fileURLToPath(new URL("../../acp/agents/recite.mjs", import.meta.url));
 
 /** A command line for `--agent-command`. */
-export const RECITE = `'${process.execPath}' '${agent}'`;
+export const SCRIPTED_AGENT = `'${process.execPath}' '${scriptPath}'`;
 
 /** A session whose agent does what it is told. */
-export async function openRecital(
-  resident: Resident,
+export async function openScriptedSession(
+  gatewayFixture: BackgroundGateway,
   key: string,
-  body: Partial<AskedOf<"acpSpawn">["body"]> = {},
+  body: Partial<RequestOf<"acpSpawn">["body"]> = {},
 ): Promise<string> {
-  const client = await resident.client();
-  const argv = [process.execPath, agent];
-  const { session } = await client.acpSpawn({ body: { argv, cwd: resident.home, key, ...body } });
+  const client = await gatewayFixture.client();
+  const argv = [process.execPath, scriptPath];
+  const { session } = await client.acpSpawn({ body: { argv, cwd: gatewayFixture.home, key, ...body } });
   return session.sessionId;
 }
 
-type Step = Readonly<Record<string, unknown>>;
+type ScriptStep = Readonly<Record<string, unknown>>;
 
 /** A prompt that says what is to be done. */
-export function steps(...all: readonly Step[]): string {
+export function scriptedPrompt(...all: readonly ScriptStep[]): string {
   return JSON.stringify(all);
 }
 
-export function tool(toolCallId: string, status: string, more: Step = {}): Step {
+export function toolStep(toolCallId: string, status: string, more: ScriptStep = {}): ScriptStep {
   const sessionUpdate = more["title"] === undefined ? "tool_call_update" : "tool_call";
   return { update: { sessionUpdate, toolCallId, status, ...more } };
 }
 
-export function plan(...entries: readonly (readonly [content: string, status: string])[]): Step {
+export function planStep(...entries: readonly (readonly [content: string, status: string])[]): ScriptStep {
   const each = entries.map(([content, status]) => ({ content, status, priority: "medium" }));
   return { update: { sessionUpdate: "plan", entries: each } };
 }

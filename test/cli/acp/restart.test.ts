@@ -3,11 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Update } from "../../../src/cli/acp/updates.js";
-import { Resident } from "../resident.js";
+import type { WatchedUpdate } from "../../../src/cli/acp/updates.js";
+import { BackgroundGateway } from "../resident.js";
 import { startGateway } from "../../../src/gateway/start.js";
-import { main, sees } from "../stage.js";
-import { openRecital, steps } from "./recital.js";
+import { cliPath, waitForText } from "../stage.js";
+import { openScriptedSession, scriptedPrompt } from "./recital.js";
 
 const BEFORE = 200;
 const AFTER = 1_000;
@@ -23,28 +23,28 @@ describe("a gateway that goes in the middle of a turn", () => {
   ] as const)(
     "%s: nothing that the agent says is lost or shown twice",
     async (_, signal) => {
-      await using resident = await Resident.started();
-      await openRecital(resident, "r");
+      await using gatewayFixture = await BackgroundGateway.started();
+      await openScriptedSession(gatewayFixture, "r");
       const gate = join(directory, signal);
-      const prompt = steps(
+      const prompt = scriptedPrompt(
         { times: BEFORE, each: { say: "<#>" } },
         { wait: gate },
         { times: AFTER, each: { say: "[#]" } },
       );
-      const text = resident.start("acp", "prompt", "r", prompt);
-      const watch = resident.start("acp", "watch", "r", "--json");
+      const text = gatewayFixture.start("acp", "prompt", "r", prompt);
+      const watch = gatewayFixture.start("acp", "watch", "r", "--json");
       await Promise.all([
-        sees(text.child.stdout, `<${BEFORE - 1}>`),
-        sees(watch.child.stdout, `<${BEFORE - 1}>`),
+        waitForText(text.child.stdout, `<${BEFORE - 1}>`),
+        waitForText(watch.child.stdout, `<${BEFORE - 1}>`),
       ]);
-      const { pid } = await resident.status();
+      const { pid } = await gatewayFixture.status();
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
       process.kill(pid, signal);
       // What is said while nobody is there.
       await writeFile(gate, "");
       if (signal === "SIGTERM") {
-        await sees(text.child.stderr, "the gateway was stopped; the agent keeps running");
-        await resident.holdfast("gateway", "start");
+        await waitForText(text.child.stderr, "the gateway was stopped; the agent keeps running");
+        await gatewayFixture.holdfast("gateway", "start");
       }
       const { code, stdout } = await text.finished;
       const said = (count: number, [left, right]: string): string =>
@@ -53,9 +53,9 @@ describe("a gateway that goes in the middle of a turn", () => {
       expect(code).toBe(0);
 
       // Whoever watches has seen the same, and the end of it.
-      await resident.holdfast("acp", "close", "r");
+      await gatewayFixture.holdfast("acp", "close", "r");
       const lines = (await watch.finished).stdout.trimEnd().split("\n");
-      const updates = lines.map((line) => JSON.parse(line) as Update);
+      const updates = lines.map((line) => JSON.parse(line) as WatchedUpdate);
       expect(updates.map(({ seq }) => seq)).toEqual(updates.map((__, at) => at + 1));
       expect(updates.filter(({ type }) => type === "update")).toHaveLength(BEFORE + AFTER);
       expect(updates.at(-1)).toMatchObject({ type: "session", data: { state: "closed" } });
@@ -64,16 +64,16 @@ describe("a gateway that goes in the middle of a turn", () => {
   );
 
   test("is killed at any moment of a prompt: it is asked once, and answered once", async () => {
-    await using resident = await Resident.started();
-    await openRecital(resident, "r");
+    await using gatewayFixture = await BackgroundGateway.started();
+    await openScriptedSession(gatewayFixture, "r");
     const DELAYS_MS = [150, 450];
     for (const [round, ms] of DELAYS_MS.entries()) {
-      const { pid } = (await startGateway(resident.home, main)).status;
-      const { finished } = resident.start(
+      const { pid } = (await startGateway(gatewayFixture.home, cliPath)).status;
+      const { finished } = gatewayFixture.start(
         "acp",
         "prompt",
         "r",
-        steps({ times: 300, each: { say: `(${round}.#)` } }),
+        scriptedPrompt({ times: 300, each: { say: `(${round}.#)` } }),
       );
       await setTimeout(ms);
       // oxlint-disable-next-line no-restricted-properties -- its own gateway
@@ -82,8 +82,8 @@ describe("a gateway that goes in the middle of a turn", () => {
       const said = Array.from({ length: 300 }, (_, at) => `(${round}.${at})`).join("");
       expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: `${said}\n`, stderr });
     }
-    await startGateway(resident.home, main);
-    const { turns } = await (await resident.client()).acpHistory({ params: { id: "r" } });
+    await startGateway(gatewayFixture.home, cliPath);
+    const { turns } = await (await gatewayFixture.client()).acpHistory({ params: { id: "r" } });
     expect(turns.map(({ outcome }) => outcome)).toEqual(DELAYS_MS.map(() => "completed"));
   }, 60_000);
 });

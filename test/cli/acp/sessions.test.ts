@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { until } from "../../gateway/real-gateway.js";
-import { oneHouse } from "../many.js";
-import { openRecital, steps } from "./recital.js";
+import { waitFor } from "../../gateway/real-gateway.js";
+import { gatewayAndCliForFile } from "../many.js";
+import { openScriptedSession, scriptedPrompt } from "./recital.js";
 
-const house = oneHouse();
-const sessions = (...args: readonly string[]) => house.many.holdfast("sessions", ...args);
+const shared = gatewayAndCliForFile();
+const sessions = (...args: readonly string[]) => shared.batchCli.holdfast("sessions", ...args);
 
 test("status and history of an agent's session: its turns, what was said to it, and what came of that", async () => {
-  const id = await openRecital(house.resident, "told");
-  const client = await house.resident.client();
-  await client.acpPrompt({ params: { id }, body: { text: steps({ say: "fine\u001b[2J" }) } });
+  const id = await openScriptedSession(shared.gatewayFixture, "told");
+  const client = await shared.gatewayFixture.client();
+  await client.acpPrompt({ params: { id }, body: { text: scriptedPrompt({ say: "fine\u001b[2J" }) } });
   const noted = await sessions("send", "told", "--deliver", "next-turn", "--json", "know\u001b[2J this");
   expect(JSON.parse(noted.stdout)).toMatchObject({ deliver: "next-turn", turnId: null, deliveredAt: null });
   const status = (await sessions("status", "told")).stdout;
@@ -21,7 +21,7 @@ test("status and history of an agent's session: its turns, what was said to it, 
   expect(before).toMatch(/^#2 user, operator, \S+ \(waits for the next turn\)\nknow.* this$/m);
   expect(before).toContain("fine");
   await sessions("send", "told", "go on");
-  await until("it was told", async () => {
+  await waitFor("it was told", async () => {
     const { state, messages } = await client.sessionStatus({ params: { id } });
     return state === "idle" && messages.pending === 0;
   });

@@ -3,21 +3,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/store/run-record.js";
-import { until } from "../../io/until.js";
-import { Resident } from "../resident.js";
-import { main } from "../stage.js";
-import { openRecital, plan, steps, tool } from "./recital.js";
+import { waitFor } from "../../io/until.js";
+import { BackgroundGateway } from "../resident.js";
+import { cliPath } from "../stage.js";
+import { openScriptedSession, planStep, scriptedPrompt, toolStep } from "./recital.js";
 
-let resident: Resident;
+let gatewayFixture: BackgroundGateway;
 let directory: string;
 let session: string;
 beforeAll(async () => {
-  resident = await Resident.started();
-  session = await openRecital(resident, "r");
+  gatewayFixture = await BackgroundGateway.started();
+  session = await openScriptedSession(gatewayFixture, "r");
   directory = await mkdtemp(join(tmpdir(), "hf-"));
 }, 30_000);
 afterAll(async () => {
-  await resident[Symbol.asyncDispose]();
+  await gatewayFixture[Symbol.asyncDispose]();
   await rm(directory, { recursive: true });
 });
 
@@ -31,21 +31,21 @@ async function terminalOf(
   env: Record<string, string>,
   ...args: readonly string[]
 ): Promise<string> {
-  const argv = [process.execPath, main, "acp", ...args];
-  return resident.background({ argv, pty: true, rows: 20, cols, env: { TERM: "xterm", ...env } });
+  const argv = [process.execPath, cliPath, "acp", ...args];
+  return gatewayFixture.startRun({ argv, pty: true, rows: 20, cols, env: { TERM: "xterm", ...env } });
 }
 
 async function screen(runId: string): Promise<string[]> {
-  const { rows } = await (await resident.client()).screen({ params: { runId } });
+  const { rows } = await (await gatewayFixture.client()).screen({ params: { runId } });
   return rows.map((row) => row.trimEnd()).filter((row) => row !== "");
 }
 
 async function type(runId: string, ...keys: readonly string[]): Promise<void> {
-  await (await resident.client()).sendKeys({ params: { runId }, body: { keys: [...keys] } });
+  await (await gatewayFixture.client()).sendKeys({ params: { runId }, body: { keys: [...keys] } });
 }
 
 async function ended(runId: string): Promise<RunRecord> {
-  return resident.ended(runId);
+  return gatewayFixture.waitForEnd(runId);
 }
 
 /** A place where the agent waits until the test has seen enough. */
@@ -57,22 +57,22 @@ function gate(name: string): { readonly path: string; readonly open: () => Promi
 test("tools change in their place, and thoughts and plans stay one line", async () => {
   const [half, all] = [gate("half"), gate("all")];
   const long = `look ${"far and ".repeat(20)}`;
-  const prompt = steps(
+  const prompt = scriptedPrompt(
     { think: long },
     { think: long },
-    tool("a", "pending", { title: long, kind: "read" }),
-    tool("b", "in_progress", { title: "leap", kind: "execute" }),
-    plan(["look", "in_progress"], ["leap", "pending"]),
+    toolStep("a", "pending", { title: long, kind: "read" }),
+    toolStep("b", "in_progress", { title: "leap", kind: "execute" }),
+    planStep(["look", "in_progress"], ["leap", "pending"]),
     { wait: half.path },
-    tool("a", "completed"),
-    tool("b", "failed"),
-    plan(["look", "completed"], ["leap", "in_progress"]),
+    toolStep("a", "completed"),
+    toolStep("b", "failed"),
+    planStep(["look", "completed"], ["leap", "in_progress"]),
     { say: "so far" },
     { wait: all.path },
     { say: " so good" },
   );
   const runId = await terminal({}, "prompt", session, prompt);
-  await resident.shows(runId, "plan: 0 of 2");
+  await gatewayFixture.waitForScreen(runId, "plan: 0 of 2");
   expect(await screen(runId)).toEqual([
     expect.stringMatching(/^~ look far and .*…$/),
     expect.stringMatching(/^· read: look far and .*… {2}pending$/),
@@ -80,7 +80,7 @@ test("tools change in their place, and thoughts and plans stay one line", async 
     "plan: 0 of 2 done, now: look",
   ]);
   await half.open();
-  await resident.shows(runId, "so far");
+  await gatewayFixture.waitForScreen(runId, "so far");
   await all.open();
   expect((await ended(runId)).exit).toMatchObject({ code: 0 });
   expect(await screen(runId)).toEqual([
@@ -94,8 +94,8 @@ test("tools change in their place, and thoughts and plans stay one line", async 
 
 test("a tool is one line on the narrowest terminal, too", async () => {
   const [a, b] = ["漢字", "b"].map((title) => ({ title: `${title} and so on`, kind: "read" }));
-  const begun = [tool("a", "in_progress", a), tool("b", "in_progress", b)];
-  const prompt = steps(...begun, tool("a", "completed"), tool("b", "failed"));
+  const begun = [toolStep("a", "in_progress", a), toolStep("b", "in_progress", b)];
+  const prompt = scriptedPrompt(...begun, toolStep("a", "completed"), toolStep("b", "failed"));
   const runId = await terminalOf(18, {}, "prompt", session, prompt);
   await ended(runId);
   expect(await screen(runId)).toEqual(["✓ read: 漢字 and…", "✗ read: b and so…"]);
@@ -105,8 +105,8 @@ test("a tool is one line on the narrowest terminal, too", async () => {
 });
 
 test("there are colours, and none where nobody wants them", async () => {
-  const prompt = steps(tool("a", "completed", { title: "look", kind: "read" }));
-  const { log } = await resident.client();
+  const prompt = scriptedPrompt(toolStep("a", "completed", { title: "look", kind: "read" }));
+  const { log } = await gatewayFixture.client();
   const written = async (env: Record<string, string>): Promise<string> => {
     const runId = await terminal(env, "prompt", session, prompt);
     await ended(runId);
@@ -121,8 +121,13 @@ test.each([
   [["y"], "<yes>", "allowed: execute: rm -rf / (operator)"],
   [[], "<no>", "denied: execute: rm -rf / (operator)"],
 ])("a question is asked on the terminal: %j", async (answer, said, line) => {
-  const runId = await terminal({}, "prompt", session, steps({ ask: "rm -rf\n\u001b[2J/" }, { say: " over" }));
-  await resident.shows(runId, "allow it, this once? [y/N/later] (expires in");
+  const runId = await terminal(
+    {},
+    "prompt",
+    session,
+    scriptedPrompt({ ask: "rm -rf\n\u001b[2J/" }, { say: " over" }),
+  );
+  await gatewayFixture.waitForScreen(runId, "allow it, this once? [y/N/later] (expires in");
   expect((await screen(runId)).slice(0, 3)).toEqual([
     String.raw`? execute: $'rm -rf\n\e[2J/'`,
     String.raw`title: $'rm -rf\n`,
@@ -134,9 +139,9 @@ test.each([
 });
 
 test("a question that somebody else answers is asked no more; what happens meanwhile waits", async () => {
-  const client = await resident.client();
-  const runId = await terminal({}, "prompt", session, steps({ ask: "leap" }, { say: " over" }));
-  await resident.shows(runId, "allow it");
+  const client = await gatewayFixture.client();
+  const runId = await terminal({}, "prompt", session, scriptedPrompt({ ask: "leap" }, { say: " over" }));
+  await gatewayFixture.waitForScreen(runId, "allow it");
   const { permissions } = await client.acpPermissions({ query: { session } });
   await client.acpAnswer({ params: { id: permissions[0]?.id ?? "" }, body: { verdict: "allow" } });
   expect((await ended(runId)).exit).toMatchObject({ code: 0 });
@@ -149,13 +154,13 @@ test("what was typed before the question is no answer to it", async () => {
     {},
     "prompt",
     session,
-    steps({ say: "up" }, { wait: asked.path }, { ask: "leap" }),
+    scriptedPrompt({ say: "up" }, { wait: asked.path }, { ask: "leap" }),
   );
-  await resident.shows(runId, "up");
+  await gatewayFixture.waitForScreen(runId, "up");
   await type(runId, "y", "Enter");
   await asked.open();
-  await resident.shows(runId, "allow it");
-  const client = await resident.client();
+  await gatewayFixture.waitForScreen(runId, "allow it");
+  const client = await gatewayFixture.client();
   expect((await client.acpPermissions({ query: { session } })).permissions).toHaveLength(1);
   await type(runId, "n", "Enter");
   await ended(runId);
@@ -163,8 +168,8 @@ test("what was typed before the question is no answer to it", async () => {
 });
 
 test("Ctrl-C at the question cancels the turn, and the question with it", async () => {
-  const runId = await terminal({}, "prompt", session, steps({ ask: "leap" }));
-  await resident.shows(runId, "allow it");
+  const runId = await terminal({}, "prompt", session, scriptedPrompt({ ask: "leap" }));
+  await gatewayFixture.waitForScreen(runId, "allow it");
   await type(runId, "C-c");
   expect((await ended(runId)).exit).toMatchObject({ code: 130 });
   const shown = await screen(runId);
@@ -173,10 +178,10 @@ test("Ctrl-C at the question cancels the turn, and the question with it", async 
 });
 
 test("Ctrl-C once cancels the turn and waits for its end; the agent stays", async () => {
-  const client = await resident.client();
+  const client = await gatewayFixture.client();
   const before = (await client.acpShow({ params: { id: session } })).session.runId;
-  const runId = await terminal({}, "prompt", session, steps({ say: "up" }, { wait: "/nowhere" }));
-  await resident.shows(runId, "up");
+  const runId = await terminal({}, "prompt", session, scriptedPrompt({ say: "up" }, { wait: "/nowhere" }));
+  await gatewayFixture.waitForScreen(runId, "up");
   await type(runId, "C-c");
   expect((await ended(runId)).exit).toMatchObject({ code: 130 });
   const shown = (await screen(runId)).join("\n");
@@ -188,16 +193,16 @@ test("Ctrl-C once cancels the turn and waits for its end; the agent stays", asyn
 });
 
 test("Ctrl-C twice leaves at once, and the gateway goes on cancelling", async () => {
-  const client = await resident.client();
+  const client = await gatewayFixture.client();
   // Deaf: it does not answer a cancel.
   const agent = [process.execPath, new URL("../../acp/agents/misbehave.mjs", import.meta.url).pathname];
   const argv = [...agent, "ignores-cancel"];
-  const deaf = await client.acpSpawn({ body: { argv, cwd: resident.home, key: "deaf" } });
+  const deaf = await client.acpSpawn({ body: { argv, cwd: gatewayFixture.home, key: "deaf" } });
   const params = { id: deaf.session.sessionId };
   const runId = await terminal({}, "prompt", "deaf", "go");
-  await resident.shows(runId, "busy");
+  await gatewayFixture.waitForScreen(runId, "busy");
   await type(runId, "C-c");
-  await resident.shows(runId, "cancelling the turn");
+  await gatewayFixture.waitForScreen(runId, "cancelling the turn");
   await type(runId, "C-c");
   expect((await ended(runId)).exit).toMatchObject({ code: 130 });
   expect((await screen(runId)).join(" ")).toMatch(/left; the gateway goes on cancelling the turn/);
@@ -209,13 +214,13 @@ test("Ctrl-C twice leaves at once, and the gateway goes on cancelling", async ()
 
 test("Ctrl-C while the agent is being started closes the session, however long that would have taken", async () => {
   const runId = await terminal({}, "spawn", "--agent-command", "exec sleep 3044", "--name", "slow", "hello");
-  await until("it is being started", async () => {
-    const { sessions } = await (await resident.client()).acpList({});
+  await waitFor("it is being started", async () => {
+    const { sessions } = await (await gatewayFixture.client()).acpList({});
     return sessions.some(({ key }) => key === "slow");
   });
   await type(runId, "C-c");
   expect((await ended(runId)).exit).toMatchObject({ code: 130 });
   expect((await screen(runId)).at(-1)).toBe("holdfast: slow is closed");
-  const { sessions } = await (await resident.client()).acpList({});
+  const { sessions } = await (await gatewayFixture.client()).acpList({});
   expect(sessions.map(({ key }) => key)).not.toContain("slow");
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { TextStream } from "../../../src/cli/acp/text-stream.js";
+import { SanitizedTextStream } from "../../../src/cli/acp/text-stream.js";
 import { sanitizeText } from "../../../src/output/sanitize.js";
 
 const TEXTS = [
@@ -11,14 +11,14 @@ const TEXTS = [
 
 test.each(TEXTS)("%j is shown the same, wherever it is cut in two", (text) => {
   for (let cut = 0; cut <= text.length; cut++) {
-    const stream = new TextStream();
+    const stream = new SanitizedTextStream();
     const shown = stream.push(text.slice(0, cut)) + stream.push(text.slice(cut)) + stream.flush();
     expect({ cut, shown }).toEqual({ cut, shown: sanitizeText(text) });
   }
 });
 
 test("what never ends is shown at the end, and is harmless", () => {
-  const stream = new TextStream();
+  const stream = new SanitizedTextStream();
   expect(stream.push("a\u001b[31")).toBe("a");
   expect(stream.flush()).toBe("31");
   expect(stream.push("\r")).toBe("");
@@ -26,6 +26,6 @@ test("what never ends is shown at the end, and is harmless", () => {
 });
 
 test("a sequence that goes on and on is not waited for", () => {
-  const stream = new TextStream();
+  const stream = new SanitizedTextStream();
   expect(stream.push(`\u001b]${"x".repeat(1_000)}`)).toContain("xxx");
 });

@@ -1,6 +1,6 @@
 // Does what dist/cli/main.js does, for one command line after another: a test of hundreds need not start Node for each.
 import { writeSync } from "node:fs";
-import { complain } from "../../../dist/cli/complain.js";
+import { reportError } from "../../../dist/cli/complain.js";
 import { runProgram } from "../../../dist/cli/program.js";
 
 process.on("message", ({ args, mark }) => void answer(args, mark));
@@ -10,7 +10,7 @@ async function answer(args, mark) {
   try {
     code = await runProgram(["node", "holdfast", ...args]);
   } catch (error) {
-    code = complain(error);
+    code = reportError(error);
   }
   writeSync(1, mark);
   writeSync(2, mark);

@@ -1,11 +1,16 @@
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connections, durability, replication, server } from "../../../src/cli/doctor/database.js";
-import type { ServerFacts } from "../../../src/store/postgres/survey.js";
-import { startServer, whyNoPostgres, type TestServer } from "../../store/postgres/server.js";
-import { Stage } from "../stage.js";
+import {
+  checkConnections,
+  checkDurability,
+  checkReplication,
+  checkServer,
+} from "../../../src/cli/doctor/database.js";
+import type { ServerInfo } from "../../../src/store/postgres/survey.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../../store/postgres/server.js";
+import { CliFixture } from "../stage.js";
 
-const good: ServerFacts = {
+const good: ServerInfo = {
   label: "postgres database x at db",
   version: "16.1",
   latencyMs: 0.4,
@@ -20,9 +25,9 @@ const good: ServerFacts = {
   connections: { most: 97, used: 20, ours: 18 },
 };
 
-const judged = (change: Partial<ServerFacts>) => {
+const judged = (change: Partial<ServerInfo>) => {
   const facts = { ...good, ...change };
-  return [server(facts), durability(facts), replication(facts), connections(facts, 9)];
+  return [checkServer(facts), checkDurability(facts), checkReplication(facts), checkConnections(facts, 9)];
 };
 
 test("a good server is found good", () => {
@@ -51,18 +56,18 @@ test.each([
 });
 
 describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }, () => {
-  let running: TestServer;
+  let running: PostgresServer;
   beforeAll(async () => {
-    running = await startServer();
+    running = await startPostgresServer();
   });
   afterAll(() => running[Symbol.asyncDispose]());
 
   test("doctor says what it is like, makes nothing there, and never its password", async () => {
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const database = await running.createDatabase();
     const url = database.url.replace("postgres@", "postgres:hunter2@");
     const ask = (address: string) =>
-      stage.startWith({ HOLDFAST_DATABASE_URL: address }, "doctor", "--json").finished;
+      cliFixture.startWith({ HOLDFAST_DATABASE_URL: address }, "doctor", "--json").finished;
     const { stdout, stderr } = await ask(url);
     const { checks } = JSON.parse(stdout) as { checks: { name: string; state: string; detail: string }[] };
     const told = Object.fromEntries(checks.map(({ name, state, detail }) => [name, `${state} ${detail}`]));
@@ -86,11 +91,11 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
       /## Roles[^]*?```sql\n([^]*?)```/.exec(await readFile("docs/postgres.md", "utf8")) ?? [];
     const database = await running.createDatabase();
     await database.query(`revoke create on schema public from public; ${grants}`);
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const as = (role: string, ...args: string[]) => {
       const url = database.url.replace("postgres@", `${role}@`);
       const env = { HOLDFAST_DATABASE_URL: url, HOLDFAST_DATABASE_MIGRATE: "manual" };
-      return stage.startWith(env, ...args).finished;
+      return cliFixture.startWith(env, ...args).finished;
     };
     expect(await as("holdfast_owner", "store", "migrate")).toMatchObject({ code: 0, stderr: "" });
     expect(await as("holdfast_gateway", "run", "--", "sh", "-c", "exit 3")).toMatchObject({
@@ -111,10 +116,10 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
   });
 
   test("doctor finds a database bad on which no gateway would start", async () => {
-    await using stage = await Stage.open();
+    await using cliFixture = await CliFixture.open();
     const database = await running.createDatabase();
     const ask = async (url: string): Promise<string> =>
-      (await stage.startWith({ HOLDFAST_DATABASE_URL: url }, "doctor").finished).stdout;
+      (await cliFixture.startWith({ HOLDFAST_DATABASE_URL: url }, "doctor").finished).stdout;
     await database.query("create role stranger login");
     const stranger = database.url.replace("postgres@", "stranger@");
     const told = await ask(stranger);

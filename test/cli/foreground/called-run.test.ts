@@ -5,19 +5,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
-import { type CallOptions, CalledRun } from "../../../src/cli/foreground/called-run.js";
-import type { Connection } from "../../../src/cli/gateway/connect.js";
-import { frame, type FromViewer, type ToViewer, unframe } from "../../../src/gateway/attach-frames.js";
+import { type RemoteRunOptions, RemoteRun } from "../../../src/cli/foreground/called-run.js";
+import type { GatewayConnection } from "../../../src/cli/gateway/connect.js";
+import {
+  encodeFrame,
+  type AttachClientMessage,
+  type AttachServerMessage,
+  decodeFrame,
+} from "../../../src/gateway/attach-frames.js";
 import { createClient } from "../../../src/gateway/client.js";
-import { gatewaySocket } from "../../../src/gateway/server/listen.js";
-import { proving } from "../../gateway/proving.js";
-import { until } from "../../io/until.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/listen.js";
+import { fakeGateway } from "../../gateway/proving.js";
+import { waitFor } from "../../io/until.js";
 
 /** What a gateway hears on one connection. */
 interface Call {
   readonly socket: WebSocket;
   readonly asked: URLSearchParams;
-  readonly said: FromViewer[];
+  readonly said: AttachClientMessage[];
   readonly input: { readonly offset: number; readonly text: string }[];
 }
 
@@ -29,7 +34,7 @@ let refusal: string | null;
 
 beforeEach(async () => {
   home = await mkdtemp(join(tmpdir(), "hf-"));
-  server = createServer(proving("t"));
+  server = createServer(fakeGateway("t"));
   calls = [];
   refusal = null;
   const sockets = new WebSocketServer({ noServer: true });
@@ -41,13 +46,13 @@ beforeEach(async () => {
   sockets.on("connection", (socket, { url = "" }) => {
     const call: Call = { socket, asked: new URL(url, "http://x").searchParams, said: [], input: [] };
     socket.on("message", (data: Buffer, binary: boolean) => {
-      if (!binary) return void call.said.push(JSON.parse(data.toString()) as FromViewer);
-      const { offset, bytes } = unframe(data);
+      if (!binary) return void call.said.push(JSON.parse(data.toString()) as AttachClientMessage);
+      const { offset, bytes } = decodeFrame(data);
       call.input.push({ offset, text: bytes.toString() });
     });
     calls.push(call);
   });
-  await new Promise<void>((resolve) => server.listen(gatewaySocket(home), resolve));
+  await new Promise<void>((resolve) => server.listen(gatewaySocketPath(home), resolve));
 });
 afterEach(async () => {
   for (const { socket } of calls) socket.terminate();
@@ -59,32 +64,32 @@ function refused(code: string): string {
   return `409 No\r\nconnection: close\r\n\r\n${JSON.stringify({ error: { code, message: "no" } })}`;
 }
 
-function calledRun(stopAlone: CallOptions["stopAlone"] = async () => null): CalledRun {
-  const connection: Connection = {
+function calledRun(stopAlone: RemoteRunOptions["stopWithoutGateway"] = async () => null): RemoteRun {
+  const connection: GatewayConnection = {
     home,
     token: "t",
-    client: createClient({ socketPath: gatewaySocket(home), token: "t" }),
+    client: createClient({ socketPath: gatewaySocketPath(home), token: "t" }),
   };
-  return new CalledRun({
+  return new RemoteRun({
     runId: "run_000000000000",
     connection,
-    back: async () => connection,
-    attached: () => undefined,
-    lost: () => {},
-    adopted: () => undefined,
-    stopAlone,
+    reconnect: async () => connection,
+    onAttached: () => undefined,
+    onLost: () => {},
+    onAdopted: () => undefined,
+    stopWithoutGateway: stopAlone,
   });
 }
 
 async function answered(number: number, accepted: number): Promise<Call> {
-  const answer = await until(`connection ${number}`, async () => calls.length > number).then(
+  const answer = await waitFor(`connection ${number}`, async () => calls.length > number).then(
     () => calls[number]!,
   );
   tell(answer, { type: "attached", runId: "run_000000000000", state: "running", size: null, accepted });
   return answer;
 }
 
-function tell({ socket }: Call, message: ToViewer): void {
+function tell({ socket }: Call, message: AttachServerMessage): void {
   socket.send(JSON.stringify(message));
 }
 
@@ -92,53 +97,53 @@ test("what was written is said again to the next gateway: the command may wait f
   const run = calledRun();
   const first = await answered(0, 0);
   const output = run.follow({ streams: ["stdout"] });
-  first.socket.send(frame("stdout", 0, Buffer.from("0123456789")));
+  first.socket.send(encodeFrame("stdout", 0, Buffer.from("0123456789")));
   expect(Buffer.from((await output.next()).value!.bytes).toString()).toBe("0123456789");
   const next = output.next();
-  await until("it was told once", async () =>
+  await waitFor("it was told once", async () =>
     first.said.some((said) => said.type === "ack" && said.offset === 10),
   );
   first.socket.terminate();
   const second = await answered(1, 0);
   expect(second.asked.get("stdout")).toBe("10");
-  await until("it was told again", async () =>
+  await waitFor("it was told again", async () =>
     second.said.some((said) => said.type === "ack" && said.offset === 10),
   );
-  second.socket.send(frame("stdout", 10, Buffer.from("x")));
+  second.socket.send(encodeFrame("stdout", 10, Buffer.from("x")));
   expect((await next).value?.offset).toBe(10);
-  run.leave();
+  run.detach();
 });
 
 test("what has arrived but was not taken is forgotten with its connection, and asked for again", async () => {
   const run = calledRun();
   const first = await answered(0, 0);
-  first.socket.send(frame("stdout", 0, Buffer.from("abc")));
-  first.socket.send(frame("stderr", 0, Buffer.from("de")));
+  first.socket.send(encodeFrame("stdout", 0, Buffer.from("abc")));
+  first.socket.send(encodeFrame("stderr", 0, Buffer.from("de")));
   const output = run.follow({ streams: ["stdout"] });
   expect((await output.next()).value?.offset).toBe(0);
   first.socket.terminate();
   const second = await answered(1, 0);
   expect([second.asked.get("stdout"), second.asked.get("stderr")]).toEqual(["3", "0"]);
-  run.leave();
+  run.detach();
 });
 
 test("input goes on where the anchor has it; its end, the size and a stop are said again", async () => {
   const run = calledRun();
   const first = await answered(0, 0);
   const held = run.write(Buffer.from("abc"));
-  await until("it was sent", async () => first.input.length === 1);
+  await waitFor("it was sent", async () => first.input.length === 1);
   tell(first, { type: "accepted", offset: 3 });
   await held;
   const owed = run.write(Buffer.from("def"));
   await run.closeStdin();
   run.resize({ rows: 5, cols: 6 });
   const cancelled = run.cancel({ actor: "me", graceMs: 7 });
-  await until("all was said", async () => first.said.some(({ type }) => type === "stop"));
+  await waitFor("all was said", async () => first.said.some(({ type }) => type === "stop"));
   tell(first, { type: "state", state: "exiting", survivors: [], service: null });
   await cancelled;
   first.socket.terminate();
   const second = await answered(1, 3);
-  await until("all was said again", async () => second.said.some(({ type }) => type === "eof"));
+  await waitFor("all was said again", async () => second.said.some(({ type }) => type === "eof"));
   expect(second.input).toEqual([{ offset: 3, text: "def" }]);
   expect(second.said.filter(({ type }) => type !== "ack")).toEqual([
     { type: "resize", rows: 5, cols: 6 },
@@ -147,18 +152,18 @@ test("input goes on where the anchor has it; its end, the size and a stop are sa
   ]);
   tell(second, { type: "accepted", offset: 6 });
   await owed;
-  run.leave();
+  run.detach();
 });
 
 test("input that nobody takes any more is refused to its writer", async () => {
   const run = calledRun();
   const first = await answered(0, 0);
   const written = run.write(Buffer.from("abc"));
-  await until("it was sent", async () => first.input.length === 1);
+  await waitFor("it was sent", async () => first.input.length === 1);
   tell(first, { type: "unread", message: "nothing reads its stdin any more" });
   await expect(written).rejects.toMatchObject({ code: "STDIN_CLOSED" });
   await expect(run.write(Buffer.from("d"))).rejects.toMatchObject({ code: "STDIN_CLOSED" });
-  run.leave();
+  run.detach();
 });
 
 test("a gateway that does not hold the run yet is asked again; one that knows of none is believed", async () => {
@@ -183,7 +188,7 @@ test.each([
   refusal = null;
   const { socket } = await answered(0, 0);
   socket.close(1000);
-  run.leave();
+  run.detach();
 });
 
 test("a stop goes to the anchor too when the gateway does not heed it, and at once when it is asked for again", async () => {
@@ -194,26 +199,26 @@ test("a stop goes to the anchor too when the gateway does not heed it, and at on
     return { outcome: "gone", detail: "" };
   });
   const first = await answered(0, 0);
-  await until("it is attached", () => first.said.length > 0);
+  await waitFor("it is attached", () => first.said.length > 0);
   const patient = run.cancel({ graceMs: 5_000 });
-  await until("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
+  await waitFor("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
   expect(alone).toEqual([]);
   await run.cancel({ graceMs: 0 });
   expect(alone).toEqual([0]);
   await patient;
   expect(run.state).toBe("exited");
-  run.leave();
+  run.detach();
 });
 
 test("a gateway that heeds a stop is left to it", async () => {
   const run = calledRun(() => expect.fail("the anchor was told, too"));
   const first = await answered(0, 0);
-  await until("it is attached", () => first.said.length > 0);
+  await waitFor("it is attached", () => first.said.length > 0);
   const cancelled = run.cancel();
-  await until("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
+  await waitFor("the gateway was told", () => first.said.some(({ type }) => type === "stop"));
   tell(first, { type: "state", state: "exiting", survivors: [], service: null });
   await cancelled;
-  run.leave();
+  run.detach();
 });
 
 test("a caller that finds more input than its own sends neither the rest nor its end", async () => {
@@ -225,8 +230,8 @@ test("a caller that finds more input than its own sends neither the rest nor its
   await expect(written).rejects.toMatchObject({ code: "STDIN_CLOSED" });
   await run.closeStdin();
   run.resize({ rows: 5, cols: 6 });
-  await until("what came after was said", () => second.said.some(({ type }) => type === "resize"));
+  await waitFor("what came after was said", () => second.said.some(({ type }) => type === "resize"));
   expect(second.input).toEqual([]);
   expect(second.said.filter(({ type }) => type === "eof")).toEqual([]);
-  run.leave();
+  run.detach();
 });

@@ -1,24 +1,28 @@
 import { describe, expect, test } from "vitest";
-import { conclude, type Ending } from "../../../src/cli/foreground/conclude.js";
-import { OutletFailed } from "../../../src/cli/foreground/outlet.js";
+import { summarizeExit, type RunEndState } from "../../../src/cli/foreground/conclude.js";
+import { WriteFailed } from "../../../src/cli/foreground/outlet.js";
 import type { Residue, RunExit, RunRecord } from "../../../src/store/run-record.js";
-import { sampleExit, sampleRecord } from "../sample-record.js";
+import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
 
 const leftover: Residue = { pid: 42, startTime: 1, kind: "detached", command: "sleep" };
 
-function ended(exit: Partial<RunExit>, facts: Partial<RunRecord> = {}, rest: Partial<Ending> = {}): Ending {
-  const record = sampleRecord({ exit: { ...sampleExit, ...exit }, ...facts });
-  return { record, state: record.state, survivors: [], interrupt: null, outletFailure: null, ...rest };
+function ended(
+  exit: Partial<RunExit>,
+  facts: Partial<RunRecord> = {},
+  rest: Partial<RunEndState> = {},
+): RunEndState {
+  const record = sampleRunRecord({ exit: { ...sampleRunExit, ...exit }, ...facts });
+  return { record, state: record.state, survivors: [], interrupt: null, writeFailure: null, ...rest };
 }
 
 const running = { state: "running", exit: null, emptiness: null } as const;
 
-function failed(code: string): OutletFailed {
-  return new OutletFailed(1, Object.assign(new Error(`${code}: write`), { code }));
+function failed(code: string): WriteFailed {
+  return new WriteFailed(1, Object.assign(new Error(`${code}: write`), { code }));
 }
 
 describe("what `holdfast run` says and exits with", () => {
-  test.each<[string, Ending, number, string | null]>([
+  test.each<[string, RunEndState, number, string | null]>([
     ["a plain end: nothing to say", ended({ code: 3 }), 3, null],
     [
       "leftovers of a background job",
@@ -113,38 +117,38 @@ describe("what `holdfast run` says and exits with", () => {
       ended(
         { reason: "manual-cancel" },
         { residue: [leftover], residueCount: 1 },
-        { outletFailure: failed("EPIPE") },
+        { writeFailure: failed("EPIPE") },
       ),
       141,
       null,
     ],
     [
       "a terminal that has hung up: the same",
-      ended({ reason: "manual-cancel" }, {}, { outletFailure: failed("EIO") }),
+      ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("EIO") }),
       141,
       null,
     ],
     [
       "a full disk: said aloud",
-      ended({ reason: "manual-cancel" }, {}, { outletFailure: failed("ENOSPC") }),
+      ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("ENOSPC") }),
       125,
       "cannot write stdout: ENOSPC: write; the command was cancelled",
     ],
     [
       "a reader that left when the command had ended anyway",
-      ended({ code: 0 }, {}, { outletFailure: failed("EPIPE") }),
+      ended({ code: 0 }, {}, { writeFailure: failed("EPIPE") }),
       141,
       null,
     ],
     [
       "a reader that left a command that failed: its failure is told",
-      ended({ code: 3 }, {}, { outletFailure: failed("EPIPE") }),
+      ended({ code: 3 }, {}, { writeFailure: failed("EPIPE") }),
       3,
       null,
     ],
     [
       "a full disk under a command that had ended before it could be cancelled",
-      ended({ code: 0 }, {}, { outletFailure: failed("ENOSPC") }),
+      ended({ code: 0 }, {}, { writeFailure: failed("ENOSPC") }),
       125,
       "cannot write stdout: ENOSPC: write; the command has ended, but its output is incomplete",
     ],
@@ -183,6 +187,6 @@ describe("what `holdfast run` says and exits with", () => {
       "run run_0123456789ab is gone; the next gateway records its end",
     ],
   ])("%s", (_, ending, code, message) => {
-    expect(conclude(ending)).toEqual({ code, message });
+    expect(summarizeExit(ending)).toEqual({ code, message });
   });
 });

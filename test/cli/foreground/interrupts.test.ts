@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import type { ForegroundRun } from "../../../src/cli/foreground/host.js";
-import { Interrupts } from "../../../src/cli/foreground/interrupts.js";
-import { until } from "../../io/until.js";
+import { RunInterrupts } from "../../../src/cli/foreground/interrupts.js";
+import { waitFor } from "../../io/until.js";
 
 test("a run that cannot be told to stop is a sentence each time, not a crash, and who insists leaves", async () => {
   const said: string[] = [];
-  using interrupts = new Interrupts("me", (message) => said.push(message));
+  using interrupts = new RunInterrupts("me", (message) => said.push(message));
   const asked: unknown[] = [];
   interrupts.attach({
     service: null,
@@ -17,11 +17,11 @@ test("a run that cannot be told to stop is a sentence each time, not a crash, an
   for (const word of ["cancelling…", "killing…"]) {
     said.length = 0;
     process.emit("SIGHUP", "SIGHUP");
-    await until("it is said", () => said.length === 2);
+    await waitFor("it is said", () => said.length === 2);
     expect(said).toEqual([word, "its anchor does not answer"]);
   }
   process.emit("SIGHUP", "SIGHUP");
-  await interrupts.insisted;
+  await interrupts.leaveRequested;
   expect(asked).toEqual([{ actor: "me" }, { actor: "me", graceMs: 0 }]);
-  expect(interrupts.first).toBe("SIGHUP");
+  expect(interrupts.firstSignal).toBe("SIGHUP");
 });

@@ -4,58 +4,58 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { until } from "../../io/until.js";
-import { look, signal, type Living } from "../../tree/living.js";
-import { Gate } from "../field.js";
-import { sees, type Going } from "../stage.js";
-import { House, PATIENT } from "./called.js";
+import { waitFor } from "../../io/until.js";
+import { readProcess, signalProcess, type LiveProcess } from "../../tree/living.js";
+import { RunGate } from "../field.js";
+import { waitForText, type CliProcess } from "../stage.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "./called.js";
 
 /** Milliseconds after a gateway process appears at which it is killed: from before it listens until after it holds the run. */
 const MOMENTS = [0, 1_500, 100, 700, 300, 3_000];
 
 /** The gateway processes of this state directory, whether they listen yet or not. */
-async function gatewaysOf(house: House): Promise<Living[]> {
-  return (await house.processes()).flatMap((line) => {
-    const one = line.includes("gateway run --quiet") ? look(Number.parseInt(line, 10)) : null;
+async function gatewaysOf(fixture: ForegroundFixture): Promise<LiveProcess[]> {
+  return (await fixture.processes()).flatMap((line) => {
+    const one = line.includes("gateway run --quiet") ? readProcess(Number.parseInt(line, 10)) : null;
     return one === null ? [] : [one];
   });
 }
 
 /** Kill every gateway process that appears, each at its own moment, until `enough`. */
 async function killEachGateway(
-  house: House,
+  fixture: ForegroundFixture,
   enough: (killed: number) => boolean,
   moments: readonly number[] = MOMENTS,
 ): Promise<void> {
   for (let killed = 0; !enough(killed); killed++) {
-    let found: Living[] = [];
-    await until(
+    let found: LiveProcess[] = [];
+    await waitFor(
       `gateway ${killed} appears`,
       async () => {
-        found = await gatewaysOf(house);
+        found = await gatewaysOf(fixture);
         return found.length > 0;
       },
       30_000,
     );
     await setTimeout(moments[killed % moments.length]);
-    for (const one of await gatewaysOf(house)) signal(one, "SIGKILL");
+    for (const one of await gatewaysOf(fixture)) signalProcess(one, "SIGKILL");
   }
 }
 
 /** A command that writes numbered lines to stdout until a file is there, echoes numbered input to stderr, and exits with 9. */
 class Numbered implements AsyncDisposable {
-  readonly going: Going;
+  readonly going: CliProcess;
   readonly #directory: string;
   readonly #feeding = new AbortController();
   readonly #fed: Promise<number>;
 
-  static async start(house: House): Promise<Numbered> {
-    const numbered = new Numbered(house, await mkdtemp(join(tmpdir(), "numbered-")));
-    await sees(numbered.going.child.stdout, "1\n");
+  static async start(fixture: ForegroundFixture): Promise<Numbered> {
+    const numbered = new Numbered(fixture, await mkdtemp(join(tmpdir(), "numbered-")));
+    await waitForText(numbered.going.child.stdout, "1\n");
     return numbered;
   }
 
-  constructor(house: House, directory: string) {
+  constructor(fixture: ForegroundFixture, directory: string) {
     this.#directory = directory;
     const script = [
       "exec 3<&0",
@@ -63,7 +63,7 @@ class Numbered implements AsyncDisposable {
       `i=0; while [ ! -e '${this.#end}' ]; do i=$((i + 1)); echo $i; sleep 0.01; done`,
       "wait; exit 9",
     ];
-    this.going = house.start("run", "--", "bash", "-c", script.join("\n"));
+    this.going = fixture.start("run", "--", "bash", "-c", script.join("\n"));
     this.#fed = this.#feed();
   }
 
@@ -102,21 +102,21 @@ class Numbered implements AsyncDisposable {
   }
 }
 
-describe.concurrent("a foreground run whose replacement gateways are killed too", PATIENT, () => {
+describe.concurrent("a foreground run whose replacement gateways are killed too", LONG_TIMEOUT, () => {
   test("loses and doubles no line, and its exit code is the command's", async () => {
-    await using house = await House.started();
-    await using numbered = await Numbered.start(house);
-    await killEachGateway(house, (killed) => killed === MOMENTS.length);
+    await using fixture = await ForegroundFixture.started();
+    await using numbered = await Numbered.start(fixture);
+    await killEachGateway(fixture, (killed) => killed === MOMENTS.length);
     await numbered.everythingOnce();
   });
 
   test("goes on although every gateway is killed for longer than its owner-loss time", async () => {
-    await using house = await House.started();
-    await using numbered = await Numbered.start(house);
+    await using fixture = await ForegroundFixture.started();
+    await using numbered = await Numbered.start(fixture);
     const began = performance.now();
     // Before a gateway can have attached to the anchor.
     await killEachGateway(
-      house,
+      fixture,
       () => performance.now() - began > defaults.callerOwnerLossMs + 5_000,
       [0, 100],
     );
@@ -124,19 +124,19 @@ describe.concurrent("a foreground run whose replacement gateways are killed too"
   });
 
   test("reports the exit code of a command that ended while there was no gateway", async () => {
-    await using house = await House.started();
-    await using gate = await Gate.make();
+    await using fixture = await ForegroundFixture.started();
+    await using gate = await RunGate.create();
     const script = `echo up; read line <'${gate.path}'; seq 1 2000; exit 8`;
-    const { finished, runId } = await house.call("--", "sh", "-c", script);
+    const { finished, runId } = await fixture.startForeground("--", "sh", "-c", script);
     // Before a gateway can have told the caller.
-    const killing = killEachGateway(house, (killed) => killed === 4, [0, 100]);
-    await until("the first is gone", async () => (await gatewaysOf(house)).length === 0);
-    await gate.open();
-    await until("the command has ended", async () => (await house.membersOf(runId)).length === 0);
+    const killing = killEachGateway(fixture, (killed) => killed === 4, [0, 100]);
+    await waitFor("the first is gone", async () => (await gatewaysOf(fixture)).length === 0);
+    await gate.release();
+    await waitFor("the command has ended", async () => (await fixture.membersOf(runId)).length === 0);
     await killing;
     const { code, stdout, stderr } = await finished;
     expect(stdout).toBe(`up\n${Array.from({ length: 2_000 }, (_, at) => `${at + 1}\n`).join("")}`);
     expect(code, stderr).toBe(8);
-    expect((await house.ended(runId)).exit).toMatchObject({ reason: "exit", code: 8 });
+    expect((await fixture.waitForEnd(runId)).exit).toMatchObject({ reason: "exit", code: 8 });
   });
 });

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { findRun } from "../../../src/cli/operator/find-run.js";
-import type { Observatory } from "../../../src/cli/operator/observer.js";
-import { stopFound } from "../../../src/cli/stop/stop.js";
+import { resolveRun } from "../../../src/cli/operator/find-run.js";
+import type { LocalState } from "../../../src/cli/operator/observer.js";
+import { stopFoundRun } from "../../../src/cli/stop/stop.js";
 import { FakeAnchor, FakeHost } from "../../supervisor/fake-host.js";
 
-function observatory(host: FakeHost): Observatory {
+function observatory(host: FakeHost): LocalState {
   const directory = {
     home: "/nowhere",
     storePath: "/nowhere/store.sqlite",
@@ -12,7 +12,7 @@ function observatory(host: FakeHost): Observatory {
   };
   return {
     // What it lacks only looks at processes.
-    host: host as unknown as Observatory["host"],
+    host: host as unknown as LocalState["host"],
     directory: directory,
     [Symbol.asyncDispose]: async () => undefined,
   };
@@ -25,7 +25,7 @@ test("a run is found although another instance's directory cannot be read", asyn
     runIds: async (instanceId: string) =>
       instanceId === "in_test" ? ["run_wanted"] : Promise.reject(new Error("EACCES")),
   });
-  expect(await findRun(observatory(host), "wanted")).toMatchObject({
+  expect(await resolveRun(observatory(host), "wanted")).toMatchObject({
     runId: "run_wanted",
     address: { instanceId: "in_test" },
   });
@@ -43,7 +43,7 @@ test("a run that somebody abandoned while it was being stopped is not called gon
     record: null,
     unread: null,
   };
-  expect(await stopFound(observatory(host), run, null)).toMatchObject({
+  expect(await stopFoundRun(observatory(host), run, null)).toMatchObject({
     outcome: "survivors",
     survivors: [{ pid: 101 }],
   });

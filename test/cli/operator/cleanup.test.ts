@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { look } from "../../tree/living.js";
-import { Field, PAIR, whyNoTerminal } from "../field.js";
+import { readProcess } from "../../tree/living.js";
+import { RecoveryFixture, TWO_PROCESSES, whyNoTerminal } from "../field.js";
 
 interface Listed {
   readonly runs: readonly {
@@ -33,15 +33,15 @@ async function contents(directory: string): Promise<string[]> {
 
 describe.concurrent("runs cleanup", () => {
   test("finds runs by id, session, agent and label, and ends those and no others", async () => {
-    await using field = await Field.open();
-    const [bySession = "", byAgent = "", byLabel = "", other = ""] = await field.orphan(
-      [PAIR, { sessionKey: "chat-7" }],
+    await using fixture = await RecoveryFixture.open();
+    const [bySession = "", byAgent = "", byLabel = "", other = ""] = await fixture.leaveOrphans(
+      [TWO_PROCESSES, { sessionKey: "chat-7" }],
       [SLEEPER, { agentId: "codex" }],
       [SLEEPER, { labels: { ticket: "42", by: "me" } }],
       [SLEEPER, { labels: { ticket: "43", by: "me" } }],
     );
     const find = (...scope: readonly string[]): Promise<Listed> =>
-      field.json<Listed>("runs", "cleanup", "--dry-run", ...scope);
+      fixture.json<Listed>("runs", "cleanup", "--dry-run", ...scope);
     const [session, agent, label, both, run, all, none] = await Promise.all([
       find("--session", "chat-7"),
       find("--agent", "codex"),
@@ -59,18 +59,18 @@ describe.concurrent("runs cleanup", () => {
     expect(ids(all)).toEqual([bySession, byAgent, byLabel, other].toSorted());
     expect(ids(none)).toEqual([]);
 
-    const ended = await field.json<Listed>("runs", "cleanup", "--yes", "--session", "chat-7");
+    const ended = await fixture.json<Listed>("runs", "cleanup", "--yes", "--session", "chat-7");
     expect(ended.runs).toMatchObject([{ runId: bySession, outcome: "gone", answers: true }]);
-    expect(await field.membersOf(bySession)).toEqual([]);
+    expect(await fixture.membersOf(bySession)).toEqual([]);
     // Nobody else would have written it down.
-    expect(await field.record(bySession)).toMatchObject({
+    expect(await fixture.record(bySession)).toMatchObject({
       state: "exited",
       exit: { reason: "manual-cancel" },
     });
-    for (const runId of [byAgent, byLabel, other]) expect(await field.membersOf(runId)).toHaveLength(2);
-    const rest = await field.json<Listed>("runs", "cleanup", "--yes", "--all-orphans");
+    for (const runId of [byAgent, byLabel, other]) expect(await fixture.membersOf(runId)).toHaveLength(2);
+    const rest = await fixture.json<Listed>("runs", "cleanup", "--yes", "--all-orphans");
     expect(rest.runs.map(({ outcome }) => outcome)).toEqual(["gone", "gone", "gone"]);
-    expect(await field.holdfast("runs", "cleanup", "--yes", "--all-orphans")).toMatchObject({
+    expect(await fixture.holdfast("runs", "cleanup", "--yes", "--all-orphans")).toMatchObject({
       code: 0,
       stdout: "",
       stderr: "holdfast: there is nothing to clean up\n",
@@ -78,24 +78,24 @@ describe.concurrent("runs cleanup", () => {
   });
 
   test("as a dry run shows what is left and why it is ours, and changes not one byte", async () => {
-    await using field = await Field.open();
-    const [runId = "", lost = ""] = await field.orphan([PAIR], [SLEEPER]);
-    const { anchor, root } = await field.record(lost);
-    process.kill(look(anchor?.pid ?? 0)?.parentPid ?? 0, "SIGKILL");
+    await using fixture = await RecoveryFixture.open();
+    const [runId = "", lost = ""] = await fixture.leaveOrphans([TWO_PROCESSES], [SLEEPER]);
+    const { anchor, root } = await fixture.record(lost);
+    process.kill(readProcess(anchor?.pid ?? 0)?.parentPid ?? 0, "SIGKILL");
     process.kill(anchor?.pid ?? 0, "SIGKILL");
-    const before = await contents(field.home);
-    const { code, stdout, stderr } = await field.holdfast("runs", "cleanup", "--all-orphans", "--dry-run");
+    const before = await contents(fixture.home);
+    const { code, stdout, stderr } = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--dry-run");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toContain(`${runId}  running  /bin/sh -c`);
     expect(stdout).toContain("  ours: its anchor answers to the key in its run directory\n");
     expect(stdout).toMatch(/ {2}ours: anchor \d+ \(start \d+(, id \d+)?\) is alive\n/);
     expect(stdout).toContain("  would: stop it, then end its record\n");
     expect(stdout).toContain(`  ours: first process ${root?.pid} (start ${root?.startTime}`);
-    for (const pid of await field.membersOf(lost))
+    for (const pid of await fixture.membersOf(lost))
       expect(stdout).toMatch(new RegExp(`^  process ${pid} \\w+$`, "m"));
-    expect(await contents(field.home)).toEqual(before);
-    expect(await field.membersOf(runId)).toHaveLength(3);
-    const ended = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+    expect(await contents(fixture.home)).toEqual(before);
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    const ended = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(ended.code).toBe(0);
     expect(ended.stdout).toContain(`${runId} is gone (manual-cancel by cli:`);
     expect(ended.stdout).toMatch(
@@ -103,64 +103,64 @@ describe.concurrent("runs cleanup", () => {
     );
     expect(ended.stdout).toMatch(new RegExp(`^  ended: ${root?.pid} sh, \\d+ sleep$`, "m"));
     for (const each of [runId, lost])
-      expect(await field.record(each)).toMatchObject({ state: "exited", emptiness: "proven" });
+      expect(await fixture.record(each)).toMatchObject({ state: "exited", emptiness: "proven" });
   });
 
   test("counts a run as an orphan when its owner is gone, before its lease has expired", async () => {
-    await using field = await Field.open();
-    const [runId = ""] = await field.leave([PAIR]);
-    const { runs } = await field.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run");
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const { runs } = await fixture.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run");
     expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" }, plan: "stop" }]);
-    const text = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+    const text = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(text.stdout).toMatch(
       /its owner is gone, but its record cannot be ended before its lease expires, in [\d.]+s/,
     );
     expect(text.stdout).toContain(`${runId} is gone`);
-    const again = await field.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+    const again = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
     expect(again.code).toBe(3);
     expect(again.stdout).toContain("  no live process of it is verified\n  would: leave it alone\n");
-    field.expireLeases();
-    expect(await field.holdfast("runs", "cleanup", "--all-orphans", "--yes")).toMatchObject({ code: 0 });
-    expect(await field.record(runId)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+    fixture.expireLeases();
+    expect(await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes")).toMatchObject({ code: 0 });
+    expect(await fixture.record(runId)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
   });
 
   test("leaves a living gateway's runs out of the orphans, and ends them when they are named", async () => {
-    await using field = await Field.open();
-    const [runId = ""] = await field.orphan([PAIR]);
-    const gateway = await field.gateway();
-    expect(ids(await field.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run"))).toEqual([]);
-    const { runs } = await field.json<Listed>("runs", "cleanup", "--run", runId.slice(4), "--yes");
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    expect(ids(await fixture.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run"))).toEqual([]);
+    const { runs } = await fixture.json<Listed>("runs", "cleanup", "--run", runId.slice(4), "--yes");
     expect(runs).toMatchObject([{ runId, outcome: "gone" }]);
-    expect(await field.ended(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
     await gateway.kill("SIGTERM");
   });
 
   test("asks on a terminal, and takes anything but yes for no", async (context) => {
     if (whyNoTerminal !== null) context.skip(whyNoTerminal);
-    await using field = await Field.open();
-    const [runId = ""] = await field.orphan([PAIR]);
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
     const command = ["runs", "cleanup", "--run", runId];
     for (const no of ["\r", "n\r", "yesterday\r", "\u0003", "\u0004"]) {
-      const { code, stdout } = await field.atTerminal(command, ["End this run? [y/N]", no]);
+      const { code, stdout } = await fixture.atTerminal(command, ["End this run? [y/N]", no]);
       expect(stdout).toContain("nothing was changed");
       expect(code).toBe(3);
     }
-    expect(await field.membersOf(runId)).toHaveLength(3);
-    const { code, stdout } = await field.atTerminal(command, ["End this run? [y/N]", "y\r"]);
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    const { code, stdout } = await fixture.atTerminal(command, ["End this run? [y/N]", "y\r"]);
     expect(stdout).toContain(`${runId} is gone`);
     expect(code).toBe(0);
   });
 
   test("without a terminal needs --yes, without a scope does nothing, and says of no run that there is none", async () => {
-    await using field = await Field.open();
-    const nothing = await field.holdfast("runs", "cleanup", "--run", "zzzz", "--yes");
+    await using fixture = await RecoveryFixture.open();
+    const nothing = await fixture.holdfast("runs", "cleanup", "--run", "zzzz", "--yes");
     expect(nothing).toMatchObject({ code: 1, stderr: "holdfast: no run zzzz\n" });
-    const [runId = ""] = await field.orphan([SLEEPER]);
+    const [runId = ""] = await fixture.leaveOrphans([SLEEPER]);
     const [unasked, scopeless, missing, several] = await Promise.all([
-      field.holdfast("runs", "cleanup", "--run", runId),
-      field.holdfast("runs", "cleanup", "--yes"),
-      field.holdfast("runs", "cleanup", "--run", "zzzz", "--yes"),
-      field.holdfast("runs", "cleanup", "--label", "nothing"),
+      fixture.holdfast("runs", "cleanup", "--run", runId),
+      fixture.holdfast("runs", "cleanup", "--yes"),
+      fixture.holdfast("runs", "cleanup", "--run", "zzzz", "--yes"),
+      fixture.holdfast("runs", "cleanup", "--label", "nothing"),
     ]);
     expect(unasked.code).toBe(2);
     expect(unasked.stderr).toMatch(/^holdfast: there is no terminal to ask on; say --yes[^\n]+\n$/);
@@ -168,21 +168,21 @@ describe.concurrent("runs cleanup", () => {
     expect(scopeless.stderr).toContain("--all-orphans");
     expect(missing).toMatchObject({ code: 1, stderr: "holdfast: no run zzzz\n" });
     expect(several).toMatchObject({ code: 2, stdout: "" });
-    expect(await field.membersOf(runId)).toHaveLength(2);
-    await field.holdfast("runs", "cancel", runId, "--kill");
+    expect(await fixture.membersOf(runId)).toHaveLength(2);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
   test("shows names as text, whatever is in them", async () => {
-    await using field = await Field.open();
+    await using fixture = await RecoveryFixture.open();
     const evil = "\u001b[2Jred\u001b]0;title\u0007\nnext";
-    const [runId = ""] = await field.orphan([
+    const [runId = ""] = await fixture.leaveOrphans([
       `: '${evil}'; ${SLEEPER}`,
       { sessionKey: evil, agentId: evil, labels: { evil } },
     ]);
     const shown = await Promise.all([
-      field.holdfast("runs", "cleanup", "--session", evil, "--dry-run"),
-      field.holdfast("runs", "show", runId),
-      field.holdfast("who", String((await field.record(runId)).root?.pid)),
+      fixture.holdfast("runs", "cleanup", "--session", evil, "--dry-run"),
+      fixture.holdfast("runs", "show", runId),
+      fixture.holdfast("who", String((await fixture.record(runId)).root?.pid)),
     ]);
     for (const { code, stdout } of shown) {
       expect(code).toBe(0);
@@ -190,7 +190,7 @@ describe.concurrent("runs cleanup", () => {
       // oxlint-disable-next-line no-control-regex -- that there is none is the promise
       expect(stdout).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f]/);
     }
-    expect(ids(await field.json<Listed>("runs", "cleanup", "--label", `evil=${evil}`, "--yes"))).toEqual([
+    expect(ids(await fixture.json<Listed>("runs", "cleanup", "--label", `evil=${evil}`, "--yes"))).toEqual([
       runId,
     ]);
   });

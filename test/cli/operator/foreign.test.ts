@@ -3,10 +3,10 @@ import { once } from "node:events";
 import { readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { until } from "../../io/until.js";
-import { isAlive, look, type Living } from "../../tree/living.js";
-import { Field } from "../field.js";
-import type { Finished } from "../stage.js";
+import { waitFor } from "../../io/until.js";
+import { isAlive, readProcess, type LiveProcess } from "../../tree/living.js";
+import { RecoveryFixture } from "../field.js";
+import type { CliResult } from "../stage.js";
 
 /** Random: the machine may run the same test twice, and every process of it is looked at. */
 const tag = `T${process.pid}_${Math.random().toString(36).slice(2, 8).toUpperCase()}`;
@@ -20,14 +20,14 @@ interface Listed {
   readonly owner: { readonly kind: string; readonly why: string };
 }
 
-let field: Field;
+let fixture: RecoveryFixture;
 let pidFile: string;
 const children: ChildProcess[] = [];
 
 beforeAll(async () => {
-  field = await Field.open();
-  pidFile = join(field.home, "owner.pid");
-  const config = join(field.home, "config.toml");
+  fixture = await RecoveryFixture.open();
+  pidFile = join(fixture.home, "owner.pid");
+  const config = join(fixture.home, "config.toml");
   await writeFile(
     config,
     `[[foreign]]
@@ -61,11 +61,11 @@ afterAll(async () => {
     const gone = once(child, "exit");
     if (child.exitCode === null && child.signalCode === null && child.kill("SIGKILL")) await gone;
   }
-  await field[Symbol.asyncDispose]();
+  await fixture[Symbol.asyncDispose]();
 });
 
 /** A process of some other tool's, in a session of its own. */
-async function start(env: NodeJS.ProcessEnv, ...argv: readonly string[]): Promise<Living> {
+async function start(env: NodeJS.ProcessEnv, ...argv: readonly string[]): Promise<LiveProcess> {
   const [command = "sleep", ...args] = argv.length === 0 ? ["sleep", "7031"] : argv;
   const path = { PATH: process.env["PATH"] };
   const child = spawn(command, args, { stdio: "ignore", detached: true, env: { ...path, ...env } });
@@ -75,7 +75,7 @@ async function start(env: NodeJS.ProcessEnv, ...argv: readonly string[]): Promis
 }
 
 /** The same, left behind by a parent that has ended. */
-async function abandoned(env: NodeJS.ProcessEnv): Promise<Living> {
+async function abandoned(env: NodeJS.ProcessEnv): Promise<LiveProcess> {
   const parent = spawn("sh", ["-c", "setsid sleep 7032 >/dev/null & echo $!"], {
     stdio: ["ignore", "pipe", "ignore"],
     env: { PATH: process.env["PATH"], ...env },
@@ -87,14 +87,14 @@ async function abandoned(env: NodeJS.ProcessEnv): Promise<Living> {
   return known(Number(said));
 }
 
-function known(pid: number | undefined): Living {
-  const living = look(pid ?? 0);
+function known(pid: number | undefined): LiveProcess {
+  const living = readProcess(pid ?? 0);
   if (living === null) throw new Error("it is not there");
   return living;
 }
 
 /** Started before whoever has its owner's number now. */
-async function olderThanItsOwner(): Promise<Living> {
+async function olderThanItsOwner(): Promise<LiveProcess> {
   const script = `echo up; read -r owner; exec env ${MARKER.variable}=v ${OWNER}="$owner" sleep 7036`;
   const child = spawn("sh", ["-c", script], { stdio: ["pipe", "pipe", "ignore"], detached: true });
   children.push(child);
@@ -104,22 +104,22 @@ async function olderThanItsOwner(): Promise<Living> {
   // Start times are told in hundredths of a second.
   while (young.startTime <= older.startTime) young = await start({}, "sleep", "7035");
   child.stdin.write(`${young.pid}\n`);
-  await until("it sleeps", () => look(older.pid)?.argv[0] === "sleep");
+  await waitFor("it sleeps", () => readProcess(older.pid)?.argv[0] === "sleep");
   return known(older.pid);
 }
 
 async function listed(...args: readonly string[]): Promise<Listed[]> {
-  return field.json<Listed[]>("foreign", "list", ...args);
+  return fixture.json<Listed[]>("foreign", "list", ...args);
 }
 
 const kindsOf = (found: readonly Listed[]): Record<number, string> =>
   Object.fromEntries(found.map(({ pid, owner }) => [pid, owner.kind]));
 
-async function end({ pid }: Living): Promise<void> {
-  if (look(pid) !== null) process.kill(pid, "SIGKILL");
+async function end({ pid }: LiveProcess): Promise<void> {
+  if (readProcess(pid) !== null) process.kill(pid, "SIGKILL");
 }
 
-function expectEnded(result: Finished, ...pids: readonly number[]): void {
+function expectEnded(result: CliResult, ...pids: readonly number[]): void {
   expect(result.code).toBe(0);
   const ended = [...result.stdout.matchAll(/^(\d+): gone$/gm)].map(([, pid]) => Number(pid));
   expect(new Set(ended)).toEqual(new Set(pids));
@@ -149,16 +149,16 @@ describe("foreign", () => {
     // In a container process 1 may be the very tool: then its children only look like orphans.
     const contained = (await readlink("/proc/self/ns/pid")) !== "pid:[4026531836]";
     expect(kindsOf(await listed("unsure", "--all"))[orphan.pid]).toBe(contained ? "unknown" : "gone");
-    const dry = await field.holdfast("foreign", "cleanup", "orphaned", "--dry-run");
+    const dry = await fixture.holdfast("foreign", "cleanup", "orphaned", "--dry-run");
     expect(dry).toMatchObject({ code: 0, stderr: "" });
     expect(dry.stdout).toBe(
       `${orphan.pid}  orphaned  uid ${process.getuid?.()}  sleep 7032\n  marker: ${MARKER.orphaned}=o1\n  owner: it was orphaned: its parent is process 1\n`,
     );
-    const unasked = await field.holdfast("foreign", "cleanup", "orphaned");
+    const unasked = await fixture.holdfast("foreign", "cleanup", "orphaned");
     expect(unasked.code).toBe(2);
     expect(unasked.stderr).toContain("--yes");
     expect(isAlive(orphan)).toBe(true);
-    expectEnded(await field.holdfast("foreign", "cleanup", "orphaned", "--yes"), orphan.pid);
+    expectEnded(await fixture.holdfast("foreign", "cleanup", "orphaned", "--yes"), orphan.pid);
     expect([orphan, held, empty, talker].map(isAlive)).toEqual([false, true, true, true]);
     await end(empty);
   });
@@ -177,7 +177,7 @@ describe("foreign", () => {
       [nonsense.pid]: "unknown",
       [beforeItsOwner.pid]: "gone",
     });
-    const ended = await field.holdfast("foreign", "cleanup", "variable", "--yes");
+    const ended = await fixture.holdfast("foreign", "cleanup", "variable", "--yes");
     expectEnded(ended, left.pid, beforeItsOwner.pid);
     expect([owned, untold, nonsense].map(isAlive)).toEqual([true, true, true]);
     expect([left, beforeItsOwner].map(isAlive)).toEqual([false, false]);
@@ -190,7 +190,7 @@ describe("foreign", () => {
     expect(await kind()).toBe("alive");
     await writeFile(pidFile, "not a number");
     expect(await kind()).toBe("unknown");
-    expect(await field.holdfast("foreign", "cleanup", "file", "--yes")).toMatchObject({
+    expect(await fixture.holdfast("foreign", "cleanup", "file", "--yes")).toMatchObject({
       code: 0,
       stdout: "",
       stderr: "holdfast: no process of file has lost its owner\n",
@@ -198,35 +198,35 @@ describe("foreign", () => {
     await rm(pidFile);
     expect(await kind()).toBe("gone");
     expect(isAlive(one)).toBe(true);
-    expectEnded(await field.holdfast("foreign", "cleanup", "file", "--yes"), one.pid);
+    expectEnded(await fixture.holdfast("foreign", "cleanup", "file", "--yes"), one.pid);
   });
 
   test("never offers a process of one of our runs, not even one that has hidden it", async () => {
     const marker = `${MARKER.variable}=v ${OWNER}=4194303`;
-    const [runId = ""] = await field.leave([
+    const [runId = ""] = await fixture.leaveRuns([
       `env ${marker} sleep 7034 & env -i ${marker} setsid sleep 7034 & sleep 0.1; echo up; wait`,
     ]);
     const found = (await listed("variable", "--all")).filter(({ owner }) => owner.kind === "ours");
     expect(found.map(({ owner }) => owner.why)).toEqual(Array(2).fill(`it belongs to run ${runId}`));
-    expect(await field.holdfast("foreign", "cleanup", "variable", "--yes")).toMatchObject({
+    expect(await fixture.holdfast("foreign", "cleanup", "variable", "--yes")).toMatchObject({
       code: 0,
       stdout: "",
     });
-    expect(found.map(({ pid }) => look(pid)?.argv[0])).toEqual(["sleep", "sleep"]);
-    await field.holdfast("runs", "cancel", runId, "--kill");
+    expect(found.map(({ pid }) => readProcess(pid)?.argv[0])).toEqual(["sleep", "sleep"]);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
   });
 
   test("says which profiles there are, and refuses a config file with a mistake in it", async () => {
-    const unknown = await field.holdfast("foreign", "cleanup", "nosuch", "--yes");
+    const unknown = await fixture.holdfast("foreign", "cleanup", "nosuch", "--yes");
     expect(unknown).toMatchObject({ code: 2, stdout: "" });
     expect(unknown.stderr).toContain("(declared: orphaned, unsure, variable, file)");
-    const mistaken = join(field.home, "mistaken.toml");
+    const mistaken = join(fixture.home, "mistaken.toml");
     await writeFile(mistaken, '[[foreign]]\nname = "x"\nmarker = "HOLDFAST_RUN_ID"\n');
-    const refused = await field.shell(`HOLDFAST_CONFIG='${mistaken}' holdfast foreign list`);
+    const refused = await fixture.shell(`HOLDFAST_CONFIG='${mistaken}' holdfast foreign list`);
     expect(refused).toMatchObject({ code: 2, stdout: "" });
     expect(refused.stderr).toContain("foreign.1.marker must not be one of Holdfast's own");
-    const none = await field.shell(
-      `HOLDFAST_CONFIG= XDG_CONFIG_HOME='${field.home}/none' holdfast foreign list`,
+    const none = await fixture.shell(
+      `HOLDFAST_CONFIG= XDG_CONFIG_HOME='${fixture.home}/none' holdfast foreign list`,
     );
     expect(none).toMatchObject({ code: 0, stdout: "" });
     expect(none.stderr).toMatch(/^holdfast: no profile is declared in [^\n]+\n$/);

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { isAlive, look, type Living } from "../../tree/living.js";
-import { Field } from "../field.js";
+import { isAlive, readProcess, type LiveProcess } from "../../tree/living.js";
+import { RecoveryFixture } from "../field.js";
 
 /** Another tool's wrapper: it starts a child and waits. */
 const WRAPPER = "sleep 7041 &\necho up\nread line\n";
@@ -18,14 +18,14 @@ class OtherTool implements AsyncDisposable {
   }
 
   /** One of its processes, which is there and has started its child. */
-  async start(...args: readonly string[]): Promise<Living> {
+  async start(...args: readonly string[]): Promise<LiveProcess> {
     await mkdir(this.root, { recursive: true });
     const script = join(this.root, "wrap.sh");
     await writeFile(script, WRAPPER);
     const child = spawn("/bin/sh", [script, ...args], { stdio: ["pipe", "pipe", "ignore"], detached: true });
     this.#children.push(child);
     await once(child.stdout, "data");
-    const living = look(child.pid ?? 0);
+    const living = readProcess(child.pid ?? 0);
     if (living === null) throw new Error("it is not there");
     return living;
   }
@@ -48,49 +48,49 @@ interface Result {
   readonly why: string;
 }
 
-async function fileOf(field: Field, content: unknown): Promise<string> {
-  const path = join(field.home, "records.json");
+async function fileOf(fixture: RecoveryFixture, content: unknown): Promise<string> {
+  const path = join(fixture.home, "records.json");
   await writeFile(path, typeof content === "string" ? content : JSON.stringify(content));
   return path;
 }
 
 describe.concurrent("runs import", () => {
   test("of a process that matches in all: cleanup ends it, and nobody who only looks like it", async () => {
-    await using field = await Field.open();
-    await using tool = new OtherTool(field.home);
+    await using fixture = await RecoveryFixture.open();
+    await using tool = new OtherTool(fixture.home);
     const [wanted, lookalike] = [await tool.start("a b"), await tool.start("a b")];
     // Quoted as it was stored; the live one is not.
     const command = `"/bin/sh" '${tool.root}/wrap.sh' "a b"`;
     const wrapperRoot = tool.root;
-    const file = await fileOf(field, [
+    const file = await fileOf(fixture, [
       { pid: wanted.pid, command, wrapperRoot, labels: { from: "tool" }, more: 1 },
     ]);
-    const dry = await field.json<Result[]>("runs", "import", file, "--dry-run");
+    const dry = await fixture.json<Result[]>("runs", "import", file, "--dry-run");
     expect(dry).toMatchObject([{ runId: null, pid: wanted.pid, verified: true }]);
-    expect(await readdir(field.home)).not.toContain("store.sqlite");
-    const [first] = await field.json<Result[]>("runs", "import", file);
-    const [second] = await field.json<Result[]>("runs", "import", file);
+    expect(await readdir(fixture.home)).not.toContain("store.sqlite");
+    const [first] = await fixture.json<Result[]>("runs", "import", file);
+    const [second] = await fixture.json<Result[]>("runs", "import", file);
     expect(second?.runId).toBe(first?.runId);
     const runId = first?.runId ?? "";
-    const shown = await field.holdfast("runs", "show", runId);
+    const shown = await fixture.holdfast("runs", "show", runId);
     expect(shown.stdout).toMatch(new RegExp(`imported +pid ${wanted.pid}, below ${tool.root}\n`));
     expect(shown.stdout).toMatch(/owner +nobody, epoch 1\n/);
-    const cancelled = await field.holdfast("runs", "cancel", runId);
+    const cancelled = await fixture.holdfast("runs", "cancel", runId);
     expect(cancelled.code).toBe(3);
     expect(isAlive(wanted)).toBe(true);
-    const cleaned = await field.holdfast("runs", "cleanup", "--label", "from=tool", "--yes");
+    const cleaned = await fixture.holdfast("runs", "cleanup", "--label", "from=tool", "--yes");
     expect(cleaned.stdout).toContain(
       `ours: process ${wanted.pid} runs the recorded command from below ${tool.root}\n`,
     );
     expect([wanted, lookalike].map(isAlive)).toEqual([false, true]);
-    const { exit } = await field.record(runId);
+    const { exit } = await fixture.record(runId);
     expect(exit?.reason).toBe("lost");
     expect(exit?.detail).not.toContain("anchor");
   });
 
   test("is ended by the next gateway when all matches, and left alone when one thing does not", async () => {
-    await using field = await Field.open();
-    await using tool = new OtherTool(field.home);
+    await using fixture = await RecoveryFixture.open();
+    await using tool = new OtherTool(fixture.home);
     const there = [
       await tool.start("1"),
       await tool.start("2"),
@@ -107,8 +107,8 @@ describe.concurrent("runs import", () => {
       { pid: older?.pid, command: command("4"), wrapperRoot, startTime: 1 },
       { pid: 4_194_303, command: command("5"), wrapperRoot },
     ];
-    const file = await fileOf(field, lines.map((line) => JSON.stringify(line)).join("\n"));
-    const imported = await field.json<Result[]>("runs", "import", file);
+    const file = await fileOf(fixture, lines.map((line) => JSON.stringify(line)).join("\n"));
+    const imported = await fixture.json<Result[]>("runs", "import", file);
     expect(imported.map(({ verified }) => verified)).toEqual([true, false, false, false, false]);
     expect(imported.map(({ why }) => why)).toEqual([
       expect.stringContaining("match"),
@@ -117,13 +117,13 @@ describe.concurrent("runs import", () => {
       expect.stringContaining("was started at another time"),
       "the process is gone",
     ]);
-    const gateway = await field.gateway();
+    const gateway = await fixture.gateway();
     expect(there.map(isAlive)).toEqual([false, true, true, true]);
     const states = await Promise.all(
-      imported.map(async ({ runId }) => (await field.record(runId ?? "")).state),
+      imported.map(async ({ runId }) => (await fixture.record(runId ?? "")).state),
     );
     expect(states).toEqual(["exited", "starting", "starting", "starting", "exited"]);
-    const left = gateway.news.filter((news) => news.type === "problem");
+    const left = gateway.events.filter((news) => news.type === "problem");
     expect(left.map(({ message }) => message)).toEqual([
       expect.stringContaining("is left alone: imported, left alone"),
       expect.stringContaining("is left alone: imported, left alone"),
@@ -153,11 +153,11 @@ describe.concurrent("runs import", () => {
     ],
     ["a number for a text", [{ pid: 5, command: "x", wrapperRoot: "/a", labels: { a: 1 } }], "labels.a: "],
   ])("refuses %s, and imports nothing", async (_, content, why) => {
-    await using field = await Field.open();
-    const { code, stdout, stderr } = await field.holdfast("runs", "import", await fileOf(field, content));
+    await using fixture = await RecoveryFixture.open();
+    const { code, stdout, stderr } = await fixture.holdfast("runs", "import", await fileOf(fixture, content));
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^holdfast: [^\n]+; nothing was imported\n$/);
     expect(stderr).toContain(why);
-    expect(await readdir(field.home)).toEqual(["records.json"]);
+    expect(await readdir(fixture.home)).toEqual(["records.json"]);
   });
 });

@@ -3,9 +3,9 @@ import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { describeRun } from "../../../src/cli/runs/describe.js";
 import type { RunEvent } from "../../../src/store/run-event.js";
-import { REAPED, type RunRecord } from "../../../src/store/run-record.js";
+import { REAPED_USAGE, type RunRecord } from "../../../src/store/run-record.js";
 import type { RunProcesses } from "../../../src/supervisor/live-processes.js";
-import { sampleExit, sampleRecord } from "../sample-record.js";
+import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
 
 const nobody: RunProcesses = { anchor: null, root: null, processes: [], claims: [], unknown: "it has ended" };
 
@@ -42,7 +42,7 @@ function evidence(pid: number, facts: Partial<ProcessEvidence> = {}): ProcessEvi
   };
 }
 
-const running = sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
+const running = sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null });
 
 describe("a run that lives", () => {
   const child = (pid: number, parentPid: number, sessionId: number, command: string, state = "S") => ({
@@ -107,12 +107,12 @@ describe("a run that lives", () => {
 describe("a run that has ended", () => {
   test("is shown with reason, actor, status and leftovers", () => {
     const text = shown(
-      sampleRecord({
-        exit: { ...sampleExit, reason: "manual-cancel", actor: "cli:me", code: null, signal: "SIGTERM" },
+      sampleRunRecord({
+        exit: { ...sampleRunExit, reason: "manual-cancel", actor: "cli:me", code: null, signal: "SIGTERM" },
         residue: [{ pid: 7, startTime: 1, kind: "background", command: "sleep" }],
         residueCount: 3,
         labels: { ticket: "42" },
-        usage: { ...REAPED, cpuMs: 1_500, peakKb: 2_048, processes: 4 },
+        usage: { ...REAPED_USAGE, cpuMs: 1_500, peakKb: 2_048, processes: 4 },
       }),
     );
     expect(text).toContain("reason     manual-cancel");
@@ -146,7 +146,7 @@ describe("a run that has ended", () => {
         data: { reason: "exit", actor: "", code: 0, signal: null, emptiness: "proven" },
       },
     ];
-    const text = shown(sampleRecord(), nobody, events);
+    const text = shown(sampleRunRecord(), nobody, events);
     expect(text).toContain("spawn      pid 101, cgroup");
     expect(text).not.toContain("1 bytes stdout");
     expect(text).toContain("output     2 KiB stdout, 0 bytes stderr so far");
@@ -159,11 +159,11 @@ describe("a run that has ended", () => {
 
   test("cannot inject into the terminal through anything it recorded", () => {
     const text = shown(
-      sampleRecord({
+      sampleRunRecord({
         command: "a\x1b[31m",
         cwd: "/tmp/\x1b]0;x\x07",
         labels: { "k\n": "v\r" },
-        exit: { ...sampleExit, detail: "\x9b2J", actor: "\u202eevil" },
+        exit: { ...sampleRunExit, detail: "\x9b2J", actor: "\u202eevil" },
         residue: [{ pid: 1, startTime: 1, kind: "detached", command: "\x1b[2J" }],
         residueCount: 1,
       }),

@@ -1,20 +1,20 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
-import { Hosts } from "../../../src/cli/hosts/hosts.js";
-import { listLines } from "../../../src/cli/runs/list.js";
-import { careOf, careText, statusOf } from "../../../src/cli/runs/status.js";
-import { widthOf } from "../../../src/cli/runs/table.js";
+import { KnownHosts } from "../../../src/cli/hosts/hosts.js";
+import { runTable } from "../../../src/cli/runs/list.js";
+import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/runs/status.js";
+import { displayWidth } from "../../../src/cli/runs/table.js";
 import { END_REASONS, type RunRecord } from "../../../src/store/run-record.js";
-import { sampleExit, sampleRecord } from "../sample-record.js";
+import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
 
 const plain = picocolors.createColors(false);
 
 describe("the list of runs", () => {
   test("tells run, status, times, pid and command", () => {
     const records = [
-      sampleRecord({ state: "running", exit: null, endedAt: null, emptiness: null }),
-      sampleRecord({ runId: "run_b", exit: { ...sampleExit, code: 3 } }),
-      sampleRecord({
+      sampleRunRecord({ state: "running", exit: null, endedAt: null, emptiness: null }),
+      sampleRunRecord({ runId: "run_b", exit: { ...sampleRunExit, code: 3 } }),
+      sampleRunRecord({
         runId: "run_c",
         state: "starting",
         exit: null,
@@ -23,7 +23,7 @@ describe("the list of runs", () => {
         root: null,
       }),
     ];
-    expect(listLines(records, 62_000, null, plain)).toEqual([
+    expect(runTable(records, 62_000, null, plain)).toEqual([
       "RUN               STATUS    CREATED   TIME  PID  COMMAND",
       "run_0123456789ab  running   1m1s ago  1m    101  npm test",
       "run_b             exit 3    1m1s ago  2s    -    npm test",
@@ -35,8 +35,8 @@ describe("the list of runs", () => {
     const here = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
     const open = { ...here, state: "running", exit: null, leaseExpiresAt: 10 } as const;
     const careAt = (now: number, change: Partial<RunRecord> = {}, shared = false): string | null => {
-      const care = careOf(sampleRecord({ ...open, ...change }), { here, now, shared });
-      return care === null ? null : careText(care);
+      const care = ownerWarning(sampleRunRecord({ ...open, ...change }), { here, now, shared });
+      return care === null ? null : ownerWarningText(care);
     };
     expect([careAt(9), careAt(10), careAt(9, { bootId: "x" }), careAt(10, { state: "exited" })]).toEqual([
       null,
@@ -45,7 +45,7 @@ describe("the list of runs", () => {
       null,
     ]);
     const unowned = { kind: "unowned", silentMs: 1 } as const;
-    const [, line] = listLines([sampleRecord({ ...open })], 62_000, null, plain, () => unowned);
+    const [, line] = runTable([sampleRunRecord({ ...open })], 62_000, null, plain, () => unowned);
     expect(line).toContain("  running, unowned  ");
     // Where all leases are on one clock, another host's run is out of reach only when its host falls silent.
     const elsewhere = { hostId: "x", bootId: "x" };
@@ -62,11 +62,11 @@ describe("the list of runs", () => {
       { ...host, hostId: "dddddddddd", name: "" },
     ];
     const records = [...known.map(({ hostId }) => hostId), "eeeeeeeeee"].map((hostId) =>
-      sampleRecord({ hostId }),
+      sampleRunRecord({ hostId }),
     );
-    const shown = (hosts: Hosts): string[] =>
-      listLines(records, 62_000, null, plain, null, hosts).map((line) => line.slice(18, 34));
-    expect(shown(new Hosts(known)).map((cell) => cell.trim().replace(/ {2}.*/, ""))).toEqual([
+    const shown = (hosts: KnownHosts): string[] =>
+      runTable(records, 62_000, null, plain, null, hosts).map((line) => line.slice(18, 34));
+    expect(shown(new KnownHosts(known)).map((cell) => cell.trim().replace(/ {2}.*/, ""))).toEqual([
       "HOST",
       "alpha",
       "twin (bbbbbbbb)",
@@ -74,40 +74,45 @@ describe("the list of runs", () => {
       "dddddddd",
       "eeeeeeee",
     ]);
-    expect(shown(new Hosts(known.slice(0, 1)))[0]).toMatch(/^STATUS/);
-    const hosts = new Hosts(known);
-    expect(hosts.find("alpha")).toEqual(["aaaaaaaaaa"]);
-    expect(hosts.find("\x1b[31mtwin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
-    expect(hosts.find("ddd")).toEqual(["dddddddddd"]);
+    expect(shown(new KnownHosts(known.slice(0, 1)))[0]).toMatch(/^STATUS/);
+    const hosts = new KnownHosts(known);
+    expect(hosts.resolve("alpha")).toEqual(["aaaaaaaaaa"]);
+    expect(hosts.resolve("\x1b[31mtwin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
+    expect(hosts.resolve("ddd")).toEqual(["dddddddddd"]);
     // As it is shown, too: what a terminal is not given cannot be typed.
-    expect(hosts.find("twin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
-    expect(hosts.find("twin (cccccccc)")).toEqual(["cccccccccc"]);
-    const alike = new Hosts([...known, { ...host, hostId: "ffffffffff", name: "al\x1b[31mpha" }]);
-    expect(alike.shown("aaaaaaaaaa")).toBe("alpha (aaaaaaaa)");
-    expect(alike.find("alpha (aaaaaaaa)")).toEqual(["aaaaaaaaaa"]);
+    expect(hosts.resolve("twin")).toEqual(["bbbbbbbbbb", "cccccccccc"]);
+    expect(hosts.resolve("twin (cccccccc)")).toEqual(["cccccccccc"]);
+    const alike = new KnownHosts([...known, { ...host, hostId: "ffffffffff", name: "al\x1b[31mpha" }]);
+    expect(alike.displayName("aaaaaaaaaa")).toBe("alpha (aaaaaaaa)");
+    expect(alike.resolve("alpha (aaaaaaaa)")).toEqual(["aaaaaaaaaa"]);
     for (const wanted of ["", "alph", "nobody"])
-      expect(() => hosts.find(wanted)).toThrow(/^there is no host .*; known: alpha, twin \(bbbbbbbb\)/);
+      expect(() => hosts.resolve(wanted)).toThrow(/^there is no host .*; known: alpha, twin \(bbbbbbbb\)/);
   });
 
   test("fits the terminal", () => {
-    const [, line] = listLines([sampleRecord({ command: "x".repeat(500) })], 62_000, 60, plain);
-    expect(widthOf(line ?? "")).toBe(60);
+    const [, line] = runTable([sampleRunRecord({ command: "x".repeat(500) })], 62_000, 60, plain);
+    expect(displayWidth(line ?? "")).toBe(60);
     expect(line).toMatch(/x…$/);
   });
 
   test("cannot be forged by a command", () => {
-    const [, line] = listLines([sampleRecord({ command: "\x1b[2J\nrun_fake  exit 0" })], 62_000, null, plain);
+    const [, line] = runTable(
+      [sampleRunRecord({ command: "\x1b[2J\nrun_fake  exit 0" })],
+      62_000,
+      null,
+      plain,
+    );
     expect(line).not.toMatch(/[\x00-\x1f]/);
   });
 
   test("colours the status and nothing else", () => {
     const coloured = picocolors.createColors(true);
-    const [, line] = listLines([sampleRecord()], 62_000, null, coloured);
+    const [, line] = runTable([sampleRunRecord()], 62_000, null, coloured);
     expect(line).toBe(`run_0123456789ab${coloured.green("  exit 0")}  1m1s ago  2s    -    npm test`);
   });
 });
 
 test("every reason has a status", () => {
   for (const reason of END_REASONS)
-    expect(statusOf({ state: "exited", exit: { ...sampleExit, reason } })).toMatch(/^\S.*$/);
+    expect(runStatusText({ state: "exited", exit: { ...sampleRunExit, reason } })).toMatch(/^\S.*$/);
 });

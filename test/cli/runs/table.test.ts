@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { fit, table, widthOf } from "../../../src/cli/runs/table.js";
+import { truncateToWidth, formatTable, displayWidth } from "../../../src/cli/runs/table.js";
 
 test("columns line up, and the last one is not padded", () => {
   expect(
-    table(
+    formatTable(
       [
         ["A", "LONG", "C"],
         ["aaa", "b", "c"],
@@ -15,11 +15,11 @@ test("columns line up, and the last one is not padded", () => {
 });
 
 test("wide characters count double, combining ones not at all", () => {
-  expect(widthOf("日本")).toBe(4);
-  expect(widthOf("e\u0301")).toBe(1);
-  expect(widthOf("🙂")).toBe(2);
+  expect(displayWidth("日本")).toBe(4);
+  expect(displayWidth("e\u0301")).toBe(1);
+  expect(displayWidth("🙂")).toBe(2);
   expect(
-    table(
+    formatTable(
       [
         ["日本", "x"],
         ["abcde", "y"],
@@ -37,14 +37,14 @@ test.each([
   ["abc", 1, "…"],
   ["abc", 0, ""],
 ])("%s in %i columns is %s", (text, width, shown) => {
-  expect(fit(text, width)).toBe(shown);
+  expect(truncateToWidth(text, width)).toBe(shown);
 });
 
 test("no line is wider than the terminal", () => {
   const cell = fc.string({ unit: "grapheme" });
   fc.assert(
     fc.property(fc.array(fc.tuple(cell, cell, cell)), fc.integer({ min: 1, max: 60 }), (rows, width) => {
-      for (const line of table(rows, width)) expect(widthOf(line)).toBeLessThanOrEqual(width);
+      for (const line of formatTable(rows, width)) expect(displayWidth(line)).toBeLessThanOrEqual(width);
     }),
   );
 });

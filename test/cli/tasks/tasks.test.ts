@@ -3,51 +3,51 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/gateway/client.js";
-import type { AnswerOf, AskedOf } from "../../../src/gateway/contract/contract.js";
-import { gatewaySocket } from "../../../src/gateway/server/listen.js";
-import { until } from "../../io/until.js";
-import { fakeAgents } from "../../agents/fake-agents.js";
-import { RECITE, steps } from "../acp/recital.js";
-import { Many } from "../many.js";
-import { Resident } from "../resident.js";
+import type { ResponseOf, RequestOf } from "../../../src/gateway/contract/contract.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/listen.js";
+import { waitFor } from "../../io/until.js";
+import { fakeAgentsConfig } from "../../agents/fake-agents.js";
+import { SCRIPTED_AGENT, scriptedPrompt } from "../acp/recital.js";
+import { BatchCli } from "../many.js";
+import { BackgroundGateway } from "../resident.js";
 
-type Task = AnswerOf<"getTask">["task"];
+type Task = ResponseOf<"getTask">["task"];
 
-let resident: Resident;
-let many: Many;
+let gatewayFixture: BackgroundGateway;
+let batchCli: BatchCli;
 let client: GatewayClient;
 /** What a user's channel was told, one notification on a line. */
 let heard: string;
 beforeAll(async () => {
-  resident = await Resident.open();
-  const config = join(resident.home, "config.toml");
-  heard = join(resident.home, "heard");
+  gatewayFixture = await BackgroundGateway.open();
+  const config = join(gatewayFixture.home, "config.toml");
+  heard = join(gatewayFixture.home, "heard");
   await writeFile(heard, "");
   await writeFile(
     config,
     [
-      fakeAgents,
+      fakeAgentsConfig,
       '[channels.deaf]\nkind = "telegram"\ntoken = { env = "NO_BOT_OF_OURS" }',
       `[channels.user]\nkind = "command"\nargv = ["/bin/sh", "-c", "cat >> ${heard}"]`,
     ].join("\n"),
   );
-  const env = { ...resident.env, HOLDFAST_CONFIG: config };
-  await resident.startWith(env, "gateway", "start").finished;
-  many = new Many(env);
-  client = await resident.client();
+  const env = { ...gatewayFixture.env, HOLDFAST_CONFIG: config };
+  await gatewayFixture.startWith(env, "gateway", "start").finished;
+  batchCli = new BatchCli(env);
+  client = await gatewayFixture.client();
 }, 60_000);
 afterAll(async () => {
-  await many[Symbol.asyncDispose]();
-  await resident[Symbol.asyncDispose]();
+  await batchCli[Symbol.asyncDispose]();
+  await gatewayFixture[Symbol.asyncDispose]();
 });
 
-async function external(body: Partial<AskedOf<"createTask">["body"]> = {}): Promise<string> {
+async function external(body: Partial<RequestOf<"createTask">["body"]> = {}): Promise<string> {
   return (await client.createTask({ body: { label: "count the words", ...body } })).task.taskId;
 }
 
 async function finished(
-  body: AskedOf<"finishTask">["body"],
-  more: Partial<AskedOf<"createTask">["body"]> = {},
+  body: RequestOf<"finishTask">["body"],
+  more: Partial<RequestOf<"createTask">["body"]> = {},
 ): Promise<string> {
   const id = await external(more);
   await client.finishTask({ params: { id }, body });
@@ -55,30 +55,30 @@ async function finished(
 }
 
 const json = async <Value>(...words: readonly string[]): Promise<Value> =>
-  JSON.parse((await many.holdfast(...words, "--json")).stdout) as Value;
+  JSON.parse((await batchCli.holdfast(...words, "--json")).stdout) as Value;
 
 test("show reaches what does a task: its processes, output, end, and who asked for that", async () => {
-  const runId = await resident.script(String.raw`printf 'up\033]0;owned\007\n'; sleep 7031`);
-  await resident.wrote(runId, "up");
-  const before = await many.holdfast("tasks", "show", runId);
+  const runId = await gatewayFixture.startScript(String.raw`printf 'up\033]0;owned\007\n'; sleep 7031`);
+  await gatewayFixture.waitForOutput(runId, "up");
+  const before = await batchCli.holdfast("tasks", "show", runId);
   expect(before).toMatchObject({ code: 0, stderr: "" });
   expect(before.stdout).toMatch(/^task_\w+ {2}running {2}sh -c .*sleep 7031/);
   expect(before.stdout).not.toMatch(/[\u001b\u0007]/);
   expect(before.stdout).toMatch(/\nprocesses\n.*\n {2}└─ \d+ sh {2}\(the command\)\n {5}└─ \d+ sleep\n/);
   expect(before.stdout).toMatch(/\noutput\n {2}up\n/);
 
-  const cancelled = await many.holdfast("tasks", "cancel", runId.slice(0, -2));
+  const cancelled = await batchCli.holdfast("tasks", "cancel", runId.slice(0, -2));
   expect(cancelled).toMatchObject({ code: 0, stderr: "" });
   const [taskId = ""] = cancelled.stdout.split(" ");
   expect(cancelled.stdout).toBe(`${taskId} is cancelled\n`);
-  const after = await many.holdfast("tasks", "show", taskId);
+  const after = await batchCli.holdfast("tasks", "show", taskId);
   expect(after.stdout).toMatch(/\n {2}reason +manual-cancel\n {2}asked by +operator\n/);
   expect(after.stdout).toMatch(/ended +cancelled, by operator\n$/);
-  expect(await many.holdfast("tasks", "cancel", taskId)).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "cancel", taskId)).toMatchObject({
     code: 0,
     stdout: `${taskId} had ended before: cancelled\n`,
   });
-  const shown = await json<AnswerOf<"getTask"> & { readonly output: { readonly stdout: string } }>(
+  const shown = await json<ResponseOf<"getTask"> & { readonly output: { readonly stdout: string } }>(
     "tasks",
     "show",
     taskId,
@@ -93,12 +93,17 @@ test("show reaches what does a task: its processes, output, end, and who asked f
 test.each([
   ["exec", "twelve", ["run", "--detach"], ["--", "echo", "twelve"]],
   ["subagent", "you said: hello", ["agent", "run", "text", "--background"], ["hello"]],
-  ["acp", "twelve", ["acp", "spawn", "--agent-command", RECITE, "--background"], [steps({ say: "twelve" })]],
+  [
+    "acp",
+    "twelve",
+    ["acp", "spawn", "--agent-command", SCRIPTED_AGENT, "--background"],
+    [scriptedPrompt({ say: "twelve" })],
+  ],
 ])(
   "%s: what is put in the background can tell a channel that it is over, once",
   async (runtime, result, front, back) => {
     const before = (await json<Task[]>("tasks")).map(({ taskId }) => taskId);
-    const untold = await many.holdfast(
+    const untold = await batchCli.holdfast(
       ...front.filter((word) => !/^--(detach|background)$/.test(word)),
       "--tell",
       "user",
@@ -108,21 +113,21 @@ test.each([
       code: 2,
       stderr: expect.stringContaining("--tell is for work in the background") as string,
     });
-    expect(await many.holdfast(...front, "--tell", "nobody", ...back)).toMatchObject({
+    expect(await batchCli.holdfast(...front, "--tell", "nobody", ...back)).toMatchObject({
       code: 2,
       stdout: "",
       stderr: expect.stringMatching(
         /there is no channel nobody in the config; nothing was started\n$/,
       ) as string,
     });
-    const started = await many.holdfast(...front, "--tell", "user", ...back);
+    const started = await batchCli.holdfast(...front, "--tell", "user", ...back);
     expect(started).toMatchObject({ code: 0, stdout: expect.stringMatching(/^(run|turn)_\w+\n$/) as string });
     const [task, ...others] = (await json<Task[]>("tasks")).filter(({ taskId }) => !before.includes(taskId));
     expect(others).toEqual([]);
     const id = task?.taskId ?? "";
-    const waited = await many.holdfast("tasks", "wait", started.stdout.trim());
+    const waited = await batchCli.holdfast("tasks", "wait", started.stdout.trim());
     expect(waited).toMatchObject({ code: 0, stdout: `${result}\n` });
-    await until(
+    await waitFor(
       "its user was told",
       async () => (await client.getTask({ params: { id } })).task.delivery === "delivered",
     );
@@ -140,24 +145,24 @@ test("asked to tell of work, and not whom, it is refused where nobody would hear
     ["run", "--detach", ...notify, "--", "true"],
     ["agent", "run", "text", "--background", ...notify, "hello"],
   ])
-    expect(await many.holdfast(...words)).toMatchObject({
+    expect(await batchCli.holdfast(...words)).toMatchObject({
       code: 2,
       stdout: "",
       stderr:
         "holdfast: --notify state_changes alone tells nobody: add --tell <channel>; nothing was started\n",
     });
-  const spawn = ["acp", "spawn", "--agent-command", RECITE, "--background", ...notify];
-  const spawned = await many.holdfast(...spawn, steps({ say: "x" }));
+  const spawn = ["acp", "spawn", "--agent-command", SCRIPTED_AGENT, "--background", ...notify];
+  const spawned = await batchCli.holdfast(...spawn, scriptedPrompt({ say: "x" }));
   expect(spawned).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_\w+\n$/) as string });
   expect(spawned.stderr).toMatch(/whom to tell was not said when task_\w+ was begun: nobody hears of it\n$/);
   // A session hears itself, and who is silent need not be told.
-  expect(await many.holdfast("run", "--detach", "--notify", "silent", "--", "true")).toMatchObject({
+  expect(await batchCli.holdfast("run", "--detach", "--notify", "silent", "--", "true")).toMatchObject({
     code: 0,
     stderr: "",
   });
   const body = { key: "hearer", execRules: [{ effect: "allow" as const }] };
   const { token } = await client.openSession({ body });
-  await using session = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  await using session = new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: token });
   expect(await session.holdfast("run", "--detach", ...notify, "--", "true")).toMatchObject({
     code: 0,
     stderr: "",
@@ -165,7 +170,7 @@ test("asked to tell of work, and not whom, it is refused where nobody would hear
 });
 
 test("a token that is empty acts for nobody, and not for the operator", async () => {
-  await using nobody = new Many({ ...resident.env, HOLDFAST_TOKEN: "" });
+  await using nobody = new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: "" });
   for (const words of [["tasks"], ["run", "--", "true"], ["ps"], ["gateway", "stop"]])
     expect(await nobody.holdfast(...words)).toMatchObject({
       code: 2,
@@ -176,7 +181,7 @@ test("a token that is empty acts for nobody, and not for the operator", async ()
 
 test("list shows the newest first, by status, runtime and session, and says when there are more", async () => {
   const { session, token } = await client.openSession({ body: { key: "reader" } });
-  await using reader = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  await using reader = new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: token });
   const own = await external();
   const done = await finished({ status: "succeeded", summary: "twelve\nand more" });
   const ids = async (...words: readonly string[]): Promise<string[]> =>
@@ -186,16 +191,16 @@ test("list shows the newest first, by status, runtime and session, and says when
   expect(await ids("--status", "succeeded,failed")).not.toContain(own);
   expect(await ids("list", "--runtime", "exec")).not.toContain(done);
   expect(await ids("--session", session.id)).toEqual([]);
-  const one = await many.holdfast("tasks", "--limit", "1");
+  const one = await batchCli.holdfast("tasks", "--limit", "1");
   expect(one.stderr).toBe("holdfast: there may be more than these; --limit shows more\n");
   expect(one.stdout).toMatch(
     new RegExp(`^TASK .*\n${done} +succeeded +external +- +\\S+ ago +count the words +twelve …\n$`),
   );
   const { run } = await client.exec({ body: { command: "echo one; echo two", background: true } });
-  await many.holdfast("tasks", "wait", run.runId);
-  expect((await many.holdfast("tasks", "--limit", "1")).stdout).toMatch(/ echo one; echo two +two\n$/);
+  await batchCli.holdfast("tasks", "wait", run.runId);
+  expect((await batchCli.holdfast("tasks", "--limit", "1")).stdout).toMatch(/ echo one; echo two +two\n$/);
   expect(await reader.holdfast("tasks")).toMatchObject({ code: 0, stdout: "" });
-  expect(await many.holdfast("tasks", "--session", "nobody")).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "--session", "nobody")).toMatchObject({
     code: 1,
     stderr: "holdfast: there is no session nobody\n",
   });
@@ -203,8 +208,8 @@ test("list shows the newest first, by status, runtime and session, and says when
 
 test("a session has its own tasks, behind however many that it may not see", async () => {
   const { token } = await client.openSession({ body: { key: "worker" } });
-  await using worker = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
-  const own = createClient({ socketPath: gatewaySocket(resident.home), token });
+  await using worker = new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: token });
+  const own = createClient({ socketPath: gatewaySocketPath(gatewayFixture.home), token });
   const { task } = await own.createTask({ body: { label: "its own" } });
   const { taskId } = task;
   crowd(await finished({ status: "succeeded" }), 6_000);
@@ -215,13 +220,13 @@ test("a session has its own tasks, behind however many that it may not see", asy
     expect(Buffer.from(page.next ?? "", "base64url").toString("latin1")).not.toContain("crowd");
     expect(page.next).not.toContain("crowd");
     expect((await worker.holdfast("tasks")).stdout).toContain(taskId);
-    expect((await many.holdfast("tasks", "cancel", "crowd")).stderr).toMatch(
+    expect((await batchCli.holdfast("tasks", "cancel", "crowd")).stderr).toMatch(
       /"crowd" may mean several tasks: (task_crowd\d+, ){5}…; nothing was done\n$/,
     );
-    expect((await resident.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
+    expect((await gatewayFixture.json<Task[]>("tasks", "--limit", "6500")).length).toBeGreaterThan(6_000);
     expect((await json<Task[]>("tasks", "--session", "worker")).map((each) => each.taskId)).toEqual([taskId]);
   } finally {
-    resident.sql("delete from tasks where task_id like 'task_crowd%'");
+    gatewayFixture.sql("delete from tasks where task_id like 'task_crowd%'");
   }
   expect(await worker.holdfast("tasks", "notify", taskId, "silent")).toMatchObject({ code: 0 });
   expect(await worker.holdfast("tasks", "cancel", taskId)).toMatchObject({ code: 0 });
@@ -232,7 +237,7 @@ test("a session has its own tasks, behind however many that it may not see", asy
 
 /** Many more like one. */
 function crowd(taskId: string, count: number): void {
-  const db = new DatabaseSync(resident.store, { timeout: 5_000 });
+  const db = new DatabaseSync(gatewayFixture.store, { timeout: 5_000 });
   try {
     const columns = db.prepare("select name from pragma_table_info('tasks')").all() as {
       readonly name: string;
@@ -251,7 +256,7 @@ test("what cannot be meant is refused in one sentence, and changes nothing", asy
   const one = await external();
   const other = await finished({ status: "succeeded" });
   const { token } = await client.openSession({ body: { key: "stranger" } });
-  await using stranger = new Many({ ...resident.env, HOLDFAST_TOKEN: token });
+  await using stranger = new BatchCli({ ...gatewayFixture.env, HOLDFAST_TOKEN: token });
   const before = await json<Task[]>("tasks");
   const refusals: readonly (readonly [number, RegExp, ...string[]])[] = [
     [2, /'often' is invalid .* done_only, state_changes, silent/, "notify", one, "often"],
@@ -277,7 +282,7 @@ test("what cannot be meant is refused in one sentence, and changes nothing", asy
     [1, /has no message that could not be delivered$/, "dismiss", one],
   ];
   for (const [code, said, ...words] of refusals) {
-    const answer = await many.holdfast("tasks", ...words);
+    const answer = await batchCli.holdfast("tasks", ...words);
     expect({ words, ...answer }).toMatchObject({ words, code, stdout: "" });
     expect(answer.stderr.trimEnd()).toMatch(said);
     expect(answer.stderr.split("\n")).toHaveLength(2);
@@ -297,36 +302,36 @@ test("a message that could not be delivered is seen, tried again, and given up",
   const id = await finished({ status: "failed", error: "no words" }, { origin: { channel: "deaf" } });
   const failed = async (): Promise<Task> => {
     let task: Task | null = null;
-    await until("it has failed", async () => {
+    await waitFor("it has failed", async () => {
       ({ task } = await client.getTask({ params: { id } }));
       return task.delivery === "failed";
     });
     return task as unknown as Task;
   };
   await failed();
-  const shown = await many.holdfast("tasks", "show", id);
+  const shown = await batchCli.holdfast("tasks", "show", id);
   expect(shown.stdout).toMatch(
     new RegExp(
       `\n {2}task-terminal:${id} {2}failed at .*, channel deaf, 1 attempt: no Telegram chat is named`,
     ),
   );
-  const audit = await many.holdfast("tasks", "audit");
+  const audit = await batchCli.holdfast("tasks", "audit");
   expect(audit).toMatchObject({
     code: 1,
     stderr: expect.stringContaining("`tasks retry` sends it again") as string,
   });
   expect(audit.stdout).toMatch(new RegExp(`^delivery_failed +${id} `, "m"));
-  expect(await many.holdfast("tasks", "retry", id)).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "retry", id)).toMatchObject({
     code: 0,
     stdout: `${id}: 1 message is tried again\n`,
   });
   await failed();
-  expect(await many.holdfast("tasks", "dismiss", id)).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "dismiss", id)).toMatchObject({
     code: 0,
     stdout: `${id}: 1 message is dismissed\n`,
   });
   expect(await client.getTask({ params: { id } })).toMatchObject({ task: { delivery: "not_applicable" } });
-  expect((await many.holdfast("tasks", "show", id)).stdout).toMatch(
+  expect((await batchCli.holdfast("tasks", "show", id)).stdout).toMatch(
     /retried +by operator\n.* dismissed +by operator\n$/,
   );
   expect(await json<unknown[]>("tasks", "audit")).not.toContainEqual(expect.objectContaining({ taskId: id }));
@@ -334,25 +339,27 @@ test("a message that could not be delivered is seen, tried again, and given up",
 
 test("show has what was asked for, line by line", async () => {
   const id = await external({ label: "count", text: "Count the words.\nAll of them.", kind: "counting" });
-  const { stdout } = await many.holdfast("tasks", "show", id);
+  const { stdout } = await batchCli.holdfast("tasks", "show", id);
   expect(stdout).toMatch(/\n {2}runtime +external, counting\n/);
   expect(stdout).toContain("\nasked for\n  Count the words.\n  All of them.\n");
 });
 
 test("the policy of a task is changed while it goes on, and not afterwards", async () => {
   const id = await external();
-  expect(await many.holdfast("tasks", "notify", id, "silent")).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "notify", id, "silent")).toMatchObject({
     code: 0,
     stdout: `${id}: silent\n`,
   });
-  expect((await many.holdfast("tasks", "notify", id, "silent")).stdout).toBe(`${id}: silent, as before\n`);
-  expect(await many.holdfast("tasks", "notify", id, "done_only")).toMatchObject({
+  expect((await batchCli.holdfast("tasks", "notify", id, "silent")).stdout).toBe(
+    `${id}: silent, as before\n`,
+  );
+  expect(await batchCli.holdfast("tasks", "notify", id, "done_only")).toMatchObject({
     code: 0,
     stdout: `${id}: done_only\n`,
     stderr: `holdfast: whom to tell was not said when ${id} was begun: nobody hears of it\n`,
   });
   await client.finishTask({ params: { id }, body: { status: "succeeded" } });
-  expect(await many.holdfast("tasks", "notify", id, "silent")).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "notify", id, "silent")).toMatchObject({
     code: 1,
     stdout: "",
     stderr: `holdfast: task ${id} has ended (succeeded), which is final; nothing was changed\n`,
@@ -363,23 +370,23 @@ test("the policy of a task is changed while it goes on, and not afterwards", asy
 test("maintenance says what it would do, and does it only when told to", async () => {
   const id = await external({ heartbeatMs: 1_000 });
   const longAgo = Date.now() - 3_600_000;
-  resident.sql(
+  gatewayFixture.sql(
     `update tasks set last_event_at = ${longAgo}, missing_since = ${longAgo} where task_id = '${id}'`,
   );
   const old = await finished({ status: "succeeded" });
-  resident.sql(`update tasks set cleanup_after = 1 where task_id = '${old}'`);
+  gatewayFixture.sql(`update tasks set cleanup_after = 1 where task_id = '${old}'`);
   const before = await json<Task[]>("tasks");
-  const preview = await many.holdfast("tasks", "maintenance");
+  const preview = await batchCli.holdfast("tasks", "maintenance");
   expect(preview).toMatchObject({ code: 0, stderr: "holdfast: nothing was changed; --apply does it\n" });
   expect(preview.stdout).toMatch(new RegExp(`^${id} +tell +it has ended: lost \\(.*60 min\\)$`, "m"));
   expect(preview.stdout).toMatch(new RegExp(`^${old} +forget +it ended long ago`, "m"));
   expect(await json<Task[]>("tasks")).toEqual(before);
 
-  const applied = await json<AnswerOf<"maintainTasks">>("tasks", "maintenance", "--apply");
+  const applied = await json<ResponseOf<"maintainTasks">>("tasks", "maintenance", "--apply");
   expect(applied.applied).toBe(true);
   expect(applied.measures.map(({ taskId }) => taskId)).toEqual(expect.arrayContaining([id, old]));
-  expect(await many.holdfast("tasks", "wait", id)).toMatchObject({ code: 125, stdout: "" });
-  expect(await many.holdfast("tasks", "show", old)).toMatchObject({ code: 1 });
+  expect(await batchCli.holdfast("tasks", "wait", id)).toMatchObject({ code: 125, stdout: "" });
+  expect(await batchCli.holdfast("tasks", "show", old)).toMatchObject({ code: 1 });
 });
 
 describe("wait", () => {
@@ -396,7 +403,7 @@ describe("wait", () => {
     [{ status: "cancelled" }, 130, "", /: cancelled after /],
   ] as const)("ends with how %j ended", async (body, code, stdout, remark) => {
     const id = await finished(body);
-    const answer = await many.holdfast("tasks", "wait", id);
+    const answer = await batchCli.holdfast("tasks", "wait", id);
     expect(answer).toMatchObject({ code, stdout });
     expect(answer.stderr.trimEnd()).toMatch(remark);
     expect(await json<Task>("tasks", "wait", id)).toMatchObject({ taskId: id, status: body.status });

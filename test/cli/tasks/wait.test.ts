@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startGateway } from "../../../src/gateway/start.js";
-import { until } from "../../io/until.js";
+import { waitFor } from "../../io/until.js";
 import { whyNoTerminal } from "../field.js";
-import { Resident } from "../resident.js";
-import { main } from "../stage.js";
+import { BackgroundGateway } from "../resident.js";
+import { cliPath } from "../stage.js";
 
-let resident: Resident;
-beforeAll(async () => (resident = await Resident.started()), 60_000);
-afterAll(() => resident[Symbol.asyncDispose]());
+let gatewayFixture: BackgroundGateway;
+beforeAll(async () => (gatewayFixture = await BackgroundGateway.started()), 60_000);
+afterAll(() => gatewayFixture[Symbol.asyncDispose]());
 
 async function atWork(label: string): Promise<string> {
-  const client = await resident.client();
+  const client = await gatewayFixture.client();
   const { task } = await client.createTask({ body: { label } });
   await client.taskProgress({ params: { id: task.taskId }, body: { text: "half of it" } });
   return task.taskId;
@@ -20,10 +20,13 @@ test.skipIf(whyNoTerminal !== null)(
   "how it is going is seen behind a name of any length; Ctrl-C stops waiting, and nothing else",
   async () => {
     const id = await atWork(`typing${" on".repeat(50)}`);
-    const { code, stdout } = await resident.atTerminal(["tasks", "wait", id], ["…: half of it", "\u0003"]);
+    const { code, stdout } = await gatewayFixture.atTerminal(
+      ["tasks", "wait", id],
+      ["…: half of it", "\u0003"],
+    );
     expect(code).toBe(130);
     expect(stdout).toContain(`not waiting any more; ${id} goes on`);
-    const client = await resident.client();
+    const client = await gatewayFixture.client();
     expect(await client.getTask({ params: { id } })).toMatchObject({ task: { status: "running" } });
   },
   30_000,
@@ -37,12 +40,12 @@ test.skipIf(whyNoTerminal !== null).each([
   "a gateway that %s is waited for, and what happened meanwhile is shown",
   async (_, signal, said) => {
     const id = await atWork("counting");
-    const { pid } = await resident.status();
+    const { pid } = await gatewayFixture.status();
     const goesOn = async (text: string): Promise<unknown> => {
-      const client = await resident.client();
+      const client = await gatewayFixture.client();
       return client.taskProgress({ params: { id }, body: { text } });
     };
-    const { code, stdout } = await resident.atTerminal(
+    const { code, stdout } = await gatewayFixture.atTerminal(
       ["tasks", "wait", id],
       ["counting: half of it", () => goesOn("two thirds")],
       // It hears by now what happens.
@@ -51,9 +54,9 @@ test.skipIf(whyNoTerminal !== null).each([
       [
         `${said}; waiting for the next one`,
         async () => {
-          if (signal === "SIGTERM") await startGateway(resident.home, main);
-          await until("there is another gateway", async () =>
-            resident.status().then(
+          if (signal === "SIGTERM") await startGateway(gatewayFixture.home, cliPath);
+          await waitFor("there is another gateway", async () =>
+            gatewayFixture.status().then(
               (status) => status.ready && status.pid !== pid,
               () => false,
             ),
@@ -64,7 +67,7 @@ test.skipIf(whyNoTerminal !== null).each([
       [
         "counting: nearly all",
         async () => {
-          const client = await resident.client();
+          const client = await gatewayFixture.client();
           await client.finishTask({ params: { id }, body: { status: "succeeded", summary: "twelve" } });
         },
       ],

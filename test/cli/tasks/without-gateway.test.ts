@@ -1,57 +1,62 @@
 import { expect, test } from "vitest";
-import { reach } from "../../../src/gateway/start.js";
-import { until } from "../../io/until.js";
-import { Many } from "../many.js";
-import { Resident } from "../resident.js";
+import { reachGateway } from "../../../src/gateway/start.js";
+import { waitFor } from "../../io/until.js";
+import { BatchCli } from "../many.js";
+import { BackgroundGateway } from "../resident.js";
 
 const STORE = "holdfast: no gateway is running; this is what the store says\n";
 
 test("without a gateway tasks are read from the store, and what has ended is waited for", async () => {
-  await using resident = await Resident.started();
-  const client = await resident.client();
-  const runId = await resident.script("echo twelve");
-  await resident.ended(runId);
+  await using gatewayFixture = await BackgroundGateway.started();
+  const client = await gatewayFixture.client();
+  const runId = await gatewayFixture.startScript("echo twelve");
+  await gatewayFixture.waitForEnd(runId);
   const { task: open } = await client.createTask({ body: { label: "not done" } });
-  const waited = await resident.holdfast("tasks", "wait", runId);
+  const waited = await gatewayFixture.holdfast("tasks", "wait", runId);
   expect(waited).toMatchObject({ code: 0, stdout: "twelve\n" });
-  await resident.stop();
-  await using many = new Many(resident.env);
+  await gatewayFixture.stop();
+  await using batchCli = new BatchCli(gatewayFixture.env);
 
-  expect((await many.holdfast("tasks", "wait", runId)).stdout).toBe("twelve\n");
-  const shown = await many.holdfast("tasks", "show", runId);
+  expect((await batchCli.holdfast("tasks", "wait", runId)).stdout).toBe("twelve\n");
+  const shown = await batchCli.holdfast("tasks", "show", runId);
   expect(shown).toMatchObject({ code: 0, stderr: STORE });
   expect(shown.stdout).toMatch(
     /^task_\w+ {2}succeeded .*\n[^]*\nresult\n {2}twelve\n[^]*\noutput\n {2}twelve\n/,
   );
-  expect(await many.holdfast("tasks", "maintenance")).toMatchObject({
+  expect(await batchCli.holdfast("tasks", "maintenance")).toMatchObject({
     code: 0,
     stdout: "",
     stderr: `${STORE}holdfast: there is nothing to be done\n`,
   });
-  expect(await many.holdfast("tasks", "show", "task_")).toMatchObject({ code: 2, stdout: "" });
-  expect(await many.holdfast("tasks", "list", "--session", "x")).toMatchObject({ code: 1, stdout: "" });
+  expect(await batchCli.holdfast("tasks", "show", "task_")).toMatchObject({ code: 2, stdout: "" });
+  expect(await batchCli.holdfast("tasks", "list", "--session", "x")).toMatchObject({ code: 1, stdout: "" });
 
   // As a gateway leaves it that is killed between the end of a run and that of its task.
   const set = (what: string): void =>
-    resident.sql(`update tasks set ${what} where task_id = '${open.taskId}'`);
+    gatewayFixture.sql(`update tasks set ${what} where task_id = '${open.taskId}'`);
   set(`runtime = 'exec', run_id = '${runId}'`);
-  const preview = await many.holdfast("tasks", "maintenance");
+  const preview = await batchCli.holdfast("tasks", "maintenance");
   expect(preview.stdout.split("\n").slice(1)).toEqual([
     expect.stringMatching(new RegExp(`^${open.taskId} +tell +it has ended: succeeded$`)),
     "",
   ]);
   set("runtime = 'external', run_id = null, created_at = 1, started_at = 1, last_event_at = 1");
-  const audit = await many.holdfast("tasks", "audit");
+  const audit = await batchCli.holdfast("tasks", "audit");
   expect(audit).toMatchObject({ code: 1, stderr: STORE });
   expect(audit.stdout).toMatch(new RegExp(`^FINDING .*\nstale_running +${open.taskId} `));
-  expect(await reach(resident.home)).toBeNull();
+  expect(await reachGateway(gatewayFixture.home)).toBeNull();
 
   // Only a gateway can say what becomes of one that goes on.
-  const waiting = resident.start("tasks", "wait", open.taskId, "--json");
+  const waiting = gatewayFixture.start("tasks", "wait", open.taskId, "--json");
   waiting.child.stdin.end();
-  await until("a gateway is up", async () => (await reach(resident.home))?.status.ready === true);
+  await waitFor(
+    "a gateway is up",
+    async () => (await reachGateway(gatewayFixture.home))?.status.ready === true,
+  );
   const params = { id: open.taskId };
-  await (await resident.client()).finishTask({ params, body: { status: "succeeded", outcome: "blocked" } });
+  await (
+    await gatewayFixture.client()
+  ).finishTask({ params, body: { status: "succeeded", outcome: "blocked" } });
   const { code, stdout } = await waiting.finished;
   expect(code).toBe(3);
   expect(JSON.parse(stdout)).toMatchObject({ taskId: open.taskId, outcome: "blocked" });

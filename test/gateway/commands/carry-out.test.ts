@@ -1,17 +1,17 @@
 import { setImmediate } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../../src/errors.js";
-import { Errands } from "../../../src/gateway/commands/carry-out.js";
-import { Whereabouts } from "../../../src/gateway/peers/whereabouts.js";
-import type { CommandResult } from "../../../src/store/command-record.js";
-import type { CommandStore } from "../../../src/store/command-store.js";
+import { RemoteStopExecutor } from "../../../src/gateway/commands/carry-out.js";
+import { RunLocator } from "../../../src/gateway/peers/whereabouts.js";
+import type { RemoteStopResult } from "../../../src/store/command-record.js";
+import type { RemoteStopStore } from "../../../src/store/command-store.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";
-import type { CancelOptions, Stopped } from "../../../src/supervisor/api.js";
+import type { CancelOptions, RunStopResult } from "../../../src/supervisor/api.js";
 import { newCommand } from "../../store/command-contract.js";
 import { LEASE_MS, newRun } from "../../store/samples.js";
 import { temporaryDirectory } from "../../store/temporary-directory.js";
-import { until } from "../real-gateway.js";
+import { waitFor } from "../real-gateway.js";
 
 let directory: Awaited<ReturnType<typeof temporaryDirectory>>;
 let store: Store;
@@ -20,7 +20,7 @@ beforeEach(async () => {
   directory = await temporaryDirectory();
   store = await openSqliteStore({ path: `${directory.path}/store.sqlite` });
   ({ runId } = await store.insertRun(newRun(), LEASE_MS));
-  await store.insertCommand(newCommand({ runId }), []);
+  await store.insertRemoteStop(newCommand({ runId }), []);
 });
 afterEach(async () => {
   await store[Symbol.asyncDispose]();
@@ -31,10 +31,13 @@ const asked: CancelOptions[] = [];
 const problems: unknown[] = [];
 
 /** What carries commands out, with a supervisor that stops like this. */
-function errands(stop: () => Promise<Stopped>, before: Partial<CommandStore> = {}): Errands {
+function errands(
+  stop: () => Promise<RunStopResult>,
+  before: Partial<RemoteStopStore> = {},
+): RemoteStopExecutor {
   asked.length = 0;
   problems.length = 0;
-  return new Errands({
+  return new RemoteStopExecutor({
     supervisor: {
       getRun: (id) => store.getRun(id),
       stop: (_, words = {}) => {
@@ -43,23 +46,23 @@ function errands(stop: () => Promise<Stopped>, before: Partial<CommandStore> = {
       },
     },
     store: {
-      listCommands: (targets) => store.listCommands(targets),
-      acceptCommand: (id) => store.acceptCommand(id),
-      finishCommand: (id, result, events) => store.finishCommand(id, result, events),
+      listRemoteStops: (targets) => store.listRemoteStops(targets),
+      acceptRemoteStop: (id) => store.acceptRemoteStop(id),
+      finishRemoteStop: (id, result, events) => store.finishRemoteStop(id, result, events),
       ...before,
     },
-    whereabouts: new Whereabouts({ store, instanceId: "in_there", hostId: "host", stateId: "st_there" }),
+    runLocator: new RunLocator({ store, instanceId: "in_there", hostId: "host", stateId: "st_there" }),
     targets: ["st_there", "in_there"],
-    failing: (_, cause) => problems.push(cause),
+    onFailure: (_, cause) => problems.push(cause),
   });
 }
 
-const command = () => store.getCommand("req_one");
-const gone = async (): Promise<Stopped> => ({ outcome: "gone", survivors: [] });
+const command = () => store.getRemoteStop("req_one");
+const gone = async (): Promise<RunStopResult> => ({ outcome: "gone", survivors: [] });
 
 test("a stop goes by the command's words, and its outcome is noted with an event", async () => {
-  await errands(gone).look();
-  await until("it is done", async () => (await command())?.doneAt !== null);
+  await errands(gone).poll();
+  await waitFor("it is done", async () => (await command())?.doneAt !== null);
   expect(asked).toEqual([{ actor: "operator (enough)", requestId: "req_one", graceMs: 1_500 }]);
   expect(await command()).toMatchObject({ outcome: "gone", error: null });
   expect(await store.listEvents({ runId })).toMatchObject([{ type: "command", data: { outcome: "gone" } }]);
@@ -78,28 +81,28 @@ for (const trouble of [
       if (tries === 1) throw trouble;
       return gone();
     });
-    await desk.look();
-    await until("it failed", () => tries === 1);
+    await desk.poll();
+    await waitFor("it failed", () => tries === 1);
     await setImmediate();
     expect(await command()).toMatchObject({ doneAt: null, outcome: null });
-    await until("it is done", async () => {
-      await desk.look();
+    await waitFor("it is done", async () => {
+      await desk.poll();
       return (await command())?.outcome === "gone";
     });
     expect(problems).toEqual(trouble instanceof SupervisorClosed ? [] : [trouble]);
   });
 
 test("a run that is not there is an answer", async () => {
-  await errands(() => Promise.reject(new RunNotFound(runId))).look();
-  await until("it is done", async () => (await command())?.doneAt !== null);
+  await errands(() => Promise.reject(new RunNotFound(runId))).poll();
+  await waitFor("it is done", async () => (await command())?.doneAt !== null);
   expect(await command()).toMatchObject({ outcome: "failed", error: `no run ${runId}` });
 });
 
 test("what was carried out and could not be acknowledged is acknowledged later, as it was", async () => {
   let refuse = true;
-  const finishCommand = async (id: string, result: CommandResult): Promise<boolean> => {
+  const finishCommand = async (id: string, result: RemoteStopResult): Promise<boolean> => {
     if (refuse) throw new StateUnusable("db", "the database is away");
-    return store.finishCommand(id, result, []);
+    return store.finishRemoteStop(id, result, []);
   };
   let stops = 0;
   const desk = errands(
@@ -107,13 +110,13 @@ test("what was carried out and could not be acknowledged is acknowledged later, 
       stops += 1;
       return gone();
     },
-    { finishCommand },
+    { finishRemoteStop: finishCommand },
   );
-  await desk.look();
-  await until("it could not be said", () => problems.length === 1);
+  await desk.poll();
+  await waitFor("it could not be said", () => problems.length === 1);
   refuse = false;
-  await until("it is said", async () => {
-    await desk.look();
+  await waitFor("it is said", async () => {
+    await desk.poll();
     return (await command())?.outcome === "gone";
   });
   expect(stops).toBe(1);
@@ -126,11 +129,11 @@ test("it is taken up once however often one looks", async () => {
     await stopping;
     return gone();
   });
-  await Promise.all([desk.look(), desk.look(), desk.look()]);
-  await until("it is under way", () => asked.length > 0);
-  await desk.look();
+  await Promise.all([desk.poll(), desk.poll(), desk.poll()]);
+  await waitFor("it is under way", () => asked.length > 0);
+  await desk.poll();
   expect((await command())?.acceptedAt).not.toBeNull();
   finish();
-  await until("it is done", async () => (await command())?.doneAt !== null);
+  await waitFor("it is done", async () => (await command())?.doneAt !== null);
   expect(asked).toHaveLength(1);
 });

@@ -1,32 +1,32 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { AnswerOf } from "../../../src/gateway/contract/contract.js";
-import { followLines } from "../../../src/gateway/follow-lines.js";
+import type { ResponseOf } from "../../../src/gateway/contract/contract.js";
+import { followNdjson } from "../../../src/gateway/follow-lines.js";
 import { shellAgent } from "../../acp/controlled.js";
-import { main } from "../../cli/stage.js";
+import { cliPath } from "../../cli/stage.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
-import { processesOf } from "../../supervisor/real-supervisor.js";
+import { findProcessesOfRun } from "../../supervisor/real-supervisor.js";
 import { createClient } from "../../../src/gateway/client.js";
-import { gone, refusal, until } from "../real-gateway.js";
-import { FAR_HOST, onFarHost } from "./far-host.js";
-import { Fleet, type Member } from "./fleet.js";
+import { waitForRunEnd, errorOf, waitFor } from "../real-gateway.js";
+import { OTHER_HOST, onOtherHost } from "./far-host.js";
+import { GatewayCluster, type ClusterGateway } from "./fleet.js";
 
 const LONG = { timeout: 90_000 };
 const cwd = process.cwd();
-type Update = AnswerOf<"acpWatch">["updates"][number];
+type Update = ResponseOf<"acpWatch">["updates"][number];
 
 describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LONG, () => {
-  let fleet: Fleet;
-  let here: Member;
-  let there: Member;
+  let cluster: GatewayCluster;
+  let here: ClusterGateway;
+  let there: ClusterGateway;
   beforeAll(async () => {
-    fleet = await Fleet.open();
-    [here, there] = await Promise.all([fleet.join(), fleet.join()]);
+    cluster = await GatewayCluster.open();
+    [here, there] = await Promise.all([cluster.startGateway(), cluster.startGateway()]);
   });
-  afterAll(() => fleet[Symbol.asyncDispose]());
+  afterAll(() => cluster[Symbol.asyncDispose]());
 
-  const spawn = async ({ client }: Pick<Member, "client">, key: string, ...offers: string[]) =>
+  const spawn = async ({ client }: Pick<ClusterGateway, "client">, key: string, ...offers: string[]) =>
     (await client.acpSpawn({ body: { argv: shellAgent(...offers), cwd, key } })).session;
   const texts = (updates: readonly Update[]): string =>
     updates
@@ -40,7 +40,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     const session = await spawn(there, "far");
     const heard: Update[] = [];
     const following = (async () => {
-      for await (const update of followLines<Update>(here, "/v1/acp/sessions/far/updates?follow=1"))
+      for await (const update of followNdjson<Update>(here, "/v1/acp/sessions/far/updates?follow=1"))
         heard.push(update);
     })();
     const { turn } = await here.client.acpPrompt({ params, body: { text: "echo hello" } });
@@ -51,7 +51,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
 
     const asking = here.client.acpPrompt({ params, body: { text: "ask echo allowed" } });
     let id = "";
-    await until("it asks", async () => {
+    await waitFor("it asks", async () => {
       const { permissions } = await here.client.acpPermissions({ query: { session: "far" } });
       id = permissions[0]?.id ?? "";
       return id !== "";
@@ -61,7 +61,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     expect((await asking).turn.text).toContain("allowed");
 
     const slow = await here.client.acpPrompt({ params, body: { text: "echo on; sleep 3108", wait: false } });
-    await until("it is on", () => texts(heard).includes("on\n"));
+    await waitFor("it is on", () => texts(heard).includes("on\n"));
     const cancelled = await here.client.acpCancel({ params, body: { reapTools: true } });
     expect(cancelled.turn).toMatchObject({ turnId: slow.turn.turnId, outcome: "cancelled" });
 
@@ -70,14 +70,14 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     await following;
     expect(heard.map(({ seq }) => seq)).toEqual(heard.map((_, at) => at + 1));
     expect(heard.at(-1)).toMatchObject({ type: "session", data: { state: "closed" } });
-    expect(await processesOf(session.runId ?? "")).toEqual([]);
+    expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
   });
 
   test("is as hidden there as here from a session that may not see it", async () => {
     const session = await spawn(there, "hidden");
     const { token } = await here.client.openSession({ body: { key: "stranger" } });
     const stranger = createClient({ socketPath: here.socketPath, token });
-    const ask = (id: string) => refusal(stranger.acpPrompt({ params: { id }, body: { text: "x" } }));
+    const ask = (id: string) => errorOf(stranger.acpPrompt({ params: { id }, body: { text: "x" } }));
     const denied = await ask(session.sessionId);
     expect(denied.code).toBe("NOT_FOUND");
     expect(denied.message.replace(session.sessionId, "it")).toBe(
@@ -87,16 +87,16 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
       body: { key: "child", parentSessionKey: "hidden" },
     });
     const child = createClient({ socketPath: here.socketPath, token: own });
-    expect((await refusal(child.acpClose({ params: { id: "hidden" } }))).code).toBe("NOT_FOUND");
+    expect((await errorOf(child.acpClose({ params: { id: "hidden" } }))).code).toBe("NOT_FOUND");
     await here.client.closeSession({ params: { id: session.sessionId } });
-    expect(await gone(here.client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+    expect(await waitForRunEnd(here.client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
   });
 
   test("hears what was said to it here", async () => {
     await spawn(there, "listener", "echo");
     const params = { id: "listener" };
     const { message } = await here.client.sendMessage({ params, body: { text: "from afar" } });
-    await until("it has answered", async () => {
+    await waitFor("it has answered", async () => {
       const { messages } = await here.client.sessionHistory({ params });
       return messages.some(({ id, deliveredAt }) => id === message.id && deliveredAt !== null);
     });
@@ -106,7 +106,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
   });
 
   test("whose gateway cannot be reached is not touched, and shown as the store has it", async () => {
-    const deaf = await fleet.join("");
+    const deaf = await cluster.startGateway("");
     const session = await spawn(deaf, "deaf");
     const params = { id: "deaf" };
     for (const act of [
@@ -115,13 +115,13 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
       () => here.client.acpClose({ params }),
       () => here.client.closeSession({ params: { id: session.sessionId } }),
     ]) {
-      const refused = await refusal(act());
+      const refused = await errorOf(act());
       expect(refused.code).toBe("ACP_NOT_HELD");
       expect(refused.message).toContain(`is gateway ${deaf.gateway.instanceId}'s, on host`);
       expect(refused.message).toMatch(/on host \S+, and cannot be reached there: it does not listen/);
     }
     expect(
-      (await refusal(here.client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "deaf" } }))).message,
+      (await errorOf(here.client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "deaf" } }))).message,
     ).toMatch(/on host \S+\. Neither/);
     const shown = await here.client.acpShow({ params });
     expect(shown).toMatchObject({ session: { state: "ready" }, tree: { verified: false } });
@@ -129,32 +129,32 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
   });
 
   test("whose host is gone is closed when its run was given up: on record, and nobody is signalled", async () => {
-    const home = await fleet.newHome();
-    const far = await fleet.spawn(home, await onFarHost(home));
+    const home = await cluster.newHome();
+    const far = await cluster.spawnGateway(home, await onOtherHost(home));
     const session = await spawn(far, "gone");
     const runId = session.runId ?? "";
     const params = { id: "gone" };
     await far.client.acpPrompt({ params, body: { text: "sleep 3109", wait: false } });
     const queued = await far.client.acpPrompt({ params, body: { text: "echo never", wait: false } });
-    await until("it works", async () => (await far.client.acpShow({ params })).tree.processes.length > 1);
+    await waitFor("it works", async () => (await far.client.acpShow({ params })).tree.processes.length > 1);
     await far.kill();
-    const living = await processesOf(runId);
-    expect((await refusal(here.client.acpClose({ params }))).message).toMatch(
-      new RegExp(`on host ${FAR_HOST}, and cannot be reached there: .*holdfast runs forget ${runId}`),
+    const living = await findProcessesOfRun(runId);
+    expect((await errorOf(here.client.acpClose({ params }))).message).toMatch(
+      new RegExp(`on host ${OTHER_HOST}, and cannot be reached there: .*holdfast runs forget ${runId}`),
     );
-    await fleet.database.query(
-      `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${FAR_HOST}'`,
+    await cluster.database.query(
+      `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${OTHER_HOST}'`,
     );
-    await fleet.database.query(
+    await cluster.database.query(
       `update holdfast.runs set lease_expires_at = lease_expires_at - 40000 where run_id = '${runId}'`,
     );
-    expect((await refusal(here.client.acpClose({ params }))).code).toBe("ACP_NOT_HELD");
-    await promisify(execFile)(process.execPath, [main, "runs", "forget", runId, "--yes"], {
+    expect((await errorOf(here.client.acpClose({ params }))).code).toBe("ACP_NOT_HELD");
+    await promisify(execFile)(process.execPath, [cliPath, "runs", "forget", runId, "--yes"], {
       env: { ...process.env, HOLDFAST_HOME: here.home },
     });
     const closed = await here.client.acpClose({ params });
     expect(closed).toMatchObject({ session: { state: "closed" }, survivors: [], emptiness: "unproven" });
-    expect(await processesOf(runId)).toEqual(living);
+    expect(await findProcessesOfRun(runId)).toEqual(living);
     const { turns } = await here.client.acpHistory({ params: { id: session.sessionId } });
     expect(turns.map(({ turnId, outcome }) => [turnId === queued.turn.turnId, outcome])).toEqual([
       [true, "cancelled"],
@@ -163,8 +163,8 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     const { session: row } = await here.client.sessionStatus({ params: { id: session.sessionId } });
     expect(row.closedAt).not.toBeNull();
     // Should it come back, it ends what is left.
-    const back = await fleet.spawn(home, await onFarHost(home));
-    await until("nothing is left", async () => (await processesOf(runId)).length === 0);
+    const back = await cluster.spawnGateway(home, await onOtherHost(home));
+    await waitFor("nothing is left", async () => (await findProcessesOfRun(runId)).length === 0);
     await back.kill("SIGTERM");
   });
 });

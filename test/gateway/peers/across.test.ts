@@ -3,23 +3,23 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
 import { until } from "../../until.js";
-import { gone, refusal } from "../real-gateway.js";
-import { Fleet, start, Viewer, type Member } from "./fleet.js";
+import { waitForRunEnd, errorOf } from "../real-gateway.js";
+import { GatewayCluster, startRun, RunViewer, type ClusterGateway } from "./fleet.js";
 
 const LONG = { timeout: 60_000 };
 
 describe.skipIf(whyNoPostgres !== null)("through another state directory's gateway", LONG, () => {
-  let fleet: Fleet;
-  let here: Member;
-  let there: Member;
+  let cluster: GatewayCluster;
+  let here: ClusterGateway;
+  let there: ClusterGateway;
   beforeAll(async () => {
-    fleet = await Fleet.open();
-    [here, there] = await Promise.all([fleet.join(), fleet.join()]);
+    cluster = await GatewayCluster.open();
+    [here, there] = await Promise.all([cluster.startGateway(), cluster.startGateway()]);
   });
-  afterAll(() => fleet[Symbol.asyncDispose]());
+  afterAll(() => cluster[Symbol.asyncDispose]());
 
   test("a run is stopped, by its own gateway, in the name of who asked", async () => {
-    const runId = await start(there, "sleep 1000");
+    const runId = await startRun(there, "sleep 1000");
     const answer = await here.client.kill({ params: { runId }, body: { reason: "enough" } });
     expect(answer).toMatchObject({
       outcome: "gone",
@@ -36,8 +36,10 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   });
 
   test("a terminal is typed into and shows what comes of it, both ways", async () => {
-    const runId = await start(there, 'stty -echo; while read word; do echo "<$word>"; done', { pty: true });
-    const viewer = new Viewer(here, runId);
+    const runId = await startRun(there, 'stty -echo; while read word; do echo "<$word>"; done', {
+      pty: true,
+    });
+    const viewer = new RunViewer(here, runId);
     await until("attached", () => viewer.said.length > 0, 15_000);
     expect(viewer.said[0]).toMatchObject({ type: "attached", runId, state: "running" });
     viewer.socket.send(Buffer.from("one\n"));
@@ -56,8 +58,8 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   });
 
   test("what a program does not read is not piled up without end, and whoever types is told", async () => {
-    const runId = await start(there, "sleep 1000", { stdin: "pipe" });
-    const viewer = new Viewer(here, runId);
+    const runId = await startRun(there, "sleep 1000", { stdin: "pipe" });
+    const viewer = new RunViewer(here, runId);
     await until("attached", () => viewer.said.length > 0, 15_000);
     const piece = Buffer.alloc(512 * 1024, "x");
     for (let sent = 0; sent < 48; sent++) viewer.socket.send(piece);
@@ -66,7 +68,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
       message: expect.stringContaining("bytes of input wait for the program"),
     });
     const write = here.client.write({ params: { runId }, body: { text: "more" } });
-    expect(await refusal(write)).toMatchObject({ code: "STDIN_FULL" });
+    expect(await errorOf(write)).toMatchObject({ code: "STDIN_FULL" });
     const waiting = there.gateway.supervisor.run(runId)?.waitingInput ?? 0;
     expect(waiting).toBeLessThan(defaults.inputWaitingBytes + 2 * piece.length);
     // Stopping is no matter of what it reads.
@@ -76,8 +78,8 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
 
   test("output passes byte for byte, however much", async () => {
     const bytes = 6_000_000;
-    const runId = await start(there, `yes 0123456789abcdef | head -c ${bytes}; sleep 1000`);
-    const viewer = new Viewer(here, runId);
+    const runId = await startRun(there, `yes 0123456789abcdef | head -c ${bytes}; sleep 1000`);
+    const viewer = new RunViewer(here, runId);
     // Now and then it reads nothing for a while.
     const halting = setInterval(() => {
       viewer.socket.pause();
@@ -101,35 +103,35 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   });
 
   test("an end is waited for, and an ended run's output is still there", async () => {
-    const runId = await start(there, "sleep 0.5; echo last; exit 3");
+    const runId = await startRun(there, "sleep 0.5; echo last; exit 3");
     const { output } = await here.client.poll({ params: { runId }, query: { waitMs: 15_000 } });
     expect(output[0]?.text).toBe("last\n");
-    expect((await gone(here.client, runId)).exit).toMatchObject({ code: 3 });
+    expect((await waitForRunEnd(here.client, runId)).exit).toMatchObject({ code: 3 });
     const { text } = await here.client.log({ params: { runId } });
     expect(text).toBe("last\n");
-    expect(await refusal(here.client.write({ params: { runId }, body: { text: "x" } }))).toMatchObject({
+    expect(await errorOf(here.client.write({ params: { runId }, body: { text: "x" } }))).toMatchObject({
       code: "STDIN_CLOSED",
     });
   });
 
   test("what is removed is stopped where it runs", async () => {
-    const runId = await start(there, "sleep 1000");
+    const runId = await startRun(there, "sleep 1000");
     expect(await here.client.remove({ params: { runId } })).toEqual({ runId, stopping: true });
-    expect((await gone(there.client, runId)).exit?.reason).toBe("manual-cancel");
+    expect((await waitForRunEnd(there.client, runId)).exit?.reason).toBe("manual-cancel");
   });
 
   test("what cannot be used is refused by the gateway that would use it, in the same words", async () => {
-    const runId = await start(there, "sleep 1000");
+    const runId = await startRun(there, "sleep 1000");
     const ask = (body: object) =>
       here.client.sendKeys({ params: { runId }, body: body as { keys: string[] } });
-    const told = await refusal(there.client.sendKeys({ params: { runId }, body: { keys: [] } }));
-    expect(await refusal(ask({ keys: [] }))).toEqual(told);
-    expect(await refusal(ask({ keys: ["C-c"], extra: 1 }))).toMatchObject({ code: "BAD_INPUT" });
-    const large = await refusal(
+    const told = await errorOf(there.client.sendKeys({ params: { runId }, body: { keys: [] } }));
+    expect(await errorOf(ask({ keys: [] }))).toEqual(told);
+    expect(await errorOf(ask({ keys: ["C-c"], extra: 1 }))).toMatchObject({ code: "BAD_INPUT" });
+    const large = await errorOf(
       here.client.paste({ params: { runId }, body: { text: "x".repeat(5_000_000) } }),
     );
     expect(large.code).toBe("TOO_LARGE");
-    expect(await refusal(here.client.log({ params: { runId: "run_000000000000" } }))).toMatchObject({
+    expect(await errorOf(here.client.log({ params: { runId: "run_000000000000" } }))).toMatchObject({
       code: "RUN_NOT_FOUND",
     });
     await here.client.kill({ params: { runId } });

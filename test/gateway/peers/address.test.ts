@@ -1,8 +1,8 @@
 import { hostname } from "node:os";
 import { describe, expect, test } from "vitest";
 import { parseConfig } from "../../../src/gateway/config.js";
-import { advertised, parsePeerAddress } from "../../../src/gateway/peers/address.js";
-import { newPeerKey, sharedKey } from "../../../src/gateway/peers/key.js";
+import { advertisedAddress, parsePeerAddress } from "../../../src/gateway/peers/address.js";
+import { newPeerKey, derivePeerKey } from "../../../src/gateway/peers/key.js";
 
 describe("where other gateways reach one", () => {
   test("is a host and a port", () => {
@@ -31,23 +31,23 @@ describe("where other gateways reach one", () => {
 
   test("is what it listens on, unless it is to be found elsewhere or listens everywhere", () => {
     const bound = { host: "10.0.0.7", port: 7444 };
-    expect(advertised(bound, null)).toEqual(bound);
-    expect(advertised(bound, { host: "nat.lan", port: 80 })).toEqual({ host: "nat.lan", port: 80 });
-    expect(advertised(bound, { host: "nat.lan", port: 0 })).toEqual({ host: "nat.lan", port: 7444 });
+    expect(advertisedAddress(bound, null)).toEqual(bound);
+    expect(advertisedAddress(bound, { host: "nat.lan", port: 80 })).toEqual({ host: "nat.lan", port: 80 });
+    expect(advertisedAddress(bound, { host: "nat.lan", port: 0 })).toEqual({ host: "nat.lan", port: 7444 });
     for (const host of ["0.0.0.0", "::"])
-      expect(advertised({ ...bound, host }, null)).toEqual({ host: hostname(), port: 7444 });
+      expect(advertisedAddress({ ...bound, host }, null)).toEqual({ host: hostname(), port: 7444 });
   });
 });
 
 test("a shared key is of these two, in this direction, in this life", () => {
   const [key, next] = [newPeerKey(), newPeerKey()];
   const keys = [
-    sharedKey(key, "in_a", "in_b"),
-    sharedKey(key, "in_b", "in_a"),
-    sharedKey(key, "in_a", "in_c"),
-    sharedKey(key, "in_a\0in_b", ""),
-    sharedKey(next, "in_a", "in_b"),
+    derivePeerKey(key, "in_a", "in_b"),
+    derivePeerKey(key, "in_b", "in_a"),
+    derivePeerKey(key, "in_a", "in_c"),
+    derivePeerKey(key, "in_a\0in_b", ""),
+    derivePeerKey(next, "in_a", "in_b"),
   ].map((each) => each.toString("hex"));
   expect(new Set(keys).size).toBe(keys.length);
-  expect(sharedKey(key, "in_a", "in_b").toString("hex")).toBe(keys[0]);
+  expect(derivePeerKey(key, "in_a", "in_b").toString("hex")).toBe(keys[0]);
 });

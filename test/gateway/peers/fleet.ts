@@ -6,21 +6,25 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { expect, vi } from "vitest";
 import { WebSocket } from "ws";
-import { unframe, type ToViewer } from "../../../src/gateway/attach-frames.js";
+import { decodeFrame, type AttachServerMessage } from "../../../src/gateway/attach-frames.js";
 import { createClient, type GatewayClient } from "../../../src/gateway/client.js";
 import { parseConfig } from "../../../src/gateway/config.js";
 import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocket } from "../../../src/gateway/server/listen.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/listen.js";
 import { readOperatorToken } from "../../../src/gateway/server/requester.js";
-import { reach } from "../../../src/gateway/start.js";
-import { main } from "../../cli/stage.js";
-import { removeHome } from "../../remove-home.js";
-import { startPooler } from "../../store/postgres/pooler.js";
+import { reachGateway } from "../../../src/gateway/start.js";
+import { cliPath } from "../../cli/stage.js";
+import { removeStateDirectory } from "../../remove-home.js";
+import { startPgBouncer } from "../../store/postgres/pooler.js";
 import { startReplicatedServer, type ReplicatedServer } from "../../store/postgres/replicated.js";
-import { startServer, type PostgresDatabase, type TestServer } from "../../store/postgres/server.js";
+import {
+  startPostgresServer,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "../../store/postgres/server.js";
 
 /** A gateway in this process, with a state directory of its own. */
-export interface Member {
+export interface ClusterGateway {
   readonly home: string;
   readonly gateway: Gateway;
   readonly token: string;
@@ -28,52 +32,55 @@ export interface Member {
   readonly socketPath: string;
 }
 
-export interface Outside extends Pick<Member, "home" | "token" | "client" | "socketPath"> {
+export interface ClusterProcess extends Pick<ClusterGateway, "home" | "token" | "client" | "socketPath"> {
   kill(signal?: NodeJS.Signals): Promise<void>;
 }
 
 /** Listens for the others, wherever there is room. */
-export const REACHABLE = '[peers]\nlisten = "127.0.0.1:0"\n';
+export const PEER_LISTEN_CONFIG = '[peers]\nlisten = "127.0.0.1:0"\n';
 
 /** Gateways of several state directories on one real database, and a stranger that must outlive them. */
-export class Fleet implements AsyncDisposable {
-  readonly server: TestServer;
+export class GatewayCluster implements AsyncDisposable {
+  readonly server: PostgresServer;
   readonly database: PostgresDatabase;
-  readonly members: Member[] = [];
-  readonly #stranger: ChildProcess = spawn("sleep", ["3600"], { stdio: "ignore" });
+  readonly gateways: ClusterGateway[] = [];
+  readonly #bystander: ChildProcess = spawn("sleep", ["3600"], { stdio: "ignore" });
   readonly #homes: string[] = [];
   readonly #children = new Set<ChildProcess>();
   readonly #beside: readonly AsyncDisposable[];
 
   /** `beside`: what stands between the gateways and the server, or beside it. */
-  constructor(server: TestServer, database: PostgresDatabase, beside: readonly AsyncDisposable[] = []) {
+  constructor(server: PostgresServer, database: PostgresDatabase, beside: readonly AsyncDisposable[] = []) {
     this.server = server;
     this.database = database;
     this.#beside = beside;
   }
 
-  static async open(): Promise<Fleet> {
-    const server = await startServer();
+  static async open(): Promise<GatewayCluster> {
+    const server = await startPostgresServer();
     const database = await server.createDatabase();
     vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
-    return new Fleet(server, database);
+    return new GatewayCluster(server, database);
   }
 
   /** The same, through PgBouncer. */
-  static async throughPooler(): Promise<Fleet> {
-    const server = await startServer();
-    const pooler = await startPooler(server, { pool_mode: "session" });
+  static async throughPooler(): Promise<GatewayCluster> {
+    const server = await startPostgresServer();
+    const pooler = await startPgBouncer(server, { pool_mode: "session" });
     const database = await server.createDatabase();
     vi.stubEnv("HOLDFAST_DATABASE_URL", pooler.urlOf(database.url));
-    return new Fleet(server, database, [pooler]);
+    return new GatewayCluster(server, database, [pooler]);
   }
 
   /** The same, with the addresses of a primary and its stand-by. */
-  static async replicated(): Promise<{ readonly fleet: Fleet; readonly replicated: ReplicatedServer }> {
+  static async replicated(): Promise<{
+    readonly fleet: GatewayCluster;
+    readonly replicated: ReplicatedServer;
+  }> {
     const replicated = await startReplicatedServer();
     const database = await replicated.createDatabase();
     vi.stubEnv("HOLDFAST_DATABASE_URL", database.url);
-    return { fleet: new Fleet(replicated.primary, database, [replicated.standBy]), replicated };
+    return { fleet: new GatewayCluster(replicated.primary, database, [replicated.standBy]), replicated };
   }
 
   async newHome(): Promise<string> {
@@ -83,12 +90,12 @@ export class Fleet implements AsyncDisposable {
   }
 
   /** One more, or the next of a state directory. */
-  async join(config = REACHABLE, home?: string): Promise<Member> {
+  async startGateway(config = PEER_LISTEN_CONFIG, home?: string): Promise<ClusterGateway> {
     const its = home ?? (await this.newHome());
-    const gateway = await openGateway({ home: its, onNews: () => {}, config: parseConfig(config, "") });
+    const gateway = await openGateway({ home: its, onEvent: () => {}, config: parseConfig(config, "") });
     await gateway.ready;
     const token = (await readOperatorToken(its)) ?? "";
-    const socketPath = gatewaySocket(its);
+    const socketPath = gatewaySocketPath(its);
     const member = {
       home: its,
       gateway,
@@ -96,12 +103,16 @@ export class Fleet implements AsyncDisposable {
       client: createClient({ socketPath, token }),
       socketPath,
     };
-    this.members.push(member);
+    this.gateways.push(member);
     return member;
   }
 
   /** One in a process of its own, which can be killed; by `around` in surroundings of its own; of another build. */
-  async spawn(home?: string, around: readonly string[] = [], program = main): Promise<Outside> {
+  async spawnGateway(
+    home?: string,
+    around: readonly string[] = [],
+    program = cliPath,
+  ): Promise<ClusterProcess> {
     const its = home ?? (await this.newHome());
     const words = [...around, process.execPath, program, "gateway", "run", "--quiet"];
     const child = spawn(words[0] ?? "", words.slice(1), {
@@ -111,9 +122,9 @@ export class Fleet implements AsyncDisposable {
     const ended = once(child, "exit");
     this.#children.add(child);
     void ended.then(() => this.#children.delete(child));
-    const socketPath = gatewaySocket(its);
+    const socketPath = gatewaySocketPath(its);
     const ready = async (): Promise<string | null> => {
-      const reached = await reach(its).catch(() => null);
+      const reached = await reachGateway(its).catch(() => null);
       return reached?.status.ready === true && reached.status.pid === child.pid
         ? readOperatorToken(its)
         : null;
@@ -136,13 +147,13 @@ export class Fleet implements AsyncDisposable {
     };
   }
 
-  async leave(member: Member, runs: "leave" | "terminate" = "leave"): Promise<void> {
-    this.members.splice(this.members.indexOf(member), 1);
+  async stopGateway(member: ClusterGateway, runs: "leave" | "terminate" = "leave"): Promise<void> {
+    this.gateways.splice(this.gateways.indexOf(member), 1);
     await member.gateway.stop({ runs, waitMs: 0 });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const member of [...this.members]) await this.leave(member, "terminate");
+    for (const member of [...this.gateways]) await this.stopGateway(member, "terminate");
     for (const child of this.#children) {
       child.kill("SIGTERM");
       await once(child, "exit");
@@ -150,16 +161,16 @@ export class Fleet implements AsyncDisposable {
     vi.unstubAllEnvs();
     for (const each of this.#beside) await each[Symbol.asyncDispose]();
     await this.server[Symbol.asyncDispose]();
-    const survived = this.#stranger.exitCode === null && this.#stranger.signalCode === null;
-    this.#stranger.kill("SIGKILL");
-    for (const home of this.#homes) await removeHome(home);
+    const survived = this.#bystander.exitCode === null && this.#bystander.signalCode === null;
+    this.#bystander.kill("SIGKILL");
+    for (const home of this.#homes) await removeStateDirectory(home);
     expect(survived, "the bystander").toBe(true);
   }
 }
 
 /** A run in the background. */
-export async function start(
-  { client }: Pick<Member, "client">,
+export async function startRun(
+  { client }: Pick<ClusterGateway, "client">,
   script: string,
   more: object = {},
 ): Promise<string> {
@@ -168,14 +179,14 @@ export async function start(
 }
 
 /** Somebody who watches a run through a gateway. */
-export class Viewer {
+export class RunViewer {
   readonly socket: WebSocket;
-  readonly said: ToViewer[] = [];
+  readonly said: AttachServerMessage[] = [];
   readonly closed: Promise<number>;
   text = "";
   nextOffset = 0;
 
-  constructor({ socketPath, token }: Pick<Member, "socketPath" | "token">, runId: string, from = 0) {
+  constructor({ socketPath, token }: Pick<ClusterGateway, "socketPath" | "token">, runId: string, from = 0) {
     const path = `/v1/runs/${runId}/attach?stdout=${from}`;
     this.socket = new WebSocket(`ws+unix://${socketPath}:${path}`, {
       headers: { authorization: `Bearer ${token}` },
@@ -184,10 +195,10 @@ export class Viewer {
     this.socket.on("error", () => {});
     this.socket.on("message", (data: Buffer, binary: boolean) => {
       if (!binary) {
-        this.said.push(JSON.parse(data.toString()) as ToViewer);
+        this.said.push(JSON.parse(data.toString()) as AttachServerMessage);
         return;
       }
-      const { offset, bytes } = unframe(data);
+      const { offset, bytes } = decodeFrame(data);
       this.text += bytes.toString("latin1");
       this.nextOffset = offset + bytes.length;
     });

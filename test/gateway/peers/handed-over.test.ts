@@ -7,23 +7,23 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/gateway/client.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
 import { until as untilSeen } from "../../until.js";
-import { gone, refusal, until } from "../real-gateway.js";
-import { Fleet, start, Viewer, type Member, type Outside } from "./fleet.js";
+import { waitForRunEnd, errorOf, waitFor } from "../real-gateway.js";
+import { GatewayCluster, startRun, RunViewer, type ClusterGateway, type ClusterProcess } from "./fleet.js";
 
 const LONG = { timeout: 90_000 };
 
 describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LONG, () => {
-  let fleet: Fleet;
-  let here: Member;
+  let cluster: GatewayCluster;
+  let here: ClusterGateway;
   beforeAll(async () => {
-    fleet = await Fleet.open();
-    here = await fleet.join();
+    cluster = await GatewayCluster.open();
+    here = await cluster.startGateway();
   });
-  afterAll(() => fleet[Symbol.asyncDispose]());
+  afterAll(() => cluster[Symbol.asyncDispose]());
 
   /** What was handed over about a run, and how often it was said to be done. */
-  const ledger = async (runId: string): Promise<{ done: number; waiting: number; said: unknown[] }> => {
-    const rows = await fleet.database.query(
+  const localCopy = async (runId: string): Promise<{ done: number; waiting: number; said: unknown[] }> => {
+    const rows = await cluster.database.query(
       `select outcome from holdfast.commands where run_id = '${runId}'`,
     );
     const { events } = await here.client.events({ query: { run: runId, limit: 1_000 } });
@@ -33,9 +33,9 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
   };
 
   test("is carried out when that one is back, and is said to be under way until then", async () => {
-    const there = await fleet.join();
-    const runId = await start(there, "sleep 1000");
-    await fleet.leave(there);
+    const there = await cluster.startGateway();
+    const runId = await startRun(there, "sleep 1000");
+    await cluster.stopGateway(there);
     const [first, second] = await Promise.all([
       here.client.kill({ params: { runId }, body: { requestId: "req-first", waitMs: 500 } }),
       here.client.kill({ params: { runId }, body: { requestId: "req-second", waitMs: 500 } }),
@@ -47,82 +47,82 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
         command: { accepted: false, instanceId: there.gateway.instanceId, error: null },
       });
     expect(first.command?.lastHeardAt).toBeGreaterThan(0);
-    expect(await ledger(runId)).toMatchObject({ done: 0 });
-    await fleet.join(undefined, there.home);
-    expect((await gone(here.client, runId)).exit).toMatchObject({
+    expect(await localCopy(runId)).toMatchObject({ done: 0 });
+    await cluster.startGateway(undefined, there.home);
+    expect((await waitForRunEnd(here.client, runId)).exit).toMatchObject({
       reason: "manual-cancel",
       actor: "operator",
     });
-    await until("it was acknowledged", async () => (await ledger(runId)).waiting === 0);
+    await waitFor("it was acknowledged", async () => (await localCopy(runId)).waiting === 0);
     // Asked again under its id, it is what it was.
     const again = await here.client.kill({ params: { runId }, body: { requestId: "req-first" } });
     expect(again.outcome).toBe("ended-before");
-    const { done, said } = await ledger(runId);
+    const { done, said } = await localCopy(runId);
     expect(said.filter((outcome) => outcome !== null)).toHaveLength(done);
   });
 
   test("goes by the id of the request, which belongs to one run", async () => {
-    const there = await fleet.join();
-    const [one, other] = [await start(there, "sleep 1000"), await start(there, "sleep 1000")];
+    const there = await cluster.startGateway();
+    const [one, other] = [await startRun(there, "sleep 1000"), await startRun(there, "sleep 1000")];
     const kill = (runId: string) => here.client.kill({ params: { runId }, body: { requestId: "req-same" } });
     expect(await Promise.all([kill(one), kill(one)])).toMatchObject([
       { outcome: "gone" },
       { outcome: "gone" },
     ]);
-    expect(await ledger(one)).toMatchObject({ done: 1, said: [null, "gone"] });
-    expect(await refusal(kill(other))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await localCopy(one)).toMatchObject({ done: 1, said: [null, "gone"] });
+    expect(await errorOf(kill(other))).toMatchObject({ code: "BAD_INPUT" });
     expect(await here.client.getRun({ params: { runId: other } })).toMatchObject({ state: "running" });
   });
 
   test("is acknowledged as it is when the run has ended meanwhile", async () => {
-    const there = await fleet.join();
+    const there = await cluster.startGateway();
     const [go, done] = [join(there.home, "go"), join(there.home, "done")];
-    const runId = await start(there, `until [ -e ${go} ]; do sleep 0.05; done; echo >${done}; exit 3`);
-    await fleet.leave(there);
+    const runId = await startRun(there, `until [ -e ${go} ]; do sleep 0.05; done; echo >${done}; exit 3`);
+    await cluster.stopGateway(there);
     const killing = here.client.kill({ params: { runId } });
-    await until("it waits", async () => (await ledger(runId)).waiting === 1);
+    await waitFor("it waits", async () => (await localCopy(runId)).waiting === 1);
     await writeFile(go, "");
-    await until("it has ended", () => existsSync(done));
-    await fleet.join(undefined, there.home);
+    await waitFor("it has ended", () => existsSync(done));
+    await cluster.startGateway(undefined, there.home);
     expect(await killing).toMatchObject({ outcome: "ended-before", run: { exit: { code: 3 } } });
-    expect(await ledger(runId)).toMatchObject({ done: 1, said: [null, "ended-before"] });
+    expect(await localCopy(runId)).toMatchObject({ done: 1, said: [null, "ended-before"] });
   });
 
   describe("survives the death of", () => {
-    let asked: Outside;
-    let there: Outside;
+    let asked: ClusterProcess;
+    let there: ClusterProcess;
     beforeAll(async () => {
-      [asked, there] = await Promise.all([fleet.spawn(), fleet.spawn()]);
+      [asked, there] = await Promise.all([cluster.spawnGateway(), cluster.spawnGateway()]);
     });
     afterAll(async () => {
       await Promise.all([asked, there].map((each) => each.client.stop({ body: { runs: "terminate" } })));
     });
 
     test("either, at any moment: carried out, and acknowledged once", async () => {
-      const stranger = await start(there, "sleep 1000");
+      const stranger = await startRun(there, "sleep 1000");
       for (const [whom, afterMs] of [
         ["there", 0],
         ["there", 25],
         ["asked", 0],
         ["asked", 25],
       ] as const) {
-        const runId = await start(there, "trap 'sleep 0.05; exit' TERM; while :; do sleep 0.02; done");
+        const runId = await startRun(there, "trap 'sleep 0.05; exit' TERM; while :; do sleep 0.02; done");
         const killing = asked.client.kill({ params: { runId } }).catch(() => null);
-        await until("it is handed over", async () => {
-          const { done, waiting } = await ledger(runId);
+        await waitFor("it is handed over", async () => {
+          const { done, waiting } = await localCopy(runId);
           return done + waiting > 0;
         });
         await setTimeout(afterMs);
         await { asked, there }[whom].kill();
-        if (whom === "there") there = await fleet.spawn(there.home);
-        else asked = await fleet.spawn(asked.home);
+        if (whom === "there") there = await cluster.spawnGateway(there.home);
+        else asked = await cluster.spawnGateway(asked.home);
         await killing;
-        expect((await gone(here.client, runId)).exit, `${whom} ${afterMs}`).toMatchObject({
+        expect((await waitForRunEnd(here.client, runId)).exit, `${whom} ${afterMs}`).toMatchObject({
           reason: "manual-cancel",
           actor: "operator",
         });
-        await until("it was acknowledged", async () => (await ledger(runId)).waiting === 0);
-        const { done, said } = await ledger(runId);
+        await waitFor("it was acknowledged", async () => (await localCopy(runId)).waiting === 0);
+        const { done, said } = await localCopy(runId);
         expect([done, said], `${whom} ${afterMs}`).toEqual([1, [null, "gone"]]);
       }
       expect(await there.client.getRun({ params: { runId: stranger } })).toMatchObject({ state: "running" });
@@ -134,16 +134,16 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
       const half = bytes / 2;
       const line = "0123456789abcdef\n";
       const script = `yes 0123456789abcdef | head -c ${half}; read go; yes 0123456789abcdef | tail -c +$((${half} % 17 + 1)) | head -c ${half}; sleep 1000`;
-      const runId = await start(there, script, { stdin: "pipe" });
-      const viewer = new Viewer(here, runId);
+      const runId = await startRun(there, script, { stdin: "pipe" });
+      const viewer = new RunViewer(here, runId);
       await untilSeen("half of it", () => viewer.nextOffset === half, 30_000);
       await there.kill();
       expect(await viewer.closed).toBe(1006);
-      expect(await refusal(here.client.log({ params: { runId } }))).toMatchObject({
+      expect(await errorOf(here.client.log({ params: { runId } }))).toMatchObject({
         code: "PEER_UNREACHABLE",
       });
-      there = await fleet.spawn(there.home);
-      const next = new Viewer(here, runId, viewer.nextOffset);
+      there = await cluster.spawnGateway(there.home);
+      const next = new RunViewer(here, runId, viewer.nextOffset);
       await writeTo(here.client, runId, "go\n");
       await untilSeen("all of it", () => next.nextOffset === bytes, 30_000);
       next.socket.terminate();

@@ -3,13 +3,13 @@ import { connect as connectPlainly, type Socket } from "node:net";
 import { connect, type TLSSocket } from "node:tls";
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { sharedKey } from "../../../src/gateway/peers/key.js";
-import { listenForPeers, type PeerListening } from "../../../src/gateway/peers/listen.js";
+import { derivePeerKey } from "../../../src/gateway/peers/key.js";
+import { listenForPeers, type PeerListener } from "../../../src/gateway/peers/listen.js";
 import { until } from "../../until.js";
 
 const [HERE, THERE] = ["127.0.0.1", "127.0.0.2"];
 
-async function listening(handshakeMs?: number): Promise<PeerListening> {
+async function listening(handshakeMs?: number): Promise<PeerListener> {
   const peers = await listenForPeers(
     "in_there",
     { host: HERE, port: 0 },
@@ -22,14 +22,14 @@ async function listening(handshakeMs?: number): Promise<PeerListening> {
 }
 
 /** Says nothing. */
-function stranger({ bound }: PeerListening, localAddress: string): Socket {
+function stranger({ bound }: PeerListener, localAddress: string): Socket {
   const socket = connectPlainly({ ...bound, localAddress }).on("error", () => {});
   onTestFinished(() => void socket.destroy());
   return socket;
 }
 
-async function peer({ bound, key }: PeerListening, localAddress: string): Promise<TLSSocket> {
-  const psk = sharedKey(key, "in_here", "in_there");
+async function peer({ bound, key }: PeerListener, localAddress: string): Promise<TLSSocket> {
+  const psk = derivePeerKey(key, "in_here", "in_there");
   const socket = connect({
     ...{ ...bound, localAddress, ciphers: "PSK", minVersion: "TLSv1.3" },
     pskCallback: () => ({ psk, identity: "in_here" }),

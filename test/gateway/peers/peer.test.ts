@@ -11,15 +11,15 @@ import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { PeerUnreachable } from "../../../src/errors.js";
 import type { GatewayRecord } from "../../../src/store/gateway-record.js";
-import { newPeerKey, sharedKey } from "../../../src/gateway/peers/key.js";
-import { passRequest } from "../../../src/gateway/peers/pass-on.js";
-import { type Complaint, Peer } from "../../../src/gateway/peers/peer.js";
+import { newPeerKey, derivePeerKey } from "../../../src/gateway/peers/key.js";
+import { proxyRequest } from "../../../src/gateway/peers/pass-on.js";
+import { type PeerErrorFactory, Peer } from "../../../src/gateway/peers/peer.js";
 import { newGateway } from "../../store/gateway-contract.js";
 
 const SILENT_MS = 200;
 
 const ofRun =
-  (row: GatewayRecord): Complaint =>
+  (row: GatewayRecord): PeerErrorFactory =>
   (why, how) =>
     new PeerUnreachable("run_x", row, why, how);
 
@@ -40,7 +40,7 @@ async function passingTo(app: RequestListener): Promise<number> {
     {
       minVersion: "TLSv1.3",
       ciphers: "PSK",
-      pskCallback: (_, caller) => sharedKey(key, caller, "in_there"),
+      pskCallback: (_, caller) => derivePeerKey(key, caller, "in_there"),
     },
     app,
   );
@@ -54,7 +54,7 @@ async function passingTo(app: RequestListener): Promise<number> {
     const peer = new Peer("in_here", row, ofRun(row), SILENT_MS);
     const gone = new AbortController();
     response.once("close", () => gone.abort());
-    passRequest(peer, { kind: "operator", actor: "operator" }, request, response, gone.signal).catch(
+    proxyRequest(peer, { kind: "operator", actor: "operator" }, request, response, gone.signal).catch(
       (error: unknown) =>
         response.headersSent ? response.destroy() : response.end((error as Error).message),
     );
@@ -151,7 +151,7 @@ test.skipIf(noOpenssl)("a certificate, however good, is no proof of the key", as
 test("what to do instead is what helps: a gateway that does not listen is there, and one that has stopped is not", () => {
   const asking = (stoppedAt: number | null) => () => {
     const row = { ...newGateway({ address: null, peerKey: null }), heartbeatAt: 1, stoppedAt };
-    new Peer("in_here", row, ofRun(row)).ask("GET", "/", {}, () => false);
+    new Peer("in_here", row, ofRun(row)).request("GET", "/", {}, () => false);
   };
   const heard = "last heard of 1970-01-01 00:00:00 UTC. Nothing was done.";
   expect(asking(null)).toThrow(

@@ -5,15 +5,15 @@ import type { ServerResponse } from "node:http";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import type { GatewayClient } from "../../../src/gateway/client.js";
-import { followLines } from "../../../src/gateway/follow-lines.js";
+import { followNdjson } from "../../../src/gateway/follow-lines.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
 import { shellAgent } from "../../acp/controlled.js";
-import { receiver } from "../../channels/receiver.js";
+import { startHttpReceiver } from "../../channels/receiver.js";
 import { whyNoPooler } from "../../store/postgres/pooler.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
-import { processesOf } from "../../supervisor/real-supervisor.js";
-import { until } from "../real-gateway.js";
-import { Fleet, REACHABLE, type Member } from "./fleet.js";
+import { findProcessesOfRun } from "../../supervisor/real-supervisor.js";
+import { waitFor } from "../real-gateway.js";
+import { GatewayCluster, PEER_LISTEN_CONFIG, type ClusterGateway } from "./fleet.js";
 
 const TASKS = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 60;
 const KILLS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 1;
@@ -25,7 +25,7 @@ function configFor(url: string): string {
   onTestFinished(() => rmSync(place, { recursive: true }));
   const secret = join(place, "secret");
   writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
-  return `${REACHABLE}
+  return `${PEER_LISTEN_CONFIG}
 [channels.user]
 kind = "webhook"
 url = "${url}"
@@ -60,9 +60,9 @@ async function allTold(client: GatewayClient, withinMs = 20_000): Promise<void> 
   await expect.poll(pending, { timeout: withinMs, interval: 50, message: "still to be told" }).toBe(0);
 }
 
-async function told({ client }: Member, id: string) {
+async function told({ client }: ClusterGateway, id: string) {
   let answer = await client.getTask({ params: { id } });
-  await until(`${id} is told`, async () => {
+  await waitFor(`${id} is told`, async () => {
     answer = await client.getTask({ params: { id } });
     return answer.task.delivery === "delivered";
   });
@@ -74,11 +74,11 @@ describe.skipIf(whyNoPostgres !== null)(
   { timeout: 900_000 },
   () => {
     test("each end is received once; what one does is seen, followed and cancelled through the other", async () => {
-      await using fleet = await Fleet.open();
-      const { url, received } = await receiver();
+      await using cluster = await GatewayCluster.open();
+      const { url, received } = await startHttpReceiver();
       const config = configFor(url);
-      const here = await fleet.join(config);
-      const there = await fleet.join(config);
+      const here = await cluster.startGateway(config);
+      const there = await cluster.startGateway(config);
 
       const ids = await finishMany(TASKS, [
         [here.client, here.client],
@@ -96,9 +96,9 @@ describe.skipIf(whyNoPostgres !== null)(
       const types: string[] = [];
       const following = (async () => {
         const path = `/v1/tasks/${run.runId}/events?follow=1`;
-        for await (const { type } of followLines<{ readonly type: string }>(here, path)) types.push(type);
+        for await (const { type } of followNdjson<{ readonly type: string }>(here, path)) types.push(type);
       })();
-      await until("it says something", () => types.includes("progress"));
+      await waitFor("it says something", () => types.includes("progress"));
       expect(await here.client.cancelTask({ params: { id: run.runId } })).toMatchObject({
         outcome: "cancelled",
         survivors: [],
@@ -112,32 +112,32 @@ describe.skipIf(whyNoPostgres !== null)(
       });
       const { outcome, task } = await here.client.cancelTask({ params: { id: session.sessionId } });
       expect([outcome, task.status]).toEqual(["cancelled", "cancelled"]);
-      expect(await processesOf(session.runId ?? "")).toEqual([]);
+      expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
       await told(there, task.taskId);
       expect(received).toHaveLength(TASKS + 2);
     });
 
     const ways = [
-      { way: "directly", open: () => Fleet.open(), whyNot: null },
-      { way: "through PgBouncer", open: () => Fleet.throughPooler(), whyNot: whyNoPooler },
+      { way: "directly", open: () => GatewayCluster.open(), whyNot: null },
+      { way: "through PgBouncer", open: () => GatewayCluster.throughPooler(), whyNot: whyNoPooler },
     ];
     test.for(ways)(
       "$way, one is killed while both are sending: only what it was sending is repeated, under its id, and says so",
       async ({ open, whyNot }, { skip }) => {
         if (whyNot !== null) skip(whyNot);
-        await using fleet = await open();
+        await using cluster = await open();
         const held: ServerResponse[] = [];
         let holding = 0;
-        const { url, received } = await receiver((_, response) => {
+        const { url, received } = await startHttpReceiver((_, response) => {
           if (held.length < holding) held.push(response);
           else response.end("ok");
         });
         const config = configFor(url);
-        const file = join(await fleet.newHome(), "config.toml");
+        const file = join(await cluster.newHome(), "config.toml");
         writeFileSync(file, config);
         vi.stubEnv("HOLDFAST_CONFIG", file);
-        const here = await fleet.join(config);
-        let there = await fleet.spawn();
+        const here = await cluster.startGateway(config);
+        let there = await cluster.spawnGateway();
         const ids: string[] = [];
         for (let kill = 0; kill < KILLS; kill++) {
           const before = received.length;
@@ -149,11 +149,11 @@ describe.skipIf(whyNoPostgres !== null)(
               [there.client, here.client],
             ])),
           );
-          await until("both are sending", () => held.length === holding);
+          await waitFor("both are sending", () => held.length === holding);
           await there.kill();
           holding = 0;
           for (const response of held.splice(0)) response.end("ok");
-          there = await fleet.spawn(there.home);
+          there = await cluster.spawnGateway(there.home);
           await allTold(here.client);
           const got = received.slice(before).map(({ headers }) => String(headers["webhook-id"]));
           const again = got.filter((id, index) => got.indexOf(id) < index);
@@ -172,16 +172,16 @@ describe.skipIf(whyNoPostgres !== null)(
     );
 
     test("when the primary is killed while both are sending, and the stand-by promoted, runs continue and every end is told", async () => {
-      const { fleet, replicated } = await Fleet.replicated();
-      await using _fleet = fleet;
-      const { url, received } = await receiver();
+      const { fleet: cluster, replicated } = await GatewayCluster.replicated();
+      await using _fleet = cluster;
+      const { url, received } = await startHttpReceiver();
       const config = configFor(url);
-      const file = join(await fleet.newHome(), "config.toml");
+      const file = join(await cluster.newHome(), "config.toml");
       writeFileSync(file, config);
       vi.stubEnv("HOLDFAST_CONFIG", file);
-      const here = await fleet.join(config);
-      const there = await fleet.spawn();
-      const gate = join(await fleet.newHome(), "open");
+      const here = await cluster.startGateway(config);
+      const there = await cluster.spawnGateway();
+      const gate = join(await cluster.newHome(), "open");
       const argv = ["/bin/sh", "-c", `until [ -e ${gate} ]; do sleep 0.05; done; exit 3`];
       const runs: string[] = [];
       for (const { client } of [here, there])
@@ -196,7 +196,7 @@ describe.skipIf(whyNoPostgres !== null)(
       await replicated.failOver();
       const brief = { argv: ["/bin/true"], background: true, origin };
       for (const { client } of [here, there])
-        await until("it can start runs again", async () => {
+        await waitFor("it can start runs again", async () => {
           const started = await client.exec({ body: brief }).catch(() => null);
           if (started !== null) runs.push(started.run.runId);
           return started !== null;
@@ -204,13 +204,13 @@ describe.skipIf(whyNoPostgres !== null)(
       await finishMany(TASKS, pairs);
       writeFileSync(gate, "");
       for (const runId of runs)
-        await until(`${runId} has ended on record`, async () => {
+        await waitFor(`${runId} has ended on record`, async () => {
           const run = await here.client.getRun({ params: { runId } }).catch(() => null);
           return run?.exit?.reason === "exit";
         });
       // A claim whose answer was lost with the primary is taken by nobody until its lease has expired.
       await allTold(here.client, defaults.deliveryLeaseMs + 2 * defaults.deliveryLookMs);
-      const tasks = await fleet.database.query("select task_id, status, delivery from holdfast.tasks");
+      const tasks = await cluster.database.query("select task_id, status, delivery from holdfast.tasks");
       expect(tasks.length).toBeGreaterThanOrEqual(2 * TASKS + runs.length);
       expect(tasks.filter(({ delivery }) => delivery !== "delivered")).toEqual([]);
       const all = received.map(({ headers }) => String(headers["webhook-id"]));
@@ -223,11 +223,11 @@ describe.skipIf(whyNoPostgres !== null)(
     });
 
     test("what is cancelled through one while the other begins it does not go on, whoever is first", async () => {
-      await using fleet = await Fleet.open();
-      const { url, received } = await receiver();
+      await using cluster = await GatewayCluster.open();
+      const { url, received } = await startHttpReceiver();
       const config = configFor(url);
-      const here = await fleet.join(config);
-      const there = await fleet.join(config);
+      const here = await cluster.startGateway(config);
+      const there = await cluster.startGateway(config);
       const supervisor = { here: here.gateway.supervisor, there: there.gateway.supervisor };
       const body = { argv: ["/bin/sh", "-c", "sleep 1000"], background: true, origin, graceMs: 300 };
       const cancel = (runId: string) => here.client.cancelTask({ params: { id: runId } });
@@ -236,9 +236,9 @@ describe.skipIf(whyNoPostgres !== null)(
         return exit === null ? null : [exit.reason, exit.actor];
       };
       const ended = async (runId: string): Promise<void> => {
-        await until("its run has ended", async () => (await endOf(runId)) !== null);
+        await waitFor("its run has ended", async () => (await endOf(runId)) !== null);
         expect(await endOf(runId)).toEqual(["manual-cancel", "operator"]);
-        expect(await processesOf(runId)).toEqual([]);
+        expect(await findProcessesOfRun(runId)).toEqual([]);
         expect(await told(here, runId)).toMatchObject({ status: "cancelled" });
       };
 
@@ -269,7 +269,7 @@ describe.skipIf(whyNoPostgres !== null)(
         seeing.mockRestore();
         mayBegin.resolve();
         await begun;
-        await until("its task says that it runs", async () => {
+        await waitFor("its task says that it runs", async () => {
           const { task } = await there.client.getTask({ params: { id: second } });
           return task.status === "running";
         });

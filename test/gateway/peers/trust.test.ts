@@ -6,10 +6,10 @@ import { text } from "node:stream/consumers";
 import type { IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createClient } from "../../../src/gateway/client.js";
-import { sharedKey } from "../../../src/gateway/peers/key.js";
+import { derivePeerKey } from "../../../src/gateway/peers/key.js";
 import { whyNoPostgres } from "../../store/postgres/server.js";
-import { refusal } from "../real-gateway.js";
-import { Fleet, start, Viewer, type Member } from "./fleet.js";
+import { errorOf } from "../real-gateway.js";
+import { GatewayCluster, startRun, RunViewer, type ClusterGateway } from "./fleet.js";
 
 const LONG = { timeout: 60_000 };
 
@@ -19,19 +19,19 @@ interface Answer {
 }
 
 describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
-  let fleet: Fleet;
-  let here: Member;
-  let there: Member;
+  let cluster: GatewayCluster;
+  let here: ClusterGateway;
+  let there: ClusterGateway;
   let runId: string;
   beforeAll(async () => {
-    fleet = await Fleet.open();
-    [here, there] = await Promise.all([fleet.join(), fleet.join()]);
-    runId = await start(there, "echo hello; sleep 1000");
+    cluster = await GatewayCluster.open();
+    [here, there] = await Promise.all([cluster.startGateway(), cluster.startGateway()]);
+    runId = await startRun(there, "echo hello; sleep 1000");
   });
-  afterAll(() => fleet[Symbol.asyncDispose]());
+  afterAll(() => cluster[Symbol.asyncDispose]());
 
-  const rowOf = async (member: Member): Promise<{ host: string; port: number; key: string }> => {
-    const [row] = await fleet.database.query(
+  const rowOf = async (member: ClusterGateway): Promise<{ host: string; port: number; key: string }> => {
+    const [row] = await cluster.database.query(
       `select address, peer_key from holdfast.gateways where instance_id = '${member.gateway.instanceId}'`,
     );
     const { host, port } = JSON.parse(String(row?.["address"])) as { host: string; port: number };
@@ -50,7 +50,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
   const askPeer = async (asked: Asked): Promise<Answer> => {
     const { host, port, key } = await rowOf(there);
     const { caller = here.gateway.instanceId, path = `/v1/runs/${runId}/log` } = asked;
-    const psk = asked.psk ?? sharedKey(key, caller, there.gateway.instanceId);
+    const psk = asked.psk ?? derivePeerKey(key, caller, there.gateway.instanceId);
     const options = {
       host,
       port,
@@ -85,10 +85,10 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     const { key: other } = await rowOf(here);
     const [me, target] = [here.gateway.instanceId, there.gateway.instanceId];
     const wrong = [
-      sharedKey(other, me, target),
+      derivePeerKey(other, me, target),
       // Between other two, or the other way round.
-      sharedKey(key, "in_someone", target),
-      sharedKey(key, target, me),
+      derivePeerKey(key, "in_someone", target),
+      derivePeerKey(key, target, me),
       Buffer.from(key, "base64url"),
     ];
     for (const psk of wrong) await expect(askPeer({ psk })).rejects.toThrow(/alert|EPROTO/);
@@ -146,7 +146,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
   });
 
   test("what has been passed on is not passed on again", async () => {
-    const mine = await start(here, "sleep 1000");
+    const mine = await startRun(here, "sleep 1000");
     expect(await askPeer({ path: `/v1/runs/${mine}/log` })).toEqual({
       status: 502,
       code: "PEER_UNREACHABLE",
@@ -176,25 +176,25 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
       body: { key: "owner", execRules: [{ effect: "allow" }] },
     });
     const { token: strange } = await here.client.openSession({ body: { key: "stranger" } });
-    const as = (of: Member, its: string): Member => ({
+    const as = (of: ClusterGateway, its: string): ClusterGateway => ({
       ...of,
       token: its,
       client: createClient({ socketPath: of.socketPath, token: its }),
     });
-    const own = await start(as(there, token), "echo mine; sleep 1000");
+    const own = await startRun(as(there, token), "echo mine; sleep 1000");
     expect((await as(here, token).client.log({ params: { runId: own } })).text).toBe("mine\n");
-    const viewer = new Viewer(as(here, token), own);
+    const viewer = new RunViewer(as(here, token), own);
     await once(viewer.socket, "message");
     viewer.socket.terminate();
     for (const runs of [own, runId]) {
       const nosy = as(here, strange);
-      expect(await refusal(nosy.client.log({ params: { runId: runs } }))).toMatchObject({
+      expect(await errorOf(nosy.client.log({ params: { runId: runs } }))).toMatchObject({
         code: "RUN_NOT_FOUND",
       });
-      expect(await refusal(nosy.client.kill({ params: { runId: runs } }))).toMatchObject({
+      expect(await errorOf(nosy.client.kill({ params: { runId: runs } }))).toMatchObject({
         code: "RUN_NOT_FOUND",
       });
-      const shut = new Viewer(nosy, runs);
+      const shut = new RunViewer(nosy, runs);
       expect(await shut.closed).toBe(1006);
       expect(shut.said).toEqual([]);
     }
@@ -209,7 +209,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
     await once(silent, "listening");
     const { instanceId } = there.gateway;
     const set = (address: string): Promise<unknown> =>
-      fleet.database.query(
+      cluster.database.query(
         `update holdfast.gateways set address = ${address} where instance_id = '${instanceId}'`,
       );
     const before = await rowOf(there);
@@ -221,7 +221,7 @@ describe.skipIf(whyNoPostgres !== null)("between gateways", LONG, () => {
         [`'{"host":"127.0.0.1","port":${port}}'`, "no answer within"],
       ] as const) {
         await set(address);
-        const { code, message } = await refusal(here.client.log({ params: { runId } }));
+        const { code, message } = await errorOf(here.client.log({ params: { runId } }));
         expect(code).toBe("PEER_UNREACHABLE");
         expect(message).toContain(why);
         expect(message).toMatch(/is on host .+ last heard of \d{4}-.* UTC/);

@@ -4,17 +4,17 @@ import { describe, expect, test, vi } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { SqlTaskStore } from "../../../src/store/sql/sql-task-store.js";
 import { newRunId } from "../../../src/supervisor/ids.js";
-import { processesOf } from "../../supervisor/real-supervisor.js";
-import { refusal, sh, until } from "../real-gateway.js";
-import { origin, taskHouse } from "./house.js";
+import { findProcessesOfRun } from "../../supervisor/real-supervisor.js";
+import { errorOf, shellCommand, waitFor } from "../real-gateway.js";
+import { userOrigin, taskGateway } from "./house.js";
 
-const { stage, place, userHeard, shown, ended, told, typesOf, boss } = taskHouse();
+const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 
 describe("exec", () => {
   test("one that speaks and ends at once has a history in order, and nothing in it was refused", async () => {
     for (let times = 0; times < 20; times += 1) {
-      const { run } = await stage.client.exec({
-        body: { ...sh("echo out; echo err >&2; exit 3"), background: true },
+      const { run } = await gatewayFixture.client.exec({
+        body: { ...shellCommand("echo out; echo err >&2; exit 3"), background: true },
       });
       await ended(run.runId);
       const [created, started, ...rest] = await typesOf(run.runId);
@@ -25,16 +25,19 @@ describe("exec", () => {
 
   test("in the background: recorded before it begins, with its start, its progress, its last lines, and nobody told", async () => {
     const gate = join(place, "exec-gate");
-    const { run } = await stage.client.exec({
+    const { run } = await gatewayFixture.client.exec({
       body: {
-        ...sh(`echo compiling; while [ ! -e ${gate} ]; do sleep 0.02; done; echo 'all 12 built'`),
+        ...shellCommand(`echo compiling; while [ ! -e ${gate} ]; do sleep 0.02; done; echo 'all 12 built'`),
         background: true,
       },
     });
     const { task } = await shown(run.runId);
     expect(task).toMatchObject({ runtime: "exec", status: "running", policy: "silent", runId: run.runId });
     expect(task.createdAt).toBeLessThanOrEqual(run.createdAt);
-    await until("its progress is known", async () => (await shown(run.runId)).task.progress === "compiling");
+    await waitFor(
+      "its progress is known",
+      async () => (await shown(run.runId)).task.progress === "compiling",
+    );
     writeFileSync(gate, "");
     expect(await ended(run.runId)).toMatchObject({
       status: "succeeded",
@@ -50,9 +53,11 @@ describe("exec", () => {
   });
 
   test("that yields is a task from then on; one that ends before is none", async () => {
-    const quick = await stage.client.exec({ body: sh("true") });
-    expect(await refusal(shown(quick.run.runId))).toMatchObject({ code: "NOT_FOUND" });
-    const slow = await stage.client.exec({ body: { ...sh("sleep 0.3; exit 3"), yieldMs: 10 } });
+    const quick = await gatewayFixture.client.exec({ body: shellCommand("true") });
+    expect(await errorOf(shown(quick.run.runId))).toMatchObject({ code: "NOT_FOUND" });
+    const slow = await gatewayFixture.client.exec({
+      body: { ...shellCommand("sleep 0.3; exit 3"), yieldMs: 10 },
+    });
     expect(slow.running).toBe(true);
     expect(await ended(slow.run.runId)).toMatchObject({ status: "failed", error: "it ended with code 3" });
     expect(await typesOf(slow.run.runId)).toEqual(["created", "started", "ended"]);
@@ -61,33 +66,33 @@ describe("exec", () => {
   test("that yields while the store cannot be written is answered, and a task as soon as it can", async () => {
     const full = new StateUnusable("/full", "the disk is full");
     vi.spyOn(SqlTaskStore.prototype, "insertTask").mockRejectedValueOnce(full);
-    const { run, running } = await stage.client.exec({
-      body: { ...sh("sleep 0.3; echo fine"), yieldMs: 10 },
+    const { run, running } = await gatewayFixture.client.exec({
+      body: { ...shellCommand("sleep 0.3; echo fine"), yieldMs: 10 },
     });
     expect(running).toBe(true);
-    expect(await refusal(shown(run.runId))).toMatchObject({ code: "NOT_FOUND" });
-    await stage.client.maintainTasks({ body: { apply: true } });
+    expect(await errorOf(shown(run.runId))).toMatchObject({ code: "NOT_FOUND" });
+    await gatewayFixture.client.maintainTasks({ body: { apply: true } });
     expect(await ended(run.runId)).toMatchObject({ status: "succeeded", summary: "fine" });
   });
 
   test.for([
-    ["ends while its caller waits", { origin }, "silent", "not_applicable"],
+    ["ends while its caller waits", { origin: userOrigin }, "silent", "not_applicable"],
     [
       "ends while its caller waits, who wants to hear of it",
-      { origin, notify: "done_only" },
+      { origin: userOrigin, notify: "done_only" },
       "done_only",
       "delivered",
     ],
-    ["goes on when its caller is sent away", { origin, yieldMs: 10 }, "done_only", "delivered"],
+    ["goes on when its caller is sent away", { origin: userOrigin, yieldMs: 10 }, "done_only", "delivered"],
   ] as const)(
     "that somebody is to hear of is a task from before it begins, one that %s",
     async ([, said, policy, delivery], { task: { id } }) => {
       const gate = join(place, `gate-${id}`);
       const runId = newRunId();
-      const script = sh(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
-      const asked = stage.client.exec({ body: { ...script, runId, yieldMs: 60_000, ...said } });
-      await until("it is said to run", async () => {
-        const { tasks } = await stage.client.listTasks({ query: { open: "1" } });
+      const script = shellCommand(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
+      const asked = gatewayFixture.client.exec({ body: { ...script, runId, yieldMs: 60_000, ...said } });
+      await waitFor("it is said to run", async () => {
+        const { tasks } = await gatewayFixture.client.listTasks({ query: { open: "1" } });
         return tasks.some((task) => task.runId === runId && task.status === "running");
       });
       if ("yieldMs" in said) expect((await asked).running).toBe(true);
@@ -103,7 +108,7 @@ describe("exec", () => {
 
   test("that ends at the moment when its caller is sent away is told: that caller has no answer", async () => {
     const [runId, gate] = [newRunId(), join(place, "sent-away")];
-    const { supervisor } = stage.gateway;
+    const { supervisor } = gatewayFixture.gateway;
     const read = supervisor.readOutput.bind(supervisor);
     // Between the decision that it goes on and the answer that says so.
     vi.spyOn(supervisor, "readOutput").mockImplementationOnce(async (...asked) => {
@@ -111,35 +116,39 @@ describe("exec", () => {
       await ended(runId);
       return read(...asked);
     });
-    const script = sh(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
-    const { running } = await stage.client.exec({ body: { ...script, runId, origin, yieldMs: 10 } });
+    const script = shellCommand(`while [ ! -e ${gate} ]; do sleep 0.02; done; echo built`);
+    const { running } = await gatewayFixture.client.exec({
+      body: { ...script, runId, origin: userOrigin, yieldMs: 10 },
+    });
     expect(running).toBe(true);
     expect(await told(runId, "delivered")).toMatchObject({ status: "succeeded", policy: "done_only" });
   });
 
   test("that cannot be started has failed; and what is no command is no task", async () => {
-    const { run, failure } = await stage.client.exec({ body: { argv: ["/nowhere"], background: true } });
+    const { run, failure } = await gatewayFixture.client.exec({
+      body: { argv: ["/nowhere"], background: true },
+    });
     expect(failure).toBe("not-found");
     expect(await ended(run.runId)).toMatchObject({ status: "failed" });
-    const services = await stage.client.exec({
+    const services = await gatewayFixture.client.exec({
       body: { argv: ["sleep", "100"], kind: "service", background: true },
     });
-    expect(await refusal(shown(services.run.runId))).toMatchObject({ code: "NOT_FOUND" });
-    await stage.client.kill({ params: { runId: services.run.runId } });
+    expect(await errorOf(shown(services.run.runId))).toMatchObject({ code: "NOT_FOUND" });
+    await gatewayFixture.client.kill({ params: { runId: services.run.runId } });
   });
 
   test("asked for twice under one id is one task", async () => {
     const body = { argv: ["true"], background: true, runId: "run_asked0tw1ce0" };
-    await stage.client.exec({ body });
-    expect(await refusal(stage.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
+    await gatewayFixture.client.exec({ body });
+    expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({ code: "RUN_EXISTS" });
     expect(await ended(body.runId)).toMatchObject({ status: "succeeded" });
-    const { tasks } = await stage.client.listTasks({ query: { runtime: "exec" } });
+    const { tasks } = await gatewayFixture.client.listTasks({ query: { runtime: "exec" } });
     expect(tasks.filter(({ runId }) => runId === body.runId)).toHaveLength(1);
   });
 
   test("named like somebody else's run is refused, and gives no hold of that run", async () => {
     const { client: thief } = await boss("thief");
-    const { run } = await stage.client.exec({
+    const { run } = await gatewayFixture.client.exec({
       body: { argv: ["sleep", "1000"], kind: "service", background: true },
     });
     const { runId } = run;
@@ -148,51 +157,56 @@ describe("exec", () => {
       () => thief.exec({ body: { ...body, argv: ["true"] } }),
       () => thief.runAgent({ params: { id: "codex" }, body: { ...body, prompt: "hello" } }),
     ])
-      expect(await refusal(take())).toMatchObject({ code: "RUN_EXISTS" });
+      expect(await errorOf(take())).toMatchObject({ code: "RUN_EXISTS" });
     expect((await thief.listTasks()).tasks).toEqual([]);
-    expect(await refusal(thief.cancelTask({ params: { id: runId } }))).toMatchObject({ code: "NOT_FOUND" });
-    expect(await processesOf(runId)).not.toEqual([]);
-    await stage.client.kill({ params: { runId } });
+    expect(await errorOf(thief.cancelTask({ params: { id: runId } }))).toMatchObject({ code: "NOT_FOUND" });
+    expect(await findProcessesOfRun(runId)).not.toEqual([]);
+    await gatewayFixture.client.kill({ params: { runId } });
   });
 
   test("asked for again under the id of one that was refused is refused, too: its task has ended", async () => {
-    const body = { ...sh("echo fine"), background: true, runId: "run_asked0aga1n0" };
+    const body = { ...shellCommand("echo fine"), background: true, runId: "run_asked0aga1n0" };
     const wrong = { ...body, env: { HOLDFAST_RUN_ID: "x" } };
-    expect(await refusal(stage.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await errorOf(gatewayFixture.client.exec({ body: wrong }))).toMatchObject({ code: "BAD_INPUT" });
     expect(await ended(body.runId)).toMatchObject({ status: "failed" });
-    expect(await refusal(stage.client.exec({ body }))).toMatchObject({ code: "TASK_REFUSED" });
+    expect(await errorOf(gatewayFixture.client.exec({ body }))).toMatchObject({ code: "TASK_REFUSED" });
     expect((await shown(body.runId)).run).toBeNull();
   });
 
   test("cancelled while it begins: nothing of it is left", async () => {
     for (let round = 0; round < 10; round++) {
       const runId = newRunId();
-      const starting = stage.client.exec({ body: { argv: ["sleep", "1000"], background: true, runId } });
-      await until("there is something to cancel", () =>
-        stage.client.cancelTask({ params: { id: runId } }).then(
+      const starting = gatewayFixture.client.exec({
+        body: { argv: ["sleep", "1000"], background: true, runId },
+      });
+      await waitFor("there is something to cancel", () =>
+        gatewayFixture.client.cancelTask({ params: { id: runId } }).then(
           () => true,
           () => false,
         ),
       );
       await starting.catch(() => undefined);
       expect((await shown(runId)).task).toMatchObject({ status: "cancelled" });
-      expect(await processesOf(runId)).toEqual([]);
+      expect(await findProcessesOfRun(runId)).toEqual([]);
     }
   });
 
   test("cancelled: until its processes are proven gone, told once, as cancelled", async () => {
-    const { run } = await stage.client.exec({
-      body: { ...sh("sleep 1000 & sleep 1000"), background: true, origin },
+    const { run } = await gatewayFixture.client.exec({
+      body: { ...shellCommand("sleep 1000 & sleep 1000"), background: true, origin: userOrigin },
     });
-    const answer = await stage.client.cancelTask({ params: { id: run.runId }, body: { reason: "enough" } });
+    const answer = await gatewayFixture.client.cancelTask({
+      params: { id: run.runId },
+      body: { reason: "enough" },
+    });
     expect(answer).toMatchObject({
       outcome: "cancelled",
       survivors: [],
       task: { status: "cancelled", error: "it was cancelled by operator (enough)" },
     });
-    expect(await processesOf(run.runId)).toEqual([]);
+    expect(await findProcessesOfRun(run.runId)).toEqual([]);
     const { taskId } = await told(run.runId, "delivered");
-    expect((await stage.client.cancelTask({ params: { id: taskId } })).outcome).toBe("ended-before");
+    expect((await gatewayFixture.client.cancelTask({ params: { id: taskId } })).outcome).toBe("ended-before");
     expect(userHeard().filter((each) => each.taskId === taskId)).toEqual([
       {
         type: "task.terminal",

@@ -4,24 +4,24 @@ import { join } from "node:path";
 import { afterAll } from "vitest";
 import type { GatewayClient } from "../../../src/gateway/client.js";
 import { parseConfig } from "../../../src/gateway/config.js";
-import type { AnswerOf } from "../../../src/gateway/contract/contract.js";
+import type { ResponseOf } from "../../../src/gateway/contract/contract.js";
 import type { Notification } from "../../../src/store/task-record.js";
 import { shellAgent } from "../../acp/controlled.js";
-import { fakeAgents } from "../../agents/fake-agents.js";
-import { oneGateway, until } from "../real-gateway.js";
+import { fakeAgentsConfig } from "../../agents/fake-agents.js";
+import { gatewayForFile, waitFor } from "../real-gateway.js";
 
-export const origin = { channel: "user" } as const;
+export const userOrigin = { channel: "user" } as const;
 
-type Task = AnswerOf<"getTask">["task"];
+type Task = ResponseOf<"getTask">["task"];
 
 /** A gateway for all tests of a file, with a user's channel that notes what it is told, and one that cannot be reached. */
-export function taskHouse() {
+export function taskGateway() {
   const place = mkdtempSync(join(tmpdir(), "hf-tasks-"));
   afterAll(() => rmSync(place, { recursive: true }));
   const heard = join(place, "heard");
   writeFileSync(heard, "");
   const config = parseConfig(
-    `${fakeAgents}
+    `${fakeAgentsConfig}
 [[exec]]
 effect = "allow"
 [channels.user]
@@ -32,7 +32,7 @@ kind = "telegram"
 token = { env = "NO_BOT_OF_OURS" }`,
     "",
   );
-  const stage = oneGateway({ config });
+  const gatewayFixture = gatewayForFile({ config });
 
   function userHeard(): (Pick<Notification, "id" | "taskId" | "status" | "text"> & {
     readonly type: string;
@@ -44,13 +44,16 @@ token = { env = "NO_BOT_OF_OURS" }`,
       .map(({ type, data: { id, taskId, status, text } }) => ({ type, id, taskId, status, text }));
   }
 
-  async function shown(id: string, client: GatewayClient = stage.client): Promise<AnswerOf<"getTask">> {
+  async function shown(
+    id: string,
+    client: GatewayClient = gatewayFixture.client,
+  ): Promise<ResponseOf<"getTask">> {
     return client.getTask({ params: { id } });
   }
 
-  async function ended(id: string, client: GatewayClient = stage.client): Promise<Task> {
+  async function ended(id: string, client: GatewayClient = gatewayFixture.client): Promise<Task> {
     let { task } = await shown(id, client);
-    await until(`${id} has ended`, async () => {
+    await waitFor(`${id} has ended`, async () => {
       ({ task } = await shown(id, client));
       return task.endedAt !== null;
     });
@@ -59,7 +62,7 @@ token = { env = "NO_BOT_OF_OURS" }`,
 
   async function told(id: string, delivery: Task["delivery"]): Promise<Task> {
     let { task } = await shown(id);
-    await until(`${id} is ${delivery}`, async () => {
+    await waitFor(`${id} is ${delivery}`, async () => {
       ({ task } = await shown(id));
       return task.delivery === delivery;
     });
@@ -70,12 +73,12 @@ token = { env = "NO_BOT_OF_OURS" }`,
 
   /** A session that speaks with the gateway, and an agent of its own that says every prompt again. */
   async function boss(key: string): Promise<{ readonly client: GatewayClient; readonly id: string }> {
-    const { session } = await stage.client.acpSpawn({
+    const { session } = await gatewayFixture.client.acpSpawn({
       body: { argv: shellAgent("echo"), cwd: place, key, permissions: "approve-all" },
     });
-    const { token } = await stage.client.openSession({ body: { key } });
-    return { client: stage.as(token), id: session.sessionId };
+    const { token } = await gatewayFixture.client.openSession({ body: { key } });
+    return { client: gatewayFixture.as(token), id: session.sessionId };
   }
 
-  return { stage, place, userHeard, shown, ended, told, typesOf, boss };
+  return { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss };
 }

@@ -1,12 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { followLines } from "../../../src/gateway/follow-lines.js";
+import { followNdjson } from "../../../src/gateway/follow-lines.js";
 import { shellAgent } from "../../acp/controlled.js";
-import { refusal, until } from "../real-gateway.js";
-import { taskHouse } from "./house.js";
+import { errorOf, waitFor } from "../real-gateway.js";
+import { taskGateway } from "./house.js";
 
-const { stage, place, userHeard, shown, ended, told, typesOf, boss } = taskHouse();
+const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 
 describe("a session's background work", () => {
   test("is told to it alone, at its next turn, and delivered when its agent has answered that", async () => {
@@ -36,7 +36,7 @@ describe("a session's background work", () => {
     const done = await ended(task?.taskId ?? "", parent.client);
     expect(done).toMatchObject({ status: "succeeded", summary: "42 is the answer" });
     await told(done.taskId, "session_queued");
-    const { turn: next } = await stage.client.acpPrompt({
+    const { turn: next } = await gatewayFixture.client.acpPrompt({
       params: { id: parent.id },
       body: { text: "well?" },
     });
@@ -71,7 +71,7 @@ describe("a session's background work", () => {
     const id = task?.taskId ?? "";
     expect(await ended(id)).toMatchObject({ status: "failed", summary: null, outcome: null });
     await told(id, "session_queued");
-    const { turns } = await stage.client.acpShow({ params: { id: turn?.sessionId ?? "" } });
+    const { turns } = await gatewayFixture.client.acpShow({ params: { id: turn?.sessionId ?? "" } });
     expect(turns).toMatchObject([{ text: "on the way" }]);
     const { messages } = await shown(id);
     expect(messages[0]?.text).toMatch(/^Task “DIE while chattering” failed: /);
@@ -99,7 +99,7 @@ describe("a session's background work", () => {
       params: { id: "its-child" },
       body: { text: "echo three", wait: false, background: true },
     });
-    const named = await refusal(shown("its-child", parent.client));
+    const named = await errorOf(shown("its-child", parent.client));
     expect(named).toMatchObject({ code: "BAD_INPUT" });
     expect(named.message).toContain("may mean several tasks");
     writeFileSync(goOn, "");
@@ -111,8 +111,8 @@ describe("a session's background work", () => {
     expect(await ended(id)).toMatchObject({ status: "succeeded", summary: "two" });
     await told(id, "session_queued");
     // It ends before it has read it: nobody is left to be told.
-    await stage.client.acpClose({ params: { id: parent.id } });
-    await stage.client.maintainTasks({ body: { apply: true } });
+    await gatewayFixture.client.acpClose({ params: { id: parent.id } });
+    await gatewayFixture.client.maintainTasks({ body: { apply: true } });
     await told(id, "parent_missing");
   });
 
@@ -128,8 +128,8 @@ describe("a session's background work", () => {
       },
       patience.signal,
     );
-    const left = refusal(asking);
-    await until("it is at work", async () => {
+    const left = errorOf(asking);
+    await waitFor("it is at work", async () => {
       const [task] = (await parent.client.listTasks()).tasks;
       return task?.status === "running";
     });
@@ -146,7 +146,7 @@ describe("a session's background work", () => {
     await parent.client.finishTask({ params, body: { status: "succeeded", summary: "12 files" } });
     await told(task.taskId, "session_queued");
     const ask = async (text: string) =>
-      (await stage.client.acpPrompt({ params: { id: "boss-13" }, body: { text } })).turn;
+      (await gatewayFixture.client.acpPrompt({ params: { id: "boss-13" }, body: { text } })).turn;
     expect(await ask("DIE")).toMatchObject({ outcome: "interrupted" });
     const { messages } = await parent.client.sessionInbox({ params: { id: parent.id } });
     expect(messages).toMatchObject([{ turnId: null, inVain: 1, deliveredAt: null }]);
@@ -160,13 +160,13 @@ describe("a session's background work", () => {
     const child = { argv: shellAgent("echo"), cwd: place, key: "child-9" };
     await parent.client.acpSpawn({ body: child });
     const params = { id: "child-9" };
-    await stage.client.sendMessage({ params, body: { text: "hello" } });
+    await gatewayFixture.client.sendMessage({ params, body: { text: "hello" } });
     const { message } = await parent.client.sendMessage({ params, body: { text: "and what now?" } });
-    await until("its end is told", async () => {
+    await waitFor("its end is told", async () => {
       const { tasks } = await parent.client.listTasks({ query: { delivery: "session_queued" } });
       return tasks.length > 0;
     });
-    const { tasks } = await stage.client.listTasks({ query: { session: "child-9" } });
+    const { tasks } = await gatewayFixture.client.listTasks({ query: { session: "child-9" } });
     expect(tasks).toMatchObject([
       {
         runtime: "acp",
@@ -183,32 +183,34 @@ describe("a session's background work", () => {
     const parent = await boss("boss-13");
     const body = { argv: shellAgent(), cwd: place, key: "child-13", prompt: "sleep 1000", background: true };
     await parent.client.acpSpawn({ body });
-    const child = stage.as((await stage.client.openSession({ body: { key: "child-13" } })).token);
+    const child = gatewayFixture.as(
+      (await gatewayFixture.client.openSession({ body: { key: "child-13" } })).token,
+    );
     const { task } = await shown("child-13", child);
     const change = { params: { id: task.taskId }, body: { policy: "silent" } } as const;
-    expect(await refusal(child.notifyTask(change))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await errorOf(child.notifyTask(change))).toMatchObject({ code: "BAD_INPUT" });
     expect((await shown(task.taskId)).task.policy).toBe("done_only");
     expect((await parent.client.notifyTask(change)).changed).toBe(true);
     const forged = { label: "mine", agentId: "codex" };
-    expect(await refusal(child.createTask({ body: forged }))).toMatchObject({ code: "BAD_INPUT" });
-    expect((await stage.client.createTask({ body: forged })).task.agentId).toBe("codex");
+    expect(await errorOf(child.createTask({ body: forged }))).toMatchObject({ code: "BAD_INPUT" });
+    expect((await gatewayFixture.client.createTask({ body: forged })).task.agentId).toBe("codex");
     await parent.client.cancelTask({ params: { id: task.taskId } });
   });
 
   test("is seen by it and by the operator, and by nobody else: as if there were none", async () => {
     const parent = await boss("boss-5");
-    const stranger = (await stage.client.openSession({ body: { key: "stranger-5" } })).token;
+    const stranger = (await gatewayFixture.client.openSession({ body: { key: "stranger-5" } })).token;
     const { run } = await parent.client.exec({ body: { argv: ["sleep", "100"], background: true } });
     const { taskId } = (await shown(run.runId, parent.client)).task;
-    const others = stage.as(stranger);
-    const missing = await refusal(shown("task_000000000000", others));
+    const others = gatewayFixture.as(stranger);
+    const missing = await errorOf(shown("task_000000000000", others));
     for (const name of [taskId, run.runId, taskId.slice(0, -1), "boss-5"]) {
-      const { code, message } = await refusal(shown(name, others));
+      const { code, message } = await errorOf(shown(name, others));
       expect([code, message.replace(name, "task_000000000000")]).toEqual([missing.code, missing.message]);
     }
     for (const act of ["cancelTask", "notifyTask", "taskProgress", "finishTask"] as const)
       expect(
-        await refusal(
+        await errorOf(
           others[act]({
             params: { id: taskId },
             body: (act === "notifyTask"
@@ -220,18 +222,18 @@ describe("a session's background work", () => {
         ),
       ).toMatchObject({ code: "NOT_FOUND" });
     expect((await others.listTasks()).tasks).toEqual([]);
-    expect(await refusal(others.listTasks({ query: { session: "boss-5" } }))).toMatchObject({
+    expect(await errorOf(others.listTasks({ query: { session: "boss-5" } }))).toMatchObject({
       code: "NOT_FOUND",
     });
     expect((await parent.client.listTasks()).tasks.map((task) => task.taskId)).toEqual([taskId]);
     for (const verb of ["retryTask", "dismissTask", "auditTasks", "maintainTasks"] as const)
-      expect(await refusal(parent.client[verb]({ params: { id: taskId } } as never))).toMatchObject({
+      expect(await errorOf(parent.client[verb]({ params: { id: taskId } } as never))).toMatchObject({
         code: "NOT_FOUND",
       });
     const lines: { readonly type: string; readonly data: Record<string, unknown> }[] = [];
     const waiting = (async () => {
       const path = `/v1/tasks/${taskId}/events?follow=1`;
-      for await (const line of followLines<(typeof lines)[number]>(stage, path)) lines.push(line);
+      for await (const line of followNdjson<(typeof lines)[number]>(gatewayFixture, path)) lines.push(line);
     })();
     expect(await parent.client.cancelTask({ params: { id: taskId.slice(0, -2) } })).toMatchObject({
       outcome: "cancelled",

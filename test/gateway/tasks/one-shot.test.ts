@@ -1,10 +1,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { taskHouse } from "./house.js";
-import { sh, until } from "../real-gateway.js";
+import { taskGateway } from "./house.js";
+import { shellCommand, waitFor } from "../real-gateway.js";
 
-const { stage, place, shown, ended, told, boss } = taskHouse();
+const { stage: gatewayFixture, place, shown, ended, told, boss } = taskGateway();
 
 describe("a session's background work", () => {
   test("by an agent's command is a task of its own session, with the agent's answer as its result", async () => {
@@ -24,7 +24,7 @@ describe("a session's background work", () => {
       agentId: "codex",
       text: "wait",
     });
-    await until("it was heard of", async () => {
+    await waitFor("it was heard of", async () => {
       const { startedAt, lastEventAt } = (await shown(asked.run.runId)).task;
       return startedAt !== null && lastEventAt > startedAt;
     });
@@ -54,7 +54,7 @@ describe("a session's background work", () => {
       "Task “stumble” failed: it ended with code 3: the model said no",
     ]);
     // It is not forgotten: the session has it.
-    expect((await stage.client.agentResult({ params: { runId } })).result).toMatchObject({
+    expect((await gatewayFixture.client.agentResult({ params: { runId } })).result).toMatchObject({
       error: "it ended with code 3: the model said no",
       text: "working",
     });
@@ -68,19 +68,24 @@ describe("a session's background work", () => {
   });
 
   test("of an agent's command is told to that with its next prompt, and delivered when it has answered", async () => {
-    const first = await stage.client.runAgent({ params: { id: "codex" }, body: { prompt: "hello" } });
+    const first = await gatewayFixture.client.runAgent({
+      params: { id: "codex" },
+      body: { prompt: "hello" },
+    });
     const { key, id } = first.session;
-    const self = stage.as((await stage.client.openSession({ body: { key } })).token);
-    const { run } = await self.exec({ body: { ...sh("echo built"), background: true, notify: "done_only" } });
+    const self = gatewayFixture.as((await gatewayFixture.client.openSession({ body: { key } })).token);
+    const { run } = await self.exec({
+      body: { ...shellCommand("echo built"), background: true, notify: "done_only" },
+    });
     const { task } = await shown(run.runId);
     await told(task.taskId, "session_queued");
     const body = { prompt: "and now?", resume: id };
-    const { result } = await stage.client.runAgent({ params: { id: "codex" }, body });
+    const { result } = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
     expect(result?.text).toContain(
       `: Notice from Holdfast, not from a person:\n> Task “${task.label}” succeeded: built\n\nand now?`,
     );
     await told(task.taskId, "delivered");
-    const again = await stage.client.runAgent({ params: { id: "codex" }, body });
+    const again = await gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
     expect(again.result?.text).not.toContain("Notice");
   });
 });

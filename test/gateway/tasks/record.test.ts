@@ -1,29 +1,31 @@
 import { DatabaseSync } from "@photostructure/sqlite";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { refusal } from "../real-gateway.js";
-import { origin, taskHouse } from "./house.js";
+import { errorOf } from "../real-gateway.js";
+import { userOrigin, taskGateway } from "./house.js";
 
-const { stage, userHeard, shown, told, boss } = taskHouse();
+const { stage: gatewayFixture, userHeard, shown, told, boss } = taskGateway();
 
 test("what cannot be delivered is a dead letter, which an operator can have tried again, or dismiss", async () => {
-  const { task } = await stage.client.createTask({ body: { label: "unheard", origin: { channel: "deaf" } } });
+  const { task } = await gatewayFixture.client.createTask({
+    body: { label: "unheard", origin: { channel: "deaf" } },
+  });
   const params = { id: task.taskId };
-  await stage.client.finishTask({ params, body: { status: "succeeded" } });
+  await gatewayFixture.client.finishTask({ params, body: { status: "succeeded" } });
   await told(task.taskId, "failed");
   const found = async (): Promise<unknown> =>
-    (await stage.client.auditTasks()).findings.filter(({ taskId }) => taskId === task.taskId);
+    (await gatewayFixture.client.auditTasks()).findings.filter(({ taskId }) => taskId === task.taskId);
   expect(await found()).toMatchObject([{ code: "delivery_failed" }]);
-  expect(await stage.client.retryTask({ params })).toMatchObject({ messages: 1 });
+  expect(await gatewayFixture.client.retryTask({ params })).toMatchObject({ messages: 1 });
   await told(task.taskId, "failed");
   const [message] = (await shown(task.taskId)).messages;
   expect(message).toMatchObject({ status: "failed", attempts: 2 });
   expect(message?.error).toContain("no Telegram chat is named");
-  expect(await stage.client.dismissTask({ params })).toMatchObject({
+  expect(await gatewayFixture.client.dismissTask({ params })).toMatchObject({
     messages: 1,
     task: { delivery: "not_applicable" },
   });
-  expect(await stage.client.dismissTask({ params })).toMatchObject({ messages: 0 });
+  expect(await gatewayFixture.client.dismissTask({ params })).toMatchObject({ messages: 0 });
   expect(await found()).toEqual([]);
 });
 
@@ -32,19 +34,19 @@ test("reading changes nothing, whoever reads", async () => {
   const { run } = await session.exec({ body: { argv: ["sleep", "1000"], background: true } });
   const { task } = await shown(run.runId);
   const everything = (): unknown => {
-    using db = new DatabaseSync(join(stage.home, "store.sqlite"), { readOnly: true });
+    using db = new DatabaseSync(join(gatewayFixture.home, "store.sqlite"), { readOnly: true });
     const tables = ["tasks", "task_events", "task_outbox", "session_messages", "sessions"];
     return tables.map((table): unknown => db.prepare(`select * from ${table} order by 1, 2`).all());
   };
   const before = everything();
-  for (const client of [stage.client, session])
+  for (const client of [gatewayFixture.client, session])
     for (const id of [task.taskId, run.runId, task.taskId.slice(0, -1)]) {
       await client.listTasks({ query: { status: "running,failed", limit: 3 } });
       await client.getTask({ params: { id } });
       await client.taskEvents({ params: { id } });
     }
-  await stage.client.auditTasks();
-  expect((await stage.client.maintainTasks()).applied).toBe(false);
+  await gatewayFixture.client.auditTasks();
+  expect((await gatewayFixture.client.maintainTasks()).applied).toBe(false);
   expect(everything()).toEqual(before);
   await session.cancelTask({ params: { id: task.taskId } });
   expect(everything()).not.toEqual(before);
@@ -52,10 +54,15 @@ test("reading changes nothing, whoever reads", async () => {
 
 test("hostile words are kept as words", async () => {
   const hostile = "\u001b[2J\0 \ud800 <b>&\u202e' or 1=1; --";
-  const { task } = await stage.client.createTask({ body: { label: hostile, text: hostile, origin } });
+  const { task } = await gatewayFixture.client.createTask({
+    body: { label: hostile, text: hostile, origin: userOrigin },
+  });
   const params = { id: task.taskId };
-  await stage.client.taskProgress({ params, body: { text: hostile } });
-  await stage.client.finishTask({ params, body: { status: "failed", error: hostile, summary: hostile } });
+  await gatewayFixture.client.taskProgress({ params, body: { text: hostile } });
+  await gatewayFixture.client.finishTask({
+    params,
+    body: { status: "failed", error: hostile, summary: hostile },
+  });
   const { label, progress, error, summary } = await told(task.taskId, "delivered");
   // oxlint-disable-next-line no-control-regex -- what must not be there
   for (const text of [label, progress, error, summary]) expect(text).not.toMatch(/[\0\u001b\u202e\ud800]/);
@@ -64,11 +71,14 @@ test("hostile words are kept as words", async () => {
 });
 
 test("a list is read page by page, each task once", async () => {
-  for (let count = 0; count < 7; count++) await stage.client.createTask({ body: { label: `task ${count}` } });
-  const all = (await stage.client.listTasks({ query: { limit: 1_000 } })).tasks.map(({ taskId }) => taskId);
+  for (let count = 0; count < 7; count++)
+    await gatewayFixture.client.createTask({ body: { label: `task ${count}` } });
+  const all = (await gatewayFixture.client.listTasks({ query: { limit: 1_000 } })).tasks.map(
+    ({ taskId }) => taskId,
+  );
   const read: string[] = [];
   for (let cursor: string | undefined; ;) {
-    const page = await stage.client.listTasks({
+    const page = await gatewayFixture.client.listTasks({
       query: { limit: 3, ...(cursor === undefined ? {} : { cursor }) },
     });
     read.push(...page.tasks.map(({ taskId }) => taskId));
@@ -77,10 +87,10 @@ test("a list is read page by page, each task once", async () => {
   }
   expect(read).toEqual(all);
   expect(all.length).toBeGreaterThan(3);
-  expect(await refusal(stage.client.listTasks({ query: { cursor: "x" } }))).toMatchObject({
+  expect(await errorOf(gatewayFixture.client.listTasks({ query: { cursor: "x" } }))).toMatchObject({
     code: "BAD_INPUT",
   });
-  expect(await refusal(stage.client.listTasks({ query: { status: "happy" } }))).toMatchObject({
+  expect(await errorOf(gatewayFixture.client.listTasks({ query: { status: "happy" } }))).toMatchObject({
     code: "BAD_INPUT",
   });
 });

@@ -1,36 +1,38 @@
 import { describe, expect, test } from "vitest";
 import { shellAgent } from "../../acp/controlled.js";
-import { origin, taskHouse } from "./house.js";
+import { userOrigin, taskGateway } from "./house.js";
 
-const { stage, place, userHeard, shown, told, boss } = taskHouse();
+const { stage: gatewayFixture, place, userHeard, shown, told, boss } = taskGateway();
 
 describe("who is told of work that the operator starts", () => {
   const agent = { argv: shellAgent(), cwd: place };
   const heardOf = (taskId: string): number => userHeard().filter((each) => each.taskId === taskId).length;
   const newest = async (): Promise<string> => {
-    const [task] = (await stage.client.listTasks({ query: { limit: 1 } })).tasks;
+    const [task] = (await gatewayFixture.client.listTasks({ query: { limit: 1 } })).tasks;
     return task?.taskId ?? "";
   };
 
   test("for a user who speaks alone with an agent: the user, there", async () => {
-    await stage.client.acpSpawn({
-      body: { ...agent, key: "alone", prompt: "echo hi", background: true, origin },
+    await gatewayFixture.client.acpSpawn({
+      body: { ...agent, key: "alone", prompt: "echo hi", background: true, origin: userOrigin },
     });
     const id = await newest();
     await told(id, "delivered");
     expect(heardOf(id)).toBe(1);
     // The conversation in the foreground has no task, and nobody is told.
-    await stage.client.acpPrompt({ params: { id: "alone" }, body: { text: "echo and you?" } });
+    await gatewayFixture.client.acpPrompt({ params: { id: "alone" }, body: { text: "echo and you?" } });
     expect(await newest()).toBe(id);
   });
 
   test("in a group, and for a child in the background: its session, whatever is said of the user", async () => {
     const parent = await boss("boss-10");
     for (const body of [
-      { ...agent, key: "grouped", prompt: "echo 1", origin: { ...origin, chat: "group" as const } },
-      { ...agent, mode: "run" as const, prompt: "echo 2", origin },
+      { ...agent, key: "grouped", prompt: "echo 1", origin: { ...userOrigin, chat: "group" as const } },
+      { ...agent, mode: "run" as const, prompt: "echo 2", origin: userOrigin },
     ]) {
-      await stage.client.acpSpawn({ body: { ...body, parentSessionKey: "boss-10", background: true } });
+      await gatewayFixture.client.acpSpawn({
+        body: { ...body, parentSessionKey: "boss-10", background: true },
+      });
       const id = await newest();
       expect((await shown(id)).task.targets).toEqual([{ kind: "session", sessionId: parent.id }]);
       await told(id, "session_queued");
@@ -40,14 +42,14 @@ describe("who is told of work that the operator starts", () => {
 
   test("for a session that has ended meanwhile: nobody, and that is said", async () => {
     const parent = await boss("boss-11");
-    const { run } = await stage.client.exec({
+    const { run } = await gatewayFixture.client.exec({
       body: { argv: ["sleep", "1000"], background: true, sessionKey: "boss-11", notify: "done_only" },
     });
     expect((await shown(run.runId)).task.ownerSessionId).toBe(parent.id);
-    await stage.client.acpClose({ params: { id: parent.id } });
-    await stage.client.cancelTask({ params: { id: run.runId } });
+    await gatewayFixture.client.acpClose({ params: { id: parent.id } });
+    await gatewayFixture.client.cancelTask({ params: { id: run.runId } });
     await told(run.runId, "parent_missing");
-    expect((await stage.client.auditTasks()).findings).toMatchObject(
+    expect((await gatewayFixture.client.auditTasks()).findings).toMatchObject(
       expect.arrayContaining([expect.objectContaining({ code: "delivery_failed" })]),
     );
   });

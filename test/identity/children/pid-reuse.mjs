@@ -64,7 +64,7 @@ async function collided(kind) {
 /** As a recovering supervisor asks for it. */
 async function reapCollided(kind) {
   const { stranger, root, cgroup } = await collided(kind);
-  const [evidence] = await host.inspect([stranger.recorded]);
+  const [evidence] = await host.inspectProcesses([stranger.recorded]);
   const asked = { root, cgroup, leaseId: "lease_recorded", graceMs: 20 };
   const result = await host.reap(asked);
   const fate = await stranger.fate();
@@ -151,7 +151,7 @@ async function recoverRestarted() {
 async function reapOurs() {
   const ours = await Stranger.make(helper, "hold", "--setsid", "HOLDFAST_LEASE_ID=lease_recorded");
   const root = unique ? ours.identity : { ...ours.identity, uniqueId: null };
-  const [evidence] = await host.inspect([root]);
+  const [evidence] = await host.inspectProcesses([root]);
   const result = await host.reap({
     root,
     cgroup: null,

@@ -41,7 +41,7 @@ async function soon(line) {
 
 /** What `reap` needs to be sure of a process. */
 async function evidence(pid) {
-  const [{ identity }] = await host.inspect([pid]);
+  const [{ identity }] = await host.inspectProcesses([pid]);
   const unique = identity.uniqueId === null ? [] : ["--unique", identity.uniqueId];
   return ["--pid", String(pid), "--start", String(identity.startTime), ...unique, ...["--lease", LEASE]];
 }

@@ -139,9 +139,9 @@ function steppedStore(store) {
       if (change.to === "service") await reached("adopt-saved");
       return saved;
     },
-    claimLease: async (...args) => {
+    acquireLease: async (...args) => {
       await reached("stealing");
-      const lease = await store.claimLease(...args);
+      const lease = await store.acquireLease(...args);
       await reached("stolen");
       return lease;
     },
@@ -163,8 +163,8 @@ function steppedHost(host) {
       if (epoch > 0) await reached("attached");
       return link === null ? null : steppedLink(link);
     },
-    instances: async () => {
-      const found = await host.instances();
+    listInstances: async () => {
+      const found = await host.listInstances();
       await reached("looking");
       return found;
     },
@@ -212,8 +212,8 @@ function steppedLink(link) {
       if (pause === undefined) send();
       else void pause.then(send);
     },
-    policy: (change) => {
-      link.policy(change);
+    setPolicy: (change) => {
+      link.setPolicy(change);
       hold(reached("adopt-asked"));
     },
     listen: (listener) => {

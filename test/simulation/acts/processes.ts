@@ -1,57 +1,61 @@
-import { die } from "../signal.js";
-import type { Stage } from "../stage.js";
+import { endProcess } from "../signal.js";
+import type { SimulationContext } from "../stage.js";
 
-const MOST_STRANGERS = 12;
-const MOST_PROCESSES = 60;
+const MAX_UNRELATED = 12;
+const MAX_PROCESSES = 60;
 
-export function exit(stage: Stage): void {
-  const target = stage.target();
-  if (target !== null) die(stage.world, target.process, null);
+export function exitProcess(context: SimulationContext): void {
+  const target = context.pickProcess();
+  if (target !== null) endProcess(context.world, target.process, null);
 }
 
-export function fork(stage: Stage): void {
-  bear(stage, false);
+export function forkProcess(context: SimulationContext): void {
+  forkChild(context, false);
 }
 
-export function daemonize(stage: Stage): void {
-  bear(stage, true);
+export function daemonize(context: SimulationContext): void {
+  forkChild(context, true);
 }
 
-export function output(stage: Stage): void {
-  const anchor = stage.random.maybePick(stage.cast.anchors.filter(({ executed, held }) => executed && !held));
-  anchor?.output(stage.random.between(1, 100));
+export function writeOutput(context: SimulationContext): void {
+  const anchor = context.random.maybePick(
+    context.actors.anchors.filter(({ executed, held }) => executed && !held),
+  );
+  anchor?.output(context.random.between(1, 100));
 }
 
-export function sticks(stage: Stage): void {
-  const target = stage.target();
+export function makeUnkillable(context: SimulationContext): void {
+  const target = context.pickProcess();
   if (target === null) return;
   target.process.stuck = true;
-  stage.world.watch.truth(target.anchor.runId).wasStuck = true;
+  context.world.watch.truth(target.anchor.runId).wasStuck = true;
 }
 
-export function wakes(stage: Stage): void {
-  for (const { anchor } of stage.world.watch.runs.values())
+export function makeKillable(context: SimulationContext): void {
+  for (const { anchor } of context.world.watch.runs.values())
     for (const process of anchor?.place.ofRun(anchor.runId) ?? []) {
       process.stuck = false;
-      if (process.doomed) die(stage.world, process, 9);
+      if (process.doomed) endProcess(context.world, process, 9);
     }
 }
 
-export function stranger(stage: Stage): void {
-  if (stage.cast.strangers.length >= MOST_STRANGERS) return;
-  for (let left = stage.random.between(1, 4); left > 0; left--)
-    stage.cast.strangers.push(stage.random.pick(stage.world.places).bear({ what: "stranger", parent: null }));
+export function startUnrelated(context: SimulationContext): void {
+  if (context.actors.unrelated.length >= MAX_UNRELATED) return;
+  for (let left = context.random.between(1, 4); left > 0; left--)
+    context.actors.unrelated.push(
+      context.random.pick(context.world.places).bear({ what: "stranger", parent: null }),
+    );
 }
 
-export function strangerLeaves(stage: Stage): void {
-  const at = stage.random.below(stage.cast.strangers.length);
-  const [gone] = stage.cast.strangers.splice(at, 1);
-  if (gone !== undefined) die(stage.world, gone, null);
+export function endUnrelated(context: SimulationContext): void {
+  const at = context.random.below(context.actors.unrelated.length);
+  const [gone] = context.actors.unrelated.splice(at, 1);
+  if (gone !== undefined) endProcess(context.world, gone, null);
 }
 
-function bear(stage: Stage, daemon: boolean): void {
-  const target = stage.target();
-  if (target === null || target.anchor.place.processes.size > MOST_PROCESSES) return;
+function forkChild(context: SimulationContext, daemon: boolean): void {
+  const target = context.pickProcess();
+  if (target === null || target.anchor.place.processes.size > MAX_PROCESSES) return;
   const { process, anchor } = target;
   const { runId, cgroup, leaseId, place } = process;
   const child = place.bear({
@@ -59,11 +63,11 @@ function bear(stage: Stage, daemon: boolean): void {
     parent: process,
     runId: runId ?? anchor.runId,
     cgroup,
-    leaseId: stage.random.chance(0.2) ? null : leaseId,
+    leaseId: context.random.chance(0.2) ? null : leaseId,
     newSession: daemon,
   });
-  child.ignoresTerm = stage.random.chance(0.3);
-  child.onDeath = () => stage.world.scheduler.post(anchor, () => anchor.advance());
+  child.ignoresTerm = context.random.chance(0.3);
+  child.onDeath = () => context.world.scheduler.post(anchor, () => anchor.advance());
   if (!daemon) return;
   // Forked twice: the one in between is gone at once.
   let heir = process.parent;

@@ -1,31 +1,31 @@
-import type { Stage } from "../stage.js";
+import type { SimulationContext } from "../stage.js";
 
 const YEAR_MS = 365 * 24 * 3_600_000;
 
-export function storeTrouble(stage: Stage): void {
-  stage.world.storeTrouble = stage.random.pick(["refuse-writes", "refuse-all", "uncertain"] as const);
-  for (const process of stage.cast.alive) stage.cast.hinder(process);
-  stage.world.note(() => `the store is in trouble: ${stage.world.storeTrouble}`);
+export function breakStore(context: SimulationContext): void {
+  context.world.storeTrouble = context.random.pick(["refuse-writes", "refuse-all", "uncertain"] as const);
+  for (const process of context.actors.alive) context.actors.markHindered(process);
+  context.world.note(() => `the store is in trouble: ${context.world.storeTrouble}`);
 }
 
-export function storeWell(stage: Stage): void {
-  stage.world.storeTrouble = null;
+export function repairStore(context: SimulationContext): void {
+  context.world.storeTrouble = null;
 }
 
-export function listingFails(stage: Stage): void {
-  stage.random.pick(stage.world.machines).listingFails = true;
+export function breakProcessListing(context: SimulationContext): void {
+  context.random.pick(context.world.machines).listingFails = true;
 }
 
-export function listingWorks(stage: Stage): void {
-  for (const machine of stage.world.machines) machine.listingFails = false;
+export function repairProcessListing(context: SimulationContext): void {
+  for (const machine of context.world.machines) machine.listingFails = false;
 }
 
 /** The store is replaced by one that does not know a run. */
-export function forget(stage: Stage): void {
-  const { database, watch } = stage.world;
-  const runId = stage.random.maybePick([...database.records.keys()]);
+export function loseRunRecord(context: SimulationContext): void {
+  const { database, watch } = context.world;
+  const runId = context.random.maybePick([...database.records.keys()]);
   if (runId === null) return;
-  stage.world.note(() => `the record of ${watch.alias(runId)} is gone`);
+  context.world.note(() => `the record of ${watch.alias(runId)} is gone`);
   database.records.delete(runId);
   const truth = watch.truth(runId);
   truth.forgotten = true;
@@ -33,26 +33,27 @@ export function forget(stage: Stage): void {
 }
 
 /** A machine sleeps; to the others, and to a store with a clock of its own, time goes on. */
-export function suspend(stage: Stage): void {
-  const machine = stage.random.pick(stage.world.machines);
+export function suspendMachine(context: SimulationContext): void {
+  const machine = context.random.pick(context.world.machines);
   // A server's clock goes on: to whoever wakes first, a long sleep looks like an owner that is stuck.
-  const ms = stage.random.pick([10_000, 60_000, 600_000]);
-  stage.world.note(() => `${machine.hostId} sleeps for ${ms} ms`);
+  const ms = context.random.pick([10_000, 60_000, 600_000]);
+  context.world.note(() => `${machine.hostId} sleeps for ${ms} ms`);
   machine.sleepThrough(ms);
-  stage.world.scheduler.now += ms;
-  for (const process of stage.cast.alive) if (process.place.machine !== machine) stage.cast.hinder(process);
+  context.world.scheduler.now += ms;
+  for (const process of context.actors.alive)
+    if (process.place.machine !== machine) context.actors.markHindered(process);
 }
 
-export function wallJumps(stage: Stage): void {
-  const machine = stage.random.pick(stage.world.machines);
-  machine.wallOffset += stage.random.chance(0.5) ? YEAR_MS : -YEAR_MS;
-  stage.world.note(() => `the wall clock of ${machine.hostId} jumps`);
+export function jumpWallClock(context: SimulationContext): void {
+  const machine = context.random.pick(context.world.machines);
+  machine.wallOffset += context.random.chance(0.5) ? YEAR_MS : -YEAR_MS;
+  context.world.note(() => `the wall clock of ${machine.hostId} jumps`);
 }
 
-export function reboot(stage: Stage): void {
-  stage.cast.reboot(stage.random.pick(stage.world.machines));
+export function rebootMachine(context: SimulationContext): void {
+  context.actors.reboot(context.random.pick(context.world.machines));
 }
 
-export function renewContainer(stage: Stage): void {
-  stage.cast.renew(stage.random.pick(stage.world.places));
+export function restartContainer(context: SimulationContext): void {
+  context.actors.restartContainer(context.random.pick(context.world.places));
 }

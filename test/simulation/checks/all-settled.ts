@@ -1,18 +1,18 @@
 import type { RunRecord } from "../../../src/store/run-record.js";
-import type { Cast } from "../cast.js";
+import type { Actors } from "../cast.js";
 import type { RunTruth } from "../run-truth.js";
 
 /** After a while without faults: what is still not as it should be. */
-export function unsettled(cast: Cast): { readonly runId: string; readonly what: string } | null {
-  const { database, watch } = cast.world;
+export function findUnsettledRun(actors: Actors): { readonly runId: string; readonly what: string } | null {
+  const { database, watch } = actors.world;
   for (const record of database.records.values()) {
     const { runId } = record;
-    const what = stuck(cast, record, watch.truth(runId));
+    const what = whyStuck(actors, record, watch.truth(runId));
     if (what !== null) return { runId, what };
   }
-  for (const anchor of cast.anchors) {
+  for (const anchor of actors.anchors) {
     const record = database.getRun(anchor.runId);
-    const unattended = cast.absent.includes(anchor.place.machine);
+    const unattended = actors.emptyMachines.includes(anchor.place.machine);
     if (!unattended && (record === null || record.state === "exited"))
       return { runId: anchor.runId, what: "its anchor lives although its record has ended" };
   }
@@ -20,7 +20,9 @@ export function unsettled(cast: Cast): { readonly runId: string; readonly what: 
 }
 
 /** Of two processes of one instance, one is left. */
-export function doubled({ alive }: Cast): { readonly runId: null; readonly what: string } | null {
+export function findDoubledInstance({
+  alive,
+}: Actors): { readonly runId: null; readonly what: string } | null {
   const twice = alive.find((one) =>
     alive.some((other) => other !== one && other.instanceId === one.instanceId),
   );
@@ -30,22 +32,22 @@ export function doubled({ alive }: Cast): { readonly runId: null; readonly what:
 }
 
 /** Of such a run something else may be said with every look. */
-export function hiddenByStrangers({ world: { database, watch } }: Cast): boolean {
+export function hiddenByStrangers({ world: { database, watch } }: Actors): boolean {
   return [...database.records.values()].some((record) => looksAlive(record, watch.truth(record.runId)));
 }
 
-function stuck(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
+function whyStuck(actors: Actors, record: RunRecord, truth: RunTruth): string | null {
   const { anchor } = truth;
-  if (record.state === "exited") return ended(cast, record, truth);
-  const host = cast.world.machines.find(({ hostId }) => hostId === record.hostId);
+  if (record.state === "exited") return whyWrongEnd(actors, record, truth);
+  const host = actors.world.machines.find(({ hostId }) => hostId === record.hostId);
   // Of a machine where nobody came back, nothing may be concluded elsewhere.
-  if (host === undefined || !cast.alive.some(({ place }) => place.machine === host)) return null;
+  if (host === undefined || !actors.alive.some(({ place }) => place.machine === host)) return null;
   if (looksAlive(record, truth)) return null;
   if (anchor === null || anchor.gone) return `it is ${record.state}, and its anchor is gone`;
-  const owner = cast.alive.find(({ instanceId }) => instanceId === record.ownerInstanceId);
+  const owner = actors.alive.find(({ instanceId }) => instanceId === record.ownerInstanceId);
   if (owner === undefined) return `it is ${record.state}, and its owner ${record.ownerInstanceId} is gone`;
   if (owner.supervisor.run(record.runId) === null) return `its owner ${owner.name} does not hold it`;
-  const other = cast.alive.find((each) => each !== owner && each.supervisor.run(record.runId) !== null);
+  const other = actors.alive.find((each) => each !== owner && each.supervisor.run(record.runId) !== null);
   if (other !== undefined) return `${other.name} holds it as well as its owner ${owner.name}`;
   if (anchor.owner?.by !== owner) return `its owner ${owner.name} is not connected to its anchor`;
   if (
@@ -77,23 +79,23 @@ function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth
   return anchor.place.processes.get(recorded.pid)?.identity.startTime === recorded.startTime;
 }
 
-function ended(cast: Cast, record: RunRecord, truth: RunTruth): string | null {
-  const holder = cast.alive.find(({ supervisor }) => supervisor.run(record.runId) !== null);
+function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string | null {
+  const holder = actors.alive.find(({ supervisor }) => supervisor.run(record.runId) !== null);
   if (holder !== undefined) return `${holder.name} still holds it, and it has ended`;
   const left = truth.processes();
   const inCgroup = left.filter(({ cgroup }) => cgroup?.exists === true);
-  if (inCgroup.length > 0 && !cast.absent.some((machine) => machine.hostId === record.hostId))
+  if (inCgroup.length > 0 && !actors.emptyMachines.some((machine) => machine.hostId === record.hostId))
     return `${inCgroup.length} of its processes live in its cgroup, and it has ended`;
   if (record.emptiness === "proven") {
     return left.length > 0 ? `${left.length} of its processes live, after an end that was proven` : null;
   }
   // A launcher has no word for anybody while somebody it must kill cannot be killed.
-  const stuckSomewhere = [...cast.world.watch.runs.values()].some(({ wasStuck }) => wasStuck);
-  return justified(truth, stuckSomewhere) ? null : "its end is unproven without need";
+  const stuckSomewhere = [...actors.world.watch.runs.values()].some(({ wasStuck }) => wasStuck);
+  return isUnprovenJustified(truth, stuckSomewhere) ? null : "its end is unproven without need";
 }
 
 /** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
-function justified(truth: RunTruth, stuckSomewhere: boolean): boolean {
+function isUnprovenJustified(truth: RunTruth, stuckSomewhere: boolean): boolean {
   const { anchorKilled, endedUnswept, restarted, givenUp, forgotten, anchor } = truth;
   return (
     restarted ||

@@ -1,7 +1,7 @@
-import type { Anchor } from "../anchor.js";
+import type { SimulatedAnchor } from "../anchor.js";
 
 /** A deadline fires when its time has passed on the monotonic clock, whatever the wall's says. */
-export function deadlinesKeepTime(anchor: Anchor, reason: string): string | null {
+export function deadlinesKeepTime(anchor: SimulatedAnchor, reason: string): string | null {
   const { overallMs, noOutputMs } = anchor.spec.policy;
   const limit = { "overall-timeout": overallMs, "no-output-timeout": noOutputMs }[reason];
   if (limit === undefined) return null;

@@ -1,8 +1,8 @@
 import type { RunTruth } from "../run-truth.js";
-import type { SupervisorProcess } from "../supervisor-process.js";
+import type { SimulatedSupervisor } from "../supervisor-process.js";
 
 /** Invariant 4, for two processes of one instance: what the later one has taken, the earlier one does not take back. */
-export function neverTakenBack(by: SupervisorProcess, truth: RunTruth): string | null {
+export function neverTakenBack(by: SimulatedSupervisor, truth: RunTruth): string | null {
   const last = truth.takers.get(by.instanceId);
   if (last === undefined || last.gone || by.incarnation >= last.incarnation) {
     truth.takers.set(by.instanceId, by);
@@ -20,7 +20,7 @@ export function epochIsCommitted(epoch: number, truth: RunTruth): string | null 
 }
 
 /** Invariant 4: only the newest owner steers. */
-export function onlyTheNewestSteers(epoch: number, what: string, truth: RunTruth): string | null {
+export function onlyNewestOwnerControls(epoch: number, what: string, truth: RunTruth): string | null {
   if (epoch === truth.highestOwned) return null;
   return `${what} of epoch ${epoch} was obeyed although epoch ${truth.highestOwned} owns it`;
 }

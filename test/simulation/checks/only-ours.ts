@@ -1,8 +1,8 @@
-import type { Process } from "../machine.js";
-import type { Signaller } from "../signal.js";
+import type { SimulatedProcess } from "../machine.js";
+import type { SignalSender } from "../signal.js";
 
 /** Invariant 1: no stranger, and nothing of another machine, boot or container, is ever signalled. */
-export function onlyOurs(by: Signaller, target: Process): string | null {
+export function signalsOnlyOwnProcesses(by: SignalSender, target: SimulatedProcess): string | null {
   const { pid } = target.identity;
   if (target.place !== by.place) return `${by.who} signalled ${pid} of another pid namespace`;
   if (target.runId === undefined) return `${by.who} signalled ${pid} (${target.what}), which is of no run`;

@@ -1,16 +1,16 @@
-import type { Cast } from "../cast.js";
-import type { World } from "../world.js";
+import type { Actors } from "../cast.js";
+import type { SimulatedWorld } from "../world.js";
 
 /** Invariant 6: looking, and reconciling a second time, change neither a row nor an event. */
-export async function readingChangesNothing(cast: Cast): Promise<string | null> {
+export async function readingChangesNothing(actors: Actors): Promise<string | null> {
   // A lease may have expired in this very moment: what is to be said of that is said by the first look.
-  await lookAround(cast);
-  const before = snapshot(cast.world);
-  await lookAround(cast);
-  return snapshot(cast.world) === before ? null : "looking again changed the store";
+  await readEverything(actors);
+  const before = snapshot(actors.world);
+  await readEverything(actors);
+  return snapshot(actors.world) === before ? null : "looking again changed the store";
 }
 
-async function lookAround({ awake, world }: Cast): Promise<void> {
+async function readEverything({ awake, world }: Actors): Promise<void> {
   for (const { supervisor } of awake) {
     void supervisor.listRuns().catch(() => undefined);
     void supervisor.listEvents({}).catch(() => undefined);
@@ -21,7 +21,7 @@ async function lookAround({ awake, world }: Cast): Promise<void> {
 }
 
 /** Renewing a lease is no change of what is recorded. */
-function snapshot({ database }: World): string {
+function snapshot({ database }: SimulatedWorld): string {
   const rows = [...database.records.values()].map((record) => ({ ...record, leaseExpiresAt: 0 }));
   return JSON.stringify([rows, database.events.length]);
 }

@@ -1,8 +1,8 @@
 import type { RunRecord } from "../../../src/store/run-record.js";
-import type { Anchor } from "../anchor.js";
+import type { SimulatedAnchor } from "../anchor.js";
 
 /** Invariant 3: nothing of the command runs before its process is on record. */
-export function recordedBeforeRun(anchor: Anchor, record: RunRecord | null): string | null {
+export function recordedBeforeRun(anchor: SimulatedAnchor, record: RunRecord | null): string | null {
   if (record === null) return "its command ran without a record";
   if (record.root === null) return "its command ran before its process was on record";
   const { pid, startTime, uniqueId } = anchor.root.identity;

@@ -1,12 +1,12 @@
-import type { Anchor } from "../anchor.js";
+import type { SimulatedAnchor } from "../anchor.js";
 import type { RunTruth } from "../run-truth.js";
-import type { Held } from "../stage.js";
+import type { HeldRun } from "../stage.js";
 
 /** Beyond the grace: what the kill and its repetition may take. */
 const KILL_MS = 2_500;
 
 /** Invariant 7: a stop that reached its anchor empties the tree within grace and kill time, whatever the store does. */
-export function stopEmptiesTheTree(anchor: Anchor, truth: RunTruth): string | null {
+export function stopEmptiesTheTree(anchor: SimulatedAnchor, truth: RunTruth): string | null {
   if (truth.stoppedAt === null || anchor.gone || anchor.held) return null;
   const since = anchor.place.machine.monotonic - truth.stoppedAt;
   const left = anchor.members().filter(({ stuck }) => !stuck);
@@ -16,7 +16,7 @@ export function stopEmptiesTheTree(anchor: Anchor, truth: RunTruth): string | nu
 
 /** Invariant 7: a cancel ends the tree although its anchor is stopped. */
 export function stopNeedsNoAnchor(
-  { process, runId }: Held,
+  { process, runId }: HeldRun,
   { anchor, forgotten, wasStuck }: RunTruth,
 ): string | null {
   if (forgotten || wasStuck || process.gone || process.held || anchor === null || !anchor.held) return null;
@@ -28,8 +28,8 @@ export function stopNeedsNoAnchor(
 }
 
 /** Invariant 7: a cancel reaches the anchor although the store refuses everything. */
-export function cancelArrives(
-  { process, runId }: Held,
+export function cancelReachesAnchor(
+  { process, runId }: HeldRun,
   { anchor, stoppedAt, forgotten }: RunTruth,
 ): string | null {
   // Who was asked let go of it when its record was gone, and found it again as another's.

@@ -3,7 +3,7 @@ import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/store/run-record.js";
 import type { RunTruth } from "../run-truth.js";
 
-export interface Taking {
+export interface LeaseTransfer {
   readonly before: RunRecord;
   readonly after: RunRecord;
   /** Where the new owner is. */
@@ -20,7 +20,7 @@ export interface Taking {
 }
 
 /** Design §6: expired, and (lock free or stalled); same host, boot and namespace; or of another boot and dead. */
-export function takenByTheRules(taking: Taking): string | null {
+export function leaseTakenByRules(taking: LeaseTransfer): string | null {
   const { before, after, taker, now, truth, lockWasFree, local, hindered } = taking;
   if (before.ownerInstanceId === after.ownerInstanceId) return null;
   const expiredMs = now - before.leaseExpiresAt;

@@ -1,11 +1,11 @@
 // Copies a store, and is killed when so many portions of it are there.
 const [store, from, to, portions] = process.argv.slice(2);
 const { copyStore } = await import(`${store}/copy/copy.js`);
-const { parsePlace } = await import(`${store}/place.js`);
+const { parseStoreLocation } = await import(`${store}/place.js`);
 let left = Number(portions);
 await copyStore({
-  from: await parsePlace(from),
-  to: await parsePlace(to),
+  from: await parseStoreLocation(from),
+  to: await parseStoreLocation(to),
   home: "/nowhere",
   onProgress: () => {
     left -= 1;

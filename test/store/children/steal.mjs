@@ -10,7 +10,7 @@ const stolen = [];
 for (const { runId, ownerInstanceId, epoch } of leases) {
   const from = { ownerInstanceId, epoch };
   const claim = { runId, from, ownerInstanceId: thief, epoch: epoch + 1, leaseMs: 30_000, expiredForMs: 0 };
-  if ((await opened.claimLease(claim)) !== null) stolen.push(runId);
+  if ((await opened.acquireLease(claim)) !== null) stolen.push(runId);
 }
 process.send(stolen);
 process.disconnect();

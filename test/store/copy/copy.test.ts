@@ -7,17 +7,22 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { copyStore, type CopiedTable } from "../../../src/store/copy/copy.js";
 import { acquireInstanceLock } from "../../../src/store/instance-lock.js";
-import { parsePlace } from "../../../src/store/place.js";
+import { parseStoreLocation } from "../../../src/store/place.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
-import { tables } from "../../../src/store/sql/migrations.js";
+import { TABLES } from "../../../src/store/sql/migrations.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
-import { startProxy } from "../postgres/proxy.js";
-import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "../postgres/server.js";
+import { startCuttableProxy } from "../postgres/proxy.js";
+import {
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "../postgres/server.js";
 import { newGateway } from "../gateway-contract.js";
-import { event, LEASE_MS, newRun, theft } from "../samples.js";
+import { newRunEvent, LEASE_MS, newRun, stealClaim } from "../samples.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../temporary-directory.js";
-import { allOf, EVENTS, fill } from "./filled.js";
+import { dumpStore, EVENT_COUNT, fillStore } from "./filled.js";
 
 const built = resolve("dist/store");
 
@@ -27,12 +32,17 @@ async function house(): Promise<{ home: TemporaryDirectory; path: string }> {
   const path = join(home.path, "store.sqlite");
   await mkdir(join(home.path, "instances", "owner-a"), { recursive: true });
   await using store = await openSqliteStore({ path });
-  await fill(store);
+  await fillStore(store);
   return { home, path };
 }
 
 async function copy(from: string, to: string, more: object = {}): Promise<readonly CopiedTable[]> {
-  return copyStore({ from: await parsePlace(from), to: await parsePlace(to), home: "/nowhere", ...more });
+  return copyStore({
+    from: await parseStoreLocation(from),
+    to: await parseStoreLocation(to),
+    home: "/nowhere",
+    ...more,
+  });
 }
 
 async function bytesOf(path: string): Promise<string> {
@@ -51,10 +61,10 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     const before = await Promise.all(files.map(bytesOf));
     const to = join(home.path, "other.sqlite");
     const copied = await copy(path, to);
-    expect(copied.map(({ table }) => table)).toEqual(tables);
+    expect(copied.map(({ table }) => table)).toEqual(TABLES);
     expect(Object.fromEntries(copied.map(({ table, rows }) => [table, rows]))).toMatchObject({
       runs: 2,
-      run_events: EVENTS,
+      run_events: EVENT_COUNT,
       sessions: 1,
       session_tokens: 1,
       approvals: 2,
@@ -65,10 +75,12 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     expect(await Promise.all(files.map(bytesOf))).toEqual(before);
     await using source = await openSqliteStore({ path });
     await using target = await openSqliteStore({ path: to });
-    expect(await allOf(target)).toEqual(await allOf(source));
-    await target.appendEvents([event("run_open")]);
+    expect(await dumpStore(target)).toEqual(await dumpStore(source));
+    await target.appendEvents([newRunEvent("run_open")]);
     // The number of the run that was deleted is not given again.
-    expect((await target.listEvents({ after: EVENTS })).map(({ seq }) => seq)).toEqual([EVENTS + 2]);
+    expect((await target.listEvents({ after: EVENT_COUNT })).map(({ seq }) => seq)).toEqual([
+      EVENT_COUNT + 2,
+    ]);
   });
 
   test("the file that was made has everything in it, without the log beside it", async () => {
@@ -80,7 +92,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     await copyFile(to, backup);
     await using source = await openSqliteStore({ path });
     await using target = await openSqliteStore({ path: backup });
-    expect(await allOf(target)).toEqual(await allOf(source));
+    expect(await dumpStore(target)).toEqual(await dumpStore(source));
   });
 
   test("a backup elsewhere leaves the ledger to the store in use; a store in its place begins with none", async () => {
@@ -99,17 +111,20 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
   test("a ledger that cannot be removed does not undo a copy, and a backup of the database in use leaves it", async () => {
     const { home, path } = await house();
     await using _ = home;
-    const ledger = join(home.path, "ledger");
-    await mkdir(ledger);
+    const localCopy = join(home.path, "ledger");
+    await mkdir(localCopy);
     const left: string[] = [];
     const onLeft = (what: string): unknown => left.push(what);
     try {
       vi.stubEnv("HOLDFAST_DATABASE_URL", "postgres://u@db/inuse");
       await copy(path, join(home.path, "backup.sqlite"), { home: home.path, onLeft });
-      expect([existsSync(ledger), left]).toEqual([true, []]);
+      expect([existsSync(localCopy), left]).toEqual([true, []]);
       vi.stubEnv("HOLDFAST_DATABASE_URL", "no address");
       await copy(path, join(home.path, "another.sqlite"), { home: home.path, onLeft });
-      expect([existsSync(ledger), left]).toEqual([true, [expect.stringContaining("could not be removed")]]);
+      expect([existsSync(localCopy), left]).toEqual([
+        true,
+        [expect.stringContaining("could not be removed")],
+      ]);
     } finally {
       vi.unstubAllEnvs();
     }
@@ -119,10 +134,10 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     const { home, path } = await house();
     await using _ = home;
     const store = await openSqliteStore({ path });
-    await store.appendEvents([event("run_late")]);
+    await store.appendEvents([newRunEvent("run_late")]);
     expect(existsSync(`${path}-wal`)).toBe(true);
     const copied = await copy(path, join(home.path, "other.sqlite"));
-    expect(copied.find(({ table }) => table === "run_events")?.rows).toBe(EVENTS + 1);
+    expect(copied.find(({ table }) => table === "run_events")?.rows).toBe(EVENT_COUNT + 1);
     await store[Symbol.asyncDispose]();
   });
 
@@ -139,10 +154,10 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     const to = join(home.path, "other.sqlite");
     await copy(path, to);
     await using target = await openSqliteStore({ path: to });
-    expect(await target.claimLease(theft(lease, "thief", 60_000))).toBeNull();
-    expect(await target.claimLease(theft(abandoned, "thief", defaults.stalledOwnerMs))).not.toBeNull();
+    expect(await target.acquireLease(stealClaim(lease, "thief", 60_000))).toBeNull();
+    expect(await target.acquireLease(stealClaim(abandoned, "thief", defaults.stalledOwnerMs))).not.toBeNull();
     expect(await target.renewLeases("owner-a", LEASE_MS)).toBe(1);
-    expect(await target.claimLease(theft(lease, "thief", 0))).toBeNull();
+    expect(await target.acquireLease(stealClaim(lease, "thief", 0))).toBeNull();
   });
 
   test("it is refused, by name, while a supervisor is at work beside either store, and nothing is made", async () => {
@@ -191,7 +206,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     const to = join(home.path, "other.sqlite");
     {
       await using store = await openSqliteStore({ path: to });
-      await store.appendEvents([event("run_mine")]);
+      await store.appendEvents([newRunEvent("run_mine")]);
     }
     await expect(copy(path, to)).rejects.toThrow("already has records (in run_events)");
     await expect(copy(path, path)).rejects.toThrow("already has records");
@@ -211,7 +226,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
       await using target = await openSqliteStore({ path: to });
       expect(await target.listRuns({})).toEqual([]);
     }
-    expect(await copy(path, to)).toHaveLength(tables.length);
+    expect(await copy(path, to)).toHaveLength(TABLES.length);
   });
 
   test.skipIf(whyNoMounts !== null)("a full disk leaves nothing", async () => {
@@ -226,9 +241,9 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
 });
 
 describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_000 }, () => {
-  let server: TestServer;
+  let server: PostgresServer;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
@@ -244,8 +259,8 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
       "select tablename as name from pg_tables where schemaname = 'holdfast'",
     );
     const names = rows.map(({ name }) => String(name)).filter((name) => name !== "holdfast_migrations");
-    expect(names.toSorted()).toEqual(tables.toSorted());
-    expect(new Set(tables).size).toBe(tables.length);
+    expect(names.toSorted()).toEqual(TABLES.toSorted());
+    expect(new Set(TABLES).size).toBe(TABLES.length);
   });
 
   test("there and back: the same records, numbers that go on, leases that are neither eternal nor lost", async () => {
@@ -254,44 +269,48 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     const database = await server.createDatabase();
     await copy(path, database.url, { home: home.path });
     await using source = await openSqliteStore({ path });
-    const before = await allOf(source);
+    const before = await dumpStore(source);
     {
       await using there = await database.open();
       // What no text of PostgreSQL can hold.
       const kept = JSON.parse(JSON.stringify(before).replaceAll(String.raw`\u0000`, "\u{FFFD}")) as unknown;
-      expect(await allOf(there)).toEqual(kept);
+      expect(await dumpStore(there)).toEqual(kept);
       const [run] = await there.listRuns({ states: ["running"] });
       const now = await there.now();
       expect(run?.leaseExpiresAt).toBeLessThanOrEqual(now);
       expect(run?.leaseExpiresAt).toBeGreaterThan(now - 60_000);
-      await there.appendEvents([event("run_open")]);
-      expect((await there.listEvents({ after: EVENTS })).map(({ seq }) => seq)).toEqual([EVENTS + 2]);
+      await there.appendEvents([newRunEvent("run_open")]);
+      expect((await there.listEvents({ after: EVENT_COUNT })).map(({ seq }) => seq)).toEqual([
+        EVENT_COUNT + 2,
+      ]);
       expect(await there.renewLeases("owner-a", LEASE_MS)).toBe(1);
     }
     const back = join(home.path, "back.sqlite");
     await copy(database.url, back, { home: home.path });
     await using again = await openSqliteStore({ path: back });
     await using there = await database.open();
-    expect(await allOf(again)).toEqual(await allOf(there));
+    expect(await dumpStore(again)).toEqual(await dumpStore(there));
     const [run] = await again.listRuns({ states: ["running"] });
     expect(run?.leaseExpiresAt).toBeLessThanOrEqual(await again.now());
-    await again.appendEvents([event("run_open")]);
-    expect((await again.listEvents({ after: EVENTS + 2 })).map(({ seq }) => seq)).toEqual([EVENTS + 3]);
+    await again.appendEvents([newRunEvent("run_open")]);
+    expect((await again.listEvents({ after: EVENT_COUNT + 2 })).map(({ seq }) => seq)).toEqual([
+      EVENT_COUNT + 3,
+    ]);
   });
 
   test("a backup of the database in use in another leaves the ledger; a move to the one in use does not", async () => {
     const { home, path } = await house();
     await using _ = home;
     const [inUse, backup] = [await server.createDatabase(), await server.createDatabase()];
-    const ledger = join(home.path, "ledger");
-    await mkdir(ledger);
+    const localCopy = join(home.path, "ledger");
+    await mkdir(localCopy);
     vi.stubEnv("HOLDFAST_DATABASE_URL", inUse.url);
     try {
       await copy(path, inUse.url, { home: home.path });
-      expect(existsSync(ledger)).toBe(false);
-      await mkdir(ledger);
+      expect(existsSync(localCopy)).toBe(false);
+      await mkdir(localCopy);
       await copy(inUse.url, backup.url, { home: home.path });
-      expect(existsSync(ledger)).toBe(true);
+      expect(existsSync(localCopy)).toBe(true);
     } finally {
       vi.unstubAllEnvs();
     }
@@ -306,7 +325,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
       await idle.now();
       await expect(copy(path, database.url)).rejects.toThrow("supervisor in_idle is connected");
       await idle.insertRun(newRun({ ownerInstanceId: "in_away", hostId: "far" }), LEASE_MS);
-      await idle.announceGateway(newGateway({ instanceId: "in_calm", hostName: "bob" }));
+      await idle.registerGateway(newGateway({ instanceId: "in_calm", hostName: "bob" }));
     }
     await expect(copy(database.url, join(home.path, "x.sqlite"))).rejects.toThrow(
       /supervisor in_away of host far holds 1 open runs.*gateway in_calm of host bob was heard of/,
@@ -320,7 +339,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     await using child = startChild("copy-and-die", built, path, database.url, "3");
     expect(await child.ended).toBeNull();
     expect(await countsIn(database)).toEqual([{ runs: 0, events: 0 }]);
-    await using proxy = await startProxy(server.directory);
+    await using proxy = await startCuttableProxy(server.directory);
     const through = database.url.replace(server.directory, proxy.directory);
     let done = false;
     for (let passing = 1; !done; passing += 17) {
@@ -332,7 +351,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
       const happened = proxy.mend();
       const [counts] = await countsIn(database);
       done = counts?.["runs"] !== 0;
-      expect(counts).toEqual(done ? { runs: 2, events: EVENTS } : { runs: 0, events: 0 });
+      expect(counts).toEqual(done ? { runs: 2, events: EVENT_COUNT } : { runs: 0, events: 0 });
       if (happened) expect(outcome).not.toBeNull();
     }
     await expect(copy(path, database.url)).rejects.toThrow("already has records");
@@ -357,12 +376,13 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     const file = join(home.path, "address");
     const url = "postgres://ada:hunter2@db/x";
     await writeFile(file, `${url}\n`);
-    expect(await parsePlace(`url-file:${file}`)).toEqual({ kind: "postgres", url });
-    expect(await parsePlace("env:HERE", { HERE: url })).toEqual({ kind: "postgres", url });
-    await expect(parsePlace("env:THERE", {})).rejects.toThrow("the environment has no THERE");
-    for (const nameless of ["env:", "url-file:"]) await expect(parsePlace(nameless, {})).rejects.toThrow();
-    await expect(parsePlace("/")).rejects.toThrow("/ is a directory; a store is a file");
-    const wrong = await parsePlace("env:HERE", { HERE: "mysql://ada:hunter2@db/x" }).catch(String);
+    expect(await parseStoreLocation(`url-file:${file}`)).toEqual({ kind: "postgres", url });
+    expect(await parseStoreLocation("env:HERE", { HERE: url })).toEqual({ kind: "postgres", url });
+    await expect(parseStoreLocation("env:THERE", {})).rejects.toThrow("the environment has no THERE");
+    for (const nameless of ["env:", "url-file:"])
+      await expect(parseStoreLocation(nameless, {})).rejects.toThrow();
+    await expect(parseStoreLocation("/")).rejects.toThrow("/ is a directory; a store is a file");
+    const wrong = await parseStoreLocation("env:HERE", { HERE: "mysql://ada:hunter2@db/x" }).catch(String);
     expect(wrong).toContain("must look like");
     expect(wrong).not.toContain("hunter2");
   });

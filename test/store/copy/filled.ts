@@ -2,22 +2,22 @@ import type { Store } from "../../../src/store/store.js";
 import { newAcpPermission, newAcpSession, newAcpTurn } from "../acp-samples.js";
 import { newGateway } from "../gateway-contract.js";
 import { newApproval, newMessage, newSession } from "../session-samples.js";
-import { CHAT, ending, newTask, PARENT, taskEvent } from "../task-samples.js";
-import { event, exited, gated, LEASE_MS, newRun, running } from "../samples.js";
+import { CHAT, endWithNotification, newTask, PARENT, taskEvent } from "../task-samples.js";
+import { newRunEvent, EXITED, GATED, LEASE_MS, newRun, RUNNING } from "../samples.js";
 
-export const EVENTS = 1_200;
+export const EVENT_COUNT = 1_200;
 
 /** Records of every kind: runs that go on and that have ended, a session with its tokens, questions, messages and turns, and more events than are read at a time, the newest of them gone. */
-export async function fill(store: Store): Promise<void> {
-  await store.introduceHost({ hostId: "host", name: "ada", platform: "linux" });
-  await store.announceGateway(newGateway({ instanceId: "owner-a" }));
+export async function fillStore(store: Store): Promise<void> {
+  await store.registerHost({ hostId: "host", name: "ada", platform: "linux" });
+  await store.registerGateway(newGateway({ instanceId: "owner-a" }));
   const open = await store.insertRun(newRun({ runId: "run_open" }), LEASE_MS);
-  await store.saveRun(open, gated);
-  await store.saveRun(open, running);
+  await store.saveRun(open, GATED);
+  await store.saveRun(open, RUNNING);
   const ended = await store.insertRun(newRun({ runId: "run_ended", command: "printf 'a\0b' \u{1F600}" }), 0);
-  await store.saveRun(ended, exited);
+  await store.saveRun(ended, EXITED);
   await store.hideRuns(["run_ended"], 7);
-  await store.insertCommand(
+  await store.insertRemoteStop(
     {
       id: "cmd_1",
       runId: "run_open",
@@ -37,24 +37,24 @@ export async function fill(store: Store): Promise<void> {
   const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
   await store.appendMessage(newMessage(session.id, { id: "msg_1", text: "a\0b \u{1F600}" }), bounds);
   await store.appendMessage(newMessage(session.id, { id: "msg_2", deliveredAt: 5 }), bounds);
-  await store.setAgentSession(session.id, "own");
+  await store.setAgentSessionId(session.id, "own");
   await store.insertAcpSession(newAcpSession(session.id));
-  await store.commitAcp(session.id, "in_1", {
+  await store.commitAcpChange(session.id, "in_1", {
     newTurn: newAcpTurn("turn_1"),
     updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "\u{1F600}" } }],
     newPermission: newAcpPermission(session.id, "prm_1"),
   });
   await store.insertTask(newTask({ taskId: "task_1" }), [taskEvent("created")]);
-  await store.commitTask("task_1", 1, ending("task_1", [PARENT, CHAT]));
+  await store.commitTask("task_1", 1, endWithNotification("task_1", [PARENT, CHAT]));
   await store.claimOutbox({ owner: "owner-a", limit: 1, leaseMs: 60_000 });
-  await store.appendEvents(Array.from({ length: EVENTS }, (_, at) => event("run_open", at)));
-  const gone = await store.insertRun(newRun({ runId: "run_gone" }), 0, [event("run_gone")]);
-  await store.saveRun(gone, exited);
+  await store.appendEvents(Array.from({ length: EVENT_COUNT }, (_, at) => newRunEvent("run_open", at)));
+  const gone = await store.insertRun(newRun({ runId: "run_gone" }), 0, [newRunEvent("run_gone")]);
+  await store.saveRun(gone, EXITED);
   await store.deleteRuns(["run_gone"]);
 }
 
 /** All that a store says, but for when leases end: that is another clock's. */
-export async function allOf(store: Store): Promise<unknown> {
+export async function dumpStore(store: Store): Promise<unknown> {
   const runs = await store.listRuns({});
   const gateways = await store.listGateways();
   return {
@@ -67,7 +67,7 @@ export async function allOf(store: Store): Promise<unknown> {
     acp: await store.listAcpSessions({}),
     turns: await store.listAcpTurns({ sessionId: "ses_1" }),
     updates: await store.listAcpUpdates({ sessionId: "ses_1" }),
-    permissions: await store.listAcpPermissions({ sessionId: "ses_1" }),
+    permissions: await store.listAcpPermissionRequests({ sessionId: "ses_1" }),
     tasks: await store.listTasks({ limit: 100 }),
     taskEvents: await store.listTaskEvents("task_1"),
     outbox: (await store.listOutbox({})).map((entry) => ({ ...entry, dueAt: null })),

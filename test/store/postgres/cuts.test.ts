@@ -2,18 +2,33 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { RunExists, StateUnusable } from "../../../src/errors.js";
-import { newRecord } from "../../../src/store/apply-change.js";
+import { newRunRecord } from "../../../src/store/apply-change.js";
 import { clientTimeout } from "../../../src/store/postgres/session.js";
 import type { Store } from "../../../src/store/store.js";
 import type { OutboxEntry } from "../../../src/store/task-record.js";
-import { event, exited, HERE, LEASE_MS, mine, newRun, running, theft } from "../samples.js";
-import { ending, newTask, taskEvent } from "../task-samples.js";
+import {
+  newRunEvent,
+  EXITED,
+  THIS_HOST,
+  LEASE_MS,
+  ownClaim,
+  newRun,
+  RUNNING,
+  stealClaim,
+} from "../samples.js";
+import { endWithNotification, newTask, taskEvent } from "../task-samples.js";
 import { newAcpSession } from "../acp-samples.js";
 import { newCommand } from "../command-contract.js";
 import { newGateway } from "../gateway-contract.js";
 import { AT, newApproval, newMessage, newSession } from "../session-samples.js";
-import { startProxy, type Cut, type Proxy } from "./proxy.js";
-import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+import { startCuttableProxy, type CutPoint, type CuttableProxy } from "./proxy.js";
+import {
+  storeUnusable,
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "./server.js";
 
 /** One call, on things of its own; and afterwards, how much of it is there. */
 interface Attempt {
@@ -33,7 +48,7 @@ const toldOf = async (direct: Store, runId: string): Promise<boolean> =>
 /** A task with one message, which is being sent. */
 async function undelivered(direct: Store): Promise<{ taskId: string; entry: OutboxEntry }> {
   const { task } = await direct.insertTask(newTask(), []);
-  await direct.commitTask(task.taskId, 1, ending(task.taskId));
+  await direct.commitTask(task.taskId, 1, endWithNotification(task.taskId));
   const all = await direct.claimOutbox({ owner: task.taskId, limit: 1_000, leaseMs: 600_000 });
   const entry = all.find(({ taskId }) => taskId === task.taskId);
   return { taskId: task.taskId, entry: entry ?? expect.fail("nothing to claim") };
@@ -43,7 +58,7 @@ const scenes: Readonly<Record<string, Scene>> = {
   insertRun: async (store, direct) => {
     const run = newRun();
     const halves = async () => [(await direct.getRun(run.runId)) !== null, await toldOf(direct, run.runId)];
-    return { call: () => store.insertRun(run, LEASE_MS, [event(run.runId)]), halves };
+    return { call: () => store.insertRun(run, LEASE_MS, [newRunEvent(run.runId)]), halves };
   },
   "saveRun, a step": async (store, direct) => {
     const lease = await direct.insertRun(newRun(), LEASE_MS);
@@ -51,37 +66,40 @@ const scenes: Readonly<Record<string, Scene>> = {
       (await direct.getRun(lease.runId))?.state === "running",
       await toldOf(direct, lease.runId),
     ];
-    return { call: () => store.saveRun(lease, running, [event(lease.runId)]), halves };
+    return { call: () => store.saveRun(lease, RUNNING, [newRunEvent(lease.runId)]), halves };
   },
   "saveRun, the end": async (store, direct) => {
     const lease = await direct.insertRun(newRun(), LEASE_MS);
-    return { call: () => store.saveRun(lease, exited) };
+    return { call: () => store.saveRun(lease, EXITED) };
   },
-  claimLease: async (store, direct) => {
+  acquireLease: async (store, direct) => {
     const lease = await direct.insertRun(newRun(), LEASE_MS);
     const halves = async () => [
       (await direct.getRun(lease.runId))?.leaseEpoch === 2,
       await toldOf(direct, lease.runId),
     ];
-    return { call: () => store.claimLease(mine(lease), [event(lease.runId)]), halves };
+    return { call: () => store.acquireLease(ownClaim(lease), [newRunEvent(lease.runId)]), halves };
   },
-  concludeRun: async (store, direct) => {
+  acquireAndFinalizeRun: async (store, direct) => {
     const lease = await direct.insertRun(newRun(), -1);
     const halves = async () => {
       const run = await direct.getRun(lease.runId);
       return [run?.state === "exited", run?.ownerInstanceId === "owner-b", await toldOf(direct, lease.runId)];
     };
-    const end = exited;
-    return { call: () => store.concludeRun(theft(lease, "owner-b"), end, [event(lease.runId)]), halves };
+    const end = EXITED;
+    return {
+      call: () => store.acquireAndFinalizeRun(stealClaim(lease, "owner-b"), end, [newRunEvent(lease.runId)]),
+      halves,
+    };
   },
   restoreRun: async (store, direct) => {
-    const run = newRecord(newRun(), 0);
+    const run = newRunRecord(newRun(), 0);
     const halves = async () => [(await direct.getRun(run.runId)) !== null, await toldOf(direct, run.runId)];
-    return { call: () => store.restoreRun(run, LEASE_MS, [event(run.runId)]), halves };
+    return { call: () => store.restoreRun(run, LEASE_MS, [newRunEvent(run.runId)]), halves };
   },
   deleteRuns: async (store, direct) => {
-    const lease = await direct.insertRun(newRun(), LEASE_MS, [event("")]);
-    await direct.saveRun(lease, exited, [event(lease.runId)]);
+    const lease = await direct.insertRun(newRun(), LEASE_MS, [newRunEvent("")]);
+    await direct.saveRun(lease, EXITED, [newRunEvent(lease.runId)]);
     const halves = async () => [
       (await direct.getRun(lease.runId)) === null,
       !(await toldOf(direct, lease.runId)),
@@ -91,7 +109,7 @@ const scenes: Readonly<Record<string, Scene>> = {
   hideRuns: async (store, direct) => {
     const live = await direct.insertRun(newRun(), LEASE_MS);
     const ended = await direct.insertRun(newRun(), LEASE_MS);
-    await direct.saveRun(ended, exited);
+    await direct.saveRun(ended, EXITED);
     const runIds = [live.runId, ended.runId];
     const halves = async () =>
       Promise.all(runIds.map(async (runId) => (await direct.getRun(runId))?.hiddenAt === AT));
@@ -108,31 +126,31 @@ const scenes: Readonly<Record<string, Scene>> = {
     ];
     return { call: () => store.closeSession(session.id, "a", AT), halves };
   },
-  announceGateway: async (store, direct) => {
+  registerGateway: async (store, direct) => {
     const gateway = newGateway({ instanceId: randomUUID(), hostId: randomUUID() });
     const halves = async () => [
       (await direct.getGateway(gateway.instanceId)) !== null,
       (await direct.listHosts()).some(({ hostId }) => hostId === gateway.hostId),
     ];
-    return { call: () => store.announceGateway(gateway), halves };
+    return { call: () => store.registerGateway(gateway), halves };
   },
-  insertCommand: async (store, direct) => {
+  insertRemoteStop: async (store, direct) => {
     const command = newCommand({ id: randomUUID(), runId: randomUUID() });
     const halves = async () => [
-      (await direct.getCommand(command.id)) !== null,
+      (await direct.getRemoteStop(command.id)) !== null,
       await toldOf(direct, command.runId),
     ];
-    return { call: () => store.insertCommand(command, [event(command.runId)]), halves };
+    return { call: () => store.insertRemoteStop(command, [newRunEvent(command.runId)]), halves };
   },
-  finishCommand: async (store, direct) => {
+  finishRemoteStop: async (store, direct) => {
     const command = newCommand({ id: randomUUID(), runId: randomUUID() });
-    await direct.insertCommand(command, []);
+    await direct.insertRemoteStop(command, []);
     const halves = async () => [
-      (await direct.getCommand(command.id))?.doneAt !== null,
+      (await direct.getRemoteStop(command.id))?.doneAt !== null,
       await toldOf(direct, command.runId),
     ];
     const result = { outcome: "gone", survivors: [], error: null } as const;
-    return { call: () => store.finishCommand(command.id, result, [event(command.runId)]), halves };
+    return { call: () => store.finishRemoteStop(command.id, result, [newRunEvent(command.runId)]), halves };
   },
   appendMessage: async (store, direct) => {
     const session = newSession();
@@ -156,7 +174,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     await direct.createSession(session);
     return { call: () => store.insertAcpSession(newAcpSession(session.id)) };
   },
-  commitAcp: async (store, direct) => {
+  commitAcpChange: async (store, direct) => {
     const session = newSession();
     const runId = randomUUID();
     await direct.createSession(session);
@@ -167,8 +185,8 @@ const scenes: Readonly<Record<string, Scene>> = {
       await toldOf(direct, runId),
     ];
     const updates = [{ turnId: null, at: AT, type: "update", data: {} }] as const;
-    const change = { session: { end: 99 }, updates, events: [event(runId)] };
-    return { call: () => store.commitAcp(session.id, "in_1", change), halves };
+    const change = { session: { end: 99 }, updates, events: [newRunEvent(runId)] };
+    return { call: () => store.commitAcpChange(session.id, "in_1", change), halves };
   },
   insertTask: async (store, direct) => {
     const task = newTask();
@@ -186,7 +204,7 @@ const scenes: Readonly<Record<string, Scene>> = {
       (await direct.listTaskEvents(taskId)).length === 2,
       (await direct.listOutbox({ taskId })).length === 1,
     ];
-    return { call: () => store.commitTask(taskId, 1, ending(taskId)), halves };
+    return { call: () => store.commitTask(taskId, 1, endWithNotification(taskId)), halves };
   },
   settleOutbox: async (store, direct) => {
     const { taskId, entry } = await undelivered(direct);
@@ -265,49 +283,49 @@ const scenes: Readonly<Record<string, Scene>> = {
   ...Object.fromEntries(
     Object.entries({
       renewLeases: (store: Store) => store.renewLeases("owner-a", LEASE_MS),
-      listUnattended: (store: Store) => store.listUnattended("owner-a", HERE),
-      heldRuns: (store: Store) => store.heldRuns("owner-a"),
+      listUnattended: (store: Store) => store.listUnattendedRuns("owner-a", THIS_HOST),
+      heldRuns: (store: Store) => store.listOwnedRunIds("owner-a"),
       getRun: (store: Store) => store.getRun("r"),
       findRuns: (store: Store) => store.findRuns("r", 1),
       listRuns: (store: Store) => store.listRuns({ limit: 1 }),
       listEvents: (store: Store) => store.listEvents({ limit: 1 }),
-      appendEvents: (store: Store) => store.appendEvents([event("r")]),
+      appendEvents: (store: Store) => store.appendEvents([newRunEvent("r")]),
       eventsReach: (store: Store) => store.eventsReach(),
-      countEnded: (store: Store) => store.countEnded(),
+      countEnded: (store: Store) => store.countEndedRuns(),
       now: (store: Store) => store.now(),
-      beatGateway: (store: Store) => store.beatGateway("g"),
+      beatGateway: (store: Store) => store.heartbeatGateway("g"),
       retireGateway: (store: Store) => store.retireGateway("g"),
-      forgetGateway: (store: Store) => store.forgetGateway("g"),
+      forgetGateway: (store: Store) => store.deleteGateway("g"),
       getGateway: (store: Store) => store.getGateway("g"),
       listGateways: (store: Store) => store.listGateways(),
       introduceHost: (store: Store) =>
-        store.introduceHost({ hostId: "h", name: randomUUID(), platform: "linux" }),
+        store.registerHost({ hostId: "h", name: randomUUID(), platform: "linux" }),
       listHosts: (store: Store) => store.listHosts(),
-      countHeld: (store: Store) => store.countHeld(),
-      refusedTables: (store: Store) => store.refusedTables(),
+      countHeld: (store: Store) => store.countOpenRunsByOwner(),
+      refusedTables: (store: Store) => store.unwritableTables(),
       restoreSession: (store: Store) =>
         store.restoreSession({ ...newSession(), closedAt: null, agentSessionId: null }),
-      getCommand: (store: Store) => store.getCommand("c"),
-      listCommands: (store: Store) => store.listCommands(["t"]),
-      commandsOf: (store: Store) => store.commandsOf("r"),
-      acceptCommand: (store: Store) => store.acceptCommand("c"),
-      forgetCommands: (store: Store) => store.forgetCommands(60_000),
+      getCommand: (store: Store) => store.getRemoteStop("c"),
+      listCommands: (store: Store) => store.listRemoteStops(["t"]),
+      commandsOf: (store: Store) => store.listRemoteStopsOfRun("r"),
+      acceptCommand: (store: Store) => store.acceptRemoteStop("c"),
+      forgetCommands: (store: Store) => store.deleteRemoteStops(60_000),
       getSession: (store: Store) => store.getSession("s"),
       getSessionByKey: (store: Store) => store.getSessionByKey("s"),
       listSessions: (store: Store) => store.listSessions({ limit: 1 }),
-      setAgentSession: (store: Store) => store.setAgentSession("s", "a"),
+      setAgentSession: (store: Store) => store.setAgentSessionId("s", "a"),
       listMessages: (store: Store) => store.listMessages("s", { limit: 1 }),
       countMessages: (store: Store) => store.countMessages("s"),
-      listUnanswered: (store: Store) => store.listUnanswered({ gatewayInstanceId: "g" }, 1),
-      forgetMessages: (store: Store) => store.forgetMessages(0),
+      listUnanswered: (store: Store) => store.listUnansweredMessages({ gatewayInstanceId: "g" }, 1),
+      forgetMessages: (store: Store) => store.deleteSettledMessages(0),
       getAcpSession: (store: Store) => store.getAcpSession("s"),
       listAcpSessions: (store: Store) => store.listAcpSessions({ limit: 1 }),
       getAcpTurn: (store: Store) => store.getAcpTurn("t"),
       listAcpTurns: (store: Store) => store.listAcpTurns({ sessionId: "s", limit: 1 }),
       listAcpUpdates: (store: Store) => store.listAcpUpdates({ sessionId: "s", limit: 1 }),
-      getAcpPermission: (store: Store) => store.getAcpPermission("p"),
-      listAcpPermissions: (store: Store) => store.listAcpPermissions({ limit: 1 }),
-      forgetAcpUpdates: (store: Store) => store.forgetAcpUpdates(0),
+      getAcpPermission: (store: Store) => store.getAcpPermissionRequest("p"),
+      listAcpPermissions: (store: Store) => store.listAcpPermissionRequests({ limit: 1 }),
+      forgetAcpUpdates: (store: Store) => store.deleteAcpUpdates(0),
       getTask: (store: Store) => store.getTask("t"),
       getTaskByKey: (store: Store) => store.getTaskByKey("k"),
       findTasks: (store: Store) => store.findTasks("t", 1),
@@ -318,14 +336,14 @@ const scenes: Readonly<Record<string, Scene>> = {
       deleteTasks: (store: Store) => store.deleteTasks(["t"]),
       listOutbox: (store: Store) => store.listOutbox({ limit: 1 }),
       claimOutbox: (store: Store) => store.claimOutbox({ owner: "o", limit: 9, leaseMs: 1 }),
-      outboxDueIn: (store: Store) => store.outboxDueIn(),
+      outboxDueIn: (store: Store) => store.nextOutboxDelay(),
       releaseOutbox: (store: Store) => store.releaseOutbox("o"),
-      forgetSessions: (store: Store) => store.forgetSessions(0),
-      forgetSilent: (store: Store) => store.forgetSilent(60_000),
+      forgetSessions: (store: Store) => store.deleteClosedSessions(0),
+      forgetSilent: (store: Store) => store.deleteSilentGateways(60_000),
       resolveToken: (store: Store) => store.resolveToken("t", AT),
       bindToken: (store: Store) => store.bindToken("t", "r"),
-      forgetTokens: (store: Store) => store.forgetTokens(AT),
-      storedBytes: (store: Store) => store.storedBytes("s"),
+      forgetTokens: (store: Store) => store.deleteEndedTokens(AT),
+      storedBytes: (store: Store) => store.storedBytesOfSession("s"),
       listScopedEvents: (store: Store) =>
         store.listScopedEvents({ sessionId: "s", descendants: false, agentIds: [] }, { limit: 1 }),
       findTokenHash: (store: Store) => store.findTokenHash("t"),
@@ -334,22 +352,22 @@ const scenes: Readonly<Record<string, Scene>> = {
       expireApprovals: (store: Store) => store.expireApprovals(["a"], "b", AT),
       getApproval: (store: Store) => store.getApproval("a"),
       listApprovals: (store: Store) => store.listApprovals({ limit: 1 }),
-      forgetApprovals: (store: Store) => store.forgetApprovals(0),
+      forgetApprovals: (store: Store) => store.deleteDecidedApprovals(0),
     }).map(([name, call]) => [name, async (store: Store) => ({ call: () => call(store) })]),
   ),
 };
 
 describe.skipIf(whyNoPostgres !== null)("a connection to PostgreSQL that is cut", () => {
-  let server: TestServer;
-  let proxy: Proxy;
+  let server: PostgresServer;
+  let proxy: CuttableProxy;
   let database: PostgresDatabase;
   let store: Store;
   let direct: Store;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
     database = await server.createDatabase();
     direct = await database.open();
-    proxy = await startProxy(server.directory);
+    proxy = await startCuttableProxy(server.directory);
     store = await database.open({ url: database.url.replace(server.directory, proxy.directory) });
   });
   afterAll(async () => {
@@ -367,7 +385,7 @@ describe.skipIf(whyNoPostgres !== null)("a connection to PostgreSQL that is cut"
     for (; proto !== Object.prototype; proto = Object.getPrototypeOf(proto) as object)
       methods.push(
         ...Object.getOwnPropertyNames(proto).filter(
-          (name) => !["constructor", "eras", "eraChangedAt"].includes(name),
+          (name) => !["constructor", "generation", "generationChangedAt"].includes(name),
         ),
       );
     expect(new Set(methods)).toEqual(calls);
@@ -375,7 +393,7 @@ describe.skipIf(whyNoPostgres !== null)("a connection to PostgreSQL that is cut"
 
   for (const [name, scene] of Object.entries(scenes))
     test(`${name}: says that it cannot, has done all or nothing, and works again at once`, async () => {
-      for (const what of ["request", "answer"] as const satisfies Cut[]) {
+      for (const what of ["request", "answer"] as const satisfies CutPoint[]) {
         let cuts = 0;
         for (let passing = 0; ; passing += 1) {
           const { call, halves } = await scene(store, direct);
@@ -412,8 +430,10 @@ describe.skipIf(whyNoPostgres !== null)("a connection to PostgreSQL that is cut"
     const url = database.url.replace(server.directory, proxy.directory);
     await using impatient = await database.open({ url, busyMs: 300 });
     proxy.mute();
-    expect((await refusal(impatient.renewLeases("owner-a", LEASE_MS))).message).toContain("did not answer");
-    expect((await refusal(impatient.now())).message).toContain("cannot be reached");
+    expect((await storeUnusable(impatient.renewLeases("owner-a", LEASE_MS))).message).toContain(
+      "did not answer",
+    );
+    expect((await storeUnusable(impatient.now())).message).toContain("cannot be reached");
     proxy.mend();
     expect(await impatient.renewLeases("nobody", LEASE_MS)).toBe(0);
   });

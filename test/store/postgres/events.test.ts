@@ -4,18 +4,18 @@ import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import type { Store } from "../../../src/store/store.js";
 import { until } from "../../until.js";
 import { checkPostgresStore } from "../../../src/store/postgres/check.js";
-import { event, LEASE_MS, newRun } from "../samples.js";
-import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+import { newRunEvent, LEASE_MS, newRun } from "../samples.js";
+import { startPostgresServer, whyNoPostgres, type PostgresDatabase, type PostgresServer } from "./server.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
   let other: Store;
   /** A writer that takes its time over a transaction. */
   let slow: Client;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
@@ -40,9 +40,9 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     (await other.listEvents({ after })).map(({ runId }) => runId);
 
   test("an event with a lower number that is committed later is not skipped", async () => {
-    await store.appendEvents([event("first")]);
+    await store.appendEvents([newRunEvent("first")]);
     await insertSlowly("slow");
-    await store.appendEvents([event("quick")]);
+    await store.appendEvents([newRunEvent("quick")]);
     // The writer has committed; but to show it now would be to lose the slow one.
     expect(await read()).toEqual(["first"]);
     expect((await other.listEvents({ newestFirst: true }))[0]?.runId).toBe("first");
@@ -54,11 +54,11 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     const kept = 100;
     await using busy = await database.open({ eventsKept: kept });
     const quietRun = newRun({ runId: "quiet", stateId: "quiet" });
-    await busy.insertRun(quietRun, LEASE_MS, [event("quiet"), event("quiet")]);
-    await busy.appendEvents([event("nowhere")]);
+    await busy.insertRun(quietRun, LEASE_MS, [newRunEvent("quiet"), newRunEvent("quiet")]);
+    await busy.appendEvents([newRunEvent("nowhere")]);
     await busy.insertRun(newRun({ runId: "busy", stateId: "busy" }), LEASE_MS);
     for (let round = 0; round < 20; round += 1)
-      await busy.appendEvents(Array.from({ length: 50 }, () => event("busy")));
+      await busy.appendEvents(Array.from({ length: 50 }, () => newRunEvent("busy")));
     expect(await busy.listEvents({ stateId: "quiet" })).toHaveLength(2);
     expect(await busy.listEvents({ runId: "nowhere" })).toHaveLength(1);
     const left = await busy.listEvents({ stateId: "busy" });
@@ -72,12 +72,12 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
 
   test("a writer that gives up, or vanishes, holds nobody back", async () => {
     await insertSlowly("undone");
-    await store.appendEvents([event("one")]);
+    await store.appendEvents([newRunEvent("one")]);
     expect(await read()).toEqual([]);
     await slow.query("rollback");
     expect(await read()).toEqual(["one"]);
     await insertSlowly("killed");
-    await store.appendEvents([event("two")]);
+    await store.appendEvents([newRunEvent("two")]);
     expect(await read()).toEqual(["one"]);
     await database.query(
       "select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'",
@@ -88,7 +88,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
   test("others' long transactions hold nobody back", async () => {
     await slow.query("create table public.strangers (n int)");
     await slow.query("begin; insert into public.strangers values (1)");
-    await store.appendEvents([event("one")]);
+    await store.appendEvents([newRunEvent("one")]);
     expect(await read()).toEqual(["one"]);
   });
 
@@ -96,7 +96,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     for (const start of [2 ** 31 - 1, 2 ** 31 + 9, 2 ** 32 + 5]) {
       await database.query(`select setval('holdfast.run_events_seq_seq', ${start})`);
       await insertSlowly("slow");
-      await store.appendEvents([event("quick")]);
+      await store.appendEvents([newRunEvent("quick")]);
       expect(await read(start)).toEqual([]);
       await slow.query("commit");
       expect(await read(start)).toEqual(["slow", "quick"]);
@@ -120,7 +120,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
       writers.flatMap((writer, number) =>
         Array.from({ length: each }, (_, at) =>
           // Different lengths, so that they overtake each other.
-          writer.appendEvents(Array.from({ length: 1 + (at % 7) * 20 }, () => event(`w${number}`, at))),
+          writer.appendEvents(Array.from({ length: 1 + (at % 7) * 20 }, () => newRunEvent(`w${number}`, at))),
         ),
       ),
     );
@@ -146,7 +146,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
       600_000,
     );
     await until("the first look", () => woken > 0, 15_000);
-    await store.appendEvents([event("one")]);
+    await store.appendEvents([newRunEvent("one")]);
     await until("a wake-up with the event's number", () => hint === 1, 15_000);
 
     const before = woken;
@@ -154,7 +154,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
       "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast/watch'",
     );
     await until("a look after the gap", () => woken > before, 15_000);
-    await store.appendEvents([event("two")]);
+    await store.appendEvents([newRunEvent("two")]);
     await until("a wake-up on the new connection", () => hint === 2, 15_000);
   });
 

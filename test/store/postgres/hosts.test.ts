@@ -9,16 +9,22 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { surveyServer } from "../../../src/store/postgres/survey.js";
-import { parseTarget } from "../../../src/store/postgres/target.js";
-import { LEASE_MS, event, newRun } from "../samples.js";
+import { readServerInfo } from "../../../src/store/postgres/survey.js";
+import { parsePostgresUrl } from "../../../src/store/postgres/target.js";
+import { LEASE_MS, newRunEvent, newRun } from "../samples.js";
 import { startReplicatedServer, type ReplicatedServer } from "./replicated.js";
-import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+import {
+  storeUnusable,
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "./server.js";
 
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 
 describe("an address that names several hosts", () => {
-  const hostsOf = (url: string): string[] => parseTarget(url).hosts.map(({ name }) => name);
+  const hostsOf = (url: string): string[] => parsePostgresUrl(url).hosts.map(({ name }) => name);
 
   test("is read as libpq reads it", () => {
     expect(hostsOf("postgres://u:p@one:1,two:2/db")).toEqual(["one:1", "two:2"]);
@@ -30,12 +36,12 @@ describe("an address that names several hosts", () => {
     expect(hostsOf("postgres:///db?host=one,two&port=1,2")).toEqual(["one:1", "two:2"]);
     expect(hostsOf("postgres://u@/db?host=one,two&port=7")).toEqual(["one:7", "two:7"]);
     expect(hostsOf("postgres://u@/db")).toEqual(["localhost"]);
-    expect(parseTarget("postgres://u:secret@one:1,two:2/db").label).toBe(
+    expect(parsePostgresUrl("postgres://u:secret@one:1,two:2/db").label).toBe(
       "postgres database db at one:1,two:2",
     );
-    expect(parseTarget("postgres://u@one,two/db?connect_timeout=3")).toMatchObject({ connectMs: 3_000 });
+    expect(parsePostgresUrl("postgres://u@one,two/db?connect_timeout=3")).toMatchObject({ connectMs: 3_000 });
     expect(
-      parseTarget("postgres://u@one/db?options=-c%20work_mem%3D8MB%20--a.b%3Dx%5C%20y").settings,
+      parsePostgresUrl("postgres://u@one/db?options=-c%20work_mem%3D8MB%20--a.b%3Dx%5C%20y").settings,
     ).toEqual([
       ["work_mem", "8MB"],
       ["a.b", "x y"],
@@ -60,18 +66,18 @@ describe("an address that names several hosts", () => {
       "postgres://u:1/hunter2@one/db": "must look like",
     };
     for (const [url, part] of Object.entries(refusals)) {
-      expect(() => parseTarget(url), url).toThrow(part);
-      expect(() => parseTarget(url), url).not.toThrow("hunter2");
+      expect(() => parsePostgresUrl(url), url).toThrow(part);
+      expect(() => parsePostgresUrl(url), url).not.toThrow("hunter2");
     }
   });
 });
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", () => {
   let replicated: ReplicatedServer;
-  let elsewhere: TestServer;
+  let elsewhere: PostgresServer;
   let database: PostgresDatabase;
   beforeAll(async () => {
-    [replicated, elsewhere] = await Promise.all([startReplicatedServer(), startServer()]);
+    [replicated, elsewhere] = await Promise.all([startReplicatedServer(), startPostgresServer()]);
   });
   afterAll(async () => {
     await replicated[Symbol.asyncDispose]();
@@ -96,11 +102,11 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
     for (const hosts of [`${at.standBy},${at.primary}`, `/nowhere,${at.standBy},${at.primary}`]) {
       const url = withHosts(hosts);
       await using store = await database.open({ url });
-      const { runId } = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+      const { runId } = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
       await using reader =
         (await openPostgresStoreForReading({ url, name: "test" })) ?? expect.fail("no store");
       expect(await reader.getRun(runId)).toMatchObject({ runId });
-      expect(await surveyServer(url)).toMatchObject({ standby: false, writable: true });
+      expect(await readServerInfo(url)).toMatchObject({ standby: false, writable: true });
     }
   });
 
@@ -112,7 +118,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
       .not.toBeNull();
     const hosts = `/nowhere,${at.standBy}`;
     for (const more of ["", "&target_session_attrs=read-write", "&target_session_attrs=primary"]) {
-      const refused = await refusal(openPostgresStore({ url: withHosts(hosts, more), name: "test" }));
+      const refused = await storeUnusable(openPostgresStore({ url: withHosts(hosts, more), name: "test" }));
       expect(refused).toMatchObject({ code: "STORE_AWAY" });
       expect(refused.message).toContain(`${at.standBy}: accepts only reads`);
       expect(refused.message).toContain("/nowhere: connect ENOENT");
@@ -122,8 +128,8 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
       openPostgresStoreForReading({ url: withHosts(hosts, more), name: "test" });
     await using reader = (await reading("")) ?? expect.fail("no store");
     expect(await reader.listRuns({})).toEqual([]);
-    expect(await surveyServer(withHosts(hosts))).toMatchObject({ standby: true });
-    expect((await refusal(reading("&target_session_attrs=read-write"))).code).toBe("STORE_AWAY");
+    expect(await readServerInfo(withHosts(hosts))).toMatchObject({ standby: true });
+    expect((await storeUnusable(reading("&target_session_attrs=read-write"))).code).toBe("STORE_AWAY");
   });
 
   test("read-write also skips a server that is set to be read only; a wrong database name is not hidden", async () => {
@@ -137,7 +143,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
     await store.insertRun(newRun(), LEASE_MS);
     expect(await database.query("select count(*) from holdfast.runs")).toEqual([{ count: "1" }]);
     const missing = url.replace(`/${database.name}?`, "/missing?");
-    expect((await refusal(openPostgresStore({ url: missing, name: "test" }))).message).toContain(
+    expect((await storeUnusable(openPostgresStore({ url: missing, name: "test" }))).message).toContain(
       "does not exist",
     );
   });
@@ -180,15 +186,15 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
       `postgres://postgres@${hosts}/${database.name}?sslmode=verify-full&sslrootcert=${cert}`;
     await using store = await database.open({ url: url(`127.0.0.1:${port},localhost:${port}`) });
     await store.insertRun(newRun(), LEASE_MS);
-    const refused = await refusal(openPostgresStore({ url: url(`127.0.0.1:${port}`), name: "test" }));
+    const refused = await storeUnusable(openPostgresStore({ url: url(`127.0.0.1:${port}`), name: "test" }));
     expect(refused.message).toContain("127.0.0.1 is not in the cert");
   });
 
   // Last: there is one fail-over.
   test("when the primary is killed and the stand-by promoted, an open store goes on there, and so do listeners", async () => {
     await using store = await database.open();
-    const { eras } = store;
-    const before = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    const { generation } = store;
+    const before = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     let hints = 0;
     await using _watch = new EventWatch(
       { url: database.url, name: "test" },
@@ -196,16 +202,16 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store on several hosts", (
       3_600_000,
     );
     await replicated.primary.kill();
-    expect(await refusal(store.insertRun(newRun(), LEASE_MS))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await storeUnusable(store.insertRun(newRun(), LEASE_MS))).toMatchObject({ code: "STORE_AWAY" });
     await replicated.failOver();
-    const after = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    const after = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     expect(await store.listRuns({})).toHaveLength(2);
     expect(await store.getRun(before.runId)).not.toBeNull();
-    expect(store.eras).toBeGreaterThan(eras);
+    expect(store.generation).toBeGreaterThan(generation);
     await expect
       .poll(
         async () => {
-          await store.appendEvents([event(after.runId)]);
+          await store.appendEvents([newRunEvent(after.runId)]);
           return hints;
         },
         { timeout: 15_000 },

@@ -7,12 +7,18 @@ import { migrations } from "../../../src/store/sql/migrations.js";
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { parseTarget } from "../../../src/store/postgres/target.js";
+import { parsePostgresUrl } from "../../../src/store/postgres/target.js";
 import type { Store } from "../../../src/store/store.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
-import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun } from "../samples.js";
+import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun } from "../samples.js";
 import { AT, newApproval, newSession } from "../session-samples.js";
-import { refusal, startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+import {
+  storeUnusable,
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "./server.js";
 
 const newest = migrations.at(-1)?.id ?? 0;
 
@@ -27,10 +33,10 @@ const BEFORE_SESSIONS_OF_RUNS = `
   delete from holdfast.holdfast_migrations where id between 7 and 10 or id = 14;`;
 
 describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
@@ -42,7 +48,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
 
   test("ten that open an empty database at once make one schema, and none fails", async () => {
     const stores = await Promise.all(Array.from({ length: 10 }, () => database.open()));
-    await Promise.all(stores.map((store, at) => store.appendEvents([event(`r${at}`)])));
+    await Promise.all(stores.map((store, at) => store.appendEvents([newRunEvent(`r${at}`)])));
     expect(await stores[0]?.listEvents({})).toHaveLength(10);
     const applied = await database.query("select id, name from holdfast.holdfast_migrations order by id");
     expect(applied).toEqual(migrations.map(({ id, name }) => ({ id: String(id), name })));
@@ -63,7 +69,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await database.query("create role stranger login");
     const url = database.url.replace("postgres@", "stranger@");
     for (const open of [openPostgresStore, openPostgresStoreForReading]) {
-      const { message } = await refusal(open({ url, name: "test" }));
+      const { message } = await storeUnusable(open({ url, name: "test" }));
       expect(message).toContain("has no right to use it");
     }
   });
@@ -74,7 +80,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       "insert into holdfast.holdfast_migrations (id, name, applied_at) values (9999, 'from the future', 0)",
     );
     for (const open of [() => database.open(), openForReading]) {
-      const { message } = await refusal(open());
+      const { message } = await storeUnusable(open());
       expect(message).toContain(`newer Holdfast (schema 9999, this one knows ${newest})`);
       expect(message).toContain("Upgrade Holdfast");
     }
@@ -88,7 +94,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
         holdfast.session_messages, holdfast.approvals, holdfast.session_tokens, holdfast.sessions;
       drop index holdfast.runs_of_session; delete from holdfast.holdfast_migrations where id >= 4;
       alter table holdfast.holdfast_migrations drop column min_compatible`);
-    expect((await refusal(openForReading())).message).toContain(
+    expect((await storeUnusable(openForReading())).message).toContain(
       `older Holdfast (schema 3, this one reads ${newest})`,
     );
     await using store = await database.open();
@@ -104,7 +110,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       await store.createSession(first);
       await store.closeSession(first.id, "a", 200);
       await store.createSession(second);
-      for (const run of runs) await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+      for (const run of runs) await store.saveRun(await store.insertRun(run, LEASE_MS), EXITED);
     }
     await database.query(BEFORE_SESSIONS_OF_RUNS);
     await using store = await database.open();
@@ -118,9 +124,9 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       await using store = await database.open();
       for (const stateId of ["one", "two", null]) {
         const run = newRun({ runId: `run_${stateId}`, stateId });
-        await store.insertRun(run, LEASE_MS, [event(run.runId)]);
+        await store.insertRun(run, LEASE_MS, [newRunEvent(run.runId)]);
       }
-      await store.appendEvents([event("gone")]);
+      await store.appendEvents([newRunEvent("gone")]);
     }
     await database.query(`alter table holdfast.run_events drop column state_id;
       drop index holdfast.runs_open_of_state;
@@ -132,7 +138,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
 
   test("an ended run can be hidden, and nothing be changed along with it", async () => {
     await using store = await database.open();
-    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), EXITED);
     const update = (change: string) => database.query(`update holdfast.runs set ${change}`);
     const columns = (await database.query(
       "select column_name as name, data_type as type from information_schema.columns where table_schema = 'holdfast' and table_name = 'runs'",
@@ -142,7 +148,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       name,
       type === "text" ? `coalesce(${name}, '') || 'x'` : `coalesce(${name}, 0) + 1`,
     ]);
-    for (const change of forbiddenOnceEnded(new Map(different)))
+    for (const change of forbiddenUpdates(new Map(different)))
       await expect(update(change), change).rejects.toThrow("an exited run never changes");
     await update("hidden_at = 1");
     await expect(update("hidden_at = 2")).rejects.toThrow("an exited run never changes");
@@ -151,16 +157,18 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   test("another program's schema is refused, and tables of the same names elsewhere are left alone", async () => {
     await database.query("create table public.runs as select 'theirs' as run_id");
     await using store = await database.open();
-    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), EXITED);
     expect(await store.listRuns({})).toHaveLength(1);
     expect(await database.query("select * from public.runs")).toEqual([{ run_id: "theirs" }]);
-    expect((await refusal(database.open({ schema: "public" }))).message).toContain("some other program");
+    expect((await storeUnusable(database.open({ schema: "public" }))).message).toContain(
+      "some other program",
+    );
   });
 
   test("what an address says of TLS is known, and never weaker than it sounds", () => {
     const modeOf = (mode: string): string | null =>
       new URL(
-        parseTarget(`postgres://u@one/db?uselibpqcompat=true&sslmode=${mode}`).hosts[0]?.url ?? "",
+        parsePostgresUrl(`postgres://u@one/db?uselibpqcompat=true&sslmode=${mode}`).hosts[0]?.url ?? "",
       ).searchParams.toString();
     for (const mode of ["prefer", "require", "verify-ca", "verify-full"])
       expect(modeOf(mode)).toBe("sslmode=verify-full&host=one");
@@ -175,7 +183,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     for (const file of ["sslrootcert=/nowhere.pem", "sslkey=/nowhere.pem", `sslcert=${server.directory}`]) {
       const url = `${database.url}&sslmode=require&${file}`;
       for (const open of [openPostgresStore, openPostgresStoreForReading])
-        expect(await refusal(open({ url, name: "test" }))).toMatchObject({
+        expect(await storeUnusable(open({ url, name: "test" }))).toMatchObject({
           code: "STATE_UNUSABLE",
           message: expect.stringContaining("Check sslrootcert, sslcert and sslkey"),
         });
@@ -193,13 +201,13 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
 
   test("a database that is replaced by an empty one under an open store is given its tables again", async () => {
     await using store = await database.open();
-    await store.insertRun(newRun(), LEASE_MS, [event("r")]);
-    const { eras } = store;
+    await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
+    const { generation } = store;
     await database.query("drop schema holdfast cascade");
     expect(await store.listRuns({})).toEqual([]);
-    await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     expect(await store.listEvents({})).toHaveLength(1);
-    expect(store.eras).toBeGreaterThan(eras);
+    expect(store.generation).toBeGreaterThan(generation);
   });
 
   test("a database that is gone from under an open store is away; at a first opening its name is wrong", async () => {
@@ -207,9 +215,9 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await store.insertRun(newRun(), LEASE_MS);
     const beside = await server.createDatabase();
     await beside.query(`drop database ${database.name} with (force)`);
-    expect(await refusal(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
-    expect(await refusal(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
-    expect(await refusal(database.open())).toMatchObject({
+    expect(await storeUnusable(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await storeUnusable(store.listRuns({}))).toMatchObject({ code: "STORE_AWAY" });
+    expect(await storeUnusable(database.open())).toMatchObject({
       code: "STATE_UNUSABLE",
       message: expect.stringContaining("does not exist"),
     });
@@ -222,7 +230,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await server.kill();
     await server.start({ standBy: true });
     try {
-      expect(await refusal(store.insertRun(newRun(), LEASE_MS))).toMatchObject({
+      expect(await storeUnusable(store.insertRun(newRun(), LEASE_MS))).toMatchObject({
         code: "STORE_AWAY",
         message: expect.stringContaining("a stand-by"),
       });
@@ -236,7 +244,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   test("two schemas of one database are two stores", async () => {
     await using one = await database.open();
     await using two = await database.open({ schema: "second" });
-    await one.insertRun(newRun(), LEASE_MS, [event("r")]);
+    await one.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     expect(await two.listRuns({})).toEqual([]);
     expect(await two.listEvents({})).toEqual([]);
     await expect(database.open({ schema: "a; drop" })).rejects.toBeInstanceOf(BadInput);
@@ -246,11 +254,11 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await openForReading()).toBeNull();
     expect(await database.query("select 1 from pg_namespace where nspname = 'holdfast'")).toEqual([]);
     await using store = await database.open();
-    const { runId } = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    const { runId } = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     await using reader = (await openForReading()) ?? expect.fail("no store");
     expect(await reader.getRun(runId)).toMatchObject({ runId });
     expect(await reader.listEvents({})).toHaveLength(1);
-    expect((await refusal((reader as Store).renewLeases("owner-a", 1))).message).toContain(
+    expect((await storeUnusable((reader as Store).renewLeases("owner-a", 1))).message).toContain(
       "only lets itself be read",
     );
   });
@@ -258,7 +266,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   test("a user who may not make tables is told so, and one who was given the schema may", async () => {
     await database.query("create role guest login");
     const url = database.url.replace("postgres@", "guest@");
-    expect((await refusal(database.open({ url }))).message).toContain("does not let this user do that");
+    expect((await storeUnusable(database.open({ url }))).message).toContain("does not let this user do that");
     await database.query("create schema holdfast authorization guest");
     await using store = await database.open({ url });
     expect(await store.listRuns({})).toEqual([]);
@@ -269,7 +277,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
       "create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0",
     );
     const url = database.url.replace(`/${database.name}?`, "/latin?");
-    expect((await refusal(database.open({ url }))).message).toContain("encoding LATIN1");
+    expect((await storeUnusable(database.open({ url }))).message).toContain("encoding LATIN1");
   });
 
   test("no error shows a password, however it is met", async () => {

@@ -1,22 +1,22 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { OPEN_STATES } from "../../../src/store/run-record.js";
+import { OPEN_RUN_STATES } from "../../../src/store/run-record.js";
 import type { Store } from "../../../src/store/store.js";
 import { until } from "../../until.js";
 import { LEASE_MS, newRun } from "../samples.js";
 import { AT } from "../session-samples.js";
-import { ending, newTask, taskEvent } from "../task-samples.js";
-import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+import { endWithNotification, newTask, taskEvent } from "../task-samples.js";
+import { startPostgresServer, whyNoPostgres, type PostgresDatabase, type PostgresServer } from "./server.js";
 
 /** Open runs of each of these hosts, with an event for each run. */
 const HOSTS = 40;
 const RUNS = 50;
 
 describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
     database = await server.createDatabase();
     await fill(database);
     // The server says how it has executed each statement, and how many rows it has touched for it.
@@ -48,14 +48,14 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
 
   test("its own runs, and those without an owner, are found without others'", async () => {
     const here = { hostId: "host-7", bootId: "boot", stateId: "state-7" };
-    const asked = () => store.listUnattended("owner-7", here);
+    const asked = () => store.listUnattendedRuns("owner-7", here);
     expect(await asked()).toHaveLength(RUNS);
     for (const scan of await scansOf("runs", asked)) {
       expect(scan.index).toMatch(/^(runs_live|runs_open_of_state)$/);
       expect(scan.rows).toBeLessThanOrEqual(RUNS);
     }
     const ofState = { stateId: "state-7", instanceIds: ["owner-7"] };
-    const open = () => store.listRuns({ states: OPEN_STATES, ofState });
+    const open = () => store.listRuns({ states: OPEN_RUN_STATES, ofState });
     expect(await open()).toHaveLength(RUNS);
     for (const scan of await scansOf("runs", open)) {
       expect(scan).toMatchObject({ index: "runs_open_of_state" });
@@ -73,7 +73,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
   });
 
   test("what waits for one run is read without what waits for others of its target", async () => {
-    const asked = () => store.commandsOf("run_7");
+    const asked = () => store.listRemoteStopsOfRun("run_7");
     expect(await asked()).toHaveLength(1);
     for (const scan of await scansOf("commands", asked))
       expect(scan).toEqual({ index: "commands_of_run", rows: 1 });
@@ -138,7 +138,7 @@ async function fill(database: PostgresDatabase): Promise<void> {
     await store.insertRun(newRun({ runId: "run_model" }), LEASE_MS);
     const { taskId } = newTask({ taskId: "task_model" });
     await store.insertTask(newTask({ taskId }), [taskEvent("created")]);
-    await store.commitTask(taskId, 1, ending(taskId));
+    await store.commitTask(taskId, 1, endWithNotification(taskId));
     for (const entry of await store.claimOutbox({ owner: "a", limit: 9, leaseMs: 9_000 }))
       await store.settleOutbox(entry, { status: "delivered", receipt: null, at: AT });
   }

@@ -3,17 +3,17 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { surveyServer } from "../../../src/store/postgres/survey.js";
+import { readServerInfo } from "../../../src/store/postgres/survey.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
-import { LEASE_MS, event, exited, newRun } from "../samples.js";
-import { startPooler, whyNoPooler } from "./pooler.js";
-import { refusal, startServer, type PostgresDatabase, type TestServer } from "./server.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun } from "../samples.js";
+import { startPgBouncer, whyNoPooler } from "./pooler.js";
+import { storeUnusable, startPostgresServer, type PostgresDatabase, type PostgresServer } from "./server.js";
 
 describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let database: PostgresDatabase;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
   });
   afterAll(() => server[Symbol.asyncDispose]());
   beforeEach(async () => {
@@ -23,11 +23,11 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
   const everyOpening = (url: string): readonly (() => Promise<unknown>)[] => [
     () => openPostgresStore({ url, name: "test" }),
     () => openPostgresStoreForReading({ url, name: "test" }),
-    () => surveyServer(url),
+    () => readServerInfo(url),
   ];
 
   test("session pooling works: migrations, writes, reads, and events that wake listeners", async () => {
-    await using pooler = await startPooler(server, { pool_mode: "session" });
+    await using pooler = await startPgBouncer(server, { pool_mode: "session" });
     const url = pooler.urlOf(database.url);
     await using store = await database.open({ url, name: "in_7" });
     const woken = deferred<void>();
@@ -42,14 +42,14 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
       3_600_000,
     );
     await expect.poll(() => listening).toBe(true);
-    const lease = await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+    const lease = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     await woken.promise;
-    await store.saveRun(lease, exited, [event("r")]);
+    await store.saveRun(lease, EXITED, [newRunEvent("r")]);
     await using reader =
       (await openPostgresStoreForReading({ url, name: "reader" })) ?? expect.fail("no store");
     expect(await reader.getRun(lease.runId)).toMatchObject({ state: "exited" });
     expect(await reader.listEvents({})).toHaveLength(2);
-    expect(await surveyServer(url)).toMatchObject({ writable: true, standby: false });
+    expect(await readServerInfo(url)).toMatchObject({ writable: true, standby: false });
     const names = await database.query(
       "select distinct application_name as name from pg_stat_activity where application_name like 'holdfast/in_%'",
     );
@@ -57,12 +57,14 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
   });
 
   test("a session's settings apply to every connection, and none is left to the next client", async () => {
-    await using pooler = await startPooler(server, { pool_mode: "session", server_reset_query: "''" });
+    await using pooler = await startPgBouncer(server, { pool_mode: "session", server_reset_query: "''" });
     const url = pooler.urlOf(database.url);
     // Without a reset query, prepared statements of the former client are still there.
     for (let round = 0; round < 3; round += 1) {
       await using store = await database.open({ url });
-      await Promise.all(Array.from({ length: 20 }, () => store.insertRun(newRun(), LEASE_MS, [event("r")])));
+      await Promise.all(
+        Array.from({ length: 20 }, () => store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")])),
+      );
       await using reader =
         (await openPostgresStoreForReading({ url, name: "reader" })) ?? expect.fail("no store");
       expect(await reader.listRuns({})).toHaveLength(20 * (round + 1));
@@ -79,14 +81,14 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
     "$pool_mode pooling is refused, says what to change, and leaves no settings behind: %o",
     async (mode) => {
       await (await database.open())[Symbol.asyncDispose]();
-      await using pooler = await startPooler(server, mode);
+      await using pooler = await startPgBouncer(server, mode);
       const url = pooler.urlOf(database.url);
       // Another program that uses the same pool, so that it has connections already.
       const other = new Client(url);
       await other.connect();
       await other.query("select 1");
       for (const open of everyOpening(url))
-        expect(await refusal(open())).toMatchObject({
+        expect(await storeUnusable(open())).toMatchObject({
           code: "STATE_UNUSABLE",
           message: expect.stringContaining("pool_mode = session"),
         });
@@ -105,7 +107,7 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
 
   test("transaction pooling is detected while other programs are busy in the same pool", async () => {
     await (await database.open())[Symbol.asyncDispose]();
-    await using pooler = await startPooler(server, { pool_mode: "transaction", default_pool_size: 5 });
+    await using pooler = await startPgBouncer(server, { pool_mode: "transaction", default_pool_size: 5 });
     const url = pooler.urlOf(database.url);
     let busy = true;
     const others = Array.from({ length: 4 }, async () => {
@@ -115,7 +117,7 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
       await other.end();
     });
     for (let attempt = 0; attempt < 20; attempt += 1)
-      expect((await refusal(openPostgresStore({ url, name: "test" }))).message).toContain(
+      expect((await storeUnusable(openPostgresStore({ url, name: "test" }))).message).toContain(
         "pool_mode = session",
       );
     busy = false;
@@ -124,9 +126,9 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
 
   test("errors of PgBouncer become messages that say what to change, without the password", async () => {
     const opened = async (settings: Record<string, string | number>, change: (url: string) => string) => {
-      await using pooler = await startPooler(server, { pool_mode: "session", ...settings });
+      await using pooler = await startPgBouncer(server, { pool_mode: "session", ...settings });
       const url = change(pooler.urlOf(database.url)).replace("postgres@", "postgres:hunter2@");
-      const error = await refusal(openPostgresStore({ url, name: "test", busyMs: 2_000 }));
+      const error = await storeUnusable(openPostgresStore({ url, name: "test", busyMs: 2_000 }));
       expect(error.message).not.toContain("hunter2");
       return error;
     };
@@ -148,14 +150,14 @@ describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () 
   });
 
   test("a server that PgBouncer cannot reach is an outage, and is used again when it is back", async () => {
-    await using pooler = await startPooler(server, { pool_mode: "session" });
+    await using pooler = await startPgBouncer(server, { pool_mode: "session" });
     const url = pooler.urlOf(database.url);
     await using store = await database.open({ url, busyMs: 1_500 });
     await server.kill();
     try {
-      const refused = await refusal(store.insertRun(newRun(), LEASE_MS));
+      const refused = await storeUnusable(store.insertRun(newRun(), LEASE_MS));
       expect(refused.code).toBe("STORE_AWAY");
-      const again = await refusal(openPostgresStore({ url, name: "test", busyMs: 1_500 }));
+      const again = await storeUnusable(openPostgresStore({ url, name: "test", busyMs: 1_500 }));
       expect(again).toMatchObject({
         code: "STORE_AWAY",
         message: expect.stringContaining("pooler"),

@@ -5,14 +5,14 @@ import { chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { deferred } from "../../../src/supervisor/deferred.js";
-import { notRoot, whyNoPostgres, type TestServer } from "./server.js";
+import { asNonRootUser, whyNoPostgres, type PostgresServer } from "./server.js";
 
-const program = "/usr/sbin/pgbouncer";
+const pgBouncerPath = "/usr/sbin/pgbouncer";
 
 /** Null: PgBouncer and a server for it are installed. */
-export const whyNoPooler = whyNoPostgres ?? (existsSync(program) ? null : `no ${program}`);
+export const whyNoPooler = whyNoPostgres ?? (existsSync(pgBouncerPath) ? null : `no ${pgBouncerPath}`);
 
-export interface TestPooler extends AsyncDisposable {
+export interface PgBouncer extends AsyncDisposable {
   /** Where its socket is, as `host` of a URL. */
   readonly directory: string;
   /** The same database, through the pooler. */
@@ -20,13 +20,13 @@ export interface TestPooler extends AsyncDisposable {
 }
 
 /** A real PgBouncer in front of a test server, listening on a Unix socket of its own. */
-export async function startPooler(
-  { directory: upstream }: Pick<TestServer, "directory">,
+export async function startPgBouncer(
+  { directory: upstream }: Pick<PostgresServer, "directory">,
   settings: Readonly<Record<string, string | number>>,
   users: readonly string[] = ["postgres"],
-): Promise<TestPooler> {
+): Promise<PgBouncer> {
   const directory = await mkdtemp(join(tmpdir(), "hf-pb-"));
-  const [prefix, identity] = notRoot();
+  const [prefix, identity] = asNonRootUser();
   const given = {
     listen_port: 5432,
     unix_socket_dir: directory,
@@ -43,7 +43,7 @@ export async function startPooler(
   await writeFile(config, `[databases]\n* = host=${upstream} port=5432\n[pgbouncer]\n${lines.join("\n")}\n`);
   await writeFile(given.auth_file, users.map((user) => `"${user}" ""\n`).join(""));
   if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
-  const words: readonly string[] = [...prefix, program, config];
+  const words: readonly string[] = [...prefix, pgBouncerPath, config];
   const child = spawn(words[0] ?? "", words.slice(1), {
     ...identity,
     cwd: directory,

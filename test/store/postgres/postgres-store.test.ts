@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import { storeContract, type TestDatabase } from "../contract.js";
+import { runContract, type TestDatabase } from "../contract.js";
 import { messageContract } from "../message-contract.js";
 import { commandContract } from "../command-contract.js";
 import { gatewayContract } from "../gateway-contract.js";
@@ -7,14 +7,14 @@ import { acpContract } from "../acp-contract.js";
 import { outboxContract } from "../outbox-contract.js";
 import { sessionContract } from "../session-contract.js";
 import { taskContract } from "../task-contract.js";
-import { startServer, whyNoPostgres, type PostgresDatabase, type TestServer } from "./server.js";
+import { startPostgresServer, whyNoPostgres, type PostgresDatabase, type PostgresServer } from "./server.js";
 
 describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
-  let server: TestServer;
+  let server: PostgresServer;
   let shared: PostgresDatabase;
   let count = 0;
   beforeAll(async () => {
-    server = await startServer();
+    server = await startPostgresServer();
     shared = await server.createDatabase();
   });
   afterAll(() => server[Symbol.asyncDispose]());
@@ -28,7 +28,7 @@ describe.skipIf(whyNoPostgres !== null)("on a server of its own", () => {
       [Symbol.asyncDispose]: async () => {},
     } satisfies TestDatabase;
   };
-  storeContract("PostgreSQL", schema);
+  runContract("PostgreSQL", schema);
   sessionContract("PostgreSQL", schema);
   gatewayContract("PostgreSQL", schema);
   commandContract("PostgreSQL", schema);

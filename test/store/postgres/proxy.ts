@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { once } from "node:events";
 
 /** `request`: what was sent never arrives. `answer`: it arrives, and nobody hears what became of it. */
-export type Cut = "request" | "answer";
+export type CutPoint = "request" | "answer";
 
-export interface Proxy extends AsyncDisposable {
+export interface CuttableProxy extends AsyncDisposable {
   /** Instead of the server's directory. */
   readonly directory: string;
   /** From now on, let so many pieces of that direction pass and cut the connection at the next. */
-  cut(what: Cut, passing: number): void;
+  cut(what: CutPoint, passing: number): void;
   /** Let everything pass. True: the cut has happened. */
   mend(): boolean;
   /** Swallow everything, saying nothing, until mended. */
@@ -19,17 +19,17 @@ export interface Proxy extends AsyncDisposable {
 }
 
 /** A line to a server's socket that can be cut. */
-export async function startProxy(serverDirectory: string): Promise<Proxy> {
+export async function startCuttableProxy(serverDirectory: string): Promise<CuttableProxy> {
   const directory = await mkdtemp(join(tmpdir(), "hf-px-"));
   const sockets = new Set<Socket>();
-  let armed: { readonly what: Cut; passing: number } | null = null;
+  let armed: { readonly what: CutPoint; passing: number } | null = null;
   let happened = false;
   let muted = false;
   const server = createServer((client) => {
     const upstream = connect(join(serverDirectory, ".s.PGSQL.5432"));
     const pair = [client, upstream] as const;
     const hangUp = (): void => pair.forEach((socket) => socket.destroy());
-    const forward = (from: Socket, to: Socket, direction: Cut): void => {
+    const forward = (from: Socket, to: Socket, direction: CutPoint): void => {
       sockets.add(from);
       from.on("error", hangUp);
       from.on("close", () => {

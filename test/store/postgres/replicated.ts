@@ -1,10 +1,10 @@
 import { setTimeout } from "node:timers/promises";
-import { startServer, type PostgresDatabase, type TestServer } from "./server.js";
+import { startPostgresServer, type PostgresDatabase, type PostgresServer } from "./server.js";
 
 /** A primary, and a stand-by that has everything the primary has promised (synchronous replication). */
 export interface ReplicatedServer extends AsyncDisposable {
-  readonly primary: TestServer;
-  readonly standBy: TestServer;
+  readonly primary: PostgresServer;
+  readonly standBy: PostgresServer;
   /** A database whose address names both hosts. */
   createDatabase(): Promise<PostgresDatabase>;
   /** The primary is killed, and the stand-by promoted. */
@@ -12,8 +12,8 @@ export interface ReplicatedServer extends AsyncDisposable {
 }
 
 export async function startReplicatedServer(): Promise<ReplicatedServer> {
-  const primary = await startServer(null, { replicated: true });
-  const standBy = await startServer(null, { standByOf: primary });
+  const primary = await startPostgresServer(null, { replicated: true });
+  const standBy = await startPostgresServer(null, { standByOf: primary });
   const both = `${primary.directory},${standBy.directory}`;
   const admin = await primary.createDatabase();
   await admin.query("alter system set synchronous_standby_names = '*'");

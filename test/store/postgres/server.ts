@@ -11,7 +11,7 @@ import { openPostgresStore, type PostgresStoreOptions } from "../../../src/store
 import type { Store } from "../../../src/store/store.js";
 import { deferred } from "../../../src/supervisor/deferred.js";
 
-export interface TestServer extends AsyncDisposable {
+export interface PostgresServer extends AsyncDisposable {
   /** Where its socket is, as `host` of a URL. */
   readonly directory: string;
   /** An empty database of its own. */
@@ -36,11 +36,11 @@ export interface TestServer extends AsyncDisposable {
 }
 
 /** What a server is beside a server of its own. */
-export interface ServerOptions {
+export interface PostgresServerOptions {
   /** Stand-bys can follow it. */
   readonly replicated?: boolean;
   /** It begins as a stand-by of this one, which is `replicated`. */
-  readonly standByOf?: Pick<TestServer, "directory">;
+  readonly standByOf?: Pick<PostgresServer, "directory">;
 }
 
 export interface PostgresDatabase extends AsyncDisposable {
@@ -51,37 +51,37 @@ export interface PostgresDatabase extends AsyncDisposable {
   query(text: string): Promise<Record<string, unknown>[]>;
 }
 
-const home = "/usr/lib/postgresql";
-const versions = existsSync(home)
-  ? readdirSync(home).filter((name) => existsSync(binary(name, "initdb")))
+const installRoot = "/usr/lib/postgresql";
+const versions = existsSync(installRoot)
+  ? readdirSync(installRoot).filter((name) => existsSync(binaryPath(name, "initdb")))
   : [];
 const version = versions.toSorted((one, other) => Number(one) - Number(other)).at(-1);
 
 /** Null: there is one to be had. */
-export const whyNoPostgres = version === undefined ? `no PostgreSQL under ${home}` : null;
+export const whyNoPostgres = version === undefined ? `no PostgreSQL under ${installRoot}` : null;
 
-function binary(of: string, name: string): string {
-  return join(home, of, "bin", name);
+function binaryPath(of: string, name: string): string {
+  return join(installRoot, of, "bin", name);
 }
 
 /** Where others can reach a server. */
-export interface Listening {
+export interface PostgresListenAddress {
   readonly address: string;
   /** Words that start a command in the network of that address. */
   readonly within: readonly string[];
 }
 
 /** A real server, reachable by a socket of its own, and with a password where it is told to listen; gone when disposed of. */
-export async function startServer(
-  listening: Listening | null = null,
-  { replicated = false, standByOf }: ServerOptions = {},
-): Promise<TestServer> {
+export async function startPostgresServer(
+  listening: PostgresListenAddress | null = null,
+  { replicated = false, standByOf }: PostgresServerOptions = {},
+): Promise<PostgresServer> {
   const directory = await mkdtemp(join(tmpdir(), "hf-pg-"));
-  const [prefix, identity] = notRoot();
+  const [prefix, identity] = asNonRootUser();
   if (identity.uid !== undefined) await chown(directory, identity.uid, identity.gid ?? identity.uid);
   const data = join(directory, "data");
   const tool = (name: string, args: readonly string[]): readonly [string, string[]] => {
-    const [command = "", ...rest] = [...prefix, binary(version ?? "", name), ...args];
+    const [command = "", ...rest] = [...prefix, binaryPath(version ?? "", name), ...args];
     return [command, rest];
   };
   const options = { ...identity, cwd: directory, env: { PATH: process.env["PATH"], LC_ALL: "C" } };
@@ -133,7 +133,7 @@ export async function startServer(
     const signal = join(data, "standby.signal");
     if (standBy) await writeFile(signal, "", { mode: 0o644 });
     else await rm(signal, { force: true });
-    server = spawn(...entering(listening, tool("postgres", ["-D", data, ...flags]), identity), {
+    server = spawn(...commandInNetwork(listening, tool("postgres", ["-D", data, ...flags]), identity), {
       ...options,
       // Only who is still root can enter a network.
       ...(listening === null ? {} : { uid: 0, gid: 0 }),
@@ -206,8 +206,8 @@ export async function startServer(
 }
 
 /** The same command line in the network, where it is somewhere else. */
-function entering(
-  listening: Listening | null,
+function commandInNetwork(
+  listening: PostgresListenAddress | null,
   [tool, args]: readonly [string, string[]],
   { uid = 0, gid = uid }: { readonly uid?: number; readonly gid?: number },
 ): readonly [string, string[]] {
@@ -218,7 +218,7 @@ function entering(
 }
 
 /** PostgreSQL refuses to be root, and to be what looks like root in a user namespace. */
-export function notRoot(): readonly [string[], { readonly uid?: number; readonly gid?: number }] {
+export function asNonRootUser(): readonly [string[], { readonly uid?: number; readonly gid?: number }] {
   if (process.getuid?.() !== 0) return [[], {}];
   if (process.env["HOLDFAST_TEST_NAMESPACE"] === "user")
     return [["unshare", "--user", "--map-user=1000", "--map-group=1000"], {}];
@@ -231,7 +231,7 @@ export function notRoot(): readonly [string[], { readonly uid?: number; readonly
 }
 
 /** The refusal that a supervisor takes for "cannot write now". */
-export async function refusal(promise: Promise<unknown>): Promise<StateUnusable> {
+export async function storeUnusable(promise: Promise<unknown>): Promise<StateUnusable> {
   const error: unknown = await promise.then(
     () => new Error("it was not refused"),
     (reason: unknown) => reason,

@@ -12,8 +12,8 @@ import type { ReadStore } from "../../../src/store/store.js";
 import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
-import { LEASE_MS, event, exited, newRun, running } from "../samples.js";
-import { ending, newTask, taskEvent } from "../task-samples.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../samples.js";
+import { endWithNotification, newTask, taskEvent } from "../task-samples.js";
 import { newApproval, newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
@@ -100,9 +100,9 @@ test("a reader sees what a live supervisor commits, from before it began to afte
   const store = await openSqliteStore({ path });
   const lease = await store.insertRun(newRun({ runId: "late" }), LEASE_MS);
   expect(await reader.getRun("late")).toMatchObject({ state: "starting" });
-  await store.saveRun(lease, running, [event("late")]);
+  await store.saveRun(lease, RUNNING, [newRunEvent("late")]);
   expect(await reader.getRun("late")).toMatchObject({ state: "running" });
-  await store.saveRun(lease, exited);
+  await store.saveRun(lease, EXITED);
   await store[Symbol.asyncDispose]();
   expect(await reader.getRun("late")).toMatchObject({ state: "exited" });
   expect(await reader.listEvents({ runId: "late" })).toHaveLength(1);
@@ -113,7 +113,7 @@ test("a reader does not hold up a supervisor, nor a supervisor in mid-write a re
   const lease = await store.insertRun(newRun(), LEASE_MS);
   await using reader = (await openSqliteStoreForReading(path)) ?? expect.fail("nothing there");
   expect(await reader.getRun(lease.runId)).toMatchObject({ state: "starting" });
-  expect(await store.saveRun(lease, running)).toBe(true);
+  expect(await store.saveRun(lease, RUNNING)).toBe(true);
   await using holder = startChild("hold-write-lock", path);
   expect(await holder.next()).toBe("locked");
   expect(await reader.getRun(lease.runId)).toMatchObject({ state: "running" });
@@ -160,7 +160,7 @@ test("tasks, their history and their messages are read as the store has them", a
   {
     await using store = await openSqliteStore({ path });
     await store.insertTask(newTask({ taskId, key }), [taskEvent("created")]);
-    await store.commitTask(taskId, 1, ending(taskId));
+    await store.commitTask(taskId, 1, endWithNotification(taskId));
     written = await all(store);
   }
   await using reader = (await openSqliteStoreForReading(path)) ?? expect.fail("no store");

@@ -10,7 +10,7 @@ import type { Lease } from "../../../src/store/store.js";
 import { buildStore } from "../built-store.js";
 import { startChild } from "../child.js";
 import { mountSmallDisk, whyNoMounts } from "../mounts.js";
-import { LEASE_MS, event, exited, forbiddenOnceEnded, newRun, running } from "../samples.js";
+import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun, RUNNING } from "../samples.js";
 import { newSession } from "../session-samples.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import type { TemporaryDirectory } from "../temporary-directory.js";
@@ -112,7 +112,7 @@ test("runs from before are given the session that had their key when they began,
     await store.createSession(first);
     await store.closeSession(first.id, "a", 200);
     await store.createSession(second);
-    for (const run of [...runs, stranger]) await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+    for (const run of [...runs, stranger]) await store.saveRun(await store.insertRun(run, LEASE_MS), EXITED);
   }
   tamper(BEFORE_SESSIONS_OF_RUNS);
   await using store = await openSqliteStore({ path });
@@ -126,7 +126,7 @@ test("runs from before name neither state directory nor time namespace, and thei
   const run = newRun();
   {
     await using store = await openSqliteStore({ path });
-    await store.saveRun(await store.insertRun(run, LEASE_MS), exited);
+    await store.saveRun(await store.insertRun(run, LEASE_MS), EXITED);
   }
   tamper(BEFORE_SESSIONS_OF_RUNS);
   await using store = await openSqliteStore({ path });
@@ -134,20 +134,20 @@ test("runs from before name neither state directory nor time namespace, and thei
   expect(await store.listHosts()).toMatchObject([
     { hostId: run.hostId, name: "", firstSeenAt: run.createdAt },
   ]);
-  await store.introduceHost({ hostId: run.hostId, name: "named", platform: "linux" });
+  await store.registerHost({ hostId: run.hostId, name: "named", platform: "linux" });
   expect(await store.listHosts()).toMatchObject([{ name: "named", firstSeenAt: run.createdAt }]);
 });
 
 test("an ended run can be hidden, and nothing be changed along with it", async () => {
   {
     await using store = await openSqliteStore({ path });
-    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), exited);
+    await store.saveRun(await store.insertRun(newRun(), LEASE_MS), EXITED);
   }
   const db = new DatabaseSync(path);
   const columns = db.prepare("select name from pragma_table_info('runs')").all() as { name: string }[];
   db.close();
   expect(columns.length).toBeGreaterThan(50);
-  for (const change of forbiddenOnceEnded(
+  for (const change of forbiddenUpdates(
     new Map(columns.map(({ name }) => [name, `coalesce(${name}, 0) + 1`])),
   ))
     expect(() => tamper(`update runs set ${change}`), change).toThrow("an exited run never changes");
@@ -166,7 +166,7 @@ test("a schema half applied by an older version is completed", async () => {
     drop table run_events; delete from holdfast_migrations where id >= 2;
     alter table holdfast_migrations drop column min_compatible`);
   await using store = await openSqliteStore({ path });
-  await store.appendEvents([event("r")]);
+  await store.appendEvents([newRunEvent("r")]);
   expect(await store.listEvents({})).toHaveLength(1);
 });
 
@@ -221,7 +221,7 @@ test("a directory that does not exist is told as such", async () => {
 test("a terminal row withstands even a statement that forgets its guard", async () => {
   await using store = await openSqliteStore({ path });
   const lease = await store.insertRun(newRun(), LEASE_MS);
-  await store.saveRun(lease, exited);
+  await store.saveRun(lease, EXITED);
   for (const column of ["state = 'running'", "exit_code = 0", "lease_epoch = 9"]) {
     expect(() => tamper(`update runs set ${column}`)).toThrow("an exited run never changes");
   }
@@ -240,7 +240,7 @@ describe("on a disk", () => {
     const error = await refusal(
       (async () => {
         for (;;) {
-          await store.insertRun(newRun(), LEASE_MS, [event("r")]);
+          await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
           committed += 1;
         }
       })(),
@@ -249,9 +249,9 @@ describe("on a disk", () => {
     expect(error.message).toContain("can still be stopped");
     expect(await store.listRuns({})).toHaveLength(committed);
     expect(await store.listEvents({})).toHaveLength(committed - 1);
-    await refusal(store.saveRun(lease, exited, [event("r")]));
+    await refusal(store.saveRun(lease, EXITED, [newRunEvent("r")]));
     await truncate(filler, 0);
-    expect(await store.saveRun(lease, exited, [event("r")])).toBe(true);
+    expect(await store.saveRun(lease, EXITED, [newRunEvent("r")])).toBe(true);
     expect(await store.listEvents({})).toHaveLength(committed);
   });
 
@@ -275,7 +275,7 @@ describe("with other processes", () => {
   test("eight that open an empty database at once get one schema and no error", async () => {
     const children = Array.from({ length: 8 }, () => startChild("open-store", built.path, path));
     for (const child of children) expect(await child.next()).toBe("ready");
-    for (const child of children) child.tell("go");
+    for (const child of children) child.send("go");
     for (const child of children) expect(await child.next()).toBe("opened");
     expect(await Promise.all(children.map(({ ended }) => ended))).toEqual(Array.from({ length: 8 }, () => 0));
     await using store = await openSqliteStore({ path });
@@ -294,11 +294,11 @@ describe("with other processes", () => {
     const thieves = ["one", "two", "three", "four"];
     const children = thieves.map((thief) => startChild("steal", built.path, path, thief));
     for (const child of children) expect(await child.next()).toBe("ready");
-    for (const child of children) child.tell(leases);
+    for (const child of children) child.send(leases);
     const stolen = await Promise.all(children.map(async (child) => (await child.next()) as string[]));
     await Promise.all(children.map(({ ended }) => ended));
     expect(stolen.flat().toSorted()).toEqual(leases.map(({ runId }) => runId).toSorted());
-    const owners = (await Promise.all(thieves.map((thief) => store.heldRuns(thief)))).map(
+    const owners = (await Promise.all(thieves.map((thief) => store.listOwnedRunIds(thief)))).map(
       (runs) => runs.length,
     );
     expect(owners).toEqual(stolen.map((runs) => runs.length));
@@ -309,12 +309,12 @@ describe("with other processes", () => {
     const lease = await store.insertRun(newRun(), LEASE_MS);
     await using holder = startChild("hold-write-lock", path);
     expect(await holder.next()).toBe("locked");
-    const error = await refusal(store.saveRun(lease, running, [event("r")]));
+    const error = await refusal(store.saveRun(lease, RUNNING, [newRunEvent("r")]));
     expect(error.message).toContain("stayed locked by another process");
     expect((await refusal(store.renewLeases("owner-a", LEASE_MS))).message).toContain("Try again");
     expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
     await holder.kill();
-    expect(await store.saveRun(lease, running, [event("r")])).toBe(true);
+    expect(await store.saveRun(lease, RUNNING, [newRunEvent("r")])).toBe(true);
     expect(await store.listEvents({})).toHaveLength(1);
   });
 
@@ -324,10 +324,10 @@ describe("with other processes", () => {
     await using _holder = await heldFor(2_000);
     const longest = longestStandstill();
     const writes = [
-      store.saveRun(lease, running, [event(lease.runId, 1)]),
-      store.appendEvents([event(lease.runId, 2)]),
+      store.saveRun(lease, RUNNING, [newRunEvent(lease.runId, 1)]),
+      store.appendEvents([newRunEvent(lease.runId, 2)]),
       store.saveRun(lease, { to: "output", at: 3 }),
-      store.appendEvents([event(lease.runId, 4)]),
+      store.appendEvents([newRunEvent(lease.runId, 4)]),
     ];
     // A reader does not queue behind writes that wait.
     expect(await store.getRun(lease.runId)).toMatchObject({ state: "starting" });
@@ -350,7 +350,7 @@ describe("with other processes", () => {
     const store = await openSqliteStore({ path, busyMs: 60_000 });
     const lease = await store.insertRun(newRun(), LEASE_MS);
     await using _holder = await heldFor(60_000);
-    const writes = [store.saveRun(lease, running), store.renewLeases("owner-a", LEASE_MS)];
+    const writes = [store.saveRun(lease, RUNNING), store.renewLeases("owner-a", LEASE_MS)];
     const refused = Promise.all(writes.map((write) => refusal(write)));
     await store[Symbol.asyncDispose]();
     for (const { message } of await refused) expect(message).toContain("stayed locked");

@@ -2,7 +2,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test, vi } from "vitest";
 import { SqliteConnection } from "../../../src/store/sqlite/connection.js";
 import type { Store } from "../../../src/store/store.js";
-import { taskHouse } from "../../tasks/house.js";
+import { openTaskRegistry } from "../../tasks/house.js";
 
 const asked: readonly [what: string, index: string, ask: (store: Store) => Promise<unknown>][] = [
   ["open tasks", "tasks_open", (store) => store.listTasks({ open: true, limit: 500 })],
@@ -30,15 +30,15 @@ const asked: readonly [what: string, index: string, ask: (store: Store) => Promi
   [
     "what a session has not answered",
     "session_messages_in_order",
-    (store) => store.listUnanswered({ sessionId: "ses_1" }, 1),
+    (store) => store.listUnansweredMessages({ sessionId: "ses_1" }, 1),
   ],
 ];
 
 test.each(asked)("%s: found without all that is settled", async (_, index, ask) => {
-  await using house = await taskHouse();
+  await using registry = await openTaskRegistry();
   using execute = vi.spyOn(SqliteConnection.prototype, "execute");
-  await ask(house.store);
-  const db = new DatabaseSync(house.path, { readOnly: true });
+  await ask(registry.store);
+  const db = new DatabaseSync(registry.path, { readOnly: true });
   const plans = execute.mock.calls.map(([{ sql, parameters }]) =>
     db
       .prepare(`explain query plan ${sql}`)

@@ -1,4 +1,4 @@
-import { storeContract } from "../contract.js";
+import { runContract } from "../contract.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { messageContract } from "../message-contract.js";
 import { commandContract } from "../command-contract.js";
@@ -18,7 +18,7 @@ const database = async () => {
   };
 };
 
-storeContract("SQLite", database);
+runContract("SQLite", database);
 sessionContract("SQLite", database);
 gatewayContract("SQLite", database);
 commandContract("SQLite", database);

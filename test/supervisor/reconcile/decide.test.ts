@@ -4,13 +4,13 @@ import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/store/run-record.js";
 import {
   decide,
-  NOBODY,
-  standing,
-  type Claim,
-  type Sight,
-  type Surroundings,
+  NEVER_OWNED,
+  judgeLease,
+  type ClaimGround,
+  type Evidence,
+  type ReconcileContext,
 } from "../../../src/supervisor/reconcile/decide.js";
-import { sampleRecord } from "../../cli/sample-record.js";
+import { sampleRunRecord } from "../../cli/sample-record.js";
 
 const NOW = 1_000_000;
 const HERE = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null };
@@ -26,22 +26,22 @@ const locals: readonly LocalInstance[] = [
   { instanceId: "dead", alive: false, launched: false },
 ];
 
-function around(change: Partial<Surroundings> = {}): Surroundings {
+function around(change: Partial<ReconcileContext> = {}): ReconcileContext {
   return {
-    me: "me",
+    instanceId: "me",
     stateId: null,
     machine: HERE,
     now: NOW,
     instances: new Map(locals.map((each) => [each.instanceId, each])),
     unreachableMs: () => 0,
-    sleepless: false,
+    sharedClock: false,
     ...change,
   };
 }
 
 /** A running run of `owner`'s whose lease expired so long ago. */
 function run(owner: string, expiredMs: number, change: Partial<RunRecord> = {}): RunRecord {
-  return sampleRecord({
+  return sampleRunRecord({
     ...HERE,
     state: "running",
     anchor: identity,
@@ -101,12 +101,12 @@ describe("whose it is", () => {
     ["another state directory's of this machine", run("unknown", HOUR, BESIDE), "leave elsewhere"],
     ["nor when the owner's directory was copied here", run("dead", HOUR, BESIDE), "leave elsewhere"],
     ["nor of another boot", run("unknown", HOUR, { ...BESIDE, ...BEFORE }), "leave elsewhere"],
-    ["nor imported there", run(NOBODY, 0, BESIDE), "leave elsewhere"],
+    ["nor imported there", run(NEVER_OWNED, 0, BESIDE), "leave elsewhere"],
     ["this state directory's", run("dead", 0, { stateId: "here" }), "lock-free 0"],
-    ["imported, never owned by anybody", run(NOBODY, 0), "never-owned 0"],
-    ["imported before a restart", run(NOBODY, 0, BEFORE), "other-boot null"],
+    ["imported, never owned by anybody", run(NEVER_OWNED, 0), "never-owned 0"],
+    ["imported before a restart", run(NEVER_OWNED, 0, BEFORE), "other-boot null"],
   ])("%s", (_, record, expected) => {
-    const found = standing(record, around({ stateId: "here" }));
+    const found = judgeLease(record, around({ stateId: "here" }));
     const said =
       found.kind === "open"
         ? `${found.claim.evidence} ${found.claim.expiredForMs}`
@@ -116,8 +116,10 @@ describe("whose it is", () => {
 
   test("expired for ten leases by a clock that never sleeps: open only when it was seen so for a while", () => {
     const after = (ms: number): string =>
-      standing(run("alive", defaults.stalledOwnerMs), around({ sleepless: true, unreachableMs: () => ms }))
-        .kind;
+      judgeLease(
+        run("alive", defaults.stalledOwnerMs),
+        around({ sharedClock: true, unreachableMs: () => ms }),
+      ).kind;
     expect(after(0)).toBe("decided");
     expect(after(defaults.stalledWatchMs - 1)).toBe("decided");
     expect(after(defaults.stalledWatchMs)).toBe("open");
@@ -125,7 +127,7 @@ describe("whose it is", () => {
 
   test("out of reach for a day: lost on record, and only then", () => {
     const after = (ms: number): string => {
-      const found = standing(run("unknown", HOUR, ELSEWHERE), around({ unreachableMs: () => ms }));
+      const found = judgeLease(run("unknown", HOUR, ELSEWHERE), around({ unreachableMs: () => ms }));
       return found.kind === "open" ? "open" : found.decision.action;
     };
     expect(after(defaults.hostLostMs - 1)).toBe("leave");
@@ -133,10 +135,10 @@ describe("whose it is", () => {
   });
 });
 
-const MINE: Claim = { evidence: "mine", expiredForMs: null };
-const DEAD: Claim = { evidence: "lock-free", expiredForMs: 0 };
+const MINE: ClaimGround = { evidence: "mine", expiredForMs: null };
+const DEAD: ClaimGround = { evidence: "lock-free", expiredForMs: 0 };
 
-function seen(change: Partial<Sight> = {}): Sight {
+function seen(change: Partial<Evidence> = {}): Evidence {
   return {
     exitFile: false,
     swept: false,
@@ -154,7 +156,7 @@ const terminates = run("dead", 1, { policy: { ...adopts.policy, onOrphan: "termi
 const never = run("me", 1, { anchor: null, root: null, state: "starting" });
 
 describe("what it is", () => {
-  test.each<[string, RunRecord, Claim, Sight, string]>([
+  test.each<[string, RunRecord, ClaimGround, Evidence, string]>([
     ["an exit file", run("me", 1), MINE, seen({ exitFile: true }), "finalize exit-file"],
     [
       "an exit file, although its cgroup is not empty",
@@ -247,7 +249,7 @@ describe("what it is", () => {
     ["the cgroup cannot be looked at", run("me", 1), MINE, seen({ boundary: "unknown" }), "leave unseen"],
     [
       "imported in another container: its number is somebody else's here, who may run the same command",
-      run(NOBODY, 1, { ...CONTAINER, anchor: null, root: null }),
+      run(NEVER_OWNED, 1, { ...CONTAINER, anchor: null, root: null }),
       { evidence: "never-owned", expiredForMs: 0 },
       seen({ imported: { kind: "matches" } }),
       "leave elsewhere",
@@ -276,28 +278,28 @@ describe("what it is", () => {
     ],
     [
       "imported, all of it matches",
-      run(NOBODY, 1),
+      run(NEVER_OWNED, 1),
       DEAD,
       seen({ imported: { kind: "matches" } }),
       "sweep imported",
     ],
     [
       "imported, the process is gone",
-      run(NOBODY, 1),
+      run(NEVER_OWNED, 1),
       DEAD,
       seen({ imported: { kind: "gone" } }),
       "lose imported",
     ],
     [
       "imported, another command",
-      run(NOBODY, 1),
+      run(NEVER_OWNED, 1),
       DEAD,
       seen({ imported: { kind: "differs", why: "x" } }),
       "leave imported",
     ],
     [
       "imported, nobody can look",
-      run(NOBODY, 1),
+      run(NEVER_OWNED, 1),
       DEAD,
       seen({ imported: { kind: "unknown", why: "x" } }),
       "leave imported",
@@ -329,7 +331,7 @@ describe("what it is", () => {
 });
 
 test("a dead owner's in another container: lost on record after a day without an answer, and only then", () => {
-  const after = (ms: number, change: Partial<Sight> = {}): string =>
+  const after = (ms: number, change: Partial<Evidence> = {}): string =>
     decide(run("dead", HOUR, CONTAINER), DEAD, seen(change), HERE, ms).action;
   expect(after(defaults.hostLostMs - 1)).toBe("leave");
   expect(after(defaults.hostLostMs)).toBe("lose");

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import type { ImportedFacts } from "../../../src/store/run-record.js";
-import { compareImported, lookAtImported } from "../../../src/supervisor/reconcile/imported.js";
+import { compareImported, gatherImportedEvidence } from "../../../src/supervisor/reconcile/imported.js";
 import { commandHash } from "../../../src/supervisor/redact.js";
-import { splitCommand } from "../../../src/supervisor/split-command.js";
-import { sampleRecord } from "../../cli/sample-record.js";
+import { splitShellWords } from "../../../src/supervisor/split-command.js";
+import { sampleRunRecord } from "../../cli/sample-record.js";
 
 const argv = ["node", "/opt/tool/wrap.mjs", "--fast"];
 const facts: ImportedFacts = {
@@ -46,7 +46,7 @@ describe("an imported record and the process that has its number", () => {
   });
 
   test("match when the stored command is quoted and the live one is not", () => {
-    const stored = splitCommand(`"node" '/opt/tool/wrap.mjs' --fast`) ?? [];
+    const stored = splitShellWords(`"node" '/opt/tool/wrap.mjs' --fast`) ?? [];
     expect(compareImported({ ...facts, commandHash: commandHash(stored) }, live())).toEqual({
       kind: "matches",
     });
@@ -98,17 +98,19 @@ describe("an imported record and the process that has its number", () => {
 
   test("nothing is concluded when the command line, or the process, cannot be read", async () => {
     expect(compareImported(facts, live({ argv: [] }))).toMatchObject({ kind: "unknown" });
-    const record = sampleRecord({ imported: facts });
+    const record = sampleRunRecord({ imported: facts });
     const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: "time:[1]" };
-    const broken = { machine, inspect: () => Promise.reject(new Error("no /proc")) };
-    expect(await lookAtImported(broken, record)).toMatchObject({ kind: "unknown" });
-    expect(await lookAtImported({ machine, inspect: async () => [] }, record)).toMatchObject({
-      kind: "unknown",
-    });
-    const seeing = { machine, inspect: async () => [live()] };
-    expect(await lookAtImported(seeing, record)).toEqual({ kind: "matches" });
+    const broken = { machine, inspectProcesses: () => Promise.reject(new Error("no /proc")) };
+    expect(await gatherImportedEvidence(broken, record)).toMatchObject({ kind: "unknown" });
+    expect(await gatherImportedEvidence({ machine, inspectProcesses: async () => [] }, record)).toMatchObject(
+      {
+        kind: "unknown",
+      },
+    );
+    const seeing = { machine, inspectProcesses: async () => [live()] };
+    expect(await gatherImportedEvidence(seeing, record)).toEqual({ kind: "matches" });
     const elsewhen = { ...record, timeNamespace: "time:[2] boottime+1000000000ns" };
     const differently = { ...elsewhen, imported: { ...facts, startTime: 5 } };
-    expect(await lookAtImported(seeing, differently)).toMatchObject({ kind: "unknown" });
+    expect(await gatherImportedEvidence(seeing, differently)).toMatchObject({ kind: "unknown" });
   });
 });

@@ -9,7 +9,7 @@ const [built, path, receiver, name, step, times] = process.argv.slice(2);
 const load = (file) => import(pathToFileURL(join(built, file)).href);
 const { Tasks } = await load("tasks/tasks.js");
 const { Notifier } = await load("tasks/notifier.js");
-const { sweep } = await load("tasks/sweep.js");
+const { sweepTasks } = await load("tasks/sweep.js");
 
 const TASKS = 3;
 let left = Number(times);
@@ -38,7 +38,7 @@ const stepped = {
   getTask: (taskId) => store.getTask(taskId),
   deleteTasks: (ids) => store.deleteTasks(ids),
   releaseOutbox: (owner) => store.releaseOutbox(owner),
-  outboxDueIn: () => store.outboxDueIn(),
+  nextOutboxDelay: () => store.nextOutboxDelay(),
   insertTask: between(
     "insertTask",
     () => null,
@@ -61,7 +61,7 @@ const stepped = {
   ),
 };
 
-const courier = {
+const deliverer = {
   async deliver(_target, notification, signal) {
     at("sending");
     const answer = await fetch(receiver, { method: "POST", body: JSON.stringify(notification), signal });
@@ -70,8 +70,8 @@ const courier = {
     return { status: "delivered", receipt: null };
   },
 };
-const limits = { retryMs: 10, retryMostMs: 10, lookMs: 20 };
-const notifier = new Notifier({ store: stepped, courier, owner: "worker", limits });
+const limits = { retryMs: 10, maxRetryMs: 10, pollMs: 20 };
+const notifier = new Notifier({ store: stepped, deliverer, owner: "worker", limits });
 const tasks = new Tasks({ store: stepped, onNotice: () => notifier.wake() });
 const finish = () => ({
   type: "finish",
@@ -84,12 +84,12 @@ const finish = () => ({
   startedAt: Date.now(),
 });
 notifier.start();
-await sweep({
+await sweepTasks({
   store: stepped,
   tasks,
   now: Date.now,
   apply: true,
-  backingOf: async () => ({ state: "ended", finish: finish() }),
+  workStatusOf: async () => ({ state: "ended", finish: finish() }),
 });
 const target = { kind: "channel", channel: "test", address: null };
 for (let n = 0; n < TASKS; n++) {
@@ -100,8 +100,8 @@ for (let n = 0; n < TASKS; n++) {
     targets: [target],
     policy: n % 2 === 0 ? "done_only" : "state_changes",
   });
-  await tasks.tell(task.taskId, { type: "start", at: Date.now() });
-  await tasks.tell(task.taskId, finish());
+  await tasks.apply(task.taskId, { type: "start", at: Date.now() });
+  await tasks.apply(task.taskId, finish());
 }
 while ((await store.listOutbox({ statuses: ["pending"] })).length > 0)
   await new Promise((resolve) => setTimeout(resolve, 5));

@@ -11,7 +11,7 @@ const gateway = {
   address: { host: "localhost", port },
   peerKey: Buffer.alloc(32, 7).toString("base64url"),
 };
-const asking = new Peer("in_here", gateway, "run_x").ask("GET", "/", {}, () => false);
+const asking = new Peer("in_here", gateway, "run_x").request("GET", "/", {}, () => false);
 asking.on("response", ({ statusCode }) => {
   console.log(`answered ${statusCode}`);
   asking.destroy();
