@@ -9,14 +9,14 @@ const agents = process.env["AGENT_SUITE"] !== undefined;
 
 export default defineConfig({
   test: {
-    include: [agents ? "test/acp/real/*.suite.ts" : "test/**/*.test.ts"],
+    include: [agents ? "test/system/real-agents/*.suite.ts" : "test/**/*.test.ts"],
     // They look for what is left in all of the namespace.
     fileParallelism: !agents,
     // Tests start real processes and change umask, cwd and signal handlers: a process per file, not a thread.
     pool: "forks",
     // By default one processor is left free; but most of these tests wait for processes of their own.
     maxWorkers: Math.max(2, availableParallelism()),
-    setupFiles: ["test/no-warnings.ts"],
+    setupFiles: ["test/support/fail-on-warnings.ts"],
     // A process test takes milliseconds; these only bound a hang on a loaded two-core machine.
     testTimeout: 60_000 * patience,
     hookTimeout: 60_000 * patience,

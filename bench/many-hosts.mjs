@@ -11,7 +11,7 @@ import pg from "pg";
 import { defaults, openSupervisor } from "../dist/index.js";
 import { EventWatch } from "../dist/store/postgres/event-watch.js";
 import { openPostgresStore } from "../dist/store/postgres/open.js";
-import { OPEN_RUN_STATES } from "../dist/store/run-record.js";
+import { OPEN_RUN_STATES } from "../dist/model/run.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { quantile } from "./measure.mjs";
 import { startPostgres } from "./postgres-server.mjs";

@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { openSupervisor } from "../dist/index.js";
-import { acquireInstanceLock } from "../dist/store/instance-lock.js";
-import { readMachineIdentity } from "../dist/store/machine.js";
-import { stateIdOf } from "../dist/store/state-id.js";
+import { acquireInstanceLock } from "../dist/home/instance-lock.js";
+import { readMachineIdentity } from "../dist/home/machine-identity.js";
+import { stateIdOf } from "../dist/home/persistent-id.js";
 import { openSqliteStore } from "../dist/store/sqlite/open.js";
 import { runOf } from "./samples.mjs";
 

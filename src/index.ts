@@ -34,8 +34,8 @@ export type {
   Survivor,
   TerminalSize,
 } from "./anchor/host.js";
-export type { RunEvent, RunEventType } from "./store/run-event.js";
-export { END_REASONS } from "./store/run-record.js";
+export type { RunEvent, RunEventType } from "./model/run-event.js";
+export { END_REASONS } from "./model/run.js";
 export type {
   Emptiness,
   EndReason,
@@ -58,9 +58,9 @@ export type {
   RunUsage,
   ServiceFacts,
   UsageSource,
-} from "./store/run-record.js";
+} from "./model/run.js";
 export type { EventFilter, RunFilter } from "./store/store.js";
 export * from "./errors.js";
-export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./gateway/client.js";
+export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./api/client.js";
 export { defaults, watchdogProfiles } from "./defaults.js";
-export { noOutputLimit, type WatchdogProfile } from "./supervisor/watchdog.js";
+export { noOutputLimit, type WatchdogProfile } from "./agents/watchdog.js";

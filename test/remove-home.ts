@@ -1,6 +1,6 @@
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { removeRunCgroups } from "../src/anchor/boundaries.js";
+import { removeRunCgroups } from "../src/anchor/instance/run-cgroups.js";
 
 /** A state directory, with the cgroups that a killed launcher has left: the next supervisor would have removed them. */
 export async function removeStateDirectory(home: string): Promise<void> {

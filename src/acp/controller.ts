@@ -1,10 +1,10 @@
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
-import type { AgentEntry } from "../agents/entry.js";
+import type { AgentEntry } from "../config/agents.js";
 import { defaults } from "../defaults.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SessionTaken, SupervisorClosed } from "../errors.js";
-import { assertAnswersQuestion, type ApprovalQuestion } from "../sessions/question.js";
+import { assertAnswersQuestion, type ApprovalQuestion } from "../sessions/approval-question.js";
 import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type {
   AcpMode,
@@ -13,39 +13,39 @@ import type {
   AcpTurn,
   PermissionRule,
   ReapPolicy,
-} from "../store/acp-record.js";
-import type { AcpChange, AcpStore } from "../store/acp-store.js";
-import type { GatewayStore } from "../store/gateway-store.js";
-import type { MessageStore } from "../store/message-store.js";
-import { OPEN_RUN_STATES } from "../store/run-record.js";
-import type { SessionRecord } from "../store/session-record.js";
+} from "../model/acp.js";
+import type { AcpChange, AcpStore } from "../store/acp/store.js";
+import type { GatewayStore } from "../store/gateways/store.js";
+import type { MessageStore } from "../store/messages/store.js";
+import { OPEN_RUN_STATES } from "../model/run.js";
+import type { SessionRecord } from "../model/session.js";
 import type { ReadStore } from "../store/store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
-import type { Clock } from "../supervisor/clock.js";
-import { deferred } from "../supervisor/deferred.js";
-import { displayCommand } from "../supervisor/redact.js";
-import { AgentCommands, storableArgv, type RequestedAgentCommand } from "./agent-commands.js";
-import { ACP_BACKEND, executedArgv, type AgentCommand } from "./agent-process.js";
+import type { Clock } from "../async/clock.js";
+import { deferred } from "../async/deferred.js";
+import { displayCommand } from "../text/redact.js";
+import { AgentCommands, storableArgv, type RequestedAgentCommand } from "./agent/agent-commands.js";
+import { ACP_BACKEND, executedArgv, type AgentCommand } from "./agent/agent-process.js";
 import {
   type RequestedClientAccess,
   resolveClientAccess,
   clientAccessUpdate,
   recordedClientAccess,
   grantsAnyAccess,
-} from "./client/offer.js";
+} from "../config/client-access.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
 import {
   SessionRunner,
   type CancelTurnOptions,
   type CloseSessionOptions,
   type SessionRunnerDeps,
-} from "./held-session.js";
-import type { PromptRequest } from "./prompt-queue.js";
-import { SessionWriter } from "./kept-session.js";
+} from "./session/session-runner.js";
+import type { PromptRequest } from "./session/prompt-queue.js";
+import { SessionWriter } from "./session-writer.js";
 import { defaultAcpLimits, type AcpLimits } from "./limits.js";
-import { verifyProcessTree, type VerifiedProcessTree } from "./owned-tree.js";
-import { UpdateFollower } from "./update-tail.js";
-import { closeLostSessionChange } from "./lost-session.js";
+import { verifyProcessTree, type VerifiedProcessTree } from "./agent/process-tree.js";
+import { UpdateFollower } from "./turn/update-follower.js";
+import { closeLostSessionChange } from "./session/close-session.js";
 import { hostClock } from "./wire/host-clock.js";
 
 export interface AcpControllerDeps {

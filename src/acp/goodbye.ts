@@ -1,6 +1,6 @@
-import type { AgentProcess } from "./agent-process.js";
-import { isSupported } from "./begin-session.js";
-import type { SessionWriter } from "./kept-session.js";
+import type { AgentProcess } from "./agent/agent-process.js";
+import { isSupported } from "./agent/open-agent-session.js";
+import type { SessionWriter } from "./session-writer.js";
 
 interface AgentSessionCapabilities {
   readonly sessionCapabilities?: { readonly close?: object | null; readonly delete?: object | null } | null;

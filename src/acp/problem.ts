@@ -1,5 +1,5 @@
 import { HoldfastError } from "../errors.js";
-import type { StoredError } from "../store/acp-record.js";
+import type { StoredError } from "../model/acp.js";
 
 /** What a caller would have been told, to be kept. */
 export function toProblem(error: unknown): StoredError {

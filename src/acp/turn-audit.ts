@@ -1,10 +1,10 @@
-import type { LeftoverProcess, TurnAudit } from "../store/acp-record.js";
-import type { Clock } from "../supervisor/clock.js";
-import type { AgentProcess } from "./agent-process.js";
-import type { RunningTurn } from "./exchange.js";
-import type { SessionWriter } from "./kept-session.js";
+import type { LeftoverProcess, TurnAudit } from "../model/acp.js";
+import type { Clock } from "../async/clock.js";
+import type { AgentProcess } from "./agent/agent-process.js";
+import type { RunningTurn } from "./agent/turn-recorder.js";
+import type { SessionWriter } from "./session-writer.js";
 import type { AcpLimits } from "./limits.js";
-import { processesStartedSince, killStartedSince } from "./turn-tree.js";
+import { processesStartedSince, killStartedSince } from "./agent/turn-processes.js";
 
 export interface TurnAuditDeps {
   readonly writer: SessionWriter;

@@ -1,4 +1,4 @@
-import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "./entry.js";
+import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "../config/agents.js";
 
 /**
  * What is known of the agents there are, as their documentation has it. Data, not code: an entry of the same id in the

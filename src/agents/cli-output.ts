@@ -1,4 +1,4 @@
-import type { CliOutput } from "./entry.js";
+import type { CliOutput } from "../config/agents.js";
 
 /** What an agent's command had to say. Text is as it came: who shows it sanitizes it. */
 export interface CliResult {

@@ -1,5 +1,5 @@
 import { parseDocument, agentTextIn } from "./cli-output.js";
-import type { CliOutput } from "./entry.js";
+import type { CliOutput } from "../config/agents.js";
 
 /** A line that is longer is passed over: what it would have said comes with the result. */
 const MAX_LINE_CHARS = 8 * 1024 * 1024;

@@ -1,6 +1,6 @@
 import { BadInput } from "../errors.js";
-import { noOutputLimit } from "../supervisor/watchdog.js";
-import { type CliForm, PROMPT_PLACEHOLDER, SESSION_ID_PLACEHOLDER } from "./entry.js";
+import { noOutputLimit } from "./watchdog.js";
+import { type CliForm, PROMPT_PLACEHOLDER, SESSION_ID_PLACEHOLDER } from "../config/agents.js";
 
 export interface CliRequest {
   readonly prompt: string;

@@ -1,7 +1,7 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { connect, Socket } from "node:net";
 import { basename, dirname, join } from "node:path";
-import { requireOwnSocket } from "../store/path-trust.js";
+import { requireOwnSocket } from "../home/path-trust.js";
 import { errnoCode } from "./error-code.js";
 
 /** `sun_path` holds 108 bytes with the final NUL. */

@@ -6,7 +6,7 @@ import type {
   Residue,
   RunLimits,
   RunUsage,
-} from "../store/run-record.js";
+} from "../model/run.js";
 
 /** Where processes live. An identity means nothing without it. */
 export interface MachineIdentity {

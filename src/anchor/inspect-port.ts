@@ -1,8 +1,8 @@
 import { AnchorUnusable, BadInput } from "../errors.js";
-import { runAnchorMode } from "./ask.js";
+import { runAnchorMode } from "./binary/run-mode.js";
 import type { PortEvidence } from "./host.js";
-import { toIdentity } from "./inspect.js";
-import { asArray, asBoolean, parseJson, asObject, asString } from "./shape.js";
+import { toIdentity } from "./inspect/processes.js";
+import { asArray, asBoolean, parseJson, asObject, asString } from "../text/parse-json.js";
 
 export function requirePort(value: number): number {
   if (Number.isSafeInteger(value) && value > 0 && value < 65_536) return value;

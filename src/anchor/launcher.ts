@@ -4,13 +4,13 @@ import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
 import { isNotListening } from "./connect.js";
 import { errnoCode } from "./error-code.js";
-import { handshake } from "./handshake.js";
+import { handshake } from "./protocol/handshake.js";
 import type { LeaderStatus } from "./host.js";
-import { startLauncher } from "./launcher-process.js";
-import { type MessageFields, encodeMessage, type AnchorMessage } from "./message.js";
-import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol.js";
+import { startLauncher } from "./binary/start-launcher.js";
+import { type MessageFields, encodeMessage, type AnchorMessage } from "./protocol/message-codec.js";
+import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
 import { decodeLeaderStatus } from "./welcome.js";
-import type { MessageConnection } from "./wire.js";
+import type { MessageConnection } from "./protocol/connection.js";
 
 /** An anchor died without finishing; the launcher is killing what it left. */
 export interface AnchorLoss {

@@ -1,6 +1,6 @@
 import { AnchorUnusable } from "../errors.js";
-import { runAnchorMode } from "./ask.js";
-import { asNullable, asOneOf, parseJson, asObject, asString } from "./shape.js";
+import { runAnchorMode } from "./binary/run-mode.js";
+import { asNullable, asOneOf, parseJson, asObject, asString } from "../text/parse-json.js";
 
 /** How a limit would be set from here, and where; `how` null: nothing here has the controller. */
 export interface LimitProbe {

@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "./host.js";
-import { isSameProcess, type RunRecord } from "../store/run-record.js";
+import { isSameProcess, type RunRecord } from "../model/run.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
 

@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
-import type { ProcessIdentity } from "../store/run-record.js";
+import type { ProcessIdentity } from "../model/run.js";
 import { LimitUnavailable } from "../errors.js";
-import { listRunCgroups } from "./boundaries.js";
-import { installAnchorBinary } from "./binary.js";
+import { listRunCgroups } from "./instance/run-cgroups.js";
+import { installAnchorBinary } from "./binary/install.js";
 import { isLauncherListening } from "./connect.js";
-import type { StartAttempt } from "./failure.js";
-import { findAnchorBinary, requireSameVersion } from "./find.js";
-import { type HandshakeResult, handshake } from "./handshake.js";
+import type { StartAttempt } from "./protocol/errors.js";
+import { findAnchorBinary, requireSameVersion } from "./binary/find.js";
+import { type HandshakeResult, handshake } from "./protocol/handshake.js";
 import type {
   AnchorHost,
   AnchorLink,
@@ -32,21 +32,21 @@ import type {
   StreamName,
   SweptFile,
 } from "./host.js";
-import { inspectProcesses } from "./inspect.js";
+import { inspectProcesses } from "./inspect/processes.js";
 import { inspectPort } from "./inspect-port.js";
-import { inspectCgroups, listCgroupMembers } from "./inspect-boundaries.js";
-import { InstanceDirectories } from "./instance-directories.js";
+import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
+import { InstanceDirectories } from "./instance/instance-directories.js";
 import { type AnchorLoss, Launcher } from "./launcher.js";
-import { NativeLink } from "./link.js";
-import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./marked.js";
+import { NativeLink } from "./protocol/link.js";
+import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/by-marker.js";
 import type { LiveProcesses } from "./members.js";
-import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol.js";
-import { continueAnchor, reap } from "./reap.js";
+import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
+import { continueAnchor, reap } from "./inspect/reap.js";
 import { removeInstance } from "./remove-instance.js";
-import type { RunDirectories } from "./run-directory.js";
-import { SpoolCache } from "./spool-shelf.js";
-import { helloFrame, newRunKey, type SupervisorIdentity, startFrame } from "./start-message.js";
-import { Semaphore } from "./turnstile.js";
+import type { RunDirectories } from "./run-dir/run-directories.js";
+import { SpoolCache } from "./run-dir/spool-cache.js";
+import { helloFrame, newRunKey, type SupervisorIdentity, startFrame } from "./protocol/requests.js";
+import { Semaphore } from "../async/semaphore.js";
 import { attachError, isDisconnected, startError } from "./unanswered.js";
 import { decodeWelcome } from "./welcome.js";
 

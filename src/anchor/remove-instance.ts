@@ -1,11 +1,11 @@
 import { lstat, readdir, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import { isInstanceLockFree } from "../store/instance-lock.js";
+import { isInstanceLockFree } from "../home/instance-lock.js";
 import { InstanceLocked } from "../errors.js";
-import { isRemoved, removeRunCgroups } from "./boundaries.js";
+import { isRemoved, removeRunCgroups } from "./instance/run-cgroups.js";
 import { isLauncherListening } from "./connect.js";
 import { errnoCode } from "./error-code.js";
-import { holdInstance } from "./instance-locks.js";
+import { holdInstance } from "./instance/instance-hold.js";
 
 /** Everything an instance directory ever holds besides `runs`. Anything else was put there by somebody. */
 const KNOWN_FILES = [

@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "./host.js";
-import { MalformedFrame } from "./frame.js";
+import { MalformedFrame } from "./protocol/frame-decoder.js";
 
 /** pid, start time, unique id, parent, session, CPU and memory, 8 bytes each; then one for its state. */
 const MEMBER_NUMBERS = 7;

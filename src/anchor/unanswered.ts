@@ -2,8 +2,8 @@ import { defaults } from "../defaults.js";
 import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../errors.js";
 import { isNotListening } from "./connect.js";
 import { errnoCode } from "./error-code.js";
-import { describeSpawnFailure, type StartAttempt } from "./failure.js";
-import type { HandshakeResult } from "./handshake.js";
+import { describeSpawnFailure, type StartAttempt } from "./protocol/errors.js";
+import type { HandshakeResult } from "./protocol/handshake.js";
 
 /** EOF, or the ways in which a connection to a process that is just ending breaks. */
 export function isDisconnected(error: Error | null): boolean {

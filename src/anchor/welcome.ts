@@ -1,6 +1,6 @@
-import { MalformedFrame } from "./frame.js";
+import { MalformedFrame } from "./protocol/frame-decoder.js";
 import type { LeaderStatus, Welcome } from "./host.js";
-import type { MessageFields } from "./message.js";
+import type { MessageFields } from "./protocol/message-codec.js";
 
 const PHASES: readonly (Welcome["phase"] | undefined)[] = [undefined, "gated", "running", "exiting"];
 

@@ -1,4 +1,4 @@
-import { DeliveryFailed, type Notification } from "../tasks/notification.js";
+import { DeliveryFailed, type Notification } from "../tasks/delivery.js";
 import type { Channel } from "./channel.js";
 
 /** Rung for everybody who listens: terminals that are attached now. */

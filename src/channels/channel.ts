@@ -1,4 +1,4 @@
-import type { Notification } from "../tasks/notification.js";
+import type { Notification } from "../tasks/delivery.js";
 
 /** One way to reach somebody. */
 export interface Channel {

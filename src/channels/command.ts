@@ -1,8 +1,8 @@
-import type { Notification } from "../tasks/notification.js";
+import type { Notification } from "../tasks/delivery.js";
 import type { Channel } from "./channel.js";
-import type { ChannelEntryOf } from "./entry.js";
+import type { ChannelEntryOf } from "../config/channels.js";
 import { boundText, notificationPayload } from "./payload.js";
-import { runChannelProgram, type Spawner } from "./program.js";
+import { runChannelProgram, type Spawner } from "./run-program.js";
 
 /** The notification is on its stdin, as JSON, and in its environment; never in its command line. */
 export function commandChannel(name: string, entry: ChannelEntryOf<"command">, spawner: Spawner): Channel {

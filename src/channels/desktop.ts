@@ -1,11 +1,11 @@
 import { defaults } from "../defaults.js";
-import { sanitizeLine, sanitizeText } from "../output/sanitize.js";
-import type { Notification } from "../tasks/notification.js";
-import { truncate } from "../tasks/texts.js";
+import { sanitizeLine, sanitizeText } from "../text/sanitize.js";
+import type { Notification } from "../tasks/delivery.js";
+import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
 import { notificationVariables } from "./command.js";
-import type { ChannelEntryOf } from "./entry.js";
-import { runChannelProgram, type Spawner } from "./program.js";
+import type { ChannelEntryOf } from "../config/channels.js";
+import { runChannelProgram, type Spawner } from "./run-program.js";
 
 /** A program of the system shows it; where there is none, nobody sees it, and that is said. */
 export function desktopChannel(

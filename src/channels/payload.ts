@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
-import type { Notification } from "../tasks/notification.js";
-import { truncate } from "../tasks/texts.js";
+import type { Notification } from "../tasks/delivery.js";
+import { truncate } from "../text/truncate.js";
 
 /** A notification as programs read it: on a webhook, and on a command's stdin. */
 export function notificationPayload(notification: Notification, address: string | null): string {

@@ -1,6 +1,6 @@
 import { InboxFull, SessionClosed } from "../errors.js";
 import type { SessionHistory } from "../sessions/history.js";
-import { DeliveryFailed } from "../tasks/notification.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
 
 /**
  * Where a session finds what it is to be told at its next turn. Under one id a text is put once, however often it is tried;

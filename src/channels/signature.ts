@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { DeliveryFailed } from "../tasks/notification.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
 
 export const SECRET_PREFIX = "whsec_";
 /** As https://www.standardwebhooks.com asks for. */

@@ -1,10 +1,10 @@
 import { defaults } from "../defaults.js";
-import { DeliveryFailed } from "../tasks/notification.js";
-import { truncate } from "../tasks/texts.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
+import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
-import { isHttpUrl, type ChannelEntryOf } from "./entry.js";
-import { isAccepted, postJson, rejectionError } from "./post.js";
-import { readSecret } from "./secret.js";
+import { isHttpUrl, type ChannelEntryOf } from "../config/channels.js";
+import { isAccepted, postJson, rejectionError } from "./http-post.js";
+import { readSecret } from "./secrets.js";
 
 /** What was sent, the webhook or its channel will not be accepted later either. */
 const PERMANENT_STATUSES = [400, 403, 404, 410];

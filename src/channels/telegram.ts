@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { DeliveryFailed } from "../tasks/notification.js";
-import { truncate } from "../tasks/texts.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
+import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
-import type { ChannelEntryOf } from "./entry.js";
-import { postJson, rejectionError } from "./post.js";
+import type { ChannelEntryOf } from "../config/channels.js";
+import { postJson, rejectionError } from "./http-post.js";
 import { boundRetryAfter } from "./retry-after.js";
-import { redactSecrets, readSecret } from "./secret.js";
+import { redactSecrets, readSecret } from "./secrets.js";
 import { TELEGRAM_ADDRESS } from "./telegram-address.js";
 
 /** A wrong chat or text, a wrong token, a bot that was blocked or thrown out. */

@@ -1,8 +1,8 @@
 import type { Channel } from "./channel.js";
-import type { ChannelEntryOf } from "./entry.js";
+import type { ChannelEntryOf } from "../config/channels.js";
 import { notificationPayload } from "./payload.js";
-import { isAccepted, postJson, rejectionError } from "./post.js";
-import { readSecret } from "./secret.js";
+import { isAccepted, postJson, rejectionError } from "./http-post.js";
+import { readSecret } from "./secrets.js";
 import { parseSigningKey, SECRET_PREFIX, signedHeaders } from "./signature.js";
 
 /** The receiver wants no more of them. Everything else may have changed at the next try. */

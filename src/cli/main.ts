@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-import { reportError } from "./complain.js";
-import { exitCodes } from "./exit-code.js";
+import { reportError } from "./print/stderr.js";
+import { exitCodes } from "./print/exit-code.js";
 import { runProgram } from "./program.js";
 
 try {

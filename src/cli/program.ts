@@ -1,13 +1,13 @@
 import { isAbsolute } from "node:path";
 import { Command, CommanderError } from "commander";
-import { packageVersion } from "../anchor/package-version.js";
-import { addAcpCommand } from "./commands/acp.js";
-import { addAgentCommand, addAgentsCommand } from "./commands/agents.js";
-import { addCompletionCommand } from "./commands/completion.js";
-import { addGatewayCommand } from "./commands/gateway.js";
+import { packageVersion } from "../home/package.js";
+import { addAcpCommand } from "./acp/command.js";
+import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
+import { addCompletionCommand } from "./completion/command.js";
+import { addGatewayCommand } from "./gateway/command.js";
 import { addGatewaysCommand } from "./commands/gateways.js";
 import { addHelpCommand } from "./commands/help.js";
-import { addDoctorCommand, addUnmanagedCommand, addWhoCommand } from "./commands/operate.js";
+import { addDoctorCommand, addUnmanagedCommand, addWhoCommand } from "./runs/operator-commands.js";
 import {
   addAttachCommand,
   addEventsCommand,
@@ -15,22 +15,22 @@ import {
   addProcessCommand,
   addPsCommand,
   addScreenCommand,
-} from "./commands/process.js";
-import { addNotifyCommand } from "./commands/notify.js";
-import { addRunCommand } from "./commands/run.js";
-import { addConfigCommand, addServiceCommand } from "./commands/setup.js";
-import { addRunsCommand } from "./commands/runs.js";
-import { addStateCommand } from "./commands/state.js";
-import { addStoreCommand } from "./commands/store.js";
-import { addTasksCommand } from "./commands/tasks.js";
-import { addApprovalsCommand, addSessionsCommand } from "./commands/sessions.js";
+} from "./process/command.js";
+import { addNotifyCommand } from "./notify/command.js";
+import { addRunCommand } from "./run/command.js";
+import { addConfigCommand, addServiceCommand } from "./service/command.js";
+import { addRunsCommand } from "./runs/command.js";
+import { addStateCommand } from "./state/command.js";
+import { addStoreCommand } from "./store/command.js";
+import { addTasksCommand } from "./tasks/command.js";
+import { addApprovalsCommand, addSessionsCommand } from "./sessions/command.js";
 import { StoreUnreadable } from "../errors.js";
 import { isStoreFailure } from "../store/store-failure.js";
-import { onReadableSecret } from "../store/readable-secrets.js";
-import { requireOriginal, requireSafeHome, resolveHome } from "../store/state-directory.js";
-import { formatNotice, notice } from "./complain.js";
-import { exitCodes } from "./exit-code.js";
-import { print } from "./runs/print.js";
+import { onReadableSecret } from "../home/readable-secrets.js";
+import { requireOriginal, requireSafeHome, resolveHome } from "../home/state-directory.js";
+import { formatNotice, notice } from "./print/stderr.js";
+import { exitCodes } from "./print/exit-code.js";
+import { print } from "./print/stdout.js";
 
 /** Given to every command: what `holdfast` will exit with. */
 export type SetExitCode = (code: number) => void;

@@ -1,9 +1,9 @@
 import { arch, platform } from "node:process";
-import { findAnchorBinary } from "../anchor/find.js";
-import { probeCgroup } from "../anchor/look-at-cgroup.js";
+import { findAnchorBinary } from "../anchor/binary/find.js";
+import { probeCgroup } from "../anchor/inspect/cgroup-probe.js";
 import { probeLimits } from "../anchor/look-at-limits.js";
-import { PROTOCOL } from "../anchor/protocol.js";
-import type { GatewayCapabilities } from "../store/gateway-record.js";
+import { PROTOCOL } from "../anchor/protocol/messages.js";
+import type { GatewayCapabilities } from "../model/gateway.js";
 
 /** What runs can have here. What cannot be looked at is not offered. */
 export async function detectCapabilities(): Promise<GatewayCapabilities> {

@@ -1,27 +1,27 @@
-import { OPEN_RUN_STATES } from "../store/run-record.js";
-import { secretVariables } from "../channels/entry.js";
+import { OPEN_RUN_STATES } from "../model/run.js";
+import { secretVariables } from "../config/channels.js";
 import { defaults } from "../defaults.js";
 import { InstanceLocked, type InstanceTaken, StateUnusable, StoreAway } from "../errors.js";
-import { persistentId } from "../store/kept-id.js";
-import { localCopyDirectory } from "../store/ledger/file-ledger.js";
-import { withTaskCopy } from "../store/ledger/remembering-tasks.js";
-import { TaskCopy } from "../store/ledger/task-ledger.js";
+import { persistentId } from "../home/persistent-id.js";
+import { localCopyDirectory } from "../store/local-copy/run-copy.js";
+import { withTaskCopy } from "../store/local-copy/with-task-copy.js";
+import { TaskCopy } from "../store/local-copy/task-copy.js";
 import type { Store } from "../store/store.js";
-import { onReadableSecret } from "../store/readable-secrets.js";
-import { openStateDirectory, resolveHome } from "../store/state-directory.js";
+import { onReadableSecret } from "../home/readable-secrets.js";
+import { openStateDirectory, resolveHome } from "../home/state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
-import { deferred } from "../supervisor/deferred.js";
-import { isInstanceId, newInstanceId } from "../supervisor/ids.js";
+import { deferred } from "../async/deferred.js";
+import { isInstanceId, newInstanceId } from "../model/ids.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
-import { ForegroundClients } from "./callers.js";
-import { parseConfig, type Config } from "./config.js";
-import { saveConfig, writeProcessFile } from "./gateway-file.js";
-import { composeGateway } from "./office.js";
-import { PeriodicJobs } from "./rounds.js";
-import type { AccessDenial } from "./sights.js";
-import type { ShutdownPolicy } from "./stop.js";
-import { writeWaitFile, removeWaitFile } from "./waiting.js";
-import { TaskRestorer } from "./work/restore-tasks.js";
+import { ForegroundClients } from "./foreground/foreground-clients.js";
+import { parseConfig, type Config } from "../config/schema.js";
+import { saveConfig, writeProcessFile } from "./process-file.js";
+import { composeGateway } from "./compose.js";
+import { PeriodicJobs } from "./periodic-jobs.js";
+import type { AccessDenial } from "../sessions/authorizer.js";
+import type { ShutdownPolicy } from "./shutdown.js";
+import { writeWaitFile, removeWaitFile } from "./store-wait-file.js";
+import { TaskRestorer } from "./background/task-restorer.js";
 
 /** What a gateway has to say, for a log. */
 export type GatewayEvent =

@@ -1,10 +1,10 @@
 import { defaults } from "../defaults.js";
 import { GatewayNotProven } from "../errors.js";
-import type { ProcessIdentity } from "../store/run-record.js";
-import { gatewaySocketPath } from "./server/listen.js";
-import { readOperatorToken } from "./server/requester.js";
+import type { ProcessIdentity } from "../model/run.js";
+import { gatewaySocketPath } from "./server/local-listener.js";
+import { readOperatorToken } from "../sessions/requester.js";
 import { probeGateway, type ReachableGateway } from "./start.js";
-import { findLockedInstance, findWaitingGateway, type WaitingGateway } from "./waiting.js";
+import { findLockedInstance, findWaitingGateway, type WaitingGateway } from "./store-wait-file.js";
 
 /** A gateway that lives, because it holds its instance's lock, and that does not answer on its socket. */
 export interface UnreachableGateway {
@@ -37,7 +37,7 @@ export async function locateGateway(home: string, token: string | null = null): 
     return { kind: "none" };
   }
   // Loaded only where there is something to be asked: every command would wait for it.
-  const { readLiveProcess: notedProcess } = await import("./gateway-file.js");
+  const { readLiveProcess: notedProcess } = await import("./process-file.js");
   const process = await notedProcess(home, instanceId);
   return {
     kind: "unreachable",

@@ -2,7 +2,7 @@ import { lstatSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pino, type Logger } from "pino";
 import { defaults } from "../defaults.js";
-import { requireNotLink, writeOwnFile } from "../store/own-file.js";
+import { requireNotLink, writeOwnFile } from "../home/own-file.js";
 import type { GatewayEvent } from "./gateway.js";
 
 export const gatewayLogPath = (home: string): string => join(home, "gateway.log");

@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
 import { SessionStorageFull } from "../errors.js";
-import type { SessionStore } from "../store/session-store.js";
-import type { Requester } from "./server/requester.js";
+import type { SessionStore } from "../store/sessions/store.js";
+import type { Requester } from "../sessions/requester.js";
 
 /**
  * Limits the size of the records that are stored for one session. The size is measured in the store from time to time;

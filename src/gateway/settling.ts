@@ -1,7 +1,7 @@
 import { SupervisorClosed } from "../errors.js";
 import type { Supervisor } from "../supervisor/api.js";
-import type { ForegroundClients } from "./callers.js";
-import { shutDownRuns, type AgentActivity, type ShutdownPolicy, type ShutdownSummary } from "./stop.js";
+import type { ForegroundClients } from "./foreground/foreground-clients.js";
+import { shutDownRuns, type AgentActivity, type ShutdownPolicy, type ShutdownSummary } from "./shutdown.js";
 
 interface PendingShutdown {
   readonly policy: ShutdownPolicy;

@@ -3,12 +3,12 @@ import { closeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defaults } from "../defaults.js";
 import { GatewayUnreachable } from "../errors.js";
-import { openOwnFileForWriting, readOwnFileSync } from "../store/own-file.js";
-import type { ResponseOf } from "./contract/contract.js";
-import { createClient, type GatewayClient } from "./client.js";
-import { gatewaySocketPath } from "./server/listen.js";
-import { findLockedInstance, findWaitingGateway, describeWaitingGateway } from "./waiting.js";
-import { readOperatorToken } from "./server/requester.js";
+import { openOwnFileForWriting, readOwnFileSync } from "../home/own-file.js";
+import type { ResponseOf } from "../api/contract.js";
+import { createClient, type GatewayClient } from "../api/client.js";
+import { gatewaySocketPath } from "./server/local-listener.js";
+import { findLockedInstance, findWaitingGateway, describeWaitingGateway } from "./store-wait-file.js";
+import { readOperatorToken } from "../sessions/requester.js";
 
 /** The program itself. */
 export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Registry } from "prom-client";
-import { isTaskEnded, TASK_STATUSES, type TaskStatus } from "../store/task-record.js";
-import type { OutboxResult, TaskStore } from "../store/task-store.js";
+import { isTaskEnded, TASK_STATUSES, type TaskStatus } from "../model/task.js";
+import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
 
 type Attempt = OutboxResult["status"];
 

@@ -1,5 +1,5 @@
 import { type ByteReader, readRange } from "./byte-reader.js";
-import { MAX_CONTINUATION_BYTES, orphanedHeadBytes, incompleteTailBytes } from "./utf8.js";
+import { MAX_CONTINUATION_BYTES, orphanedHeadBytes, incompleteTailBytes } from "../text/utf8.js";
 
 /**
  * The nearest offset at or before this one that is not inside a character. Where older bytes were dropped it

@@ -1,4 +1,4 @@
-import { incompleteTailBytes } from "./utf8.js";
+import { incompleteTailBytes } from "../text/utf8.js";
 
 export interface BuiltLine {
   readonly bytes: Uint8Array;

@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
 import { LineBuilder } from "./line-builder.js";
-import { sanitizeText } from "./sanitize.js";
-import { MAX_CONTINUATION_BYTES, incompleteTailBytes } from "./utf8.js";
+import { sanitizeText } from "../text/sanitize.js";
+import { MAX_CONTINUATION_BYTES, incompleteTailBytes } from "../text/utf8.js";
 
 export interface CollectorOptions {
   /** Which lines stay when there are more than fit. */

@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { sanitizeLine } from "./sanitize.js";
+import { sanitizeLine } from "../text/sanitize.js";
 import type { ScreenSnapshot } from "./screen.js";
 
 export interface PromptSignals {

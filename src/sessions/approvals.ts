@@ -1,13 +1,13 @@
 import { defaults } from "../defaults.js";
 import { TooManyApprovals } from "../errors.js";
-import type { Approval, ApprovalDecision, NewApproval } from "../store/approval-record.js";
-import type { SessionRecord } from "../store/session-record.js";
-import type { SessionStore } from "../store/session-store.js";
-import { systemClock, type Clock, type Timer } from "../supervisor/clock.js";
-import { deferred, type Deferred } from "../supervisor/deferred.js";
-import { checkExecSize } from "../supervisor/command.js";
-import { UNMASKED, maskWord } from "../supervisor/mask.js";
-import { displayCommand, redactArguments } from "../supervisor/redact.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../model/approval.js";
+import type { SessionRecord } from "../model/session.js";
+import type { SessionStore } from "../store/sessions/store.js";
+import { systemClock, type Clock, type Timer } from "../async/clock.js";
+import { deferred, type Deferred } from "../async/deferred.js";
+import { checkExecSize } from "../supervisor/spawn/command.js";
+import { UNMASKED, maskWord } from "../text/mask.js";
+import { displayCommand, redactArguments } from "../text/redact.js";
 import { newApprovalId } from "./ids.js";
 import {
   questionAboutCommand,
@@ -19,7 +19,7 @@ import {
   type ApprovalQuestion,
   type QuestionHead,
   type QuestionPage,
-} from "./question.js";
+} from "./approval-question.js";
 
 export interface ApprovalsDependencies {
   readonly store: SessionStore;

@@ -1,5 +1,5 @@
-import { isInheritable } from "../supervisor/environment.js";
-import { isSecretName } from "../supervisor/secret-name.js";
+import { isInheritable } from "../supervisor/spawn/environment.js";
+import { isSecretName } from "../text/secret-names.js";
 
 type Variables = Readonly<Record<string, string | undefined>>;
 

@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import type { ExecEffect, ExecRule } from "../store/session-record.js";
+import type { ExecEffect, ExecRule } from "../model/session.js";
 
 /** The command that is about to be executed (see judge-exec.ts). */
 export interface ResolvedCommand {

@@ -1,8 +1,8 @@
 import { defaults } from "../defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../errors.js";
-import type { MessageDelivery, MessageRole, SessionMessage } from "../store/message-record.js";
-import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/message-store.js";
-import { systemClock, type Clock } from "../supervisor/clock.js";
+import type { MessageDelivery, MessageRole, SessionMessage } from "../model/message.js";
+import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/messages/store.js";
+import { systemClock, type Clock } from "../async/clock.js";
 import { newMessageId } from "./ids.js";
 
 /** What is said, and by whom. */

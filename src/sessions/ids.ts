@@ -1,4 +1,4 @@
-import { randomCharacters } from "../supervisor/ids.js";
+import { randomCharacters } from "../model/ids.js";
 
 const SESSION_ID_CHARACTERS = 12;
 

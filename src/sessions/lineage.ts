@@ -1,4 +1,4 @@
-import type { SessionRecord } from "../store/session-record.js";
+import type { SessionRecord } from "../model/session.js";
 
 /** Ids of all ancestors of a session with these as its nearest, each once. */
 export function ancestorIds(nearest: readonly Pick<SessionRecord, "id" | "lineage">[]): readonly string[] {

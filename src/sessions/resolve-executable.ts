@@ -1,5 +1,5 @@
 import { access, constants, lstat, readlink, stat } from "node:fs/promises";
-import { errnoOf } from "../store/errno.js";
+import { errnoOf } from "../home/errno.js";
 
 /** Where a command is looked up: the run's own environment and directory, not ours. */
 export interface LookupEnvironment {

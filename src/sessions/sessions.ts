@@ -1,13 +1,7 @@
 import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
-import type {
-  ExecRule,
-  InteractionMode,
-  NewSession,
-  SessionRecord,
-  Visibility,
-} from "../store/session-record.js";
-import type { SessionFilter, SessionScope, SessionStore, TokenOptions } from "../store/session-store.js";
-import { systemClock, type Clock } from "../supervisor/clock.js";
+import type { ExecRule, InteractionMode, NewSession, SessionRecord, Visibility } from "../model/session.js";
+import type { SessionFilter, SessionScope, SessionStore, TokenOptions } from "../store/sessions/store.js";
+import { systemClock, type Clock } from "../async/clock.js";
 import type { Approvals } from "./approvals.js";
 import {
   canSeeSessionRow,
@@ -15,11 +9,11 @@ import {
   visibleSessions,
   type A2aPolicy,
   type VisibilityDecision,
-} from "./can-see.js";
+} from "./visibility.js";
 import { looksLikeSessionId, newSessionId } from "./ids.js";
 import { ancestorIds } from "./lineage.js";
-import { CoalescedLookup } from "./shared-lookups.js";
-import { hashSessionToken, isSessionToken, newSessionToken } from "./token.js";
+import { CoalescedLookup } from "../async/coalesced-lookup.js";
+import { hashSessionToken, isSessionToken, newSessionToken } from "./session-token.js";
 
 /** What a caller may say of a session. The rules come from a schema (exec-rule-schema.ts) at every entrance. */
 export interface SessionOptions {

@@ -1,5 +1,5 @@
 import type { Insertable, Selectable } from "kysely";
-import type { Approval, ApprovalDecision, NewApproval } from "./approval-record.js";
+import type { Approval, ApprovalDecision, NewApproval } from "../model/approval.js";
 import type { ApprovalTable } from "./schema.js";
 
 export function toApprovalColumns(approval: NewApproval): Insertable<ApprovalTable> {

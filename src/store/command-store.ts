@@ -1,5 +1,5 @@
-import type { RemoteStop, RemoteStopResult, NewRemoteStop } from "./command-record.js";
-import type { NewRunEvent } from "./run-event.js";
+import type { RemoteStop, RemoteStopResult, NewRemoteStop } from "../model/remote-stop.js";
+import type { NewRunEvent } from "../model/run-event.js";
 
 /** What gateways ask of each other, whether or not they are there at the same time. */
 export interface RemoteStopStore {

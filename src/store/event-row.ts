@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { InsertObject, Selectable } from "kysely";
-import type { NewRunEvent, RunEvent } from "./run-event.js";
+import type { NewRunEvent, RunEvent } from "../model/run-event.js";
 import type { RunEventTable, Schema } from "./schema.js";
 
 export function toRunEventColumns(event: NewRunEvent): InsertObject<Schema, "run_events"> {

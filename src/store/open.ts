@@ -1,7 +1,7 @@
 import { defaults } from "../defaults.js";
-import { databaseUrl, migrationMode } from "./database-address.js";
-import { requireNotLink } from "./own-file.js";
-import type { StoreLocation } from "./place.js";
+import { databaseUrl, migrationMode } from "../config/database-url.js";
+import { requireNotLink } from "../home/own-file.js";
+import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
 import type { StoreCheck } from "./sqlite/check.js";
 import type { ReadStore, Store } from "./store.js";
@@ -26,7 +26,7 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
   if (url === null) {
     if (storePath === null) return null;
     requireNotLink(storePath);
-    const { openSqliteStoreForReading } = await import("./sqlite/open-for-reading.js");
+    const { openSqliteStoreForReading } = await import("./sqlite/reader.js");
     return openSqliteStoreForReading(storePath);
   }
   const { openPostgresStoreForReading } = await import("./postgres/open-for-reading.js");

@@ -1,9 +1,9 @@
 import type { Generated } from "kysely";
-import type { ApprovalVerdict } from "./approval-record.js";
-import type { RemoteStopOutcome, RemoteStop } from "./command-record.js";
-import type { MessageDelivery, MessageRole } from "./message-record.js";
-import type { RunEventType } from "./run-event.js";
-import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "./run-record.js";
+import type { ApprovalVerdict } from "../model/approval.js";
+import type { RemoteStopOutcome, RemoteStop } from "../model/remote-stop.js";
+import type { MessageDelivery, MessageRole } from "../model/message.js";
+import type { RunEventType } from "../model/run-event.js";
+import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "../model/run.js";
 import type {
   AcpMode,
   AcpTurnOutcome,
@@ -12,8 +12,8 @@ import type {
   AcpUpdateType,
   PermissionVerdict,
   ReapPolicy,
-} from "./acp-record.js";
-import type { InteractionMode, Visibility } from "./session-record.js";
+} from "../model/acp.js";
+import type { InteractionMode, Visibility } from "../model/session.js";
 import type {
   Notification,
   NotifyPolicy,
@@ -23,7 +23,7 @@ import type {
   TaskOutcome,
   TaskRuntime,
   TaskStatus,
-} from "./task-record.js";
+} from "../model/task.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
 export interface Schema {

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { persistentId } from "./kept-id.js";
-import { readOwnFile } from "./own-file.js";
-import { recordLocation } from "./state-location.js";
+import { persistentId } from "../home/persistent-id.js";
+import { readOwnFile } from "../home/own-file.js";
+import { recordLocation } from "../home/state-location.js";
 
 const STATE_ID_FILE = "state-id";
 

@@ -1,7 +1,7 @@
 import type { MachineIdentity } from "../anchor/host.js";
 import type { RemoteStopStore } from "./command-store.js";
-import type { GatewayStore } from "./gateway-store.js";
-import type { NewRunEvent, RunEvent } from "./run-event.js";
+import type { GatewayStore } from "./gateways/store.js";
+import type { NewRunEvent, RunEvent } from "../model/run-event.js";
 import type {
   Emptiness,
   ProcessIdentity,
@@ -14,11 +14,11 @@ import type {
   RunStateName,
   RunUsage,
   ServiceFacts,
-} from "./run-record.js";
-import type { AcpStore } from "./acp-store.js";
-import type { MessageStore } from "./message-store.js";
-import type { SessionScope, SessionStore } from "./session-store.js";
-import type { TaskStore } from "./task-store.js";
+} from "../model/run.js";
+import type { AcpStore } from "./acp/store.js";
+import type { MessageStore } from "./messages/store.js";
+import type { SessionScope, SessionStore } from "./sessions/store.js";
+import type { TaskStore } from "./tasks/store.js";
 
 /** The right to write one run's record. A newer epoch ends it. */
 export interface Lease {

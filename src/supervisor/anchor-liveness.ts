@@ -1,4 +1,4 @@
-import { runEventBase, type LiveRun } from "./live-run.js";
+import { runEventBase, type LiveRun } from "./run/live-run.js";
 
 /** When an anchor last answered, and what was done about its silence. Times are of `Clock`. */
 export interface AnchorLiveness {

@@ -8,7 +8,7 @@ import type {
 } from "../anchor/host.js";
 import type { LiveProcesses } from "../anchor/members.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";
-import type { RunEvent } from "../store/run-event.js";
+import type { RunEvent } from "../model/run-event.js";
 import type {
   EndReason,
   OnEscape,
@@ -19,7 +19,7 @@ import type {
   RunRecord,
   RunStateName,
   ServiceFacts,
-} from "../store/run-record.js";
+} from "../model/run.js";
 import type { EventFilter, RunFilter } from "../store/store.js";
 import type { Decided } from "./reconcile/reconcile.js";
 

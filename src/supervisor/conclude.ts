@@ -1,12 +1,17 @@
 import type { AnchorExit, SpawnFailure, StreamName } from "../anchor/host.js";
-import type { RunExit } from "../store/run-record.js";
-import type { DeadAnchorResult } from "./aftermath.js";
-import { recordFirstStop } from "./cancel.js";
-import { spawnFailureRecord, INTERRUPTED_SPAWN, lostRunRecord, type TerminalRecord } from "./finale.js";
-import { finalize } from "./finalize.js";
-import type { LiveRun } from "./live-run.js";
-import { outcomeOfExit } from "./outcome.js";
-import { recordLostOutput } from "./output.js";
+import type { RunExit } from "../model/run.js";
+import type { DeadAnchorResult } from "./end/dead-anchor.js";
+import { recordFirstStop } from "./run/request-stop.js";
+import {
+  spawnFailureRecord,
+  INTERRUPTED_SPAWN,
+  lostRunRecord,
+  type TerminalRecord,
+} from "./end/terminal-record.js";
+import { finalize } from "./end/finalize.js";
+import type { LiveRun } from "./run/live-run.js";
+import { outcomeOfExit } from "./end/outcome.js";
+import { recordLostOutput } from "./run/output.js";
 import { recordStart } from "./started.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];

@@ -1,14 +1,14 @@
 import type { AnchorHost } from "../anchor/host.js";
 import type { RunCopy } from "../store/ledger/ledger.js";
 import type { RunStore } from "../store/store.js";
-import type { AnchorMonitor } from "./anchor-watch.js";
+import type { AnchorMonitor } from "./attach/anchor-monitor.js";
 import type { Problem } from "./api.js";
-import type { Clock } from "./clock.js";
-import type { Incarnation } from "./incarnation.js";
-import type { LeaseRenewer } from "./leases.js";
-import type { UnreachableTracker } from "./reconcile/left.js";
-import type { StoreCircuitBreaker } from "./store-gate.js";
-import type { LiveRun } from "./live-run.js";
+import type { Clock } from "../async/clock.js";
+import type { Incarnation } from "./lease/incarnation.js";
+import type { LeaseRenewer } from "./lease/lease-renewer.js";
+import type { UnreachableTracker } from "./reconcile/unreachable.js";
+import type { StoreCircuitBreaker } from "./run/store-circuit-breaker.js";
+import type { LiveRun } from "./run/live-run.js";
 
 /** Null as actor: leave the runs to their anchors. */
 export interface CloseRequest {

@@ -1,8 +1,8 @@
 import type { OutputSlice, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { onAbort } from "./abort-listeners.js";
+import { onAbort } from "../async/abort.js";
 import type { FollowOptions, OutputChunk } from "./api.js";
-import type { OutputRanges } from "./output-ranges.js";
+import type { OutputRanges } from "./run/output-ranges.js";
 
 export interface FollowSource {
   readonly outputRanges: OutputRanges;

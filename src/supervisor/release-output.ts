@@ -1,4 +1,4 @@
-import type { LiveRun } from "./live-run.js";
+import type { LiveRun } from "./run/live-run.js";
 
 /**
  * With `discardOutput`, remove the run's directory once its end is committed, nobody follows it, and somebody has been

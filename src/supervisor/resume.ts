@@ -1,13 +1,13 @@
 import type { StreamName, Welcome } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { RunRecord } from "../store/run-record.js";
+import type { RunRecord } from "../model/run.js";
 import type { Lease } from "../store/store.js";
 import type { SupervisorContext } from "./context.js";
-import { runAddressOf } from "./reconcile/look.js";
-import type { LiveRun } from "./live-run.js";
-import { resumeReadiness } from "./readiness.js";
-import { step } from "./run-state.js";
-import { createLiveRun } from "./supervise.js";
+import { runAddressOf } from "./reconcile/evidence.js";
+import type { LiveRun } from "./run/live-run.js";
+import { resumeReadiness } from "./run/readiness.js";
+import { step } from "./run/state.js";
+import { createLiveRun } from "./attach/create-live-run.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 

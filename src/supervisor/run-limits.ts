@@ -1,5 +1,5 @@
 import { BadInput } from "../errors.js";
-import { NO_LIMITS, type RunLimits } from "../store/run-record.js";
+import { NO_LIMITS, type RunLimits } from "../model/run.js";
 import type { AskedLimits } from "./api.js";
 
 /** What a kernel takes and a program can live with. */

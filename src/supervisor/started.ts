@@ -1,5 +1,5 @@
-import { runEventBase, type LiveRun } from "./live-run.js";
-import { step } from "./run-state.js";
+import { runEventBase, type LiveRun } from "./run/live-run.js";
+import { step } from "./run/state.js";
 
 /** The command has been exec'd, so long ago: the deadlines run from there. */
 export function markStarted(live: LiveRun, elapsedMs = 0): void {

@@ -1,4 +1,4 @@
-import type { InstanceHold } from "../anchor/instance-locks.js";
+import type { InstanceHold } from "../anchor/instance/instance-hold.js";
 import type { AnchorHost, StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import {
@@ -9,11 +9,11 @@ import {
   StoreAway,
   SupervisorClosed,
 } from "../errors.js";
-import type { RunEvent } from "../store/run-event.js";
+import type { RunEvent } from "../model/run-event.js";
 import type { RunCopy } from "../store/ledger/ledger.js";
 import { listCopiedRuns } from "../store/ledger/list-runs.js";
-import { withRunCopy } from "../store/ledger/remembering.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../store/run-record.js";
+import { withRunCopy } from "../store/local-copy/with-run-copy.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
   AdoptedProcess,
@@ -36,31 +36,31 @@ import type {
   StoreWriteStatus,
   Supervisor,
 } from "./api.js";
-import { AnchorMonitor } from "./anchor-watch.js";
-import { adoptProcess } from "./adopt-process.js";
-import { convertToService } from "./adopt-run.js";
-import { systemClock, type Clock } from "./clock.js";
-import { awaitRunEnds, closeRun, detachAll } from "./close.js";
+import { AnchorMonitor } from "./attach/anchor-monitor.js";
+import { adoptProcess } from "./service/adopt-process.js";
+import { convertToService } from "./service/convert-to-service.js";
+import { systemClock, type Clock } from "../async/clock.js";
+import { awaitRunEnds, closeRun, detachAll } from "./stop/close.js";
 import type { SupervisorContext } from "./context.js";
-import type { KeepaliveLinks } from "./hold.js";
-import { newIncarnationId } from "./ids.js";
-import { Incarnation } from "./incarnation.js";
-import { LeaseRenewer } from "./leases.js";
-import { detachRun } from "./let-go.js";
-import { LocalFallback } from "./local-answers.js";
-import type { LiveRun } from "./live-run.js";
-import { readOutput } from "./output.js";
-import { awaitReady, endedBeforeReady } from "./readiness.js";
-import { UnreachableTracker } from "./reconcile/left.js";
-import { runAddressOf } from "./reconcile/look.js";
+import type { KeepaliveLinks } from "./lease/keepalive-links.js";
+import { newIncarnationId } from "../model/ids.js";
+import { Incarnation } from "./lease/incarnation.js";
+import { LeaseRenewer } from "./lease/lease-renewer.js";
+import { detachRun } from "./run/lifecycle.js";
+import { LocalFallback } from "./local-fallback.js";
+import type { LiveRun } from "./run/live-run.js";
+import { readOutput } from "./run/output.js";
+import { awaitReady, endedBeforeReady } from "./run/readiness.js";
+import { UnreachableTracker } from "./reconcile/unreachable.js";
+import { runAddressOf } from "./reconcile/evidence.js";
 import { reconcile, type ReconcileResult, type ReconcileOptions } from "./reconcile/reconcile.js";
-import { onLeaseMissing } from "./regain.js";
-import { applyRetention } from "./retain.js";
-import { runHandle } from "./run.js";
-import { StoreCircuitBreaker } from "./store-gate.js";
-import { spawn } from "./spawn.js";
+import { onLeaseMissing } from "./attach/reattach.js";
+import { applyRetention } from "./retention.js";
+import { runHandle } from "./run-handle.js";
+import { StoreCircuitBreaker } from "./run/store-circuit-breaker.js";
+import { spawn } from "./spawn/spawn.js";
 import { stateDirectoryFilter } from "./state-scope.js";
-import { stopRun } from "./stop.js";
+import { stopRun } from "./stop/stop-run.js";
 
 export interface SupervisorDependencies {
   readonly store: RunStore;

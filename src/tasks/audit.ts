@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
-import { isTaskEnded } from "../store/task-record.js";
-import type { TaskRecord } from "../store/task-record.js";
+import { isTaskEnded } from "../model/task.js";
+import type { TaskRecord } from "../model/task.js";
 
 export const AUDIT_CODES = [
   "stale_queued",

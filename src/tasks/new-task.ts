@@ -1,10 +1,10 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import type { NotifyPolicy, NotificationTarget, TaskRuntime } from "../store/task-record.js";
-import type { NewTask } from "../store/task-store.js";
+import type { NotifyPolicy, NotificationTarget, TaskRuntime } from "../model/task.js";
+import type { NewTask } from "../store/tasks/store.js";
 import { newTaskId } from "./ids.js";
 import { defaultNotifyPolicy } from "./policy.js";
-import { singleLine, multiLine } from "./texts.js";
+import { singleLine, multiLine } from "../text/truncate.js";
 import { expectedDelivery } from "./transition.js";
 
 /** What is known of work before it begins. */

@@ -1,17 +1,12 @@
 import { defaults } from "../defaults.js";
-import type { OutboxEntry } from "../store/task-record.js";
-import type { OutboxResult, TaskStore } from "../store/task-store.js";
-import { systemClock, type Clock } from "../supervisor/clock.js";
-import { deferred } from "../supervisor/deferred.js";
-import {
-  DeliveryFailed,
-  type Deliverer,
-  type DeliveryReceipt,
-  type NotificationTarget,
-} from "./notification.js";
+import type { OutboxEntry } from "../model/task.js";
+import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
+import { systemClock, type Clock } from "../async/clock.js";
+import { deferred } from "../async/deferred.js";
+import { DeliveryFailed, type Deliverer, type DeliveryReceipt, type NotificationTarget } from "./delivery.js";
 import { nextAttempt, type RetryLimits } from "./retry.js";
-import { markRepeated } from "./notice.js";
-import { singleLine } from "./texts.js";
+import { markRepeated } from "./notification-text.js";
+import { singleLine } from "../text/truncate.js";
 
 export interface NotifierOptions {
   readonly store: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "nextOutboxDelay" | "releaseOutbox">;

@@ -1,4 +1,4 @@
-import type { NotifyPolicy, TaskRuntime } from "../store/task-record.js";
+import type { NotifyPolicy, TaskRuntime } from "../model/task.js";
 
 /** Who asked an agent or another program for something waits for it; who put a command in the background need not. */
 const policyByRuntime: Readonly<Record<TaskRuntime, NotifyPolicy>> = {

@@ -1,4 +1,4 @@
-import type { MaintenanceAction } from "./maintenance.js";
+import type { MaintenanceAction } from "./plan-maintenance.js";
 import type { TaskInputEvent } from "./transition.js";
 
 /** A measure, for a person. */

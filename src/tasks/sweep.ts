@@ -1,7 +1,7 @@
-import type { TaskRecord } from "../store/task-record.js";
-import type { TaskFilter, TaskStore } from "../store/task-store.js";
+import type { TaskRecord } from "../model/task.js";
+import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
 import { auditTask, type AuditFinding } from "./audit.js";
-import { planMaintenance, type WorkStatus, type MaintenanceAction } from "./maintenance.js";
+import { planMaintenance, type WorkStatus, type MaintenanceAction } from "./plan-maintenance.js";
 import type { Tasks } from "./tasks.js";
 import type { ObservationWindow } from "./watch.js";
 

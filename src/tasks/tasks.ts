@@ -1,5 +1,5 @@
-import { isTaskEnded, type TaskRecord, type TaskStatus } from "../store/task-record.js";
-import type { TaskStore } from "../store/task-store.js";
+import { isTaskEnded, type TaskRecord, type TaskStatus } from "../model/task.js";
+import type { TaskStore } from "../store/tasks/store.js";
 import { newTask, type TaskInput } from "./new-task.js";
 import { transition, type TaskInputEvent, type RejectReason } from "./transition.js";
 

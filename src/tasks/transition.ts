@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import { isTaskEnded } from "../store/task-record.js";
+import { isTaskEnded } from "../model/task.js";
 import type {
   NewOutboxEntry,
   NewTaskEvent,
@@ -9,11 +9,11 @@ import type {
   TaskPatch,
   TaskRecord,
   TaskStatus,
-} from "../store/task-record.js";
-import type { TaskChange } from "../store/task-store.js";
-import { stateNotification, endNotification, type NoticeChange } from "./notice.js";
+} from "../model/task.js";
+import type { TaskChange } from "../store/tasks/store.js";
+import { stateNotification, endNotification, type NoticeChange } from "./notification-text.js";
 import { noticeDelay } from "./pace.js";
-import { singleLine, multiLine } from "./texts.js";
+import { singleLine, multiLine } from "../text/truncate.js";
 
 /** The end of a task. */
 export interface TaskFinish {

@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
-import type { AcpTurn } from "../store/acp-record.js";
-import type { TaskOutcome } from "../store/task-record.js";
+import type { AcpTurn } from "../model/acp.js";
+import type { TaskOutcome } from "../model/task.js";
 import type { TaskFinish } from "./transition.js";
 
 interface TurnOutcome {

@@ -1,11 +1,11 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { until } from "../until.js";
-import { openAdapterFixture } from "./driven.js";
+import { openAdapterFixture } from "../support/agents/adapter-fixture.js";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const example = at("../../node_modules/acp-sdk-1/dist/examples/agent.js");
-const argv = [process.execPath, "--import", at("agents/hurry.mjs"), example];
+const argv = [process.execPath, "--import", at("../support/agents/programs/fast-timers.mjs"), example];
 
 const EDITS = [{ effect: "allow" as const, kind: "edit" as const, title: "Modifying * file" }];
 

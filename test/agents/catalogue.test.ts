@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { agentsById } from "../../src/agents/catalogue.js";
 import { cliCommand, parseVersion } from "../../src/agents/command-line.js";
-import { agentEntrySchema, type CliForm } from "../../src/agents/entry.js";
+import { agentEntrySchema, type CliForm } from "../../src/config/agents.js";
 
 const agents = agentsById();
 const fresh = { prompt: "--yolo\n; rm -rf {sessionId}", sessionId: null, timeoutMs: 0 };

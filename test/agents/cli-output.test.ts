@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parseCliOutput } from "../../src/agents/cli-output.js";
-import { CLI_OUTPUTS, type CliOutput } from "../../src/agents/entry.js";
+import { CLI_OUTPUTS, type CliOutput } from "../../src/config/agents.js";
 
 const lines = (...documents: object[]): string =>
   documents.map((document) => `${JSON.stringify(document)}\n`).join("");

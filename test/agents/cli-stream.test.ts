@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { CliOutputStream } from "../../src/agents/cli-stream.js";
-import type { CliOutput } from "../../src/agents/entry.js";
+import type { CliOutput } from "../../src/config/agents.js";
 
 const streamLines = (...documents: readonly object[]): string =>
   documents.map((document) => `${JSON.stringify(document)}\n`).join("");

@@ -9,10 +9,10 @@ import type { AnchorLink } from "../../src/anchor/host.js";
 import { isLauncherListening } from "../../src/anchor/connect.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { BadInput } from "../../src/errors.js";
-import { acquireInstanceLock } from "../../src/store/instance-lock.js";
-import { plantBystander } from "./bystander.js";
-import { waitUntil } from "./fake-peer.js";
-import { startSpec } from "./start-spec.js";
+import { acquireInstanceLock } from "../../src/home/instance-lock.js";
+import { plantBystander } from "../support/bystander.js";
+import { waitUntil } from "../support/anchor/fake-peer.js";
+import { startSpec } from "../support/anchor/start-spec.js";
 
 let home: string;
 let host: NativeHost;

@@ -4,13 +4,13 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { findAnchorBinary } from "../../src/anchor/find.js";
+import { findAnchorBinary } from "../../src/anchor/binary/find.js";
 import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from "../../src/anchor/host.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
-import { PROTOCOL } from "../../src/anchor/protocol.js";
+import { PROTOCOL } from "../../src/anchor/protocol/messages.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
-import { waitUntil } from "./fake-peer.js";
-import { startSpec } from "./start-spec.js";
+import { waitUntil } from "../support/anchor/fake-peer.js";
+import { startSpec } from "../support/anchor/start-spec.js";
 import { removeStateDirectory } from "../remove-home.js";
 
 let home: string;

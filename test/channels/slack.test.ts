@@ -11,7 +11,7 @@ import {
   NEVER_ABORTED,
   startHttpReceiver,
   sampleNotification,
-} from "./receiver.js";
+} from "../support/http-receiver.js";
 
 const PATH = "/services/T0000/B0000/hushhushhush";
 

@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { telegramChannel } from "../../src/channels/telegram.js";
 import { defaults } from "../../src/defaults.js";
-import { startTelegramServer } from "./emulator.js";
+import { startTelegramServer } from "./telegram-server.js";
 import {
   channelEntry,
   deliveryFailure,
   NEVER_ABORTED,
   startHttpReceiver,
   sampleNotification,
-} from "./receiver.js";
+} from "../support/http-receiver.js";
 
 const TOKEN = `123456:${"hush".repeat(8)}xyz`;
 const VARIABLE = "TEST_TELEGRAM_TOKEN";

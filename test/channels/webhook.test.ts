@@ -12,7 +12,7 @@ import {
   startHttpReceiver,
   sampleNotification,
   type ReceivedRequest,
-} from "./receiver.js";
+} from "../support/http-receiver.js";
 
 const OLD = `whsec_${Buffer.alloc(24, 1).toString("base64")}`;
 const NEW = `whsec_${Buffer.alloc(32, 2).toString("base64")}`;

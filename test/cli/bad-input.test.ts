@@ -16,12 +16,12 @@ import { setTimeout } from "node:timers/promises";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import type { RunRecord } from "../../src/store/run-record.js";
+import type { RunRecord } from "../../src/model/run.js";
 import { longestSocketPath, socketPathLimit } from "../../src/store/socket-path.js";
-import { waitFor } from "../io/until.js";
-import { mountSmallDisk, whyNoMounts } from "../store/mounts.js";
-import { temporaryDirectory } from "../store/temporary-directory.js";
-import { CliFixture, type CliResult } from "./stage.js";
+import { waitFor } from "../support/wait-for.js";
+import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
+import { temporaryDirectory } from "../support/temporary-directory.js";
+import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 
 const NOBODY = 65_534;
 /** With a home of its own: the other's is closed to it. */

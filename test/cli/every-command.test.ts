@@ -1,10 +1,10 @@
 import type { Option } from "commander";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { buildProgram, runProgram } from "../../src/cli/program.js";
-import { allCommands } from "./commands.js";
-import { BatchCli } from "./many.js";
-import { BackgroundGateway } from "./resident.js";
-import type { CliResult } from "./stage.js";
+import { allCommands } from "./command-table.js";
+import { BatchCli } from "../support/cli/batch-cli.js";
+import { BackgroundGateway } from "../support/cli/background-gateway.js";
+import type { CliResult } from "../support/cli/cli-fixture.js";
 
 const commands = [...allCommands()];
 

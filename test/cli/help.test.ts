@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BatchCli } from "./many.js";
-import { CliFixture } from "./stage.js";
+import { BatchCli } from "../support/cli/batch-cli.js";
+import { CliFixture } from "../support/cli/cli-fixture.js";
 
 let cliFixture: CliFixture;
 let batchCli: BatchCli;

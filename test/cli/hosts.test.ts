@@ -2,21 +2,21 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { hostname } from "node:os";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { findAnchorBinary } from "../../src/anchor/find.js";
-import { inspectProcesses } from "../../src/anchor/inspect.js";
-import type { PsRow } from "../../src/cli/ps/ps.js";
-import { observeMachineIdentity } from "../../src/store/machine.js";
-import type { RunRecord } from "../../src/store/run-record.js";
+import { findAnchorBinary } from "../../src/anchor/binary/find.js";
+import { inspectProcesses } from "../../src/anchor/inspect/processes.js";
+import type { PsRow } from "../../src/cli/runs/ps.js";
+import { observeMachineIdentity } from "../../src/home/machine-identity.js";
+import type { RunRecord } from "../../src/model/run.js";
 import type { Store } from "../../src/store/store.js";
-import { newGateway } from "../store/gateway-contract.js";
+import { newGateway } from "../contract/gateway-contract.js";
 import {
   startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
-} from "../store/postgres/server.js";
-import { newRunEvent, GATED, LEASE_MS, newRun, RUNNING } from "../store/samples.js";
-import { CliFixture, type CliResult } from "./stage.js";
+} from "../support/store/postgres-server.js";
+import { newRunEvent, GATED, LEASE_MS, newRun, RUNNING } from "../support/store/run-samples.js";
+import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 
 const FAR = "fa4000000000000000000000000000aa";
 const HEALTHY = "run_far0healthy0";

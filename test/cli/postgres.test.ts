@@ -4,9 +4,9 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { migrations } from "../../src/store/sql/migrations.js";
-import { findWaitingGateway } from "../../src/gateway/waiting.js";
-import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../store/postgres/server.js";
-import { CliFixture } from "./stage.js";
+import { findWaitingGateway } from "../../src/gateway/store-wait-file.js";
+import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../support/store/postgres-server.js";
+import { CliFixture } from "../support/cli/cli-fixture.js";
 
 describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
   let server: PostgresServer;

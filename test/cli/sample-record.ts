@@ -1,4 +1,4 @@
-import { NO_LIMITS, type RunExit, type RunRecord } from "../../src/store/run-record.js";
+import { NO_LIMITS, type RunExit, type RunRecord } from "../../src/model/run.js";
 
 export const sampleRunExit: RunExit = {
   reason: "exit",

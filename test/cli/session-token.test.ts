@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { BatchCli } from "./many.js";
-import { BackgroundGateway } from "./resident.js";
+import { BatchCli } from "../support/cli/batch-cli.js";
+import { BackgroundGateway } from "../support/cli/background-gateway.js";
 
 let gatewayFixture: BackgroundGateway;
 let session: BatchCli;

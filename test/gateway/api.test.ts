@@ -2,19 +2,26 @@ import { readFile } from "node:fs/promises";
 import { request } from "node:http";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
-import { decodeFrame } from "../../src/gateway/attach-frames.js";
-import { createClient } from "../../src/gateway/client.js";
-import { contract } from "../../src/gateway/contract/contract.js";
+import { decodeFrame } from "../../src/api/attach-frames.js";
+import { createClient } from "../../src/api/client.js";
+import { contract } from "../../src/api/contract.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../src/gateway/server/listen.js";
-import { readOperatorToken } from "../../src/gateway/server/requester.js";
+import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { readOperatorToken } from "../../src/sessions/requester.js";
 import {
   plantLookalike,
   findProcessesOfRun,
   realSupervisor,
   temporaryHome,
-} from "../supervisor/real-supervisor.js";
-import { waitForRunEnd, gatewayForFile, errorOf, shellCommand, outputText, waitFor } from "./real-gateway.js";
+} from "../support/supervisor/real-supervisor.js";
+import {
+  waitForRunEnd,
+  gatewayForFile,
+  errorOf,
+  shellCommand,
+  outputText,
+  waitFor,
+} from "../support/gateway/real-gateway.js";
 
 const gatewayFixture = gatewayForFile();
 

@@ -3,7 +3,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import type { GatewayClient } from "../../src/gateway/client.js";
+import type { GatewayClient } from "../../src/api/client.js";
 import { reachGateway, startGateway } from "../../src/gateway/start.js";
 import { removeStateDirectory } from "../remove-home.js";
 

@@ -3,9 +3,9 @@ import { defaults } from "../../src/defaults.js";
 import { loadOrCreateGatewayId, openGateway, type GatewayEvent } from "../../src/gateway/gateway.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { historyBounds } from "../../src/sessions/history.js";
-import { newApproval, newMessage, newSession } from "../store/session-samples.js";
-import { waitFor } from "./real-gateway.js";
-import { temporaryHome } from "../supervisor/real-supervisor.js";
+import { newApproval, newMessage, newSession } from "../support/store/session-samples.js";
+import { waitFor } from "../support/gateway/real-gateway.js";
+import { temporaryHome } from "../support/supervisor/real-supervisor.js";
 
 test("a gateway forgets sessions that were closed, and questions that were answered, long ago", async () => {
   const home = await temporaryHome();

@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { expectEnd, fixtureCommand, GRACE_MS, readTreePids, OsFixture } from "./stage.js";
+import {
+  expectEnd,
+  fixtureCommand,
+  GRACE_MS,
+  readTreePids,
+  OsFixture,
+} from "../system/os-matrix/os-fixture.js";
 
 test("no-output-timeout: the tree goes when it has been silent for too long", async () => {
   await using context = await OsFixture.open();

@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { expectEnd, fixtureCommand, GRACE_MS, readTreePids, OsFixture } from "./stage.js";
+import {
+  expectEnd,
+  fixtureCommand,
+  GRACE_MS,
+  readTreePids,
+  OsFixture,
+} from "../system/os-matrix/os-fixture.js";
 
 test("overall-timeout: the tree goes when its time is over", async () => {
   await using context = await OsFixture.open();

@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { expectEnd, fixtureCommand, GRACE_MS, readTreePids, OsFixture } from "./stage.js";
+import {
+  expectEnd,
+  fixtureCommand,
+  GRACE_MS,
+  readTreePids,
+  OsFixture,
+} from "../system/os-matrix/os-fixture.js";
 
 /** The system's own shell, which stays above what it runs. */
 function underShell(argv: readonly string[]): readonly string[] {

@@ -1,6 +1,6 @@
 import type { SpawnOptions } from "../../src/supervisor/api.js";
-import { until } from "../tree/living.js";
-import type { SharedHome } from "./house.js";
+import { until } from "../support/live-processes.js";
+import type { SharedHome } from "../support/supervisor/shared-home.js";
 
 /** Started the runs, and is gone. */
 export const FIRST_INSTANCE = "in_first";

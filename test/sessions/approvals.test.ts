@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { TooManyApprovals } from "../../src/errors.js";
 import { Approvals, openApprovals, type ExecApprovalRequest } from "../../src/sessions/approvals.js";
-import { questionAboutCommand, NO_STDIN } from "../../src/sessions/question.js";
-import type { Approval, ApprovalDecision } from "../../src/store/approval-record.js";
-import type { SessionRecord } from "../../src/store/session-record.js";
-import type { SessionStore } from "../../src/store/session-store.js";
-import { openSessionFixture, type SessionFixture } from "./open-sessions.js";
+import { questionAboutCommand, NO_STDIN } from "../../src/sessions/approval-question.js";
+import type { Approval, ApprovalDecision } from "../../src/model/approval.js";
+import type { SessionRecord } from "../../src/model/session.js";
+import type { SessionStore } from "../../src/store/sessions/store.js";
+import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;
 let approvals: Approvals;

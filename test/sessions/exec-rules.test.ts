@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { execRuleSchema, execRulesSchema } from "../../src/sessions/exec-rule-schema.js";
+import { execRuleSchema, execRulesSchema } from "../../src/model/exec-rule.js";
 import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-rules.js";
-import type { ExecRule } from "../../src/store/session-record.js";
+import type { ExecRule } from "../../src/model/session.js";
 
 const at = (executable: string, argv: string[], cwd = "/"): ResolvedCommand => ({
   executable,

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../../src/errors.js";
 import { SessionHistory } from "../../src/sessions/history.js";
-import { openSessionFixture, type SessionFixture } from "./open-sessions.js";
+import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;
 let history: SessionHistory;

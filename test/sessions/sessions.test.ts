@@ -5,8 +5,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { BadInput, SessionClosed, SessionTaken } from "../../src/errors.js";
 import { ancestorIds } from "../../src/sessions/lineage.js";
 import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
-import type { SessionRecord } from "../../src/store/session-record.js";
-import { openSessionFixture, type SessionFixture } from "./open-sessions.js";
+import type { SessionRecord } from "../../src/model/session.js";
+import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;
 let sessions: Sessions;

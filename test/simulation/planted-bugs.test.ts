@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { runSchedule } from "./schedule.js";
+import { runSchedule } from "./run-schedule.js";
 import { firstSeed, variants } from "./variants.js";
 import type { PlantedBugs, SimulationVariant } from "./world.js";
 

@@ -1,6 +1,6 @@
-import type { SimulatedAnchor } from "./anchor.js";
-import type { SimulatedProcess } from "./machine.js";
-import type { SimulatedSupervisor } from "./supervisor-process.js";
+import type { SimulatedAnchor } from "./parts/anchor.js";
+import type { SimulatedProcess } from "./parts/machine.js";
+import type { SimulatedSupervisor } from "./parts/supervisor.js";
 
 /** What is true of a run, whatever anybody has recorded of it. */
 export class RunTruth {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { runSchedule } from "./schedule.js";
+import { runSchedule } from "./run-schedule.js";
 import { firstSeed, variantOf, variants } from "./variants.js";
 
 /** Schedules per variant: together more than ten thousand, in about half a minute. */

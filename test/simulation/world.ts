@@ -1,9 +1,9 @@
-import { SimulatedDatabase, type DatabaseBugs } from "./database.js";
-import { SimulatedMachine, SimulatedPidNamespace } from "./machine.js";
+import { SimulatedDatabase, type DatabaseBugs } from "./parts/database.js";
+import { SimulatedMachine, SimulatedPidNamespace } from "./parts/machine.js";
 import { Random } from "./random.js";
 import { Scheduler } from "./scheduler.js";
-import { SimulatedStateDirectory } from "./state-directory.js";
-import { InvariantMonitor } from "./watch.js";
+import { SimulatedStateDirectory } from "./parts/state-directory.js";
+import { InvariantMonitor } from "./invariant-monitor.js";
 
 /** Bugs to be found: each breaks one promise of the parts the supervisor stands on. */
 export interface PlantedBugs extends DatabaseBugs {

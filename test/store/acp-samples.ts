@@ -1,5 +1,5 @@
-import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../src/store/acp-record.js";
-import { AT } from "./session-samples.js";
+import type { AcpPermissionRequest, AcpSession, NewAcpTurn } from "../../src/model/acp.js";
+import { AT } from "../support/store/session-samples.js";
 
 /** Every field filled in, so that a column that gets lost is noticed. */
 export function newAcpSession(sessionId: string, change: Partial<AcpSession> = {}): AcpSession {

@@ -1,14 +1,13 @@
 import { spawnSync } from "node:child_process";
 import { chmod, chown, mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
-import { findStateDirectory, openStateDirectory, resolveHome } from "../../src/store/state-directory.js";
-import { buildStore } from "./built-store.js";
-import { mountSmallDisk, whyNoMounts } from "./mounts.js";
-import { temporaryDirectory } from "./temporary-directory.js";
-import type { TemporaryDirectory } from "./temporary-directory.js";
+import { findStateDirectory, openStateDirectory, resolveHome } from "../../src/home/state-directory.js";
+import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
+import { temporaryDirectory } from "../support/temporary-directory.js";
+import type { TemporaryDirectory } from "../support/temporary-directory.js";
 
 const NOBODY = 65_534;
 const asNobody = ["setpriv", "--reuid", String(NOBODY), "--regid", String(NOBODY), "--clear-groups"] as const;
@@ -139,14 +138,12 @@ test("a read-only disk is refused by those who write, and read by those who read
 test("a directory that its owner may not write is refused", async (context) => {
   // Root ignores permissions; this needs somebody for whom they count.
   if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
-  await using built = await buildStore();
   await openStateDirectory(home);
   await chmod(home, 0o500);
   for (const path of [parent.path, join(parent.path, "state"), home]) await chown(path, NOBODY, NOBODY);
   const script = `
-    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(join(built.path, "state-directory.js")).href)});
+    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/home/state-directory.js")).href)});
     console.log(await openStateDirectory(${JSON.stringify(home)}).catch((error) => error.code + " " + error.message));`;
-  await chmod(join(built.path, ".."), 0o755);
   const node = [process.execPath, "--input-type=module", "-e", script];
   const { stdout, stderr } = spawnSync(asNobody[0], [...asNobody.slice(1), ...node], { encoding: "utf8" });
   expect(stdout, stderr).toContain("STATE_UNUSABLE");

@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import type { OutboxEntry, TaskRecord } from "../../src/store/task-record.js";
-import type { TaskStore } from "../../src/store/task-store.js";
-import { systemClock, type Clock } from "../../src/supervisor/clock.js";
-import { deferred, type Deferred } from "../../src/supervisor/deferred.js";
+import type { OutboxEntry, TaskRecord } from "../../src/model/task.js";
+import type { TaskStore } from "../../src/store/tasks/store.js";
+import { systemClock, type Clock } from "../../src/async/clock.js";
+import { deferred, type Deferred } from "../../src/async/deferred.js";
 import {
   DeliveryFailed,
   type Deliverer,
   type Notification,
   type DeliveryReceipt,
   type NotificationTarget,
-} from "../../src/tasks/notification.js";
+} from "../../src/tasks/delivery.js";
 import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
-import { CHAT, PARENT } from "../store/task-samples.js";
+import { CHAT, PARENT } from "../support/store/task-samples.js";
 import { until } from "../until.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "./house.js";
+import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";
 
 const ok: DeliveryReceipt = { status: "delivered", receipt: "r" };
 const quick = { retryMs: 10, retryMostMs: 40, inAllMs: 100_000, lookMs: 50 };

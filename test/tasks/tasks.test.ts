@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { taskKeyOfCaller } from "../../src/tasks/key.js";
 import { Tasks } from "../../src/tasks/tasks.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "./house.js";
+import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";
 
 let registry: TaskRegistry;
 beforeEach(async () => {

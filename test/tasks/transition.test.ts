@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { NOTIFY_POLICIES, TASK_STATUSES, isTaskEnded } from "../../src/store/task-record.js";
-import type { TaskRecord } from "../../src/store/task-record.js";
-import type { TaskChange } from "../../src/store/task-store.js";
+import { NOTIFY_POLICIES, TASK_STATUSES, isTaskEnded } from "../../src/model/task.js";
+import type { TaskRecord } from "../../src/model/task.js";
+import type { TaskChange } from "../../src/store/tasks/store.js";
 import { newTask, type TaskInput } from "../../src/tasks/new-task.js";
 import {
   transition,
@@ -11,8 +11,8 @@ import {
   type TaskInputEvent,
   type Transition,
 } from "../../src/tasks/transition.js";
-import { AT } from "../store/session-samples.js";
-import { CHAT, PARENT } from "../store/task-samples.js";
+import { AT } from "../support/store/session-samples.js";
+import { CHAT, PARENT } from "../support/store/task-samples.js";
 
 function task(input: Partial<TaskInput> = {}): TaskRecord {
   const made = newTask({ runtime: "acp", key: null, text: "make all", targets: [PARENT], ...input }, AT);

@@ -2,9 +2,9 @@ import { isUtf8 } from "node:buffer";
 import { constants } from "node:fs";
 import { type FileHandle, lstat, open, rename, rm } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
-import { errnoOf } from "../../store/errno.js";
-import { openDirectory, withFsErrors, type ContainedPath } from "./place.js";
-import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./refusal.js";
+import { errnoOf } from "../../home/errno.js";
+import { openDirectory, withFsErrors, type ContainedPath } from "./contained-path.js";
+import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./rpc-failure.js";
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK } = constants;
 

@@ -1,11 +1,11 @@
 import type { Survivor } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import type { LeftoverProcess } from "../../store/acp-record.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
+import type { LeftoverProcess } from "../../model/acp.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { runIdFrom } from "../../supervisor/ids.js";
+import { runIdFrom } from "../../model/ids.js";
 import { redactedExcerpt } from "../wire/excerpt.js";
-import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./refusal.js";
+import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./rpc-failure.js";
 import { lastBytesAsText } from "./terminal-text.js";
 
 /** What an agent wants to run. */

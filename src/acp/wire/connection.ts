@@ -6,19 +6,19 @@ import type {
 } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
-import type { Clock } from "../../supervisor/clock.js";
-import { deferred } from "../../supervisor/deferred.js";
+import type { Clock } from "../../async/clock.js";
+import { deferred } from "../../async/deferred.js";
 import { inBatches } from "./batches.js";
 import { redactedExcerpt } from "./excerpt.js";
 import { type StreamChunk, type AcpFrame, AcpFrameReader } from "./frame-reader.js";
 import type { ConnectionHandlers, AgentRpcRequest } from "./handlers.js";
 import { monotonicId, hostClock } from "./host-clock.js";
 import type { RpcMessage, RpcOutcome, RpcId } from "./message.js";
-import { AcpFrameWriter, type OutgoingFrame } from "./outgoing.js";
-import { PendingRequests, type PendingRequest } from "./pending.js";
+import { AcpFrameWriter, type OutgoingFrame } from "./frame-writer.js";
+import { PendingRequests, type PendingRequest } from "./pending-requests.js";
 import { invalidResult } from "./results.js";
-import { InactivityTimer } from "./silence.js";
-import { parseSessionUpdate, type SessionUpdate } from "./updates.js";
+import { InactivityTimer } from "./inactivity-timer.js";
+import { parseSessionUpdate, type SessionUpdate } from "./session-update.js";
 
 /** What the next process needs to go on in the middle of a turn. */
 export interface ConnectionState {

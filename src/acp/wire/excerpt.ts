@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { redactText } from "../../supervisor/redact.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { redactText } from "../../text/redact.js";
 
 /** Of what an agent wrote, for people: one line, bounded, secrets hidden, nothing in it that a terminal obeys. */
 export function redactedExcerpt(

@@ -1,7 +1,7 @@
 import type { RpcOutcome, RpcId } from "./message.js";
-import type { OutgoingFrame } from "./outgoing.js";
-import type { PendingRequest } from "./pending.js";
-import type { SessionUpdate } from "./updates.js";
+import type { OutgoingFrame } from "./frame-writer.js";
+import type { PendingRequest } from "./pending-requests.js";
+import type { SessionUpdate } from "./session-update.js";
 
 /** A request of the agent's, to be answered with `Connection.answer`, now or later. */
 export interface AgentRpcRequest {

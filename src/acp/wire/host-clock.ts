@@ -1,5 +1,5 @@
 import { hostMonotonicMs } from "../../store/sqlite/clock.js";
-import { type Clock, systemClock } from "../../supervisor/clock.js";
+import { type Clock, systemClock } from "../../async/clock.js";
 
 /** Goes on over restarts of this process, within one boot; and no agent lives longer. */
 export const hostClock: Clock = { ...systemClock, now: hostMonotonicMs };

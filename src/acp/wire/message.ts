@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { whyTooComplex } from "./shape.js";
+import { whyTooComplex } from "./json-guard.js";
 
 export type RpcId = string | number | null;
 

@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { LineBuilder } from "../../output/line-builder.js";
-import { sanitizeText } from "../../output/sanitize.js";
-import { redactText } from "../../supervisor/redact.js";
+import { sanitizeText } from "../../text/sanitize.js";
+import { redactText } from "../../text/redact.js";
 
 const LINE_FEED = 0x0a;
 

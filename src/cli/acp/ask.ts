@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
-import { showPaged, TYPED_AHEAD_MS } from "../runs/show-screens.js";
+import { showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
 import { expiryText, permissionSubject, type PermissionRequest } from "./permission-line.js";
 
 /**

@@ -1,10 +1,10 @@
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
-import { connectOrStart } from "../gateway/connect.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { connectOrStart } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
-import { auditNotice, turnEndNotice } from "./ending.js";
-import { resolveAcpSession } from "./pick-session.js";
+import { print } from "../print/stdout.js";
+import { auditNotice, turnEndNotice } from "./view/turn-result.js";
+import { resolveAcpSession } from "../client/resolve-acp-session.js";
 
 export interface CancelAcpTurnRequest {
   readonly session: string;

@@ -1,14 +1,14 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
 import { toJson } from "../json.js";
-import { printStopOutcome } from "../operator/cancel.js";
-import { stopExitCode } from "../process/act.js";
-import { print } from "../runs/print.js";
-import { findSessionRuns, type FoundSession } from "../stop/find-targets.js";
-import { printRemark, StopCoordinator, survivorsOf, type StopResult } from "../stop/stop.js";
-import { processNames } from "./ending.js";
-import { resolveAcpSession } from "./pick-session.js";
+import { printStopOutcome } from "../stop/stop-run.js";
+import { stopExitCode } from "../process/actions.js";
+import { print } from "../print/stdout.js";
+import { findSessionRuns, type FoundSession } from "../stop/targets.js";
+import { printRemark, StopCoordinator, survivorsOf, type StopResult } from "../stop/stop-coordinator.js";
+import { processNames } from "./view/turn-result.js";
+import { resolveAcpSession } from "../client/resolve-acp-session.js";
 
 type CloseAnswer = ResponseOf<"acpClose">;
 

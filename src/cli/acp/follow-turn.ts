@@ -1,14 +1,14 @@
 import { setTimeout } from "node:timers/promises";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
-import { deferred } from "../../supervisor/deferred.js";
-import type { GatewayConnection } from "../gateway/connect.js";
-import { PermissionPrompter } from "./desk.js";
-import { turnExitCode, type ShownTurn } from "./ending.js";
+import { deferred } from "../../async/deferred.js";
+import type { GatewayConnection } from "../client/connect.js";
+import { PermissionPrompter } from "./permission-prompt.js";
+import { turnExitCode, type ShownTurn } from "./view/turn-result.js";
 import type { TurnInterrupts } from "./interrupts.js";
-import type { AcpSessionSummary } from "./pick-session.js";
+import type { AcpSessionSummary } from "../client/resolve-acp-session.js";
 import { retryUntilAnswered } from "./until-answered.js";
-import { AcpUpdateStream, type WatchedUpdate } from "./updates.js";
-import type { TurnChange, AcpView } from "./view.js";
+import { AcpUpdateStream, type WatchedUpdate } from "./view/updates.js";
+import type { TurnChange, AcpView } from "./view/view.js";
 
 export interface FollowTurnOptions {
   readonly connection: GatewayConnection;

@@ -1,14 +1,14 @@
 import { isatty } from "node:tty";
-import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { openReadClient } from "../gateway/look.js";
+import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { paletteFor, type Palette } from "../palette.js";
-import { print } from "../runs/print.js";
-import { auditNotice, type ShownTurn } from "./ending.js";
-import { resolveAcpSession } from "./pick-session.js";
-import { toolLine } from "./tool-line.js";
+import { paletteFor, type Palette } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { auditNotice, type ShownTurn } from "./view/turn-result.js";
+import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import { toolLine } from "./view/formats.js";
 
 /** Where there is no terminal to be as wide as. */
 const NON_TERMINAL_WIDTH = 200;

@@ -1,5 +1,5 @@
-import { deferred } from "../../supervisor/deferred.js";
-import { interruptExitCode, type InterruptSignal } from "../foreground/interrupts.js";
+import { deferred } from "../../async/deferred.js";
+import { interruptExitCode, type InterruptSignal } from "../run/interrupts.js";
 
 const TURN_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 

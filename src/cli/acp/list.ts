@@ -1,13 +1,13 @@
 import { isatty } from "node:tty";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { openReadClient } from "../gateway/look.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
-import { formatTable } from "../runs/table.js";
-import type { AcpSessionSummary } from "./pick-session.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
+import type { AcpSessionSummary } from "../client/resolve-acp-session.js";
 
 export async function printAcpSessions(all: boolean, limit: number, json: boolean): Promise<number> {
   await using reader = await openReadClient();

@@ -1,4 +1,4 @@
-import { printOrThrow } from "../runs/print.js";
+import { printOrThrow } from "../print/stdout.js";
 
 /** How large the terminal is. */
 export interface TerminalDimensions {

@@ -1,4 +1,4 @@
-import { sessionToken } from "../session-token.js";
+import { sessionToken } from "../client/requester.js";
 
 /** What a session of mine is called by everybody: a session's own sessions bear its name in front of theirs. */
 export function qualifiedSessionName(name: string): string {

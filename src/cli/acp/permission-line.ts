@@ -1,6 +1,6 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { formatDuration } from "../duration.js";
-import { toOneLine } from "./tool-line.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { formatDuration } from "../options/units.js";
+import { toOneLine } from "./view/formats.js";
 
 export type PermissionRequest = ResponseOf<"acpAnswer">["permission"];
 

@@ -1,19 +1,19 @@
 import { constants } from "node:os";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
-import type { GatewayClient } from "../../gateway/client.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
-import { assertOperator, connectForReading } from "../gateway/connect.js";
-import { openReadClient } from "../gateway/look.js";
+import type { GatewayClient } from "../../api/client.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator, connectForReading } from "../client/connect.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
-import { printPaged } from "../runs/show-screens.js";
-import { formatTable } from "../runs/table.js";
-import { wholeQuestionLines, readWholeQuestion } from "../runs/whole-question.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { printPaged } from "../print/terminal-prompt.js";
+import { formatTable } from "../print/table.js";
+import { wholeQuestionLines, readWholeQuestion } from "../print/approval-question.js";
 import { expiryText, permissionSubject, type PermissionRequest } from "./permission-line.js";
-import { resolveAcpSession } from "./pick-session.js";
+import { resolveAcpSession } from "../client/resolve-acp-session.js";
 
 export interface ListPermissionsRequest {
   readonly session: string | null;

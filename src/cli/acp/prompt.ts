@@ -2,20 +2,20 @@ import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
 import { newTurnId } from "../../acp/ids.js";
 import { BadInput } from "../../errors.js";
-import type { RequestOf } from "../../gateway/contract/contract.js";
-import { notice } from "../complain.js";
-import { connectOrStart, type GatewayConnection } from "../gateway/connect.js";
-import { sessionToken } from "../session-token.js";
+import type { RequestOf } from "../../api/contract.js";
+import { notice } from "../print/stderr.js";
+import { connectOrStart, type GatewayConnection } from "../client/connect.js";
+import { sessionToken } from "../client/requester.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
-import { warnIfNobodyNotified } from "../tasks/telling.js";
-import { turnExitCode, type ShownTurn } from "./ending.js";
+import { print } from "../print/stdout.js";
+import { warnIfNobodyNotified } from "../client/notify-options.js";
+import { turnExitCode, type ShownTurn } from "./view/turn-result.js";
 import type { OutputFormat } from "./formats.js";
 import { followedTurnExitCode, followTurn } from "./follow-turn.js";
 import { TurnInterrupts } from "./interrupts.js";
-import { resolveAcpSession, type AcpSessionSummary } from "./pick-session.js";
+import { resolveAcpSession, type AcpSessionSummary } from "../client/resolve-acp-session.js";
 import { retryUntilAnswered } from "./until-answered.js";
-import { createView } from "./view.js";
+import { createView } from "./view/view.js";
 
 /** How the answer is shown. */
 export interface AnswerDisplay {

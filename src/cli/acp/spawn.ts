@@ -1,19 +1,19 @@
 import { resolve } from "node:path";
 import { newTurnId } from "../../acp/ids.js";
 import { BadInput } from "../../errors.js";
-import type { ResponseOf, RequestOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf, RequestOf } from "../../api/contract.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import { newSessionId } from "../../sessions/ids.js";
-import { deferred } from "../../supervisor/deferred.js";
-import { notice } from "../complain.js";
-import { connectOrStart, type GatewayConnection } from "../gateway/connect.js";
+import { deferred } from "../../async/deferred.js";
+import { notice } from "../print/stderr.js";
+import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { noticeIfWaitingForApproval } from "../gateway/say-if-long.js";
 import { toSpawnFailed } from "../gateway/spawn-failed.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
+import { print } from "../print/stdout.js";
 import { qualifiedSessionName } from "./own-name.js";
 import { TurnInterrupts } from "./interrupts.js";
-import type { ShownTurn } from "./ending.js";
+import type { ShownTurn } from "./view/turn-result.js";
 import { retryUntilAnswered } from "./until-answered.js";
 import { printBackgroundTurn, readPrompt, showTurn, type AnswerDisplay } from "./prompt.js";
 

@@ -1,4 +1,4 @@
-import { sanitizeText } from "../../output/sanitize.js";
+import { sanitizeText } from "../../text/sanitize.js";
 
 /** The first half of a line end or of a character. */
 const PARTIAL_CHARACTER = /[\r\ud800-\udbff]$/;

@@ -1,9 +1,9 @@
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
-import type { GatewayClient } from "../../gateway/client.js";
-import { notice } from "../complain.js";
-import type { GatewayConnection } from "../gateway/connect.js";
-import { waitForNextGateway } from "../gateway/gateway-back.js";
+import type { GatewayClient } from "../../api/client.js";
+import { notice } from "../print/stderr.js";
+import type { GatewayConnection } from "../client/connect.js";
+import { waitForNextGateway } from "../client/reconnect.js";
 import { hasErrorCode } from "../gateway/spawn-failed.js";
 
 /**

@@ -1,14 +1,14 @@
-import type { GatewayClient } from "../../gateway/client.js";
-import { dieBySignal } from "../foreground/interrupts.js";
-import type { GatewayConnection } from "../gateway/connect.js";
-import { tryConnectForReading, openReadClient, type ReadApi } from "../gateway/look.js";
-import { PermissionPrompter } from "./desk.js";
+import type { GatewayClient } from "../../api/client.js";
+import { dieBySignal } from "../run/interrupts.js";
+import type { GatewayConnection } from "../client/connect.js";
+import { tryConnectForReading, openReadClient, type ReadApi } from "../client/read-client.js";
+import { PermissionPrompter } from "./permission-prompt.js";
 import type { OutputFormat } from "./formats.js";
-import { resolveAcpSession } from "./pick-session.js";
+import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import { canAnswerPrompts } from "./prompt.js";
 import { retryUntilAnswered } from "./until-answered.js";
-import { AcpUpdateStream, type WatchedUpdate } from "./updates.js";
-import { createView, type TurnChange, type AcpView } from "./view.js";
+import { AcpUpdateStream, type WatchedUpdate } from "./view/updates.js";
+import { createView, type TurnChange, type AcpView } from "./view/view.js";
 
 export interface WatchSessionRequest {
   readonly session: string;

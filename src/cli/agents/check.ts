@@ -1,15 +1,15 @@
 import { isatty } from "node:tty";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
+import type { ResponseOf } from "../../api/contract.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
-import { connectOrStart } from "../gateway/connect.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { connectOrStart } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { sessionToken } from "../session-token.js";
-import { print } from "../runs/print.js";
-import { formatTable } from "../runs/table.js";
+import { paletteFor } from "../print/palette.js";
+import { sessionToken } from "../client/requester.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
 
 type AgentCheck = ResponseOf<"checkAgent">;
 

@@ -1,5 +1,5 @@
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
 
 /** Of a known agent: a command that is not there wants to be installed. */
 export function noticeInstallHint(code: number): number {

@@ -1,19 +1,19 @@
 import { CliOutputStream } from "../../agents/cli-stream.js";
-import type { CliOutput } from "../../agents/entry.js";
+import type { CliOutput } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
-import type { GatewayClient } from "../../gateway/client.js";
-import type { RequestOf } from "../../gateway/contract/contract.js";
-import { sanitizeText } from "../../output/sanitize.js";
+import type { GatewayClient } from "../../api/client.js";
+import type { RequestOf } from "../../api/contract.js";
+import { sanitizeText } from "../../text/sanitize.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
-import { notice } from "../complain.js";
-import { runInForeground, type OutputView } from "../foreground/foreground.js";
-import { openGatewayRunner, type RequestRun } from "../foreground/through-gateway.js";
-import { connectOrStart } from "../gateway/connect.js";
-import { execRequestBody } from "../gateway/exec-body.js";
+import { notice } from "../print/stderr.js";
+import { runInForeground, type OutputView } from "../run/foreground.js";
+import { openGatewayRunner, type RequestRun } from "../run/gateway-runner.js";
+import { connectOrStart } from "../client/connect.js";
+import { execRequestBody } from "../client/exec-request.js";
 import { toJson } from "../json.js";
-import { startExitCode } from "../process/detach.js";
-import { printRequired } from "../runs/print.js";
-import { warnIfNobodyNotified } from "../tasks/telling.js";
+import { startExitCode } from "../run/detach.js";
+import { printRequired } from "../print/stdout.js";
+import { warnIfNobodyNotified } from "../client/notify-options.js";
 
 export interface RunAgentRequest {
   readonly agent: string;

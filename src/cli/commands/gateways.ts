@@ -26,7 +26,7 @@ export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): 
     .option("--json", "as a JSON array")
     .addHelpText("after", gatewaysExamples)
     .action(async ({ json }: { readonly json?: true }) => {
-      const { printGateways } = await import("../gateways/list.js");
+      const { printGateways } = await import("../gateway/list.js");
       setExitCode(await printGateways(json === true));
     });
 }

@@ -1,5 +1,5 @@
-import { describeChannel, checkChannel } from "../../channels/inspect.js";
-import { readSettings } from "../../gateway/settings.js";
+import { describeChannel, checkChannel } from "../../channels/check-channel.js";
+import { readSettings } from "../../config/settings.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** Each channel of the config, as far as can be told without asking anybody. A config that cannot be read is said elsewhere. */

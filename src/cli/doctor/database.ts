@@ -1,5 +1,5 @@
-import { databaseUrl } from "../../store/database-address.js";
-import type { ServerInfo } from "../../store/postgres/survey.js";
+import { databaseUrl } from "../../config/database-url.js";
+import type { ServerInfo } from "../../store/postgres/server-info.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
 /** People compare times of several hosts; below this nobody is misled. */
@@ -13,7 +13,7 @@ export async function checkDatabase(): Promise<readonly Check[]> {
   const url = await databaseUrl().catch(() => null);
   if (url === null) return [];
   const { CONNECTIONS_PER_GATEWAY: CONNECTIONS_OF_A_GATEWAY, readServerInfo: surveyServer } =
-    await import("../../store/postgres/survey.js");
+    await import("../../store/postgres/server-info.js");
   try {
     const facts = await surveyServer(url);
     return [

@@ -1,11 +1,11 @@
-import { sanitizeLine } from "../../output/sanitize.js";
-import { readSettings } from "../../gateway/settings.js";
-import { configPath } from "../../store/config-file.js";
-import { readableSecrets } from "../../store/readable-secrets.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { readSettings } from "../../config/settings.js";
+import { configPath } from "../../config/file.js";
+import { readableSecrets } from "../../home/readable-secrets.js";
 import { toJson } from "../json.js";
-import { openLocalState } from "../operator/observer.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
+import { openLocalState } from "../client/local-state.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
 import { processesJson } from "../runs/shown-processes.js";
 import { bad, ok, warn, type Check } from "./check.js";
 import { checkChannels } from "./channels.js";
@@ -15,7 +15,7 @@ import { checkKernel } from "./kernel.js";
 import { checkProcessLimits } from "./limits.js";
 import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./runs.js";
 import { checkState } from "./state.js";
-import { checkStoreWrites } from "./store-writes.js";
+import { checkStoreWrites } from "./store.js";
 
 /** Look at everything Holdfast stands on. Changes nothing. */
 export async function runDoctor(json: boolean): Promise<number> {

@@ -1,8 +1,8 @@
-import { databaseUrl } from "../../store/database-address.js";
-import { localCopyDirectory } from "../../store/ledger/file-ledger.js";
-import { readUnrestored, type UnrestoredRecord } from "../../store/ledger/not-restored.js";
+import { databaseUrl } from "../../config/database-url.js";
+import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
+import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
 import { openStoreForReading } from "../../store/open.js";
-import type { StateDirectory } from "../../store/state-directory.js";
+import type { StateDirectory } from "../../home/state-directory.js";
 import { ok, warn, type Check } from "./check.js";
 
 /** Of the events, how many are looked at, and how far back: what was put back long ago has been seen by now. */

@@ -1,9 +1,9 @@
 import { access, readFile } from "node:fs/promises";
 import { release } from "node:os";
 import { DELEGATION_HINT } from "../../anchor/delegation.js";
-import { findAnchorBinary, requireSameVersion } from "../../anchor/find.js";
-import { inspectProcesses } from "../../anchor/inspect.js";
-import { probeCgroup } from "../../anchor/look-at-cgroup.js";
+import { findAnchorBinary, requireSameVersion } from "../../anchor/binary/find.js";
+import { inspectProcesses } from "../../anchor/inspect/processes.js";
+import { probeCgroup } from "../../anchor/inspect/cgroup-probe.js";
 import { probeLimits, type LimitProbe } from "../../anchor/look-at-limits.js";
 import { bad, ok, warn, type Check } from "./check.js";
 

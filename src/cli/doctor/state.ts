@@ -3,13 +3,13 @@ import { stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
-import { gatewaySocketPath } from "../../gateway/server/listen.js";
+import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
 import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
-import { databaseUrl } from "../../store/database-address.js";
+import { databaseUrl } from "../../config/database-url.js";
 import { checkStore } from "../../store/open.js";
-import { requireOwnSocket } from "../../store/path-trust.js";
-import { isCorruption } from "../../store/sqlite/errors.js";
-import { findStateDirectory, resolveHome, type StateDirectory } from "../../store/state-directory.js";
+import { requireOwnSocket } from "../../home/path-trust.js";
+import { isCorruption } from "../../home/sqlite-errors.js";
+import { findStateDirectory, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { formatSize } from "../size.js";
 import { bad, ok, warn, type Check } from "./check.js";
 

@@ -1,6 +1,6 @@
 import type { StreamName } from "../../anchor/host.js";
-import type { ForegroundRun } from "./host.js";
-import { WriteFailed, type FdWriter } from "./outlet.js";
+import type { ForegroundRun } from "../run/foreground-runner.js";
+import { WriteFailed, type FdWriter } from "../print/fd-writer.js";
 
 /**
  * One stream of the run to one descriptor of ours, each byte freed only after it has been written. Once that fails,

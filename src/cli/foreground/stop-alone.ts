@@ -1,7 +1,7 @@
-import type { StopOutcome } from "../operator/cancel.js";
-import { resolveRun } from "../operator/find-run.js";
-import { openLocalState } from "../operator/observer.js";
-import { stopFoundRun } from "../stop/stop.js";
+import type { StopOutcome } from "../stop/stop-run.js";
+import { resolveRun } from "../client/resolve-run.js";
+import { openLocalState } from "../client/local-state.js";
+import { stopFoundRun } from "../stop/stop-coordinator.js";
 
 /**
  * A run's anchor needs no gateway to be told. How it ended is for the next gateway to say; what became of it, for this.

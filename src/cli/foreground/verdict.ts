@@ -1,5 +1,5 @@
-import type { Residue, RunRecord } from "../../store/run-record.js";
-import { formatDuration } from "../duration.js";
+import type { Residue, RunRecord } from "../../model/run.js";
+import { formatDuration } from "../options/units.js";
 import { formatSize } from "../size.js";
 
 /** Named in the line; the rest is counted. `runs show` has them all. */

@@ -1,5 +1,5 @@
 import { BadInput } from "../../errors.js";
-import { sessionToken } from "../session-token.js";
+import { sessionToken } from "../client/requester.js";
 
 /** By the option, or by a variable for a whole shell. A session's commands are the gateway's to judge. */
 export function isInProcessRequested(asked: boolean): boolean {

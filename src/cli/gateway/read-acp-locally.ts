@@ -1,9 +1,9 @@
-import { contract } from "../../gateway/contract/contract.js";
-import { createAcpQueries } from "../../gateway/handlers/acp-reading.js";
-import type { RequestContext } from "../../gateway/server/app.js";
-import type { SessionRecord } from "../../store/session-record.js";
+import { contract } from "../../api/contract.js";
+import { createAcpQueries } from "../../queries/acp.js";
+import type { RequestContext } from "../../gateway/server/router.js";
+import type { SessionRecord } from "../../model/session.js";
 import type { ReadStore } from "../../store/store.js";
-import type { ReadApi } from "./look.js";
+import type { ReadApi } from "../client/read-client.js";
 
 type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
 

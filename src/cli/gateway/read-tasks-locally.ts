@@ -1,21 +1,17 @@
-import { contract } from "../../gateway/contract/contract.js";
-import {
-  createTaskQueries,
-  type TaskQueryDeps,
-  type TaskQueryVerb,
-} from "../../gateway/handlers/task-reading.js";
-import { createTaskCursorCodec } from "../../gateway/handlers/task-places.js";
-import type { RequestContext } from "../../gateway/server/app.js";
+import { contract } from "../../api/contract.js";
+import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
+import { createTaskCursorCodec } from "../../queries/task-cursor.js";
+import type { RequestContext } from "../../gateway/server/router.js";
 import { NotFound } from "../../errors.js";
-import type { SessionRecord } from "../../store/session-record.js";
+import type { SessionRecord } from "../../model/session.js";
 import type { ReadStore } from "../../store/store.js";
-import type { TaskRecord } from "../../store/task-record.js";
-import type { WorkStatus, MaintenanceAction } from "../../tasks/maintenance.js";
-import { outcomeOfRun } from "../../tasks/run-end.js";
+import type { TaskRecord } from "../../model/task.js";
+import type { WorkStatus, MaintenanceAction } from "../../tasks/plan-maintenance.js";
+import { outcomeOfRun } from "../../tasks/outcome.js";
 import { describeAction } from "../../tasks/shown-measure.js";
 import { planSweep } from "../../tasks/sweep.js";
 import { outcomeOfTurn } from "../../tasks/turn-end.js";
-import type { ReadApi } from "./look.js";
+import type { ReadApi } from "../client/read-client.js";
 
 /** Whoever may read the store is the operator. */
 export function offlineTaskQueries(

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
-import { savedConfigPath } from "../../gateway/gateway-file.js";
+import { savedConfigPath } from "../../gateway/process-file.js";
 import { locateGateway, describeUnreachable, type GatewayLocation } from "../../gateway/locate.js";
-import { environmentWithConfig } from "../../gateway/settings.js";
+import { environmentWithConfig } from "../../config/settings.js";
 import {
   checkGateway,
   CLI_MAIN,
@@ -9,20 +9,20 @@ import {
   environmentOutsideRuns,
   type StartResult,
 } from "../../gateway/start.js";
-import { describeWaitingGateway } from "../../gateway/waiting.js";
+import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
 import { openStoreForReading } from "../../store/open.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
-import { findStateDirectory, resolveHome } from "../../store/state-directory.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
 import { defaults } from "../../defaults.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { exitCodes } from "../exit-code.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
-import { assertOperator, assertOutsideRun } from "./connect.js";
+import { print } from "../print/stdout.js";
+import { assertOperator, assertOutsideRun } from "../client/connect.js";
 import { printStopResult, startBackgroundGateway, gatewayStatusLine, stopResultJson } from "./control.js";
 import { locateAfterRebind, stopGateway } from "./stop.js";
-import { readOwnFile } from "../../store/own-file.js";
+import { readOwnFile } from "../../home/own-file.js";
 
 /** Runs named when no gateway is left; the rest is counted. */
 const NAMED_RUNS = 10;

@@ -1,18 +1,18 @@
-import { findAnchorBinary, requireSameVersion } from "../../anchor/find.js";
-import { inspectProcesses } from "../../anchor/inspect.js";
+import { findAnchorBinary, requireSameVersion } from "../../anchor/binary/find.js";
+import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { StoreAway, StoreOutdated } from "../../errors.js";
 import { openGateway, type GatewayEvent } from "../../gateway/gateway.js";
 import { logEvent, openLog } from "../../gateway/log.js";
-import { readSettings, resolveSettings, settingsToToml, type SettingFlags } from "../../gateway/settings.js";
-import { configPath, readConfigFile } from "../../store/config-file.js";
-import { databaseUrl, migrationMode } from "../../store/database-address.js";
+import { readSettings, resolveSettings, settingsToToml, type SettingFlags } from "../../config/settings.js";
+import { configPath, readConfigFile } from "../../config/file.js";
+import { databaseUrl, migrationMode } from "../../config/database-url.js";
 import { openStoreForReading } from "../../store/open.js";
-import { findStateDirectory, openStateDirectory, resolveHome } from "../../store/state-directory.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
+import { findStateDirectory, openStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
 import { toJson } from "../json.js";
-import { assertOutsideRun } from "./connect.js";
-import { print } from "../runs/print.js";
+import { assertOutsideRun } from "../client/connect.js";
+import { print } from "../print/stdout.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 

@@ -1,4 +1,4 @@
-import { sessionToken } from "../session-token.js";
+import { sessionToken } from "../client/requester.js";
 
 const APPROVAL_NOTICE_MS = 2_000;
 

@@ -1,5 +1,5 @@
 import { HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
-import type { GatewayError } from "../../gateway/client.js";
+import type { GatewayError } from "../../api/client.js";
 
 /** A gateway's word that a command could not be started, as if that had been found out here; anything else as it is. */
 export function toSpawnFailed(error: unknown): unknown {

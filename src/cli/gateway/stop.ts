@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
-import { findAnchorBinary } from "../../anchor/find.js";
-import { reapMarkedProcess } from "../../anchor/marked.js";
+import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { reapMarkedProcess } from "../../anchor/inspect/by-marker.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
 import {
@@ -10,11 +10,11 @@ import {
   type UnreachableGateway,
 } from "../../gateway/locate.js";
 import { reachGateway } from "../../gateway/start.js";
-import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/stop.js";
-import { readGatewayId, findLockedInstance, describeWaitingGateway } from "../../gateway/waiting.js";
-import { openLocalState } from "../operator/observer.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/shutdown.js";
+import { readGatewayId, findLockedInstance, describeWaitingGateway } from "../../gateway/store-wait-file.js";
+import { openLocalState } from "../client/local-state.js";
 import { runsOfInstance } from "../stop/select-runs.js";
-import { stopFoundRun, type DirectStop } from "../stop/stop.js";
+import { stopFoundRun, type DirectStop } from "../stop/stop-coordinator.js";
 
 export type GatewayStopResult =
   | { readonly kind: "none" }

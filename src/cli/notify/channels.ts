@@ -1,12 +1,12 @@
 import { isatty } from "node:tty";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { assertOperator } from "../gateway/connect.js";
-import { tryConnectForReading } from "../gateway/look.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
-import { formatTable } from "../runs/table.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { assertOperator } from "../client/connect.js";
+import { tryConnectForReading } from "../client/read-client.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
 
 type Channels = ResponseOf<"listChannels">["channels"];
 
@@ -24,8 +24,8 @@ export async function printChannels(json: boolean): Promise<number> {
 /** Without a gateway: what the next one would know. */
 async function configuredChannels(): Promise<Channels> {
   const [{ readSettings }, { describeChannels: listChannels }] = await Promise.all([
-    import("../../gateway/settings.js"),
-    import("../../gateway/handlers/channels.js"),
+    import("../../config/settings.js"),
+    import("../../gateway/routes/channels.js"),
   ]);
   return listChannels((await readSettings()).config.channels);
 }

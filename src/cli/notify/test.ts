@@ -1,9 +1,9 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
-import { assertOperator, connectOrStart } from "../gateway/connect.js";
-import { print } from "../runs/print.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator, connectOrStart } from "../client/connect.js";
+import { print } from "../print/stdout.js";
 
 /** Through the gateway: its environment and its config are the ones that count. */
 export async function testChannelCommand(

@@ -1,8 +1,8 @@
-import { databaseUrl } from "../../store/database-address.js";
-import type { RunRecord } from "../../store/run-record.js";
+import { databaseUrl } from "../../config/database-url.js";
+import type { RunRecord } from "../../model/run.js";
 import { readStateId } from "../../store/state-id.js";
-import type { FoundRun } from "./find-run.js";
-import type { LocalState } from "./observer.js";
+import type { FoundRun } from "../client/resolve-run.js";
+import type { LocalState } from "../client/local-state.js";
 
 /** Whether other hosts keep their runs where this one does. */
 export async function isStoreShared(): Promise<boolean> {

@@ -1,4 +1,4 @@
-import type { RunRecord } from "../../store/run-record.js";
+import type { RunRecord } from "../../model/run.js";
 
 /** What is said, for programs, of the run that a process belongs to. */
 export function runOwnerJson(record: RunRecord): object {

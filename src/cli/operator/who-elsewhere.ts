@@ -1,12 +1,12 @@
 import { NotOurs } from "../../errors.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
-import type { KnownHosts } from "../hosts/hosts.js";
+import type { KnownHosts } from "../client/known-hosts.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
-import { runStatusText } from "../runs/status.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { runStatusText } from "../print/run-status.js";
 import { runOwnerJson } from "./run-facts.js";
 
 interface RecordedProcess {

@@ -2,22 +2,18 @@ import { isatty } from "node:tty";
 import type { WebSocket } from "ws";
 import type { StreamName } from "../../anchor/host.js";
 import { BadInput, GatewayUnreachable } from "../../errors.js";
-import {
-  type AttachClientMessage,
-  type AttachServerMessage,
-  decodeFrame,
-} from "../../gateway/attach-frames.js";
-import type { RunRecord } from "../../store/run-record.js";
-import { notice } from "../complain.js";
-import { runExitCode } from "../exit-code.js";
+import { type AttachClientMessage, type AttachServerMessage, decodeFrame } from "../../api/attach-frames.js";
+import type { RunRecord } from "../../model/run.js";
+import { notice } from "../print/stderr.js";
+import { runExitCode } from "../print/exit-code.js";
 import { bellQuery, ringBell } from "../gateway/bell.js";
-import { openAttachSocket } from "../gateway/channel.js";
-import { connectOrStart, type GatewayConnection } from "../gateway/connect.js";
-import { FdWriter } from "../foreground/outlet.js";
-import { enterRawTerminal } from "../foreground/terminal.js";
-import { print } from "../runs/print.js";
-import { pendingRecordText, runStatusText } from "../runs/status.js";
-import { resolveRunId } from "./act.js";
+import { openAttachSocket } from "../client/attach-socket.js";
+import { connectOrStart, type GatewayConnection } from "../client/connect.js";
+import { FdWriter } from "../print/fd-writer.js";
+import { enterRawTerminal } from "../run/terminal.js";
+import { print } from "../print/stdout.js";
+import { pendingRecordText, runStatusText } from "../print/run-status.js";
+import { resolveRunId } from "./actions.js";
 
 /** `C-]` as telnet has it: no program that people attach to wants it. */
 const DETACH_KEY = 0x1d;

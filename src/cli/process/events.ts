@@ -1,15 +1,15 @@
 import { RunNotFound, StoreAway } from "../../errors.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { EventCursor, type EventGap } from "../../store/event-cursor.js";
-import type { RunEvent } from "../../store/run-event.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { EventCursor, type EventGap } from "../../store/runs/event-cursor.js";
+import type { RunEvent } from "../../model/run-event.js";
 import type { ReadStore } from "../../store/store.js";
-import { notice } from "../complain.js";
-import { hostFilter, readKnownHosts } from "../hosts/hosts.js";
+import { notice } from "../print/stderr.js";
+import { hostFilter, readKnownHosts } from "../client/known-hosts.js";
 import { toJson } from "../json.js";
-import { runEventText } from "../runs/event-text.js";
+import { runEventText } from "../print/run-event.js";
 import { resolveRunRecord } from "../runs/find-record.js";
-import { print, printOrThrow } from "../runs/print.js";
-import { openStoreRunView } from "../runs/read-store.js";
+import { print, printOrThrow } from "../print/stdout.js";
+import { openStoreRunView } from "../client/run-view.js";
 
 export interface EventsRequest {
   readonly run: string | null;

@@ -1,12 +1,12 @@
 import { isatty } from "node:tty";
-import { notice } from "../complain.js";
-import { openReadClient } from "../gateway/look.js";
-import { readKnownHosts, type KnownHosts } from "../hosts/hosts.js";
+import { notice } from "../print/stderr.js";
+import { openReadClient } from "../client/read-client.js";
+import { readKnownHosts, type KnownHosts } from "../client/known-hosts.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
+import { paletteFor } from "../print/palette.js";
 import { runTable } from "../runs/list.js";
-import { print } from "../runs/print.js";
-import { openStoreRunView } from "../runs/read-store.js";
+import { print } from "../print/stdout.js";
+import { openStoreRunView } from "../client/run-view.js";
 
 export interface ProcessListRequest {
   readonly all: boolean;

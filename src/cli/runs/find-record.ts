@@ -1,6 +1,6 @@
 import { RunNotFound } from "../../errors.js";
-import type { RunRecord } from "../../store/run-record.js";
-import type { RunView } from "../gateway/session-view.js";
+import type { RunRecord } from "../../model/run.js";
+import type { RunView } from "../client/session-run-view.js";
 import { pickRunId, toRunIdPrefix, RUN_CANDIDATES } from "./pick-run.js";
 
 /** By id, or by a beginning that only one run has. */

@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import type { RunRecord } from "../../store/run-record.js";
+import type { RunRecord } from "../../model/run.js";
 
 export type ServiceHealth = "ready" | "starting" | "not listening";
 

@@ -1,16 +1,16 @@
 import { isatty } from "node:tty";
-import { sanitizeLine } from "../../output/sanitize.js";
-import type { RunRecord, RunStateName } from "../../store/run-record.js";
-import { observeMachineIdentity } from "../../store/machine.js";
-import type { RunView } from "../gateway/session-view.js";
-import { resolveHome } from "../../store/state-directory.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { hostFilter, readKnownHosts, type KnownHosts } from "../hosts/hosts.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import type { RunRecord, RunStateName } from "../../model/run.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
+import type { RunView } from "../client/session-run-view.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { hostFilter, readKnownHosts, type KnownHosts } from "../client/known-hosts.js";
 import { toJson } from "../json.js";
-import { paletteFor, type Palette } from "../palette.js";
-import { print } from "./print.js";
-import { openRunView } from "./read-store.js";
+import { paletteFor, type Palette } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { openRunView } from "../client/run-view.js";
 import {
   ownerWarning,
   ownerWarningText,
@@ -18,8 +18,8 @@ import {
   runStatusText,
   leaseObserver,
   type OwnerWarning,
-} from "./status.js";
-import { formatTable } from "./table.js";
+} from "../print/run-status.js";
+import { formatTable } from "../print/table.js";
 
 export interface ListRunsRequest {
   readonly states: readonly RunStateName[];

@@ -1,8 +1,8 @@
 import { isatty } from "node:tty";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { paletteFor } from "../palette.js";
-import { print } from "./print.js";
-import { formatTable } from "./table.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
 
 /** With its head in bold, no wider than the terminal, and nothing in it that a terminal would act upon. */
 export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {

@@ -1,7 +1,7 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { HIDDEN_STATE } from "../../anchor/seen.js";
+import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
 import type { LiveProcesses } from "../../anchor/members.js";
-import { sanitizeLine } from "../../output/sanitize.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 
 interface TreeNode {
   readonly pid: number;

@@ -1,18 +1,18 @@
 import { RunNotFound } from "../../errors.js";
-import { observeMachineIdentity } from "../../store/machine.js";
-import type { RunEvent } from "../../store/run-event.js";
-import { OPEN_RUN_STATES } from "../../store/run-record.js";
-import type { RunView } from "../gateway/session-view.js";
-import { resolveHome } from "../../store/state-directory.js";
-import { readKnownHosts } from "../hosts/hosts.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
+import type { RunEvent } from "../../model/run-event.js";
+import { OPEN_RUN_STATES } from "../../model/run.js";
+import type { RunView } from "../client/session-run-view.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { readKnownHosts } from "../client/known-hosts.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
+import { paletteFor } from "../print/palette.js";
 import { describeRun } from "./describe.js";
 import { resolveRunRecord } from "./find-record.js";
-import { inspectRun } from "./look-at-run.js";
-import { print } from "./print.js";
-import { openRunView } from "./read-store.js";
-import { ownerWarning, leaseObserver } from "./status.js";
+import { inspectRun } from "./processes.js";
+import { print } from "../print/stdout.js";
+import { openRunView } from "../client/run-view.js";
+import { ownerWarning, leaseObserver } from "../print/run-status.js";
 
 export async function showRun(wanted: string, json: boolean): Promise<number> {
   await using found = await openRunView();

@@ -1,4 +1,4 @@
-import type { RunProcesses } from "../../supervisor/live-processes.js";
+import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 
 /** The processes of a run for programs: as `runs cleanup`, `doctor` and the API name them. */
 export function processesJson({ processes, claims, unknown }: RunProcesses): object {

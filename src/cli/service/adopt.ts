@@ -1,9 +1,9 @@
 import { BadInput } from "../../errors.js";
-import { notice } from "../complain.js";
-import { assertOperator, connectOrStart } from "../gateway/connect.js";
+import { notice } from "../print/stderr.js";
+import { assertOperator, connectOrStart } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { resolveRunId } from "../process/act.js";
-import { print } from "../runs/print.js";
+import { resolveRunId } from "../process/actions.js";
+import { print } from "../print/stdout.js";
 
 export interface AdoptRequest {
   /** A run, or a process: ids of runs begin with `run_`, or are not only digits. */

@@ -1,9 +1,9 @@
 import { rename } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { postgresUrlProblem } from "../../store/postgres/target.js";
+import { postgresUrlProblem } from "../../config/postgres-url.js";
 import { BadInput } from "../../errors.js";
-import { writeOwnFile } from "../../store/own-file.js";
-import { openStateDirectory } from "../../store/state-directory.js";
+import { writeOwnFile } from "../../home/own-file.js";
+import { openStateDirectory } from "../../home/state-directory.js";
 
 /** The database that the environment names, for a unit that has no such environment and can be read by others. */
 export interface UnitDatabase {

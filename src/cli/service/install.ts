@@ -2,11 +2,11 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { BadInput } from "../../errors.js";
 import { CLI_MAIN } from "../../gateway/start.js";
-import { resolveHome } from "../../store/state-directory.js";
-import { notice } from "../complain.js";
-import { assertOperator } from "../gateway/connect.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { assertOperator } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
+import { print } from "../print/stdout.js";
 import { unitDatabase } from "./given-database.js";
 import { systemdUnit } from "./unit.js";
 

@@ -1,16 +1,16 @@
-import { sanitizeLine } from "../../output/sanitize.js";
-import { describeSurvivor } from "../../anchor/seen.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import { constants } from "node:os";
 import { GatewayUnreachable } from "../../errors.js";
-import type { GatewayClient } from "../../gateway/client.js";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
+import type { GatewayClient } from "../../api/client.js";
+import type { ResponseOf } from "../../api/contract.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { runExitCode, exitCodes } from "../exit-code.js";
-import { connectOrStart } from "../gateway/connect.js";
-import { detachedExecBody, printStarted, startExitCode } from "../process/detach.js";
-import { runStatusText } from "../runs/status.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { runExitCode, exitCodes } from "../print/exit-code.js";
+import { connectOrStart } from "../client/connect.js";
+import { detachedExecBody, printStarted, startExitCode } from "../run/detach.js";
+import { runStatusText } from "../print/run-status.js";
 
 export interface RunServiceRequest {
   readonly input: CommandInput;

@@ -1,5 +1,5 @@
 import { BadInput } from "../../errors.js";
-import type { ExecEffect, ExecRule } from "../../store/session-record.js";
+import type { ExecEffect, ExecRule } from "../../model/session.js";
 import { splitShellWords } from "../../supervisor/split-command.js";
 
 /** `ls`, `/usr/bin/wc -l ...`, or `*` for every program: the words after the first are the arguments. */

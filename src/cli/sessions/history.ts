@@ -1,12 +1,12 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
-import type { SessionMessage } from "../../store/message-record.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
+import type { SessionMessage } from "../../model/message.js";
 import { formatTurn } from "../acp/history.js";
-import { notice } from "../complain.js";
-import { openReadClient } from "../gateway/look.js";
+import { notice } from "../print/stderr.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
 import { sessionParams, type SessionFlags } from "./talk.js";
 
 export interface HistoryFlags extends SessionFlags {

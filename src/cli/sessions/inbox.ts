@@ -1,12 +1,12 @@
 import { BadInput, NotFound } from "../../errors.js";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import type { GatewayClient } from "../../gateway/client.js";
-import { notice } from "../complain.js";
-import { connectOrStart } from "../gateway/connect.js";
-import { openReadClient } from "../gateway/look.js";
+import type { ResponseOf } from "../../api/contract.js";
+import type { GatewayClient } from "../../api/client.js";
+import { notice } from "../print/stderr.js";
+import { connectOrStart } from "../client/connect.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { print, printRequired } from "../runs/print.js";
-import { sessionToken } from "../session-token.js";
+import { print, printRequired } from "../print/stdout.js";
+import { sessionToken } from "../client/requester.js";
 import { messageText } from "./history.js";
 import { sessionParams, type SessionFlags } from "./talk.js";
 

@@ -1,16 +1,16 @@
 import { isatty } from "node:tty";
 import { NotFound } from "../../errors.js";
-import type { RequestOf } from "../../gateway/contract/contract.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import type { SessionRecord, Visibility } from "../../store/session-record.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { assertOperator, connectOrStart } from "../gateway/connect.js";
-import { openReadClient } from "../gateway/look.js";
+import type { RequestOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import type { SessionRecord, Visibility } from "../../model/session.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { assertOperator, connectOrStart } from "../client/connect.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { print, printRequired } from "../runs/print.js";
-import { formatTable } from "../runs/table.js";
+import { paletteFor } from "../print/palette.js";
+import { print, printRequired } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
 
 /** Open a session and show its token, this once. */
 export async function createSession(body: RequestOf<"openSession">["body"], json: boolean): Promise<number> {

@@ -1,14 +1,14 @@
 import { NotFound } from "../../errors.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import type { MessageDelivery } from "../../store/message-record.js";
-import type { SessionRecord, Visibility } from "../../store/session-record.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import type { ResponseOf } from "../../api/contract.js";
+import type { MessageDelivery } from "../../model/message.js";
+import type { SessionRecord, Visibility } from "../../model/session.js";
 import { expiryText, permissionSubject } from "../acp/permission-line.js";
-import { formatDuration } from "../duration.js";
-import { connectOrStart } from "../gateway/connect.js";
-import { openReadClient } from "../gateway/look.js";
+import { formatDuration } from "../options/units.js";
+import { connectOrStart } from "../client/connect.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
+import { print } from "../print/stdout.js";
 
 type SessionStatusAnswer = ResponseOf<"sessionStatus">;
 

@@ -1,24 +1,24 @@
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { loadOrCreateGatewayId } from "../../gateway/gateway.js";
-import { databaseUrl } from "../../store/database-address.js";
-import { localCopyDirectory } from "../../store/ledger/file-ledger.js";
+import { databaseUrl } from "../../config/database-url.js";
+import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { openStore, openStoreForReading } from "../../store/open.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
-import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../store/state-directory.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { readStateId, stateIdOf } from "../../store/state-id.js";
-import { provenanceOf, recordLocation, type StateProvenance } from "../../store/state-location.js";
+import { provenanceOf, recordLocation, type StateProvenance } from "../../home/state-location.js";
 import type { Store } from "../../store/store.js";
-import { forgetRun } from "../../supervisor/forget.js";
+import { forgetRun } from "../../supervisor/end/forget-run.js";
 import { cliActor } from "../actor.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
-import { assertOperator } from "../gateway/connect.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator } from "../client/connect.js";
 import { toJson } from "../json.js";
 import { confirm } from "../operator/confirm.js";
-import { openLocalObserver } from "../operator/observer.js";
-import { print } from "../runs/print.js";
-import { readOwnFile } from "../../store/own-file.js";
+import { openLocalObserver } from "../client/local-state.js";
+import { print } from "../print/stdout.js";
+import { readOwnFile } from "../../home/own-file.js";
 
 type CopiedState = Extract<StateProvenance, { kind: "copy" }>;
 

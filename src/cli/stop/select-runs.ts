@@ -1,8 +1,8 @@
 import type { DirectoryScope, RunAddress } from "../../anchor/host.js";
 import { openStoreForReading } from "../../store/open.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
-import type { FoundRun } from "../operator/find-run.js";
-import type { LocalState } from "../operator/observer.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { FoundRun } from "../client/resolve-run.js";
+import type { LocalState } from "../client/local-state.js";
 
 /** Session, agent, labels and tasks of a run, from its record or its directory; a record names no task. */
 export interface SelectedRun extends FoundRun {

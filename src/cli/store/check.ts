@@ -1,12 +1,12 @@
 import { NotFound } from "../../errors.js";
-import { sanitizeLine } from "../../output/sanitize.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { checkStoreAt } from "../../store/open.js";
-import { storeLocationName } from "../../store/place.js";
-import { resolveHome } from "../../store/state-directory.js";
-import { exitCodes } from "../exit-code.js";
+import { storeLocationName } from "../../store/location.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { exitCodes } from "../print/exit-code.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
-import { parseNamedStore, storeInUse } from "./named-store.js";
+import { print } from "../print/stdout.js";
+import { parseNamedStore, storeInUse } from "./location.js";
 
 export async function printStoreCheck(wanted: string | null, json: boolean): Promise<number> {
   const location = wanted === null ? await storeInUse() : await parseNamedStore(wanted);

@@ -1,15 +1,15 @@
 import { isatty } from "node:tty";
 import { copyStore } from "../../store/copy/copy.js";
-import { storeLocationName } from "../../store/place.js";
-import { resolveHome } from "../../store/state-directory.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { assertOperator } from "../gateway/connect.js";
+import { storeLocationName } from "../../store/location.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { assertOperator } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { print } from "../runs/print.js";
-import { formatTable } from "../runs/table.js";
-import { parseNamedStore } from "./named-store.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
+import { parseNamedStore } from "./location.js";
 
 export interface CopyFlags {
   readonly from: string;

@@ -1,14 +1,14 @@
 import { NotFound } from "../../errors.js";
-import { sanitizeLine } from "../../output/sanitize.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { migrateStoreAt, migrationStatusAt } from "../../store/open.js";
-import { storeLocationName } from "../../store/place.js";
+import { storeLocationName } from "../../store/location.js";
 import type { MigrationStatus } from "../../store/sql/migrations.js";
-import { resolveHome } from "../../store/state-directory.js";
-import { exitCodes } from "../exit-code.js";
-import { assertOperator } from "../gateway/connect.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
-import { parseNamedStore, storeInUse } from "./named-store.js";
+import { print } from "../print/stdout.js";
+import { parseNamedStore, storeInUse } from "./location.js";
 
 export interface MigrateFlags {
   readonly check: boolean;

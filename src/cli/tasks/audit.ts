@@ -1,9 +1,9 @@
-import { notice } from "../complain.js";
-import { assertOperator } from "../gateway/connect.js";
-import { openReadClient } from "../gateway/look.js";
+import { notice } from "../print/stderr.js";
+import { assertOperator } from "../client/connect.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
 import { printTable } from "../runs/print-table.js";
-import { print } from "../runs/print.js";
+import { print } from "../print/stdout.js";
 
 /** Ends like `doctor`: with 1 when there is something to look at. */
 export async function printTaskAudit(json: boolean): Promise<number> {

@@ -1,13 +1,13 @@
-import { processNames } from "../acp/ending.js";
-import { notice } from "../complain.js";
-import { exitCodes } from "../exit-code.js";
+import { processNames } from "../acp/view/turn-result.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
 import { toJson } from "../json.js";
-import { printStopOutcome } from "../operator/cancel.js";
-import { stopExitCode } from "../process/act.js";
-import { print } from "../runs/print.js";
-import { findTaskRuns } from "../stop/find-targets.js";
-import { printRemark, StopCoordinator, survivorsOf, type StopResult } from "../stop/stop.js";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
+import { printStopOutcome } from "../stop/stop-run.js";
+import { stopExitCode } from "../process/actions.js";
+import { print } from "../print/stdout.js";
+import { findTaskRuns } from "../stop/targets.js";
+import { printRemark, StopCoordinator, survivorsOf, type StopResult } from "../stop/stop-coordinator.js";
+import type { ResponseOf } from "../../api/contract.js";
 import { taskParams } from "./named.js";
 import { taskStatusText, type ShownTask } from "./status.js";
 

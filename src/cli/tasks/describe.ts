@@ -1,6 +1,6 @@
-import { sanitizeLine, sanitizeText } from "../../output/sanitize.js";
-import { formatDuration } from "../duration.js";
-import type { Palette } from "../palette.js";
+import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
+import { formatDuration } from "../options/units.js";
+import type { Palette } from "../print/palette.js";
 import { exitFields, processLines, fieldLines, formatTime, type DisplayField } from "../runs/describe.js";
 import { taskEventText } from "./event-text.js";
 import type { TaskOutput, TaskDetails } from "./show.js";

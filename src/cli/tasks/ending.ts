@@ -1,5 +1,5 @@
-import { exitCodes } from "../exit-code.js";
-import { formatDuration } from "../duration.js";
+import { exitCodes } from "../print/exit-code.js";
+import { formatDuration } from "../options/units.js";
 import { taskStatusText, type ShownTask } from "./status.js";
 
 /** The exit code of a command that has waited for a task. */

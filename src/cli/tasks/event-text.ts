@@ -1,5 +1,5 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { formatDuration } from "../duration.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { formatDuration } from "../options/units.js";
 
 export type ShownTaskEvent = ResponseOf<"taskEvents">["events"][number];
 

@@ -1,13 +1,13 @@
 import { isatty } from "node:tty";
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { formatDuration } from "../duration.js";
-import { openReadClient, type ReadApi } from "../gateway/look.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { openReadClient, type ReadApi } from "../client/read-client.js";
 import { toJson } from "../json.js";
 import { printTable } from "../runs/print-table.js";
-import { print } from "../runs/print.js";
-import { truncateToWidth } from "../runs/table.js";
+import { print } from "../print/stdout.js";
+import { truncateToWidth } from "../print/table.js";
 import { taskStatusText, type ShownTask } from "./status.js";
 
 export interface TaskListFilter {

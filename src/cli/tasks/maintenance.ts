@@ -1,10 +1,10 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { notice } from "../complain.js";
-import { assertOperator, connectOrStart } from "../gateway/connect.js";
-import { openReadClient } from "../gateway/look.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { notice } from "../print/stderr.js";
+import { assertOperator, connectOrStart } from "../client/connect.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
 import { printTable } from "../runs/print-table.js";
-import { print } from "../runs/print.js";
+import { print } from "../print/stdout.js";
 
 /** What a gateway does by itself every minute, now and over all tasks; not applied, only what it would be. */
 export async function maintainTasksCommand(apply: boolean, json: boolean): Promise<number> {

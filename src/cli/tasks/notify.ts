@@ -1,9 +1,9 @@
-import type { NotifyPolicy } from "../../store/task-record.js";
-import { connectOrStart } from "../gateway/connect.js";
+import type { NotifyPolicy } from "../../model/task.js";
+import { connectOrStart } from "../client/connect.js";
 import { toJson } from "../json.js";
-import { print } from "../runs/print.js";
+import { print } from "../print/stdout.js";
 import { taskParams } from "./named.js";
-import { wantsNotification, warnNobodyNotified } from "./telling.js";
+import { wantsNotification, warnNobodyNotified } from "../client/notify-options.js";
 
 export async function setNotifyPolicy(wanted: string, policy: NotifyPolicy, json: boolean): Promise<number> {
   const params = taskParams(wanted);

@@ -1,10 +1,10 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import type { RunProcesses } from "../../supervisor/live-processes.js";
-import { openReadClient, type ReadApi } from "../gateway/look.js";
+import type { ResponseOf } from "../../api/contract.js";
+import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
+import { openReadClient, type ReadApi } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { paletteFor } from "../palette.js";
-import { inspectRun } from "../runs/look-at-run.js";
-import { print } from "../runs/print.js";
+import { paletteFor } from "../print/palette.js";
+import { inspectRun } from "../runs/processes.js";
+import { print } from "../print/stdout.js";
 import { describeTask } from "./describe.js";
 import { taskParams } from "./named.js";
 

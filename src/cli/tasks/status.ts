@@ -1,7 +1,7 @@
-import type { ResponseOf } from "../../gateway/contract/contract.js";
-import { sanitizeLine } from "../../output/sanitize.js";
-import type { NotificationTarget } from "../../store/task-record.js";
-import type { Palette } from "../palette.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import type { NotificationTarget } from "../../model/task.js";
+import type { Palette } from "../print/palette.js";
 
 export type ShownTask = ResponseOf<"getTask">["task"];
 

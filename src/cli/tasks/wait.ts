@@ -1,21 +1,21 @@
 import { setTimeout } from "node:timers/promises";
-import type { RunRecord } from "../../store/run-record.js";
-import { isTaskEnded } from "../../store/task-record.js";
-import { outcomeOfRun } from "../../tasks/run-end.js";
-import { sanitizeText } from "../../output/sanitize.js";
-import { notice } from "../complain.js";
-import { dieBySignal } from "../foreground/interrupts.js";
-import { connectOrStart } from "../gateway/connect.js";
-import { ReconnectingStream } from "../gateway/followed.js";
-import { openReadClient } from "../gateway/look.js";
+import type { RunRecord } from "../../model/run.js";
+import { isTaskEnded } from "../../model/task.js";
+import { outcomeOfRun } from "../../tasks/outcome.js";
+import { sanitizeText } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { dieBySignal } from "../run/interrupts.js";
+import { connectOrStart } from "../client/connect.js";
+import { ReconnectingStream } from "../client/reconnecting-stream.js";
+import { openReadClient } from "../client/read-client.js";
 import { toJson } from "../json.js";
-import { isCapableTerminal } from "../palette.js";
-import { print } from "../runs/print.js";
-import { pendingRecordText } from "../runs/status.js";
+import { isCapableTerminal } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { pendingRecordText } from "../print/run-status.js";
 import { taskEndNotice, taskExitCode } from "./ending.js";
 import { taskEventText, type ShownTaskEvent } from "./event-text.js";
 import { taskParams } from "./named.js";
-import { ProgressLine } from "./progress-line.js";
+import { ProgressLine } from "../print/progress-line.js";
 import type { ShownTask } from "./status.js";
 
 /** Until a task has ended, whichever gateways come and go. Its result goes to stdout. */

@@ -1,6 +1,6 @@
-import type { RemoteStopResult, NewRemoteStop } from "../../store/command-record.js";
-import type { NewRunEvent } from "../../store/run-event.js";
-import type { RunRecord } from "../../store/run-record.js";
+import type { RemoteStopResult, NewRemoteStop } from "../../model/remote-stop.js";
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { RunRecord } from "../../model/run.js";
 
 /** It was handed over (`result` null), or this came of it. */
 export function remoteStopEvent(

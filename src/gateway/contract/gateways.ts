@@ -1,8 +1,8 @@
 import { z } from "zod";
-import type { GatewayWithStatus } from "../../store/gateway-presence.js";
-import { endpoints } from "./addresses.js";
-import { emptyObject } from "./common.js";
-import { defineRoute } from "./route.js";
+import type { GatewayWithStatus } from "../../store/gateways/status.js";
+import { endpoints } from "../../api/endpoints.js";
+import { emptyObject } from "../../api/routes/common.js";
+import { defineRoute } from "../../api/route.js";
 
 const gatewaySchema: z.ZodType<GatewayWithStatus> = z.object({
   instanceId: z.string(),

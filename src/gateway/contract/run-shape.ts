@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { END_REASONS, type RunRecord } from "../../store/run-record.js";
+import { END_REASONS, type RunRecord } from "../../model/run.js";
 
 const identitySchema = z.object({
   pid: z.int(),

@@ -1,8 +1,8 @@
-import { sanitizeText } from "../../output/sanitize.js";
-import { questionHead, type ApprovalQuestion } from "../../sessions/question.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../store/acp-record.js";
-import type { SessionRecord } from "../../store/session-record.js";
-import type { ResponseOf } from "../contract/contract.js";
+import { sanitizeText } from "../../text/sanitize.js";
+import { questionHead, type ApprovalQuestion } from "../../sessions/approval-question.js";
+import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { ResponseOf } from "../../api/contract.js";
 
 export function acpSessionResponse(
   session: AcpSession,

@@ -1,9 +1,9 @@
 import type { ByteReader } from "../../output/byte-reader.js";
-import { readBytePage } from "../../output/log-bytes.js";
-import { readLinePage } from "../../output/log-lines.js";
-import type { RunRecord } from "../../store/run-record.js";
-import type { ResponseOf, ParsedRequestOf } from "../contract/contract.js";
-import type { RunReader } from "./run-reader.js";
+import { readBytePage } from "../../output/byte-page.js";
+import { readLinePage } from "../../output/line-page.js";
+import type { RunRecord } from "../../model/run.js";
+import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
+import type { RunReader } from "../../queries/runs.js";
 
 /** A page of a run's output: from a byte on, from a line on, or the last lines. */
 export async function readLog(

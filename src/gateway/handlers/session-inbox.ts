@@ -1,8 +1,8 @@
 import { defaults } from "../../defaults.js";
-import type { SessionMessage } from "../../store/message-record.js";
-import type { MessageStore } from "../../store/message-store.js";
-import type { SessionRecord } from "../../store/session-record.js";
-import type { ResponseOf } from "../contract/contract.js";
+import type { SessionMessage } from "../../model/message.js";
+import type { MessageStore } from "../../store/messages/store.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { ResponseOf } from "../../api/contract.js";
 
 /**
  * What waits for a session, the oldest first: so many, and no more text than one message may have, but one in any case.

@@ -1,8 +1,8 @@
 import { defaults } from "../../defaults.js";
 import { NotSteering, StdinClosed, StdinFull } from "../../errors.js";
-import type { RunRecord } from "../../store/run-record.js";
+import type { RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import type { ForegroundClients } from "../callers.js";
+import type { ForegroundClients } from "../foreground/foreground-clients.js";
 
 /** The run, held by this gateway. */
 export function requireHeldRun(supervisor: Supervisor, record: RunRecord): Run {

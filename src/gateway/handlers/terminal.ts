@@ -1,10 +1,10 @@
 import { BadInput } from "../../errors.js";
-import { encodeKeys } from "../../output/keys.js";
+import { encodeKeys } from "../../output/terminal-input.js";
 import { encodePaste } from "../../output/paste.js";
 import type { ScreenSnapshot } from "../../output/screen.js";
 import { guessWaitingForInput } from "../../output/waiting-for-input.js";
-import type { RunRecord } from "../../store/run-record.js";
-import type { ScreenCache } from "../screens.js";
+import type { RunRecord } from "../../model/run.js";
+import type { ScreenCache } from "../../queries/screen.js";
 
 export function assertHasTerminal({ runId, io }: RunRecord): void {
   if (io !== "pty") throw new BadInput("runId", `run ${runId} has no terminal; start it with a PTY`);

@@ -1,11 +1,11 @@
 import { AcpNotHeld } from "../../errors.js";
-import type { AcpSession } from "../../store/acp-record.js";
-import type { AcpStore } from "../../store/acp-store.js";
-import type { GatewayStore } from "../../store/gateway-store.js";
-import type { TaskRecord } from "../../store/task-record.js";
-import type { Verb } from "../contract/contract.js";
-import type { Requester } from "../server/requester.js";
-import type { Authorizer } from "../sights.js";
+import type { AcpSession } from "../../model/acp.js";
+import type { AcpStore } from "../../store/acp/store.js";
+import type { GatewayStore } from "../../store/gateways/store.js";
+import type { TaskRecord } from "../../model/task.js";
+import type { Verb } from "../../api/contract.js";
+import type { Requester } from "../../sessions/requester.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
 import { Peer } from "./peer.js";
 
 export interface AcpSessionLocatorDeps {

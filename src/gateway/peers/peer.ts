@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
 import type { HoldfastError, PeerFailure } from "../../errors.js";
-import type { GatewayRecord } from "../../store/gateway-record.js";
+import type { GatewayRecord } from "../../model/gateway.js";
 import { derivePeerKey } from "./key.js";
 
 /** What is said of what could not be asked for. */

@@ -1,7 +1,7 @@
 import { BadInput, StdinClosed } from "../../errors.js";
 import type { Run } from "../../supervisor/api.js";
 import { retryWhileFenced } from "../../supervisor/when-steering.js";
-import { type AttachServerMessage, decodeFrame } from "../attach-frames.js";
+import { type AttachServerMessage, decodeFrame } from "../../api/attach-frames.js";
 
 export interface ForegroundInputDeps {
   readonly runId: string;

@@ -1,12 +1,12 @@
 import { readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { CopyRefused } from "../../errors.js";
-import { databaseUrl } from "../database-address.js";
-import { localCopyDirectory } from "../ledger/file-ledger.js";
+import { databaseUrl } from "../../config/database-url.js";
+import { localCopyDirectory } from "../local-copy/run-copy.js";
 import { SCHEMA_VERSION, TABLES } from "../sql/migrations.js";
-import { findInstances, findActiveWriters } from "./occupants.js";
-import { storeLocationName, type StoreLocation } from "../place.js";
-import type { TableReader, TableRow, ColumnValue, TableWriter } from "./side.js";
+import { findInstances, findActiveWriters } from "./active-writers.js";
+import { storeLocationName, type StoreLocation } from "../location.js";
+import type { TableReader, TableRow, ColumnValue, TableWriter } from "./table-io.js";
 import { TableChecksum } from "./table-sum.js";
 
 export interface CopiedTable {
@@ -154,13 +154,13 @@ async function requireNoWriters({ from, to, home }: CopyOptions): Promise<void> 
 }
 
 async function openReader(location: StoreLocation): Promise<TableReader | null> {
-  if (location.kind === "sqlite") return (await import("./sqlite-side.js")).openSqliteReader(location.path);
-  return (await import("./postgres-side.js")).openPostgresReader(location.url);
+  if (location.kind === "sqlite") return (await import("./sqlite.js")).openSqliteReader(location.path);
+  return (await import("./postgres.js")).openPostgresReader(location.url);
 }
 
 async function openWriter(location: StoreLocation): Promise<TableWriter> {
-  if (location.kind === "sqlite") return (await import("./sqlite-side.js")).openSqliteWriter(location.path);
-  return (await import("./postgres-side.js")).openPostgresWriter(location.url);
+  if (location.kind === "sqlite") return (await import("./sqlite.js")).openSqliteWriter(location.path);
+  return (await import("./postgres.js")).openPostgresWriter(location.url);
 }
 
 async function bootId(): Promise<string> {

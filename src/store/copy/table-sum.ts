@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { TableRow } from "./side.js";
+import type { TableRow } from "./table-io.js";
 
 const BITS = 128n;
 

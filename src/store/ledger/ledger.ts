@@ -1,4 +1,4 @@
-import type { RunRecord } from "../run-record.js";
+import type { RunRecord } from "../../model/run.js";
 
 /** A run as a shared store was last told of it. */
 export interface CopiedRun {

@@ -1,4 +1,4 @@
-import type { RunRecord } from "../run-record.js";
+import type { RunRecord } from "../../model/run.js";
 import type { RunFilter } from "../store.js";
 import type { RunCopy } from "./ledger.js";
 

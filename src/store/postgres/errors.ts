@@ -1,6 +1,6 @@
 import { DatabaseError } from "pg";
 import { StateUnusable, StoreAway } from "../../errors.js";
-import type { PostgresAddress } from "./target.js";
+import type { PostgresAddress } from "../../config/postgres-url.js";
 
 /** When the driver failed: before anything was sent, the first time or where it has been before; or when the answer was outstanding. */
 export type Phase = "connecting" | "reconnecting" | "asking";

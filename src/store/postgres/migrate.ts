@@ -11,7 +11,7 @@ import {
   type StoreLabel,
 } from "../sql/migrations.js";
 import { eventOrderDdl } from "./event-order.js";
-import type { PostgresAddress } from "./target.js";
+import type { PostgresAddress } from "../../config/postgres-url.js";
 import { DDL_PREAMBLE, translateDdl } from "./translate.js";
 
 /** A first opening among many waits for the others; the tables are made in a tenth of a second. */

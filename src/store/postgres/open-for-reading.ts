@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
-import { SqlStore } from "../sql/sql-store.js";
+import { SqlStore } from "../runs/writes.js";
 import type { ReadStore } from "../store.js";
-import { PostgresEngine } from "./postgres-engine.js";
+import { PostgresEngine } from "./engine.js";
 import { openReadPool, type PostgresReadOptions } from "./reading.js";
 
 /** Open without changing anything. Null when nothing has been stored yet. */

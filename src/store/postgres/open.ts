@@ -1,12 +1,12 @@
 import { defaults } from "../../defaults.js";
-import { SqlStore } from "../sql/sql-store.js";
+import { SqlStore } from "../runs/writes.js";
 import type { Store } from "../store.js";
 import { translatePostgresError } from "./errors.js";
-import type { MigrationMode } from "../database-address.js";
+import type { MigrationMode } from "../../config/database-url.js";
 import { migratePostgres, requireMigratedSchema } from "./migrate.js";
 import { openPool } from "./pool.js";
-import { ServerGenerations, PostgresEngine } from "./postgres-engine.js";
-import { parsePostgresUrl } from "./target.js";
+import { ServerGenerations, PostgresEngine } from "./engine.js";
+import { parsePostgresUrl } from "../../config/postgres-url.js";
 
 export interface PostgresStoreOptions {
   readonly url: string;

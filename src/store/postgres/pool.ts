@@ -3,7 +3,7 @@ import type { PoolClient } from "pg";
 import { defaults } from "../../defaults.js";
 import { isStandbyError, noHostReachable, shouldTryNextHost, type HostFailure } from "./errors.js";
 import { clientConfig, prepareSession, type SessionSettings } from "./session.js";
-import type { PostgresHost, PostgresAddress } from "./target.js";
+import type { PostgresHost, PostgresAddress } from "../../config/postgres-url.js";
 
 /** `met` is told what each new connection leads to: this start of this server, this database, these tables. */
 export function openPool(

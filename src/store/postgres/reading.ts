@@ -3,7 +3,7 @@ import { translatePostgresError } from "./errors.js";
 import { hasCurrentSchema } from "./migrate.js";
 import type { PostgresStoreOptions } from "./open.js";
 import { openPool } from "./pool.js";
-import { parsePostgresUrl, type PostgresAddress } from "./target.js";
+import { parsePostgresUrl, type PostgresAddress } from "../../config/postgres-url.js";
 
 export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
 

@@ -2,8 +2,8 @@ import { Client, escapeLiteral, types } from "pg";
 import type { ClientBase, ClientConfig, QueryResult } from "pg";
 import { defaults } from "../../defaults.js";
 import { standbyError, settingRefusedError } from "./errors.js";
-import { isPooled, requireSessionPooling } from "./pooling.js";
-import type { PostgresHost, PostgresAddress } from "./target.js";
+import { isPooled, requireSessionPooling } from "./pooler-check.js";
+import type { PostgresHost, PostgresAddress } from "../../config/postgres-url.js";
 
 const INT8 = 20;
 

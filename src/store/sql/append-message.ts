@@ -1,8 +1,8 @@
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
-import { toMessage, toMessageColumns } from "../message-columns.js";
-import type { NewMessage, SessionMessage } from "../message-record.js";
-import type { HistoryLimits } from "../message-store.js";
+import { toMessage, toMessageColumns } from "../messages/rows.js";
+import type { NewMessage, SessionMessage } from "../../model/message.js";
+import type { HistoryLimits } from "../messages/store.js";
 import type { Schema } from "../schema.js";
 import { isSettled, isWaiting } from "./message-states.js";
 import { countChanged, fetchRows, type Steps } from "./steps.js";

@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
-import type { SessionScope } from "../session-store.js";
+import type { SessionScope } from "../sessions/store.js";
 import type { SqlDialect } from "./engine.js";
 
 /** Whether a row of `sessions` is in the scope: the same answer as canSeeSessionRow, which a property test compares. */

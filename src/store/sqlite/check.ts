@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
-import { translateSqliteError } from "./errors.js";
+import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { readFingerprint } from "./fingerprint.js";
 import { appliedSqliteMigrations, sqliteStoreLabel } from "./migrate.js";
 import { openReadOnlyDatabase, openReadOnlyView } from "./read-only-view.js";

@@ -1,4 +1,4 @@
-import { readTimeNamespace } from "../time-namespace.js";
+import { readTimeNamespace } from "../../async/host-clock.js";
 
 let offsetNs: bigint | null = null;
 

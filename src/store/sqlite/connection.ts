@@ -1,8 +1,8 @@
 import type { DatabaseSyncInstance, StatementSyncInstance } from "@photostructure/sqlite";
 import { CompiledQuery } from "kysely";
 import type { DatabaseConnection, QueryResult } from "kysely";
-import { rejectStreaming } from "../sql/dialect.js";
-import { translateSqliteError } from "./errors.js";
+import { rejectStreaming } from "../sql/kysely-dialect.js";
+import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { retryWhileLocked, WriteQueue } from "./write-queue.js";
 
 /** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */

@@ -3,12 +3,12 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
-import { SqlStore } from "../sql/sql-store.js";
+import { SqlStore } from "../runs/writes.js";
 import type { Store } from "../store.js";
 import { SqliteConnection } from "./connection.js";
-import { readOnlyStoreError, translateSqliteError } from "./errors.js";
+import { readOnlyStoreError, translateSqliteError } from "../../home/sqlite-errors.js";
 import { migrateSqlite } from "./migrate.js";
-import { SqliteEngine } from "./sqlite-engine.js";
+import { SqliteEngine } from "./engine.js";
 import { WalSync } from "./wal-sync.js";
 import { retryWhileLocked } from "./write-queue.js";
 

@@ -6,11 +6,11 @@ import type { Kysely } from "kysely";
 import { defaults } from "../../defaults.js";
 import type { Schema } from "../schema.js";
 import { SqliteConnection } from "./connection.js";
-import { translateSqliteError } from "./errors.js";
+import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { isSameFingerprint } from "./fingerprint.js";
 import type { FileFingerprint } from "./fingerprint.js";
 import { requireCurrentSchema } from "./migrate.js";
-import { createSqliteKysely } from "./sqlite-engine.js";
+import { createSqliteKysely } from "./engine.js";
 import { retryWhileLocked } from "./write-queue.js";
 
 /**

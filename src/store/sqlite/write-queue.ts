@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { jitter } from "../spread.js";
-import { isBusy } from "./errors.js";
+import { isBusy } from "../../home/sqlite-errors.js";
 
 // SQLite's own busy timeout sleeps in the calling thread: the event loop would stand still, and with it the output,
 // deadlines and stops of every run. So handles are opened with a busy timeout of 0, and locks are waited for here.

@@ -1,8 +1,8 @@
 import type { CgroupState, LocalInstance, MachineIdentity } from "../../anchor/host.js";
-import type { Liveness } from "../../anchor/seen.js";
+import type { Liveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
-import { isSameClock, isSameMachine } from "../../store/machine.js";
-import type { RunRecord } from "../../store/run-record.js";
+import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
+import type { RunRecord } from "../../model/run.js";
 
 /** Which case a record is. The order is that of `decide`. */
 export type Row =

@@ -3,8 +3,8 @@ import { defaults } from "../../defaults.js";
 import type { RunCopy } from "../../store/ledger/ledger.js";
 import { runConcurrently } from "../at-most.js";
 import type { SupervisorContext } from "../context.js";
-import { isBehind, rewriteRecord } from "../put-back.js";
-import type { RunRecord } from "../../store/run-record.js";
+import { isBehind, rewriteRecord } from "../lease/restore-record.js";
+import type { RunRecord } from "../../model/run.js";
 
 /** Compared in one question. */
 const PAGE = 100;

@@ -1,15 +1,15 @@
 import { defaults } from "../../defaults.js";
 import type { LocalInstance } from "../../anchor/host.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../store/run-record.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { runConcurrently } from "../at-most.js";
 import type { SupervisorContext } from "../context.js";
-import type { LiveRun } from "../live-run.js";
-import { applyDecision } from "./act.js";
+import type { LiveRun } from "../run/live-run.js";
+import { applyDecision } from "./apply.js";
 import type { Decision } from "./decide.js";
-import { classifyRecords, buildReconcileContext } from "./examine.js";
+import { classifyRecords, buildReconcileContext } from "./classify.js";
 import { restoreRolledBackRecords } from "./forgotten.js";
-import { recordLeftAlone, type PassReach } from "./left.js";
-import { recoverOrphans } from "./strays.js";
+import { recordLeftAlone, type PassReach } from "./unreachable.js";
+import { recoverOrphans } from "./orphans.js";
 
 export interface ReconcileOptions {
   /** Only what an earlier process of this instance left. */

@@ -16,10 +16,10 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { readTextFile, writeTextFile } from "../../../src/acp/client/files.js";
-import { resolveContained } from "../../../src/acp/client/place.js";
-import type { AcpPermissionRequest } from "../../../src/store/acp-record.js";
-import { AcpFixture } from "../controlled.js";
-import { parseAnswers, runSteps, spawnClientAgent } from "./using.js";
+import { resolveContained } from "../../../src/acp/client/contained-path.js";
+import type { AcpPermissionRequest } from "../../../src/model/acp.js";
+import { AcpFixture } from "../../support/agents/acp-fixture.js";
+import { parseAnswers, runSteps, spawnClientAgent } from "../../support/agents/client-agent.js";
 
 const READ = "fs/read_text_file";
 const WRITE = "fs/write_text_file";

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { lastBytesAsText } from "../../../src/acp/client/terminal-text.js";
 import { until } from "../../until.js";
-import { questionLines } from "../../../src/sessions/question.js";
-import { AcpFixture } from "../controlled.js";
-import { livingParts, STUBBORN_TREE } from "../real/nasty-tree.js";
+import { questionLines } from "../../../src/sessions/approval-question.js";
+import { AcpFixture } from "../../support/agents/acp-fixture.js";
+import { livingParts, STUBBORN_TREE } from "../../support/agents/stubborn-tree.js";
 import {
   ALLOW_ALL_RULES,
   parseAnswers,
@@ -14,7 +14,7 @@ import {
   runSteps,
   spawnClientAgent,
   type ClientStep,
-} from "./using.js";
+} from "../../support/agents/client-agent.js";
 
 const CREATE = "terminal/create";
 const OUTPUT = "terminal/output";

@@ -1,4 +1,4 @@
-import type { ModelTool, ModelReply } from "./dialect.js";
+import type { ModelTool, ModelReply } from "../../support/language-model/dialect.js";
 
 const SHELL_TOOL_NAMES = [
   "bash",

@@ -2,8 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import { FakeLanguageModel } from "../model/server.js";
-import { agentEnvironment } from "./recipes.js";
+import { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
+import { agentEnvironment } from "../../system/real-agents/agent-recipes.js";
 
 /** A home, a model and an environment for one agent, until the test has finished. */
 export async function prepareAgent(

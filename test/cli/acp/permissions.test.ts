@@ -1,8 +1,8 @@
 import { beforeAll, expect, test } from "vitest";
-import { gatewayAndCliForFile } from "../many.js";
-import { parseAnswers, clientAgent } from "../../acp/client/using.js";
-import { waitForText } from "../stage.js";
-import { openScriptedSession, scriptedPrompt } from "./recital.js";
+import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
+import { parseAnswers, clientAgent } from "../../support/agents/client-agent.js";
+import { waitForText } from "../../support/cli/cli-fixture.js";
+import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 
 const shared = gatewayAndCliForFile();
 const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);

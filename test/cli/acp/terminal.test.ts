@@ -2,11 +2,16 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { RunRecord } from "../../../src/store/run-record.js";
-import { waitFor } from "../../io/until.js";
-import { BackgroundGateway } from "../resident.js";
-import { cliPath } from "../stage.js";
-import { openScriptedSession, planStep, scriptedPrompt, toolStep } from "./recital.js";
+import type { RunRecord } from "../../../src/model/run.js";
+import { waitFor } from "../../support/wait-for.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { cliPath } from "../../support/cli/cli-fixture.js";
+import {
+  openScriptedSession,
+  planStep,
+  scriptedPrompt,
+  toolStep,
+} from "../../support/agents/scripted-agent.js";
 
 let gatewayFixture: BackgroundGateway;
 let directory: string;
@@ -195,7 +200,10 @@ test("Ctrl-C once cancels the turn and waits for its end; the agent stays", asyn
 test("Ctrl-C twice leaves at once, and the gateway goes on cancelling", async () => {
   const client = await gatewayFixture.client();
   // Deaf: it does not answer a cancel.
-  const agent = [process.execPath, new URL("../../acp/agents/misbehave.mjs", import.meta.url).pathname];
+  const agent = [
+    process.execPath,
+    new URL("../../support/agents/programs/misbehaving-agent.mjs", import.meta.url).pathname,
+  ];
   const argv = [...agent, "ignores-cancel"];
   const deaf = await client.acpSpawn({ body: { argv, cwd: gatewayFixture.home, key: "deaf" } });
   const params = { id: deaf.session.sessionId };

@@ -6,9 +6,13 @@ import {
   checkReplication,
   checkServer,
 } from "../../../src/cli/doctor/database.js";
-import type { ServerInfo } from "../../../src/store/postgres/survey.js";
-import { startPostgresServer, whyNoPostgres, type PostgresServer } from "../../store/postgres/server.js";
-import { CliFixture } from "../stage.js";
+import type { ServerInfo } from "../../../src/store/postgres/server-info.js";
+import {
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresServer,
+} from "../../support/store/postgres-server.js";
+import { CliFixture } from "../../support/cli/cli-fixture.js";
 
 const good: ServerInfo = {
   label: "postgres database x at db",

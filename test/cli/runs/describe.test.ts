@@ -2,9 +2,9 @@ import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { describeRun } from "../../../src/cli/runs/describe.js";
-import type { RunEvent } from "../../../src/store/run-event.js";
-import { REAPED_USAGE, type RunRecord } from "../../../src/store/run-record.js";
-import type { RunProcesses } from "../../../src/supervisor/live-processes.js";
+import type { RunEvent } from "../../../src/model/run-event.js";
+import { REAPED_USAGE, type RunRecord } from "../../../src/model/run.js";
+import type { RunProcesses } from "../../../src/supervisor/inspect/live-processes.js";
 import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
 
 const nobody: RunProcesses = { anchor: null, root: null, processes: [], claims: [], unknown: "it has ended" };

@@ -1,10 +1,10 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
-import { KnownHosts } from "../../../src/cli/hosts/hosts.js";
+import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
 import { runTable } from "../../../src/cli/runs/list.js";
-import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/runs/status.js";
-import { displayWidth } from "../../../src/cli/runs/table.js";
-import { END_REASONS, type RunRecord } from "../../../src/store/run-record.js";
+import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/print/run-status.js";
+import { displayWidth } from "../../../src/cli/print/table.js";
+import { END_REASONS, type RunRecord } from "../../../src/model/run.js";
 import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
 
 const plain = picocolors.createColors(false);

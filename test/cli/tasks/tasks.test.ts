@@ -2,14 +2,14 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createClient, type GatewayClient } from "../../../src/gateway/client.js";
-import type { ResponseOf, RequestOf } from "../../../src/gateway/contract/contract.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/listen.js";
-import { waitFor } from "../../io/until.js";
-import { fakeAgentsConfig } from "../../agents/fake-agents.js";
-import { SCRIPTED_AGENT, scriptedPrompt } from "../acp/recital.js";
-import { BatchCli } from "../many.js";
-import { BackgroundGateway } from "../resident.js";
+import { createClient, type GatewayClient } from "../../../src/api/client.js";
+import type { ResponseOf, RequestOf } from "../../../src/api/contract.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { waitFor } from "../../support/wait-for.js";
+import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
+import { SCRIPTED_AGENT, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { BatchCli } from "../../support/cli/batch-cli.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 
 type Task = ResponseOf<"getTask">["task"];
 

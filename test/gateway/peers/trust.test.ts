@@ -5,11 +5,16 @@ import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import type { IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createClient } from "../../../src/gateway/client.js";
+import { createClient } from "../../../src/api/client.js";
 import { derivePeerKey } from "../../../src/gateway/peers/key.js";
-import { whyNoPostgres } from "../../store/postgres/server.js";
-import { errorOf } from "../real-gateway.js";
-import { GatewayCluster, startRun, RunViewer, type ClusterGateway } from "./fleet.js";
+import { whyNoPostgres } from "../../support/store/postgres-server.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
+import {
+  GatewayCluster,
+  startRun,
+  RunViewer,
+  type ClusterGateway,
+} from "../../support/gateway/gateway-cluster.js";
 
 const LONG = { timeout: 60_000 };
 

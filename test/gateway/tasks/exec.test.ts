@@ -2,11 +2,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
-import { SqlTaskStore } from "../../../src/store/sql/sql-task-store.js";
-import { newRunId } from "../../../src/supervisor/ids.js";
-import { findProcessesOfRun } from "../../supervisor/real-supervisor.js";
-import { errorOf, shellCommand, waitFor } from "../real-gateway.js";
-import { userOrigin, taskGateway } from "./house.js";
+import { SqlTaskStore } from "../../../src/store/tasks/writes.js";
+import { newRunId } from "../../../src/model/ids.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { errorOf, shellCommand, waitFor } from "../../support/gateway/real-gateway.js";
+import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 

@@ -1,4 +1,4 @@
-import type { SimulatedAnchor } from "../anchor.js";
+import type { SimulatedAnchor } from "../parts/anchor.js";
 
 /** A deadline fires when its time has passed on the monotonic clock, whatever the wall's says. */
 export function deadlinesKeepTime(anchor: SimulatedAnchor, reason: string): string | null {

@@ -1,5 +1,5 @@
-import type { RunEvent } from "../../../src/store/run-event.js";
-import type { RecordCommit } from "../database.js";
+import type { RunEvent } from "../../../src/model/run-event.js";
+import type { RecordCommit } from "../parts/database.js";
 import type { RunTruth } from "../run-truth.js";
 
 /** Invariant 5: one terminal transition, never changed afterwards. */

@@ -1,5 +1,5 @@
-import type { SimulatedProcess } from "../machine.js";
-import type { SignalSender } from "../signal.js";
+import type { SimulatedProcess } from "../parts/machine.js";
+import type { SignalSender } from "../parts/signal.js";
 
 /** Invariant 1: no stranger, and nothing of another machine, boot or container, is ever signalled. */
 export function signalsOnlyOwnProcesses(by: SignalSender, target: SimulatedProcess): string | null {

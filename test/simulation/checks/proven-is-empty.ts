@@ -1,4 +1,4 @@
-import type { RunRecord } from "../../../src/store/run-record.js";
+import type { RunRecord } from "../../../src/model/run.js";
 import type { RunTruth } from "../run-truth.js";
 
 /** Invariant 2: an end recorded as proven means that no process of the run is alive; a supervised end is proven. */

@@ -1,4 +1,4 @@
-import type { Actors } from "../cast.js";
+import type { Actors } from "../actors.js";
 import type { SimulatedWorld } from "../world.js";
 
 /** Invariant 6: looking, and reconciling a second time, change neither a row nor an event. */

@@ -1,5 +1,5 @@
-import type { RunRecord } from "../../../src/store/run-record.js";
-import type { SimulatedAnchor } from "../anchor.js";
+import type { RunRecord } from "../../../src/model/run.js";
+import type { SimulatedAnchor } from "../parts/anchor.js";
 
 /** Invariant 3: nothing of the command runs before its process is on record. */
 export function recordedBeforeRun(anchor: SimulatedAnchor, record: RunRecord | null): string | null {

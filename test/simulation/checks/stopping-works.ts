@@ -1,6 +1,6 @@
-import type { SimulatedAnchor } from "../anchor.js";
+import type { SimulatedAnchor } from "../parts/anchor.js";
 import type { RunTruth } from "../run-truth.js";
-import type { HeldRun } from "../stage.js";
+import type { HeldRun } from "../simulation-context.js";
 
 /** Beyond the grace: what the kill and its repetition may take. */
 const KILL_MS = 2_500;

@@ -1,6 +1,6 @@
 import type { MachineIdentity } from "../../../src/anchor/host.js";
 import { defaults } from "../../../src/defaults.js";
-import type { RunRecord } from "../../../src/store/run-record.js";
+import type { RunRecord } from "../../../src/model/run.js";
 import type { RunTruth } from "../run-truth.js";
 
 export interface LeaseTransfer {

@@ -6,25 +6,23 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { copyStore, type CopiedTable } from "../../../src/store/copy/copy.js";
-import { acquireInstanceLock } from "../../../src/store/instance-lock.js";
-import { parseStoreLocation } from "../../../src/store/place.js";
+import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
+import { parseStoreLocation } from "../../../src/store/location.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { TABLES } from "../../../src/store/sql/migrations.js";
-import { startChild } from "../child.js";
-import { mountSmallDisk, whyNoMounts } from "../mounts.js";
-import { startCuttableProxy } from "../postgres/proxy.js";
+import { startChild } from "../../support/store/child-process.js";
+import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
+import { startCuttableProxy } from "../../support/store/postgres-proxy.js";
 import {
   startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
-} from "../postgres/server.js";
-import { newGateway } from "../gateway-contract.js";
-import { newRunEvent, LEASE_MS, newRun, stealClaim } from "../samples.js";
-import { temporaryDirectory, type TemporaryDirectory } from "../temporary-directory.js";
-import { dumpStore, EVENT_COUNT, fillStore } from "./filled.js";
-
-const built = resolve("dist/store");
+} from "../../support/store/postgres-server.js";
+import { newGateway } from "../../contract/gateway-contract.js";
+import { newRunEvent, LEASE_MS, newRun, stealClaim } from "../../support/store/run-samples.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
+import { dumpStore, EVENT_COUNT, fillStore } from "./filled-store.js";
 
 /** A filled SQLite store whose runs' owner, an instance of its directory, is no more. */
 async function house(): Promise<{ home: TemporaryDirectory; path: string }> {
@@ -220,7 +218,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     const { home, path } = await house();
     await using _ = home;
     const to = join(home.path, "other.sqlite");
-    await using child = startChild("copy-and-die", built, path, to, "3");
+    await using child = startChild("copy-and-die", resolve("dist"), path, to, "3");
     expect(await child.ended).toBeNull();
     {
       await using target = await openSqliteStore({ path: to });
@@ -336,7 +334,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     const { home, path } = await house();
     await using _ = home;
     const database = await server.createDatabase();
-    await using child = startChild("copy-and-die", built, path, database.url, "3");
+    await using child = startChild("copy-and-die", resolve("dist"), path, database.url, "3");
     expect(await child.ended).toBeNull();
     expect(await countsIn(database)).toEqual([{ runs: 0, events: 0 }]);
     await using proxy = await startCuttableProxy(server.directory);

@@ -4,8 +4,13 @@ import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import type { Store } from "../../../src/store/store.js";
 import { until } from "../../until.js";
 import { checkPostgresStore } from "../../../src/store/postgres/check.js";
-import { newRunEvent, LEASE_MS, newRun } from "../samples.js";
-import { startPostgresServer, whyNoPostgres, type PostgresDatabase, type PostgresServer } from "./server.js";
+import { newRunEvent, LEASE_MS, newRun } from "../../support/store/run-samples.js";
+import {
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "../../support/store/postgres-server.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
   let server: PostgresServer;

@@ -7,18 +7,18 @@ import { migrations } from "../../../src/store/sql/migrations.js";
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { parsePostgresUrl } from "../../../src/store/postgres/target.js";
+import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
 import type { Store } from "../../../src/store/store.js";
-import { deferred } from "../../../src/supervisor/deferred.js";
-import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun } from "../samples.js";
-import { AT, newApproval, newSession } from "../session-samples.js";
+import { deferred } from "../../../src/async/deferred.js";
+import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun } from "../../support/store/run-samples.js";
+import { AT, newApproval, newSession } from "../../support/store/session-samples.js";
 import {
   storeUnusable,
   startPostgresServer,
   whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
-} from "./server.js";
+} from "../../support/store/postgres-server.js";
 
 const newest = migrations.at(-1)?.id ?? 0;
 

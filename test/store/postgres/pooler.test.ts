@@ -3,11 +3,16 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
 import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/survey.js";
-import { deferred } from "../../../src/supervisor/deferred.js";
-import { LEASE_MS, newRunEvent, EXITED, newRun } from "../samples.js";
-import { startPgBouncer, whyNoPooler } from "./pooler.js";
-import { storeUnusable, startPostgresServer, type PostgresDatabase, type PostgresServer } from "./server.js";
+import { readServerInfo } from "../../../src/store/postgres/server-info.js";
+import { deferred } from "../../../src/async/deferred.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun } from "../../support/store/run-samples.js";
+import { startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
+import {
+  storeUnusable,
+  startPostgresServer,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "../../support/store/postgres-server.js";
 
 describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () => {
   let server: PostgresServer;

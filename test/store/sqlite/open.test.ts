@@ -1,19 +1,25 @@
 import { stat, truncate, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
-import { openSqliteStoreForReading } from "../../../src/store/sqlite/open-for-reading.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Lease } from "../../../src/store/store.js";
-import { buildStore } from "../built-store.js";
-import { startChild } from "../child.js";
-import { mountSmallDisk, whyNoMounts } from "../mounts.js";
-import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun, RUNNING } from "../samples.js";
-import { newSession } from "../session-samples.js";
-import { temporaryDirectory } from "../temporary-directory.js";
-import type { TemporaryDirectory } from "../temporary-directory.js";
+import { startChild } from "../../support/store/child-process.js";
+import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
+import {
+  LEASE_MS,
+  newRunEvent,
+  EXITED,
+  forbiddenUpdates,
+  newRun,
+  RUNNING,
+} from "../../support/store/run-samples.js";
+import { newSession } from "../../support/store/session-samples.js";
+import { temporaryDirectory } from "../../support/temporary-directory.js";
+import type { TemporaryDirectory } from "../../support/temporary-directory.js";
 
 const newest = migrations.at(-1)?.id ?? 0;
 
@@ -266,14 +272,8 @@ describe("on a disk", () => {
 });
 
 describe("with other processes", () => {
-  let built: Awaited<ReturnType<typeof buildStore>>;
-  beforeAll(async () => {
-    built = await buildStore();
-  });
-  afterAll(() => built[Symbol.asyncDispose]());
-
   test("eight that open an empty database at once get one schema and no error", async () => {
-    const children = Array.from({ length: 8 }, () => startChild("open-store", built.path, path));
+    const children = Array.from({ length: 8 }, () => startChild("open-store", resolve("dist"), path));
     for (const child of children) expect(await child.next()).toBe("ready");
     for (const child of children) child.send("go");
     for (const child of children) expect(await child.next()).toBe("opened");
@@ -292,7 +292,7 @@ describe("with other processes", () => {
     const leases: Lease[] = [];
     for (let count = 0; count < 1_000; count++) leases.push(await store.insertRun(newRun(), -1));
     const thieves = ["one", "two", "three", "four"];
-    const children = thieves.map((thief) => startChild("steal", built.path, path, thief));
+    const children = thieves.map((thief) => startChild("steal", resolve("dist"), path, thief));
     for (const child of children) expect(await child.next()).toBe("ready");
     for (const child of children) child.send(leases);
     const stolen = await Promise.all(children.map(async (child) => (await child.next()) as string[]));
@@ -359,7 +359,7 @@ describe("with other processes", () => {
   test("the clock is one for all processes of this boot", async () => {
     await using store = await openSqliteStore({ path });
     const before = await store.now();
-    await using child = startChild("clock", built.path);
+    await using child = startChild("clock", resolve("dist"));
     const theirs = (await child.next()) as number;
     expect(theirs).toBeGreaterThanOrEqual(before);
     expect(theirs).toBeLessThanOrEqual(await store.now());

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LocalInstance } from "../../../src/anchor/host.js";
 import { defaults } from "../../../src/defaults.js";
-import type { RunRecord } from "../../../src/store/run-record.js";
+import type { RunRecord } from "../../../src/model/run.js";
 import {
   decide,
   NEVER_OWNED,

@@ -1,0 +1,289 @@
+import type { Survivor } from "../../anchor/host.js";
+import { packageVersion } from "../../home/package.js";
+import { defaults } from "../../defaults.js";
+import { AcpSessionClosed, StdinClosed } from "../../errors.js";
+import type { AcpTurn } from "../../model/acp.js";
+import type { AcpStore } from "../../store/acp/store.js";
+import type { ExecRule } from "../../model/session.js";
+import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
+import type { Clock } from "../../async/clock.js";
+import { newRunId } from "../../model/ids.js";
+import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
+import { openAgentSession } from "./open-agent-session.js";
+import { toClientCapabilities, type ClientAccess, grantsAnyAccess } from "../../config/client-access.js";
+import { ClientRequests } from "../client/client-requests.js";
+import { Terminals } from "../client/terminals.js";
+import { ReplayFilter } from "../turn/replay-filter.js";
+import { TurnRecorder } from "./turn-recorder.js";
+import type { SessionWriter } from "../session-writer.js";
+import type { AcpLimits } from "../limits.js";
+import { createAgentTmpdir, agentTmpdirPath } from "./agent-tmpdir.js";
+import { PermissionRequests } from "../permissions/permission-requests.js";
+import { AcpConnection } from "../wire/connection.js";
+import { initialize } from "../wire/initialize.js";
+
+/** The backend of agents that are spoken to over ACP: of their runs, and of their sessions. */
+export const ACP_BACKEND = "acp";
+
+/** What an agent is started with. None of it is stored. */
+export interface AgentCommand {
+  readonly argv: readonly string[];
+  /** The judged path to execute in place of the first word. Default: the first word. */
+  readonly executable?: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** Given by the operator, or judged when the agent was started; the agent itself has set none of it. */
+  readonly inherit: Readonly<Record<string, string>>;
+  /** Variables that the agent may set for the commands in its terminals. */
+  readonly passEnv: readonly string[];
+}
+
+export function executedArgv({
+  argv,
+  executable,
+}: Pick<AgentCommand, "argv" | "executable">): readonly string[] {
+  return executable === undefined ? argv : [executable, ...argv.slice(1)];
+}
+
+export interface AgentProcessDeps {
+  readonly supervisor: Supervisor;
+  readonly store: AcpStore;
+  readonly clock: Clock;
+  readonly writer: SessionWriter;
+  readonly limits: AcpLimits;
+  readonly onProblem: (message: string, cause: unknown) => void;
+  readonly owner: AgentOwner;
+  /** What it may use of ours. */
+  readonly clientAccess: ClientAccess;
+  /** How to start the agent now; null: that is not known any more. */
+  readonly command: () => Promise<AgentCommand | null>;
+  /** Binds the token in the command's environment to this run; null: no run was started with it. */
+  readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
+  readonly execRules: () => Promise<readonly ExecRule[]>;
+}
+
+/** Whose process it is. */
+export interface AgentOwner {
+  readonly sessionKey: string;
+  readonly agentId: string | null;
+}
+
+/** An agent's process, and what is said with it. */
+export class AgentProcess {
+  readonly #deps: AgentProcessDeps;
+  readonly permissionRequests: PermissionRequests;
+  readonly clientRequests: ClientRequests;
+  readonly terminals: Terminals;
+  readonly recorder: TurnRecorder;
+  #adapter: Adapter | null = null;
+  #connection: AcpConnection | null = null;
+
+  constructor(deps: AgentProcessDeps) {
+    this.#deps = deps;
+    const { writer, clock, limits, supervisor, onProblem } = deps;
+    const connection = (): AcpConnection => this.#connection ?? this.adapter.connection;
+    const isAlive = (): boolean => this.#adapter?.run.state === "running";
+    this.terminals = new Terminals(supervisor, limits.graceMs);
+    this.permissionRequests = new PermissionRequests({
+      writer,
+      clock,
+      waitMs: limits.permissionMs,
+      maxPerTurn: limits.questions,
+      connection,
+      turn: () => this.#turnOfPermission(),
+      executeDecided: (permission, decision) => this.clientRequests.onDecided(permission, decision),
+    });
+    const { permissionRequests, terminals } = this;
+    this.clientRequests = new ClientRequests({ ...deps, permissionRequests, terminals, connection, isAlive });
+    this.recorder = new TurnRecorder({
+      writer,
+      clock,
+      permissionRequests,
+      clientRequests: this.clientRequests,
+      isAlive,
+      stdinAccepted: () => this.#adapter?.run.stdinAccepted ?? 0,
+      onMalformed: (why, shown) =>
+        onProblem(
+          `the agent of the ACP session ${writer.row.sessionId} wrote a line that is no frame (${why}): ${shown}`,
+          null,
+        ),
+    });
+  }
+
+  get adapter(): Adapter {
+    if (this.#adapter === null) throw new Error("the agent has not been started");
+    return this.#adapter;
+  }
+
+  get run(): Run {
+    return this.adapter.run;
+  }
+
+  /** Of it, or of one of its terminals. */
+  get survivors(): readonly Survivor[] {
+    return [...this.run.survivors, ...this.terminals.survivors];
+  }
+
+  /** It was told to stop and never said that it has: another prompt would meet the one before. */
+  get isStuck(): boolean {
+    return (
+      this.recorder.turn === null &&
+      this.adapter.connection.state.pending.some(({ method }) => method === "session/prompt")
+    );
+  }
+
+  /** It can be asked; not when it is on its way out, either. */
+  get isUsable(): boolean {
+    return !this.isStuck && !this.adapter.connection.isClosed && this.run.state === "running";
+  }
+
+  /** Recorded before it exists: whichever process comes next finds it, or that it never was. */
+  async start(command: AgentCommand): Promise<void> {
+    const { supervisor, writer, limits, owner } = this.#deps;
+    const { sessionKey, agentId } = owner;
+    const { cwd, sessionId } = writer.row;
+    const runId = newRunId();
+    const tmp = agentTmpdirPath(runId);
+    const mayStart = await writer.commit(() =>
+      writer.row.state === "closing"
+        ? null
+        : {
+            session: {
+              state: "starting",
+              runId,
+              tmpdir: tmp,
+              end: 0,
+              sending: null,
+              pending: [],
+              problem: null,
+            },
+          },
+    );
+    if (!mayStart) throw new AcpSessionClosed(sessionId);
+    await createAgentTmpdir(tmp);
+    const { env, inherit } = command;
+    this.#adapter = await startAdapter(supervisor, {
+      ...{ argv: executedArgv(command), env, inherit },
+      // Whatever an entry of the catalogue sets, the operator has vouched for.
+      allowEnv: Object.keys(env),
+      cwd,
+      runId,
+      sessionId,
+      sessionKey,
+      ...(agentId === null ? {} : { agentId }),
+      backendId: ACP_BACKEND,
+      graceMs: limits.graceMs,
+      leaveMs: limits.leaveMs,
+      tmpdir: tmp,
+      handlers: this.recorder,
+    });
+  }
+
+  /** Ready for a prompt. Rejects when it does not come to that: then it is on its way out. */
+  async openSession(): Promise<{ readonly contextLost: boolean }> {
+    const { writer, clock, limits, clientAccess: access } = this.#deps;
+    const { connection } = this.adapter;
+    const { agentSessionId: previousSessionId, cwd } = writer.row;
+    try {
+      const info = { name: "holdfast", version: packageVersion() };
+      const clientCapabilities = toClientCapabilities(access);
+      const deadlines = { deadlineMs: limits.initializeMs };
+      const capabilities = await initialize(connection, info, { clientCapabilities, ...deadlines });
+      const { recorder } = this;
+      const deadlineMs = limits.newSessionMs;
+      return await openAgentSession({
+        connection,
+        recorder,
+        capabilities,
+        cwd,
+        deadlineMs,
+        previousSessionId,
+      });
+    } catch (error) {
+      // One that left before it could be asked has not been heard out.
+      if (error instanceof StdinClosed) await clock.sleep(limits.leaveMs, connection.closed);
+      connection.close("closed", error instanceof Error ? error.message : String(error));
+      throw error;
+    }
+  }
+
+  /** The one an earlier process has left, as the store has it. */
+  async resume(run: Run, running: AcpTurn | null): Promise<void> {
+    const { writer, limits } = this.#deps;
+    const { end, tmpdir: tmp } = writer.row;
+    const { state, open } = await this.#restoreState(running);
+    const deps = { handlers: this.recorder, leaveMs: limits.leaveMs };
+    this.#adapter = resumeAdapter(run, deps, { state, startAt: end, tmpdir: tmp ?? "" });
+    this.#connection = this.#adapter.connection;
+    this.permissionRequests.restore(open);
+    this.clientRequests.resume();
+  }
+
+  /** One that has ended while nobody listened: what it still said is kept. */
+  async readRemainingOutput(runId: string | null, running: AcpTurn | null): Promise<void> {
+    const { writer, supervisor } = this.#deps;
+    const { state, open } = await this.#restoreState(running);
+    this.permissionRequests.restoreUnanswerable(open);
+    if (runId === null || (await supervisor.getRun(runId)) === null) return;
+    this.#connection = new AcpConnection({
+      source: () => readOutputToEnd(supervisor, runId, writer.row.end),
+      startAt: writer.row.end,
+      write: () => Promise.reject(new StdinClosed(runId, "it has ended")),
+      ack: () => undefined,
+      handlers: this.recorder,
+      restored: { ...state, outgoing: null },
+    });
+    await this.#connection.closed;
+  }
+
+  async #restoreState(running: AcpTurn | null) {
+    const { store, writer, clientAccess: access } = this.#deps;
+    const { sessionId, agentSessionId, sending, pending, runId } = writer.row;
+    const open = await store.listAcpPermissionRequests({ sessionId, answered: false });
+    this.recorder.replayFilter = new ReplayFilter(agentSessionId ?? "");
+    if (running !== null) {
+      const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId });
+      const said = updates.filter(({ type }) => type === "update");
+      this.recorder.restoreTurn(running, said);
+    }
+    if (grantsAnyAccess(access)) {
+      const log = await store.listAcpUpdates({ sessionId, type: "client" });
+      await this.clientRequests.restore(log, runId ?? "");
+    }
+    const { waiting } = this.clientRequests;
+    const asked = open.filter(({ rpcId }) => !waiting.some((each) => each.rpcId === rpcId));
+    const openRequests = [
+      ...asked.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" })),
+      ...waiting.map(({ rpcId, method }) => ({ id: rpcId, method })),
+    ];
+    return { open, state: { pending, questions: openRequests, outgoing: sending } };
+  }
+
+  /** Resolves when its processes are gone; null: it was let go of, and lives on elsewhere. */
+  async ended(): Promise<AdapterEnd | null> {
+    return this.adapter.ended.catch(() => null);
+  }
+
+  #turnOfPermission() {
+    const { turn } = this.recorder;
+    if (turn === null) return null;
+    return {
+      turnId: turn.turnId,
+      cancelled: turn.cancel !== null,
+      tool: (id: string) => turn.summary.tools.find((each) => each.id === id) ?? null,
+    };
+  }
+}
+
+/** Of a run that has ended: from an offset on, whatever is kept. */
+async function* readOutputToEnd(
+  supervisor: Supervisor,
+  runId: string,
+  from: number,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  for (let offset = from; ;) {
+    const chunk = await supervisor.readOutput(runId, "stdout", { offset, maxBytes: defaults.followBytes });
+    if (chunk.bytes.length === 0 && chunk.offset <= offset) return;
+    yield chunk;
+    offset = chunk.offset + chunk.bytes.length;
+  }
+}

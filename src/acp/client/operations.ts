@@ -1,0 +1,200 @@
+import { isAbsolute, resolve } from "node:path";
+import { z } from "zod";
+import { defaults } from "../../defaults.js";
+import { cleanEnvironment } from "../../sessions/exec-environment.js";
+import { evaluateExec, type ExecEvaluation } from "../../sessions/exec-policy.js";
+import {
+  questionAboutCommand,
+  diffEnvironment,
+  NO_STDIN,
+  questionAboutText,
+  type ApprovalQuestion,
+} from "../../sessions/approval-question.js";
+import { resolveExecutable } from "../../sessions/resolve-executable.js";
+import type { ExecRule } from "../../model/session.js";
+import type { SessionWriter } from "../session-writer.js";
+import { displayCommand, redactArguments } from "../../text/redact.js";
+import { runIdFrom } from "../../model/ids.js";
+import { shellQuote } from "../../text/shell.js";
+import type { AgentCommand } from "../agent/agent-process.js";
+import { assertSizeAllowed, readTextFile, writeTextFile } from "./files.js";
+import type { ClientAccess } from "../../config/client-access.js";
+import { resolveContained, type ContainedPath } from "./contained-path.js";
+import { INVALID_PARAMS, RpcFailure } from "./rpc-failure.js";
+import type { Terminals } from "./terminals.js";
+
+/** What an agent asks us to do, as far as the session's rules have a say in it. */
+export interface ClientOperation {
+  readonly kind: "read" | "edit" | "execute";
+  /** What rules judge it by, all of it: where it really leads, what would really be run. */
+  readonly title: string;
+  /** The same for people, and to be kept: with secrets hidden. */
+  readonly displayTitle: string;
+  /** The whole question, for the operator. */
+  readonly question: ApprovalQuestion;
+  /** The judgement of the session's exec rules; null: the session has none. */
+  readonly exec?: ExecEvaluation | null;
+  /** May be done again after a crash. `turnId`: the one that it belongs to. */
+  execute(turnId: string): Promise<unknown>;
+}
+
+export interface OperationDeps {
+  readonly writer: SessionWriter;
+  readonly clientAccess: ClientAccess;
+  readonly terminals: Terminals;
+  readonly owner: { readonly sessionKey: string; readonly agentId: string | null };
+  readonly command: () => Promise<AgentCommand | null>;
+  readonly execRules: () => Promise<readonly ExecRule[]>;
+  /** Binds the token in the command's environment to this run. */
+  readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
+}
+
+const textWithoutNul = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
+const nonNegativeCount = z.int().min(0).nullish();
+const readParams = z.object({ path: textWithoutNul, line: nonNegativeCount, limit: nonNegativeCount });
+const writeParams = z.object({ path: textWithoutNul, content: z.string() });
+const commandParams = z.object({
+  command: textWithoutNul.min(1),
+  args: z.array(textWithoutNul).default([]),
+  env: z.array(z.object({ name: textWithoutNul, value: textWithoutNul })).default([]),
+  cwd: textWithoutNul.refine(isAbsolute, "must be an absolute path").nullish(),
+  outputByteLimit: nonNegativeCount,
+});
+const createTerminalParams = commandParams.refine(
+  isShort,
+  `a command has at most ${defaults.acpCommandChars} characters, with its variables`,
+);
+
+/** By method: from what was asked, and a word that is the same when it is asked again after a crash. */
+export const clientOperations = {
+  "fs/read_text_file": async (
+    params: unknown,
+    { clientAccess: access, writer }: OperationDeps,
+  ): Promise<ClientOperation> => {
+    const { path, ...lines } = parseParams(readParams, params);
+    const resolved = await resolveContained(path, [writer.row.cwd, ...access.roots]);
+    const question = questionAboutText(["path", resolved.path], []);
+    return { kind: "read", ...titlesOf(resolved), question, execute: () => readTextFile(resolved, lines) };
+  },
+
+  "fs/write_text_file": async (
+    params: unknown,
+    { clientAccess: access, writer }: OperationDeps,
+    seed: string,
+  ): Promise<ClientOperation> => {
+    const { path, content } = parseParams(writeParams, params);
+    const resolved = await resolveContained(path, [writer.row.cwd, ...access.roots]);
+    assertSizeAllowed(resolved, content);
+    const id = runIdFrom(seed).slice("run_".length);
+    const question = questionAboutText(["path", resolved.path], [["content", content]]);
+    return {
+      kind: "edit",
+      ...titlesOf(resolved),
+      question,
+      execute: () => writeTextFile(resolved, content, id),
+    };
+  },
+
+  "terminal/create": async (params: unknown, deps: OperationDeps, seed: string): Promise<ClientOperation> => {
+    const { command, args, env, cwd, outputByteLimit } = parseParams(createTerminalParams, params);
+    const { row } = deps.writer;
+    const argv = [command, ...args];
+    const own = await deps.command();
+    await deps.bindToken?.(own, row.runId);
+    const said = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+    if (Object.keys(said).some((name) => name.startsWith("HOLDFAST_")))
+      throw new RpcFailure(INVALID_PARAMS, "env must not have variables of Holdfast's own");
+    const inherit = own?.inherit ?? cleanEnvironment();
+    const agents: Readonly<Record<string, string>> = own?.env ?? {};
+    const base = { ...inherit, ...agents };
+    // As it is executed: what stands before a `..` may be a link, and is not followed.
+    const resolved = resolve(cwd ?? row.cwd);
+    const rules = await deps.execRules();
+    const exec =
+      rules.length === 0
+        ? null
+        : await evaluateExec(rules, {
+            argv,
+            cwd: resolved,
+            path: agents["PATH"] ?? process.env["PATH"],
+            base,
+            set: said,
+            pass: own?.passEnv ?? [],
+          });
+    const judged = exec?.command ?? null;
+    const spec = {
+      ...(judged === null
+        ? { argv, inherit, env: { ...agents, ...said } }
+        : { argv: judged.argv, inherit: judged.environment, env: holdfastVariables(agents) }),
+      cwd: resolved,
+      // The operator has vouched for what the agent has, not for what it says.
+      allowEnv: Object.keys(agents).filter((name) => !Object.hasOwn(said, name)),
+      outputBytes: Math.min(outputByteLimit ?? Infinity, defaults.acpTerminalBytes),
+    };
+    const { sessionId, runId: agentRunId } = row;
+    const owner = { ...deps.owner, sessionId, agentRunId: agentRunId ?? "" };
+    const variables = env.map(({ name, value }) => `${name}=${value}`);
+    const shown = displayCommand([...variables, ...spec.argv], defaults.acpAskedChars);
+    const given = judged?.environment ?? { ...base, ...said };
+    // A command that no rule judges is searched on its own PATH.
+    const found = judged === null ? null : exec?.request.file;
+    const question = questionAboutCommand({
+      executable:
+        found ?? (await resolveExecutable(command, { path: given["PATH"], cwd: resolved })) ?? command,
+      argv: spec.argv,
+      cwd: resolved,
+      // The operator gave the agent this environment, so the question shows only what the agent adds.
+      env: { ...diffEnvironment(given, base), unlisted: judged?.unlisted ?? [] },
+      stdin: NO_STDIN,
+    });
+    return {
+      kind: "execute",
+      title: [...variables, ...argv].map(shellQuote).join(" "),
+      displayTitle: shown,
+      // The list does not show the directory, and the stored command may be redacted.
+      question: { ...question, whole: question.whole && question.summary === shown && resolved === row.cwd },
+      exec,
+      execute: (turnId) => deps.terminals.create(seed, spec, { ...owner, turnId }),
+    };
+  },
+} as const;
+
+/** The variables of Holdfast, with the session's token: an inherited environment never contains them. */
+function holdfastVariables(env: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith("HOLDFAST_")));
+}
+
+function titlesOf({ path }: ContainedPath): Pick<ClientOperation, "title" | "displayTitle"> {
+  return { title: path, displayTitle: path };
+}
+
+/** Looked at before secrets are looked for in it. */
+function isShort({ command, args, env }: z.output<typeof commandParams>): boolean {
+  const words = [command, ...args, ...env.flatMap(({ name, value }) => [name, value])];
+  return words.reduce((total, word) => total + word.length, 0) <= defaults.acpCommandChars;
+}
+
+export type OperationMethod = keyof typeof clientOperations;
+
+export function isOperationMethod(method: string): method is OperationMethod {
+  return Object.hasOwn(clientOperations, method);
+}
+
+/** What of it may be stored; null: there are secrets in it, or there may be. */
+export function storableParams(method: OperationMethod, params: unknown): unknown {
+  if (method === "fs/read_text_file") return parseParams(readParams, params);
+  if (method === "fs/write_text_file") return parseParams(writeParams, params);
+  const wanted = parseParams(createTerminalParams, params);
+  const argv = [wanted.command, ...wanted.args];
+  return wanted.env.length === 0 && redactArguments(argv).join("\0") === argv.join("\0") ? wanted : null;
+}
+
+export function parseParams<Shape extends z.ZodType>(shape: Shape, params: unknown): z.output<Shape> {
+  const parsed = shape.safeParse(params);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new RpcFailure(
+    INVALID_PARAMS,
+    `${issue?.path.join(".") || "params"}: ${issue?.message ?? "invalid"}`,
+  );
+}

@@ -1,0 +1,111 @@
+import { defaults } from "../../defaults.js";
+import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
+import type { AcpTurn, StoredError } from "../../model/acp.js";
+import type { AcpStore, AcpTurnPatch } from "../../store/acp/store.js";
+import type { SessionMessage } from "../../model/message.js";
+import type { Clock } from "../../async/clock.js";
+import { newTurnId } from "../ids.js";
+import type { SessionWriter } from "../session-writer.js";
+
+export interface PromptRequest {
+  readonly text: string;
+  readonly askedBy: string;
+  /** Left out: a new one. */
+  readonly turnId?: string;
+  /** The agent is ended when it has not answered by then. */
+  readonly timeoutMs?: number;
+  /** The one that this is the prompt of. It goes with no other turn from here on. */
+  readonly message?: Pick<SessionMessage, "id" | "seq">;
+}
+
+export interface PromptQueueDeps {
+  readonly store: AcpStore;
+  readonly clock: Clock;
+  readonly writer: SessionWriter;
+}
+
+/** Prompts of a session that wait for their turn. They are in the store. */
+export class PromptQueue {
+  readonly #deps: PromptQueueDeps;
+
+  constructor(deps: PromptQueueDeps) {
+    this.#deps = deps;
+  }
+
+  /** Its turn's id, once it is kept. */
+  async add({ text, askedBy, turnId = newTurnId(), timeoutMs, message }: PromptRequest): Promise<string> {
+    const { writer, clock } = this.#deps;
+    const { sessionId } = writer.row;
+    if (message === undefined && (await this.#queued(defaults.acpQueued)).length >= defaults.acpQueued)
+      throw new AcpQueueFull(sessionId, defaults.acpQueued);
+    const at = clock.wall();
+    const newTurn = {
+      turnId,
+      prompt: text,
+      askedBy,
+      timeoutMs: timeoutMs ?? null,
+      createdAt: at,
+      ...(message === undefined ? {} : { place: message.seq }),
+    };
+    const take = message === undefined ? {} : { take: { turnId, messages: [message.id] } };
+    const data = { turnId, state: "queued", prompt: text, askedBy };
+    const taken = await writer.commit(() =>
+      writer.row.state === "closing"
+        ? null
+        : { newTurn, ...take, updates: [{ turnId, at, type: "turn", data }] },
+    );
+    if (taken) return turnId;
+    const there = await this.#deps.store.getAcpTurn(turnId);
+    if (there === null && message !== undefined && writer.row.state !== "closing")
+      throw new BadInput("message", "the session has read it itself; no turn was made of it");
+    if (there === null) throw new AcpSessionClosed(sessionId);
+    // Asked twice at once.
+    if (there.sessionId === sessionId) return turnId;
+    throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
+  }
+
+  async next(): Promise<AcpTurn | null> {
+    const [next] = await this.#queued(1);
+    return next ?? null;
+  }
+
+  fail(turnId: string, problem: StoredError): Promise<boolean> {
+    return this.#end(turnId, { outcome: "failed", problem });
+  }
+
+  /** That one, or the next. Null: there is none, or it has just been sent. */
+  async cancel(actor: string, turnId?: string): Promise<string | null> {
+    const queued = await this.#queued();
+    const turn = turnId === undefined ? queued[0] : queued.find((each) => each.turnId === turnId);
+    if (turn === undefined) return null;
+    return (await this.#cancel(turn, actor)) ? turn.turnId : null;
+  }
+
+  /** Those that were sent meanwhile do not wait any more. */
+  async cancelAll(actor: string): Promise<void> {
+    for (const turn of await this.#queued()) await this.#cancel(turn, actor);
+  }
+
+  #cancel({ turnId }: AcpTurn, actor: string): Promise<boolean> {
+    const cancel = { actor, at: this.#deps.clock.wall(), reapTools: false };
+    return this.#end(turnId, { outcome: "cancelled", cancel });
+  }
+
+  /** False: it does not wait any more. */
+  #end(turnId: string, how: Pick<AcpTurnPatch, "outcome" | "problem" | "cancel">): Promise<boolean> {
+    const { writer, clock } = this.#deps;
+    const { outcome, problem = null } = how;
+    const at = clock.wall();
+    return writer.commit(() => ({
+      turns: [{ turnId, from: "queued", set: { ...how, state: "ended", endedAt: at } }],
+      updates: [{ turnId, at, type: "turn", data: { turnId, state: "ended", outcome, problem } }],
+    }));
+  }
+
+  #queued(limit?: number): Promise<readonly AcpTurn[]> {
+    const { store, writer } = this.#deps;
+    const { sessionId } = writer.row;
+    const queued = { sessionId, states: ["queued"] } as const;
+    return store.listAcpTurns({ ...queued, ...(limit === undefined ? {} : { limit }) });
+  }
+}

@@ -1,0 +1,48 @@
+import { TurnSummary } from "./turn-summary.js";
+import type { SessionUpdate } from "../wire/session-update.js";
+
+/** What an update belongs to: history that is told again, the turn under way, or neither. */
+export type UpdateScope = "replay" | "turn" | "between";
+
+/** Of one session: keeps what is told again by `session/load` out of what is new. */
+export class ReplayFilter {
+  readonly #sessionId: string;
+  #replaying = false;
+  #turn: TurnSummary | null = null;
+
+  constructor(sessionId: string) {
+    this.#sessionId = sessionId;
+  }
+
+  get turn(): TurnSummary | null {
+    return this.#turn;
+  }
+
+  /** `session/load` was sent; all updates until it is answered are history. */
+  beginReplay(): void {
+    this.#replaying = true;
+  }
+
+  endReplay(): void {
+    this.#replaying = false;
+  }
+
+  beginTurn(): TurnSummary {
+    this.#turn = new TurnSummary();
+    return this.#turn;
+  }
+
+  /** What comes after the answer belongs to no turn. */
+  endTurn(): void {
+    this.#turn = null;
+  }
+
+  /** Null: another session's. */
+  classify(update: SessionUpdate): UpdateScope | null {
+    if (update.sessionId !== this.#sessionId) return null;
+    if (this.#replaying) return "replay";
+    if (this.#turn === null) return "between";
+    this.#turn.apply(update);
+    return "turn";
+  }
+}

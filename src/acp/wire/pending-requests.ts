@@ -1,0 +1,131 @@
+import { type AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
+import type { Clock, Timer } from "../../async/clock.js";
+import { type Deferred, deferred } from "../../async/deferred.js";
+import { redactedExcerpt } from "./excerpt.js";
+import type { RpcOutcome, RpcId } from "./message.js";
+
+/**
+ * A request that has been sent and not answered. It can be kept, and given to the connection of the next process:
+ * the times are those of the connection's clock, which must go on over restarts for that (see `hostClock`).
+ */
+export interface PendingRequest {
+  readonly id: number;
+  readonly method: string;
+  readonly sentAt: number;
+  /** Null: it has none. */
+  readonly deadline: number | null;
+  /** The connection is closed when it passes. */
+  readonly fatal: boolean;
+}
+
+interface PendingEntry {
+  readonly request: PendingRequest;
+  readonly answer: Deferred<unknown>;
+  readonly timer: Timer | null;
+}
+
+/** What an answer was to. */
+export type AnswerMatch = PendingRequest | "answered-twice" | "late" | "unmatched";
+
+/** Longer timers fire at once (they are 32-bit). No request waits for a month. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Ids remembered after their end, to tell an answer that is late or doubled from one that nobody asked for. */
+const REMEMBERED_IDS = 1_000;
+
+/** The requests under way, each with its deadline. */
+export class PendingRequests {
+  readonly #clock: Clock;
+  readonly #onFatal: (error: AcpTimeout) => void;
+  readonly #pending = new Map<RpcId, PendingEntry>();
+  readonly #finished = new Map<RpcId, "answered-twice" | "late">();
+  #nextId: number;
+
+  constructor(
+    clock: Clock,
+    restored: readonly PendingRequest[],
+    firstId: number,
+    onFatal: (error: AcpTimeout) => void,
+  ) {
+    this.#clock = clock;
+    this.#onFatal = onFatal;
+    this.#nextId = Math.max(firstId, ...restored.map(({ id }) => id + 1));
+    for (const request of restored) this.#add(request);
+  }
+
+  get list(): readonly PendingRequest[] {
+    return [...this.#pending.values()].map(({ request }) => request);
+  }
+
+  add(method: string, deadlineMs: number | null, fatal: boolean): PendingRequest {
+    const sentAt = this.#clock.now();
+    const deadline = deadlineMs === null ? null : sentAt + deadlineMs;
+    const request = { id: this.#nextId++, method, sentAt, deadline, fatal };
+    this.#add(request);
+    return request;
+  }
+
+  /** Rejects when it was refused, timed out, or the connection closed. */
+  answerTo(id: number): Promise<unknown> {
+    const waiting = this.#pending.get(id);
+    if (waiting === undefined) return Promise.reject(new Error(`no request ${id} is under way`));
+    return waiting.answer.promise;
+  }
+
+  /** What an answer that has come is to. It came in time, however long it takes to be kept. */
+  match(id: RpcId): AnswerMatch {
+    const waiting = this.#pending.get(id);
+    waiting?.timer?.cancel();
+    return waiting?.request ?? this.#finished.get(id) ?? "unmatched";
+  }
+
+  settle({ id, method }: PendingRequest, outcome: RpcOutcome): void {
+    const waiting = this.#remove(id);
+    if (waiting === null) return;
+    this.#remember(id, "answered-twice");
+    if ("error" in outcome) {
+      const { code, message } = outcome.error;
+      return waiting.answer.reject(new AcpRefused(method, code, redactedExcerpt(message)));
+    }
+    waiting.answer.resolve(outcome.result);
+  }
+
+  fail(id: RpcId, error: unknown): void {
+    this.#remove(id)?.answer.reject(error);
+  }
+
+  failAll(error: AcpClosed): void {
+    for (const id of [...this.#pending.keys()]) this.fail(id, error);
+  }
+
+  #add(request: PendingRequest): void {
+    this.#pending.set(request.id, { request, answer: deferred<unknown>(), timer: this.#startTimer(request) });
+  }
+
+  #startTimer({ id, method, sentAt, deadline, fatal }: PendingRequest): Timer | null {
+    if (deadline === null) return null;
+    const left = Math.max(0, Math.min(deadline - this.#clock.now(), MAX_TIMER_MS));
+    return this.#clock.setTimer(left, () => {
+      const error = new AcpTimeout(method, deadline - sentAt);
+      this.fail(id, error);
+      this.#remember(id, "late");
+      if (fatal) this.#onFatal(error);
+    });
+  }
+
+  #remove(id: RpcId): PendingEntry | null {
+    const waiting = this.#pending.get(id) ?? null;
+    waiting?.timer?.cancel();
+    this.#pending.delete(id);
+    return waiting;
+  }
+
+  #remember(id: RpcId, how: "answered-twice" | "late"): void {
+    this.#finished.set(id, how);
+    if (this.#finished.size <= REMEMBERED_IDS) return;
+    for (const oldest of this.#finished.keys()) {
+      this.#finished.delete(oldest);
+      break;
+    }
+  }
+}

@@ -1,0 +1,94 @@
+import { createHash, randomBytes } from "node:crypto";
+import { constants } from "node:fs";
+import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { AnchorUnusable } from "../../errors.js";
+import { errnoCode } from "../error-code.js";
+import { missingBinaryHint } from "./find.js";
+
+const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
+
+/**
+ * The state directory's own copy, named by its content. Anchors outlive upgrades of the package:
+ * theirs must neither change under them nor vanish. Idempotent; repairs a damaged copy.
+ */
+export async function installAnchorBinary(home: string, source: string): Promise<string> {
+  const content = await readSource(source);
+  // A text file would be run by a shell, and anything else fail somewhere far from here.
+  if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF_MAGIC))
+    throw new AnchorUnusable(
+      source,
+      `${source} is not a program of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
+    );
+  const hash = createHash("sha256").update(content).digest("hex").slice(0, 16);
+  const directory = join(home, "bin");
+  const path = join(directory, `anchor-${hash}`);
+  if (!(await isIntact(path, content))) await writeCopy(directory, path, content);
+  await requireExecutable(path);
+  return path;
+}
+
+async function readSource(source: string): Promise<Buffer> {
+  try {
+    return await readFile(source);
+  } catch (cause) {
+    const problem = errnoCode(cause) === "ENOENT" ? "is missing" : "cannot be read";
+    throw new AnchorUnusable(
+      source,
+      `the anchor binary ${source} ${problem}; nothing can be started. To fix it, ${missingBinaryHint(source)}`,
+      { cause },
+    );
+  }
+}
+
+/** The name promises the content, so the content is what is checked. */
+async function isIntact(path: string, content: Buffer): Promise<boolean> {
+  try {
+    const found = await lstat(path);
+    const ours = found.isFile() && (process.getuid === undefined || found.uid === process.getuid());
+    if (!ours || found.size !== content.length || !content.equals(await readFile(path))) return false;
+    if ((found.mode & 0o777) !== 0o700) await chmod(path, 0o700);
+    return true;
+  } catch (error) {
+    if (errnoCode(error) === "ENOENT") return false;
+    throw copyError(path, error);
+  }
+}
+
+async function writeCopy(directory: string, path: string, content: Buffer): Promise<void> {
+  const temporary = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    try {
+      await writeFile(temporary, content, { mode: 0o700, flag: "wx" });
+      await chmod(temporary, 0o700);
+      await rename(temporary, path);
+    } finally {
+      await rm(temporary, { force: true });
+    }
+  } catch (error) {
+    throw copyError(path, error);
+  }
+}
+
+async function requireExecutable(path: string): Promise<void> {
+  try {
+    // Also false on a file system mounted noexec: access(2) looks at the mount.
+    await access(path, constants.X_OK);
+  } catch (cause) {
+    throw new AnchorUnusable(
+      path,
+      `${path} cannot be executed; nothing can be started. The state directory is probably on a file system mounted noexec: point HOLDFAST_HOME to one that is not`,
+      { cause },
+    );
+  }
+}
+
+function copyError(path: string, cause: unknown): AnchorUnusable {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new AnchorUnusable(
+    path,
+    `cannot keep the anchor binary at ${path}: ${why}. Nothing can be started until the state directory is writable`,
+    { cause },
+  );
+}

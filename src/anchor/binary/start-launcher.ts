@@ -1,0 +1,84 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { defaults } from "../../defaults.js";
+import { AnchorUnusable } from "../../errors.js";
+import { errnoCode } from "../error-code.js";
+import { asBoolean, asNullable, parseJson, asObject, asString } from "../../text/parse-json.js";
+
+/** More than any ready line; beyond it, whatever was started is not the launcher. */
+const MAX_READY_LINE = 64 * 1024;
+
+/** What a test may hand to the binary: its weaker tiers, and where its sanitizers report to. */
+const PASSED_VARIABLES = ["HOLDFAST_ANCHOR_WEAKEN", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
+
+/** The anchor binary needs nothing from the environment, and what it does not get it cannot leak into a run. */
+export function anchorEnvironment(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
+  return Object.fromEntries(
+    PASSED_VARIABLES.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])),
+  );
+}
+
+/** Start a launcher, in a session of its own, and return when it listens. It outlives this process. */
+export async function startLauncher(
+  anchorPath: string,
+  instanceDir: string,
+  instanceId: string,
+): Promise<void> {
+  const child = spawn(anchorPath, ["launch", "--dir", instanceDir, "--instance", instanceId], {
+    detached: true,
+    stdio: ["ignore", "pipe", "ignore"],
+    env: anchorEnvironment(),
+    // Not the caller's directory: that one may be on something to be unmounted.
+    cwd: "/",
+  });
+  try {
+    const line = await readReadyLine(child);
+    const parsed = parseJson(line, (value) => {
+      const object = asObject(value);
+      return { ready: asBoolean(object["ready"]), message: asNullable(asString, object["message"]) };
+    });
+    if (parsed === null) throw new Error(`it said ${JSON.stringify(line.slice(0, 200))}`);
+    if (!parsed.ready) throw new Error(parsed.message ?? "it is not ready");
+  } catch (cause) {
+    // Ours, and not yet reaped, so the number is still its own. One that is not ready holds nothing.
+    child.kill("SIGKILL");
+    throw new AnchorUnusable(anchorPath, describeStartError(anchorPath, cause), { cause });
+  } finally {
+    child.stdout?.destroy();
+    child.unref();
+  }
+}
+
+function readReadyLine(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    const limit = defaults.launcherReadyMs;
+    const timer = setTimeout(() => reject(new Error(`it was not ready within ${limit} ms`)), limit);
+    const settle = (act: () => void): void => {
+      clearTimeout(timer);
+      act();
+    };
+    child.on("error", (error) => settle(() => reject(error)));
+    child.on("close", (code, signal) => {
+      settle(() => reject(new Error(`it ended (${signal ?? `exit ${code}`}) before it was ready`)));
+    });
+    child.stdout?.setEncoding("utf8").on("data", (part: string) => {
+      text += part;
+      const end = text.indexOf("\n");
+      if (end >= 0) settle(() => resolve(text.slice(0, end)));
+      else if (text.length > MAX_READY_LINE)
+        settle(() => reject(new Error("it did not say that it was ready")));
+    });
+  });
+}
+
+function describeStartError(anchorPath: string, cause: unknown): string {
+  const code = errnoCode(cause);
+  if (code === "EACCES")
+    return `${anchorPath} may not be executed; no run can be started. Check its mode and that its file system is not mounted noexec`;
+  if (code === "ENOENT")
+    return `${anchorPath} is gone; no run can be started. A new start of the supervisor puts it back`;
+  if (code === "ENOEXEC")
+    return `${anchorPath} was not built for this machine; no run can be started. Build it here with scripts/build-anchor.mjs`;
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return `the launcher ${anchorPath} could not be started: ${why}. No run was started`;
+}

@@ -1,0 +1,59 @@
+import { AnchorUnusable } from "../../errors.js";
+import { runAnchorMode } from "../binary/run-mode.js";
+import type { CgroupRef, CgroupState, InspectOptions } from "../host.js";
+import { toLiveProcess } from "./processes.js";
+import type { LiveProcesses } from "../members.js";
+import { asArray, asNullable, asOneOf, parseJson } from "../../text/parse-json.js";
+
+const CGROUP_STATES = ["populated", "empty", "gone", "unknown"] as const;
+
+/** Longer than any the anchor makes; it cannot open a longer one. */
+const MAX_CGROUP_PATH_BYTES = 1000;
+
+/** What lives in cgroups, one answer for each asked for, in the same order. */
+export async function inspectCgroups(
+  anchorPath: string,
+  wanted: readonly CgroupRef[],
+): Promise<readonly CgroupState[]> {
+  const answers: CgroupState[] = wanted.map(() => "unknown");
+  // What cannot be a cgroup of ours is not asked about, and stays unknown.
+  const asked = wanted.flatMap((boundary, index) => (isValidCgroup(boundary) ? [{ boundary, index }] : []));
+  if (asked.length === 0) return answers;
+  const question = asked.map(({ boundary: { inode, path } }) => `cgroup ${inode} ${path}\n`).join("");
+  const lines = await runAnchorMode(anchorPath, ["inspect"], question);
+  for (const [at, { index }] of asked.entries()) {
+    const answer = parseJson(lines[at] ?? "", (value) => asOneOf(CGROUP_STATES, value));
+    if (answer === null || lines.length !== asked.length)
+      throw new AnchorUnusable(
+        anchorPath,
+        "`anchor inspect` did not answer as agreed about cgroups; nothing was concluded from it",
+      );
+    answers[index] = answer;
+  }
+  return answers;
+}
+
+/** The processes of cgroups, one answer for each asked for, in the same order; null: it is gone, or cannot be seen from here. */
+export async function listCgroupMembers(
+  anchorPath: string,
+  wanted: readonly CgroupRef[],
+  { ports = false }: Pick<InspectOptions, "ports"> = {},
+): Promise<readonly (LiveProcesses | null)[]> {
+  const asked = wanted.filter(isValidCgroup);
+  if (asked.length === 0) return wanted.map(() => null);
+  const question = asked.map(({ inode, path }) => `members ${inode} ${path}\n`).join("");
+  const lines = await runAnchorMode(anchorPath, ["inspect", ...(ports ? ["--ports"] : [])], question);
+  const answers = lines.map((line) => parseJson(line, (value) => ({ found: asNullable(asArray, value) })));
+  if (lines.length !== asked.length || answers.includes(null))
+    throw new AnchorUnusable(
+      anchorPath,
+      "`anchor inspect` did not answer as agreed about the members of cgroups; nothing was concluded from it",
+    );
+  return wanted.map((boundary) => answers[asked.indexOf(boundary)]?.found?.map(toLiveProcess) ?? null);
+}
+
+function isValidCgroup({ path, inode }: CgroupRef): boolean {
+  return (
+    /^\d{1,20}$/.test(inode) && /^\/[^\0\n]*$/.test(path) && Buffer.byteLength(path) <= MAX_CGROUP_PATH_BYTES
+  );
+}

@@ -1,0 +1,296 @@
+import { readdir, rmdir, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { AnchorUnusable } from "../../errors.js";
+import type { ProcessIdentity } from "../../model/run.js";
+import { runAnchorMode } from "../binary/run-mode.js";
+import type { CgroupRef, ReapResult } from "../host.js";
+import { toIdentity, inspectProcesses } from "./processes.js";
+import { inspectCgroups } from "./cgroups.js";
+import { findCgroupRoot } from "./cgroup-probe.js";
+import { reap } from "./reap.js";
+import { HIDDEN_STATE } from "./liveness.js";
+import {
+  asArray,
+  type JsonObject,
+  asNullable,
+  asOneOf,
+  parseJson,
+  asObject,
+  asString,
+  asWholeNumber,
+} from "../../text/parse-json.js";
+
+export interface ProcessWithoutState {
+  readonly identity: ProcessIdentity;
+  readonly command: string;
+}
+
+/** A live run whose state directory was removed. */
+export interface RunWithoutState {
+  readonly runId: string;
+  readonly instanceId: string;
+  /** The removed instance directory. Null: its anchor is gone, and nothing says where the directory was. */
+  readonly directory: string | null;
+  /** Verified by its binary and its command line. Null: it is gone. */
+  readonly anchor: ProcessIdentity | null;
+  /** The file of its anchor. */
+  readonly anchorPath: string | null;
+  readonly cgroup: CgroupRef | null;
+  /** Without the anchor. */
+  readonly processes: readonly ProcessWithoutState[];
+  readonly evidence: readonly string[];
+  /** Why it may not be ended; null: it may, by an operator. */
+  readonly whyNot: string | null;
+}
+
+interface AnchorOrLauncher {
+  readonly identity: ProcessIdentity;
+  readonly kind: "anchor" | "launcher";
+  readonly executable: string;
+  readonly runId: string | null;
+  readonly cgroup: string | null;
+  readonly directory: string;
+  readonly there: "yes" | "no" | "unknown";
+}
+
+interface LockHolder {
+  readonly pid: number;
+  readonly directory: string;
+}
+
+interface ScannedCgroup {
+  /** `<instanceId>-<device>-<inode>`, the numbers in hex: of the instance's directory. */
+  readonly place: string;
+  readonly runId: string;
+  readonly boundary: CgroupRef;
+  readonly members: readonly (ProcessWithoutState & {
+    readonly runId: string | null;
+    readonly instanceId: string | null;
+  })[];
+}
+
+interface SystemScan {
+  readonly machinery: readonly AnchorOrLauncher[];
+  readonly supervisors: readonly LockHolder[];
+  readonly cgroups: readonly ScannedCgroup[];
+}
+
+const PROCESS_KINDS = ["anchor", "launcher"] as const;
+const DIRECTORY_STATES = ["yes", "no", "unknown"] as const;
+
+/**
+ * Runs whose state directory was removed: a living anchor whose instance directory is gone, as that anchor sees it; or
+ * a cgroup of a run with processes in it, of no instance of `home`, for which neither a launcher nor an anchor lives.
+ * Looks only, and needs no state directory. Processes that only carry markers are claims, and are not in it.
+ */
+export async function findRunsWithoutState(
+  anchorPath: string,
+  home: string,
+): Promise<readonly RunWithoutState[]> {
+  const scan = await scanSystem(anchorPath);
+  const local = await localPlaces(home);
+  const orphans = scan.machinery
+    .filter(({ kind, there }) => kind === "anchor" && there === "no")
+    .filter(({ cgroup }) => !local.has(cgroupPlace(cgroup) ?? ""));
+  const trees = await inspectProcesses(
+    anchorPath,
+    orphans.map((each) => each.identity),
+  );
+  const held = orphans.flatMap((anchor, at) => {
+    const tree = trees[at];
+    return tree?.matches === true ? [runWithAnchor(anchor, tree.descendants, scan)] : [];
+  });
+  const anchored = new Set(held.flatMap(({ cgroup }) => cgroup?.path ?? []));
+  const left = scan.cgroups
+    .filter(({ place, boundary }) => !anchored.has(boundary.path) && !local.has(place))
+    .filter(
+      ({ boundary }) => !scan.machinery.some((each) => cgroupBase(each.cgroup) === cgroupBase(boundary.path)),
+    )
+    .map((cgroup) => runWithoutAnchor(cgroup, scan));
+  return [...held, ...left];
+}
+
+/** End it, verified once more through handles. */
+export async function stopRunWithoutState(
+  anchorPath: string,
+  { anchor, anchorPath: path, cgroup }: RunWithoutState,
+  graceMs: number,
+): Promise<ReapResult> {
+  const anchored = anchor === null || path === null ? null : { identity: anchor, path };
+  const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: anchored });
+  // With an anchor there is a launcher, which removes them when it leaves.
+  if (anchor === null) await removeCgroups(cgroup);
+  return result;
+}
+
+/** True if the anchor and all listed processes are gone and the cgroup is empty. */
+export async function isRunWithoutStateGone(
+  anchorPath: string,
+  { anchor, processes, cgroup }: RunWithoutState,
+): Promise<boolean> {
+  const identities = processes.map(({ identity: each }) => each);
+  const found = await inspectProcesses(anchorPath, anchor === null ? identities : [anchor, ...identities], {
+    brief: true,
+  });
+  const states = await inspectCgroups(anchorPath, cgroup === null ? [] : [cgroup]);
+  return (
+    // The identity of a hidden process cannot be read, so the process may still be the listed one.
+    found.every(({ alive, matches, state }) => !alive || (!matches && state !== HIDDEN_STATE)) &&
+    states.every((state) => state === "empty" || state === "gone")
+  );
+}
+
+/** The cgroups of an instance of which nothing lives any more. The kernel removes only empty ones. */
+async function removeCgroups(cgroup: CgroupRef | null): Promise<void> {
+  const [root, base] = [await findCgroupRoot(), cgroupBase(cgroup?.path ?? null)];
+  if (root === null || base === null) return;
+  for (const name of ["runs", "sup", "."]) await rmdir(join(root, base, name)).catch(() => undefined);
+}
+
+/** By name: of a directory that was renamed, its lock shows the new path and its anchor the old one. */
+function findLockHolder(instanceId: string, supervisors: readonly LockHolder[]): LockHolder | undefined {
+  return supervisors.find(({ directory }) => basename(directory) === instanceId);
+}
+
+function runWithAnchor(
+  { identity: anchor, executable, directory, runId, cgroup: anchorCgroup }: AnchorOrLauncher,
+  below: readonly ProcessWithoutState[],
+  { supervisors, cgroups }: SystemScan,
+): RunWithoutState {
+  const instanceId = basename(directory);
+  const own = cgroups.find(
+    ({ boundary, runId: of }) => of === runId && cgroupBase(boundary.path) === cgroupBase(anchorCgroup),
+  );
+  const owner = findLockHolder(instanceId, supervisors);
+  const evidence = [`its anchor ${anchor.pid} runs ${executable} for ${directory}, which is gone`];
+  if (own !== undefined) evidence.push(...cgroupEvidence(own, instanceId));
+  return {
+    runId: runId ?? "",
+    instanceId,
+    directory,
+    anchor,
+    anchorPath: executable,
+    cgroup: own?.boundary ?? null,
+    processes: below.map((each) => ({ identity: each.identity, command: each.command })),
+    evidence,
+    whyNot:
+      owner !== undefined
+        ? `its supervisor, process ${owner.pid}, lives and holds its lock`
+        : anchor.uniqueId === null
+          ? "this kernel has no unique process ids, so its anchor cannot be verified"
+          : null,
+  };
+}
+
+function runWithoutAnchor(cgroup: ScannedCgroup, { supervisors }: SystemScan): RunWithoutState {
+  const { runId, boundary, members } = cgroup;
+  const instanceId = instanceOf(cgroup.place);
+  const owner = findLockHolder(instanceId, supervisors);
+  const marked = members.some((each) => each.runId === runId && each.instanceId === instanceId);
+  return {
+    runId,
+    instanceId,
+    directory: null,
+    anchor: null,
+    anchorPath: null,
+    cgroup: boundary,
+    processes: members.map((each) => ({ identity: each.identity, command: each.command })),
+    evidence: cgroupEvidence(cgroup, instanceId),
+    whyNot:
+      owner !== undefined
+        ? `its supervisor, process ${owner.pid}, lives and holds its lock`
+        : marked
+          ? null
+          : "none of its processes carries the markers of the run: the cgroup alone is not enough",
+  };
+}
+
+function cgroupEvidence({ runId, boundary, members }: ScannedCgroup, instanceId: string): string[] {
+  const marked = members.filter((each) => each.runId === runId && each.instanceId === instanceId);
+  return [
+    `in its cgroup ${boundary.path}: ${members.length} processes`,
+    ...(marked.length === 0
+      ? []
+      : [`with the markers of the run and its instance: ${marked.length} of them`]),
+  ];
+}
+
+/** `…/holdfast-<place>` of a cgroup below it. */
+function cgroupBase(cgroup: string | null): string | null {
+  return /^.*\/holdfast-[^/]+-[0-9a-f]+-[0-9a-f]+(?=\/(?:sup|runs)(?:\/|$))/.exec(cgroup ?? "")?.[0] ?? null;
+}
+
+function cgroupPlace(cgroup: string | null): string | null {
+  return cgroupBase(cgroup)?.replace(/^.*\/holdfast-/, "") ?? null;
+}
+
+function instanceOf(place: string): string {
+  return place.replace(/-[0-9a-f]+-[0-9a-f]+$/, "");
+}
+
+/** Runs of this state directory are excluded: they have records. */
+async function localPlaces(home: string): Promise<ReadonlySet<string>> {
+  const names = await readdir(join(home, "instances")).catch(() => []);
+  const places = names.map(async (name) => {
+    const found = await stat(join(home, "instances", name), { bigint: true }).catch(() => null);
+    return found === null ? [] : [`${name}-${found.dev.toString(16)}-${found.ino.toString(16)}`];
+  });
+  return new Set((await Promise.all(places)).flat());
+}
+
+async function scanSystem(anchorPath: string): Promise<SystemScan> {
+  const scan = {
+    machinery: [] as AnchorOrLauncher[],
+    supervisors: [] as LockHolder[],
+    cgroups: [] as ScannedCgroup[],
+  };
+  for (const line of await runAnchorMode(anchorPath, ["survey"], "")) {
+    const read = parseJson(line, (value) => {
+      const object = asObject(value);
+      const kind = asString(object["kind"]);
+      if (kind === "supervisor") return scan.supervisors.push(toLockHolder(object));
+      return kind === "cgroup"
+        ? scan.cgroups.push(toScannedCgroup(object))
+        : scan.machinery.push(toAnchorOrLauncher(object));
+    });
+    if (read === null)
+      throw new AnchorUnusable(
+        anchorPath,
+        "`anchor survey` did not answer as agreed; nothing was concluded from it",
+      );
+  }
+  return scan;
+}
+
+function toLockHolder(object: JsonObject): LockHolder {
+  return { pid: asWholeNumber(object["pid"]), directory: asString(object["directory"]) };
+}
+
+function toAnchorOrLauncher(object: JsonObject): AnchorOrLauncher {
+  return {
+    identity: toIdentity(object),
+    kind: asOneOf(PROCESS_KINDS, object["kind"]),
+    executable: asString(object["executable"]),
+    runId: asNullable(asString, object["runId"]),
+    cgroup: asNullable(asString, object["cgroup"]),
+    directory: asString(object["directory"]),
+    there: asOneOf(DIRECTORY_STATES, object["there"]),
+  };
+}
+
+function toScannedCgroup(object: JsonObject): ScannedCgroup {
+  return {
+    place: asString(object["place"]),
+    runId: asString(object["runId"]),
+    boundary: { path: asString(object["path"]), inode: asString(object["inode"]) },
+    members: asArray(object["members"]).map((item) => {
+      const member = asObject(item);
+      return {
+        identity: toIdentity(member),
+        command: asString(member["command"]),
+        runId: asNullable(asString, member["runId"]),
+        instanceId: asNullable(asString, member["instanceId"]),
+      };
+    }),
+  };
+}

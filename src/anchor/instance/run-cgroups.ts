@@ -1,0 +1,113 @@
+import { readdir, rmdir, stat, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { errnoCode } from "../error-code.js";
+import type { CgroupRef } from "../host.js";
+import { isSafeId } from "../run-dir/run-directories.js";
+import { asArray, asNullable, parseJson, asObject, asString } from "../../text/parse-json.js";
+import { readOwnFile } from "../../home/own-file.js";
+
+export type RunCgroup = CgroupRef & { readonly runId: string };
+
+/** What `launcher.json` says of the cgroups below which an instance's runs live. */
+interface LauncherFile {
+  /** As records name it; null: there are none. */
+  readonly cgroup: string | null;
+  /** Where it is mounted. */
+  readonly cgroupDirectory: string | null;
+  /** Where limits of its runs are set beside it, in hierarchies of cgroup v1. */
+  readonly limitDirectories: readonly string[];
+  /** Of the directory the file was written in. */
+  readonly device: string;
+  readonly inode: string;
+}
+
+const CGROUP2_MAGIC = 0x63677270;
+
+/** The cgroups of an instance's runs; none unless they were provably made for this very directory. */
+export async function listRunCgroups(instanceDir: string, instanceId: string): Promise<readonly RunCgroup[]> {
+  const location = await findCgroupLocation(instanceDir, instanceId);
+  if (location === null) return [];
+  const entries = await readdir(location.directory, { withFileTypes: true }).catch(() => []);
+  const found = entries
+    .filter((entry) => entry.isDirectory() && isSafeId(entry.name))
+    .map(async ({ name: runId }): Promise<RunCgroup | null> => {
+      const inode = await inodeOf(join(location.directory, runId));
+      return inode === null ? null : { runId, path: `${location.cgroup}/${runId}`, inode };
+    });
+  return (await Promise.all(found)).filter((boundary) => boundary !== null);
+}
+
+/** Removes what a launcher that was killed has left of them. False: one is still in use. The kernel removes only empty ones. */
+export async function removeRunCgroups(instanceDir: string, instanceId: string): Promise<boolean> {
+  const location = await findCgroupLocation(instanceDir, instanceId);
+  if (location === null) return true;
+  const { directory } = location;
+  const runs = await listRunCgroups(instanceDir, instanceId);
+  await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
+  if (!(await isRemoved(rmdir(directory)))) return false;
+  await Promise.all(location.limitDirectories.map(removeLimitCgroups));
+  // An anchor that was killed just now may still be on its way out.
+  await isRemoved(rmdir(join(dirname(directory), "sup")));
+  return isRemoved(rmdir(dirname(directory)));
+}
+
+export async function isRemoved(removal: Promise<void>): Promise<boolean> {
+  return removal.then(
+    () => true,
+    (error: unknown) => errnoCode(error) === "ENOENT",
+  );
+}
+
+async function removeLimitCgroups(directory: string): Promise<void> {
+  const names = await readdir(directory).catch(() => []);
+  await Promise.allSettled(names.filter(isSafeId).map((runId) => rmdir(join(directory, runId))));
+  await rmdir(directory).catch(() => {});
+}
+
+interface CgroupLocation {
+  readonly cgroup: string;
+  readonly directory: string;
+  readonly limitDirectories: readonly string[];
+}
+
+async function findCgroupLocation(instanceDir: string, instanceId: string): Promise<CgroupLocation | null> {
+  const parsed = await readLauncherFile(instanceDir);
+  if (parsed === null || parsed.cgroup === null || parsed.cgroupDirectory === null) return null;
+  const here = await stat(instanceDir, { bigint: true }).catch(() => null);
+  // A copied or restored state directory must not claim the original's.
+  if (here === null || String(here.dev) !== parsed.device || String(here.ino) !== parsed.inode) return null;
+  const base = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}`;
+  const tail = `${base}/runs`;
+  if (!parsed.cgroup.endsWith(tail) || !parsed.cgroupDirectory.endsWith(tail)) return null;
+  // Some of it may have been removed before.
+  const mounted = await statfs(dirname(dirname(parsed.cgroupDirectory))).catch(() => null);
+  if (mounted?.type !== CGROUP2_MAGIC) return null;
+  return {
+    cgroup: parsed.cgroup,
+    directory: parsed.cgroupDirectory,
+    limitDirectories: parsed.limitDirectories.filter((path) => path.endsWith(base)),
+  };
+}
+
+async function readLauncherFile(instanceDir: string): Promise<LauncherFile | null> {
+  const text = await readOwnFile(join(instanceDir, "launcher.json")).catch(() => null);
+  if (text === null) return null;
+  return parseJson(text, (value) => {
+    const object = asObject(value);
+    return {
+      cgroup: asNullable(asString, object["cgroup"]),
+      cgroupDirectory: asNullable(asString, object["cgroupDirectory"]),
+      // Older launchers set none.
+      limitDirectories: (asNullable(asArray, object["limitDirectories"]) ?? []).map(asString),
+      device: asString(object["device"]),
+      inode: asString(object["inode"]),
+    };
+  });
+}
+
+async function inodeOf(path: string): Promise<string | null> {
+  return stat(path, { bigint: true }).then(
+    ({ ino }) => String(ino),
+    () => null,
+  );
+}

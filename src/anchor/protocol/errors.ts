@@ -1,0 +1,72 @@
+import { constants } from "node:os";
+import { getSystemErrorMap } from "node:util";
+import { DELEGATION_HINT } from "../delegation.js";
+import type { SpawnFailure } from "../host.js";
+
+/** What was to be started; known to the supervisor that asked, not to one that attached later. */
+export interface StartAttempt {
+  readonly cwd: string;
+  readonly command: string;
+}
+
+const { ENOENT, ENOTDIR, EACCES, EPERM, ENOEXEC, E2BIG, EAGAIN, ENOMEM, ENOSPC, EDQUOT, EMFILE, ENFILE } =
+  constants.errno;
+
+/** One sentence for a person: what could not be done, and why. */
+export function describeSpawnFailure(failure: SpawnFailure, attempt: StartAttempt | null): string {
+  const { errno, step } = failure;
+  switch (step) {
+    case "cwd":
+      return `cannot enter directory ${attempt?.cwd ?? "of the run"}: ${cwdReason(errno)}`;
+    case "exec":
+      return `cannot run ${attempt?.command ?? "the command"}: ${execReason(errno)}`;
+    case "spec":
+      if (errno === E2BIG) return `cannot run ${attempt?.command ?? "the command"}: ${execReason(errno)}`;
+      return describeOtherFailure(failure);
+    case "limit":
+      return `cannot set a limit (${failure.message}); the command did not run. ${DELEGATION_HINT}`;
+    case "fork":
+      return `cannot start a process: ${forkReason(errno)}`;
+    case "directory":
+      return `cannot write the run's directory: ${directoryReason(errno)}`;
+    default:
+      return describeOtherFailure(failure);
+  }
+}
+
+function cwdReason(errno: number): string {
+  if (errno === ENOENT) return "no such directory";
+  if (errno === ENOTDIR) return "it is not a directory";
+  return describeErrno(errno);
+}
+
+function execReason(errno: number): string {
+  if (errno === ENOENT) return "no such command, or the interpreter it names is missing";
+  if (errno === EACCES) return "permission denied; it is not an executable file, or on a noexec file system";
+  if (errno === ENOEXEC) return "this system cannot execute it; a script needs a #! line";
+  if (errno === E2BIG) return "its arguments and environment are too long for this system";
+  return describeErrno(errno);
+}
+
+function forkReason(errno: number): string {
+  if (errno === EAGAIN) return "the limit of processes for this user or container is reached";
+  if (errno === ENOMEM) return "the system is out of memory";
+  if (errno === EMFILE || errno === ENFILE) return "too many open files";
+  return describeErrno(errno);
+}
+
+function directoryReason(errno: number): string {
+  if (errno === ENOSPC || errno === EDQUOT) return "the disk or quota is full";
+  if (errno === EACCES || errno === EPERM) return "permission denied";
+  return describeErrno(errno);
+}
+
+function describeOtherFailure({ errno, step, message }: SpawnFailure): string {
+  if (message !== "") return `cannot start the run (${step}): ${message}`;
+  return `cannot start the run (${step}): ${describeErrno(errno)}`;
+}
+
+/** "no space left on device", or the bare number where this system has no words for it. */
+export function describeErrno(errno: number): string {
+  return getSystemErrorMap().get(-errno)?.[1] ?? `error ${errno}`;
+}

@@ -1,0 +1,136 @@
+import { HoldfastError } from "../../errors.js";
+import { maxFrameBytes } from "./messages.js";
+
+/** `u32 length, u8 type`, then fields of `u8 tag, u32 length, value`; little-endian throughout. */
+const FRAME_HEADER_BYTES = 5;
+const FIELD_HEADER_BYTES = 5;
+const UINT32_RANGE = 0x1_0000_0000;
+/** Above this in the high word, a u64 is no safe integer. */
+const MAX_SAFE_HIGH_WORD = 0x1f_ffff;
+
+/** What arrived is not the protocol. The connection it came from is of no further use. */
+export class MalformedFrame extends HoldfastError {
+  constructor(what: string) {
+    super("ANCHOR_MALFORMED_FRAME", `the anchor connection carried ${what}; it will be closed`);
+  }
+}
+
+export interface AnchorFrame {
+  readonly type: number;
+  /** The fields, still encoded. A view of the received bytes. */
+  readonly body: Buffer;
+}
+
+/** Cuts a byte stream into frames. Knows nothing of their meaning but the length each type may have. */
+export class FrameDecoder {
+  #parts: Buffer[] = [];
+  #bufferedBytes = 0;
+
+  /** All frames that `chunk` completes, in order. Throws MalformedFrame; then the stream cannot be resumed. */
+  push(chunk: Buffer): AnchorFrame[] {
+    const frames: AnchorFrame[] = [];
+    let bytes = chunk;
+    if (this.#bufferedBytes > 0) {
+      this.#parts.push(chunk);
+      this.#bufferedBytes += chunk.length;
+      if (this.#bufferedBytes < this.#bytesNeeded()) return frames;
+      bytes = this.#takeBuffered();
+    }
+    let at = 0;
+    while (bytes.length - at >= FRAME_HEADER_BYTES) {
+      const size = frameSize(bytes, at);
+      if (bytes.length - at < size) break;
+      frames.push({
+        type: bytes.readUInt8(at + 4),
+        body: bytes.subarray(at + FRAME_HEADER_BYTES, at + size),
+      });
+      at += size;
+    }
+    if (at < bytes.length) {
+      const rest = bytes.subarray(at);
+      this.#parts.push(rest);
+      this.#bufferedBytes = rest.length;
+    }
+    return frames;
+  }
+
+  /** Bytes needed before anything can be decoded: one concatenation per frame, however small the chunks. */
+  #bytesNeeded(): number {
+    if (this.#bufferedBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
+    const first = this.#parts[0];
+    if (first !== undefined && first.length >= FRAME_HEADER_BYTES) return frameSize(first, 0);
+    this.#parts = [Buffer.concat(this.#parts, this.#bufferedBytes)];
+    return this.#bytesNeeded();
+  }
+
+  #takeBuffered(): Buffer {
+    const [first] = this.#parts;
+    const whole = this.#parts.length === 1 && first ? first : Buffer.concat(this.#parts, this.#bufferedBytes);
+    this.#parts = [];
+    this.#bufferedBytes = 0;
+    return whole;
+  }
+}
+
+function frameSize(bytes: Buffer, at: number): number {
+  const length = bytes.readUInt32LE(at);
+  if (length === 0) throw new MalformedFrame("a frame without a type");
+  const type = bytes.readUInt8(at + 4);
+  if (length > maxFrameBytes(type)) throw new MalformedFrame(`a frame of ${length} bytes (type ${type})`);
+  return 4 + length;
+}
+
+/** Walks the fields of one frame. */
+export class FieldReader {
+  readonly #body: Buffer;
+  #nextField = 0;
+  #at = 0;
+  #end = 0;
+  tag = 0;
+
+  constructor(body: Buffer) {
+    this.#body = body;
+  }
+
+  /** False at the end of the frame. */
+  next(): boolean {
+    const left = this.#body.length - this.#nextField;
+    if (left === 0) return false;
+    if (left < FIELD_HEADER_BYTES) throw new MalformedFrame("a cut-off field");
+    const length = this.#body.readUInt32LE(this.#nextField + 1);
+    if (length > left - FIELD_HEADER_BYTES) throw new MalformedFrame("a field longer than its frame");
+    this.tag = this.#body.readUInt8(this.#nextField);
+    this.#at = this.#nextField + FIELD_HEADER_BYTES;
+    this.#end = this.#at + length;
+    this.#nextField = this.#end;
+    return true;
+  }
+
+  int(): number {
+    this.#requireInteger();
+    const high = this.#body.readUInt32LE(this.#at + 4);
+    if (high > MAX_SAFE_HIGH_WORD) throw new MalformedFrame(`a number beyond 2^53 (tag ${this.tag})`);
+    return high * UINT32_RANGE + this.#body.readUInt32LE(this.#at);
+  }
+
+  id(): string {
+    this.#requireInteger();
+    return this.#body.readBigUInt64LE(this.#at).toString();
+  }
+
+  text(): string {
+    const bytes = this.bytes();
+    if (bytes.includes(0)) throw new MalformedFrame(`a NUL in a text (tag ${this.tag})`);
+    // Not fatal: a message may quote a path that is no UTF-8.
+    return bytes.toString("utf8");
+  }
+
+  bytes(): Buffer {
+    return this.#body.subarray(this.#at, this.#end);
+  }
+
+  #requireInteger(): void {
+    if (this.#end - this.#at !== 8)
+      throw new MalformedFrame(`a number that is not 8 bytes (tag ${this.tag})`);
+  }
+}

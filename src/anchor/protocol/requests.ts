@@ -1,0 +1,205 @@
+import { randomBytes } from "node:crypto";
+import { constants } from "node:os";
+import { isAbsolute } from "node:path";
+import { BadInput } from "../../errors.js";
+import type {
+  AnchorLink,
+  AnchorPolicy,
+  MemberSignal,
+  RunScope,
+  SpoolPolicy,
+  StartSpec,
+  StopRequest,
+} from "../host.js";
+import type { ProcessIdentity } from "../../model/run.js";
+import { encodeMessage } from "./message-codec.js";
+
+/** Who speaks: the same on every connection of one supervisor. */
+export interface SupervisorIdentity {
+  readonly instanceId: string;
+  readonly incarnation: string;
+}
+
+/** An ordinary environment is 2 to 8 KiB; growing the buffer in steps would copy it several times. */
+const START_SIZE_HINT = 8 * 1024;
+
+const PATH_MAX = 4096;
+/** What an anchor has room for. */
+const MAX_STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
+
+export function startFrame(
+  protocol: number,
+  spec: StartSpec,
+  speaker: SupervisorIdentity,
+  key: string,
+): Buffer {
+  const { policy, limits } = spec;
+  return encodeMessage(
+    "start",
+    {
+      runId: spec.runId,
+      protocol,
+      instanceId: speaker.instanceId,
+      incarnation: speaker.incarnation,
+      epoch: spec.epoch,
+      key,
+      args: spec.argv,
+      env: Object.entries(spec.env).map(([name, value]) => `${name}=${value}`),
+      cwd: requireWorkingDirectory(spec.cwd),
+      umask: spec.umask,
+      pty: spec.io === "pty" ? 1 : 0,
+      merge: spec.merge ? 1 : 0,
+      stdin: spec.stdin === "pipe" ? 1 : 0,
+      rows: spec.size.rows,
+      cols: spec.size.cols,
+      kind: kindNumber(policy.kind),
+      onEscape: escapeNumber(policy.onEscape),
+      graceMs: roundUpMs(policy.graceMs),
+      settleMs: roundUpMs(policy.settleMs),
+      drainMs: roundUpMs(policy.drainMs),
+      killReportMs: roundUpMs(policy.killReportMs),
+      overallMs: encodeDeadline(policy.overallMs),
+      noOutputMs: encodeDeadline(policy.noOutputMs),
+      ownerLossMs: roundUpMs(policy.ownerLossMs),
+      backstopMs: roundUpMs(policy.backstopMs),
+      outBound: spec.stdout.boundBytes,
+      outPolicy: spoolNumber(spec.stdout.policy),
+      errBound: spec.stderr.boundBytes,
+      errPolicy: spoolNumber(spec.stderr.policy),
+      memoryBytes: limits.memoryBytes,
+      pids: limits.pids,
+      milliCpus: limits.cpus === null ? null : Math.round(limits.cpus * 1000),
+      scope: spec.scope === undefined ? null : encodeScope(spec.scope),
+    },
+    START_SIZE_HINT,
+  );
+}
+
+export function helloFrame(
+  protocol: number,
+  runId: string,
+  epoch: number,
+  speaker: SupervisorIdentity,
+  key: string,
+): Buffer {
+  return encodeMessage("hello", { protocol, runId, ...speaker, epoch, key });
+}
+
+/** Who asks for a stop must get it, so what would be refused as too long is cut instead. */
+export function stopFrame(stop: StopRequest): Buffer {
+  const { reason, actor, requestId, graceMs } = stop;
+  return encodeMessage("stop", {
+    reason: clipBytes(reason, MAX_STOP_BYTES.reason),
+    actor: clipBytes(actor, MAX_STOP_BYTES.actor),
+    requestId: clipBytes(requestId, MAX_STOP_BYTES.requestId),
+    graceMs: graceMs === null ? null : roundUpMs(graceMs),
+  });
+}
+
+export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abandon"]>[0]): Buffer {
+  return encodeMessage("abandon", {
+    actor: clipBytes(actor, MAX_STOP_BYTES.actor),
+    requestId: clipBytes(requestId, MAX_STOP_BYTES.requestId),
+  });
+}
+
+/** Of a run's directory: whoever can read it may stop the run. */
+export function newRunKey(): string {
+  return randomBytes(32).toString("hex");
+}
+
+export function adoptFrame(
+  runId: string,
+  key: string,
+  { pid, startTime, uniqueId }: ProcessIdentity,
+  graceMs: number,
+  scope: RunScope | null,
+): Buffer {
+  return encodeMessage("adopt", {
+    runId,
+    key,
+    rootPid: pid,
+    rootStart: startTime,
+    rootUnique: uniqueId,
+    graceMs: roundUpMs(graceMs),
+    scope: scope === null ? null : encodeScope(scope),
+  });
+}
+
+/** What an anchor has room for, without the NUL at its end. */
+const MAX_SCOPE_BYTES = 2047;
+
+/** What does not fit is left out, the longest and least telling first: a run must start whatever its labels are. */
+export function encodeScope(scope: RunScope): string {
+  const none = { sessionKey: null, sessionId: null, backendId: null, agentId: null };
+  const shorter = [
+    scope,
+    { ...scope, command: "" },
+    { ...scope, command: "", labels: {} },
+    { ...scope, ...none, command: "", labels: {} },
+  ];
+  const texts = shorter.map((each) => JSON.stringify(each));
+  return texts.find((text) => Buffer.byteLength(text) <= MAX_SCOPE_BYTES) ?? "";
+}
+
+export function signalFrame(processes: readonly ProcessIdentity[], signal: MemberSignal): Buffer {
+  return encodeMessage("signal", { signal: constants.signals[signal], members: processes.map(packIdentity) });
+}
+
+/** Its three numbers; 0 where there is no unique id. */
+function packIdentity({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
+  const bytes = Buffer.alloc(24);
+  for (const [at, number] of [pid, startTime, uniqueId ?? 0].entries())
+    bytes.writeBigUInt64LE(BigInt(number), 8 * at);
+  return bytes;
+}
+
+/** What is not in `change` stays as it is. Settle, drain, report and backstop times are fixed at START. */
+export function policyFrame(change: Partial<AnchorPolicy>): Buffer {
+  const { overallMs, noOutputMs, ownerLossMs, kind, onEscape, graceMs } = change;
+  return encodeMessage("policy", {
+    overallMs: overallMs === undefined ? null : encodeDeadline(overallMs),
+    noOutputMs: noOutputMs === undefined ? null : encodeDeadline(noOutputMs),
+    ownerLossMs: ownerLossMs === undefined ? null : roundUpMs(ownerLossMs),
+    kind: kind === undefined ? null : kindNumber(kind),
+    onEscape: onEscape === undefined ? null : escapeNumber(onEscape),
+    graceMs: graceMs === undefined ? null : roundUpMs(graceMs),
+  });
+}
+
+/** The anchor has a working directory of its own, which no run may end up in by accident. */
+function requireWorkingDirectory(cwd: string): string {
+  if (isAbsolute(cwd) && Buffer.byteLength(cwd) < PATH_MAX) return cwd;
+  throw new BadInput(
+    "cwd",
+    `the working directory must be an absolute path below ${PATH_MAX} bytes; nothing was started`,
+  );
+}
+
+function kindNumber(kind: AnchorPolicy["kind"]): number {
+  return kind === "service" ? 1 : 0;
+}
+
+function escapeNumber(onEscape: AnchorPolicy["onEscape"]): number {
+  return onEscape === "sweep" ? 1 : 0;
+}
+
+function spoolNumber(policy: SpoolPolicy): number {
+  return policy === "back-pressure" ? 1 : 0;
+}
+
+function clipBytes(text: string, bytes: number): string {
+  let clipped = text.replaceAll("\0", "").slice(0, bytes);
+  while (Buffer.byteLength(clipped) > bytes) clipped = clipped.slice(0, -1);
+  return clipped;
+}
+
+/** Derived times are often fractions; the wire has whole milliseconds. */
+function roundUpMs(ms: number): number {
+  return Math.ceil(ms);
+}
+
+/** On the wire, 0 is "none"; a deadline that was asked for never becomes none by rounding. */
+function encodeDeadline(ms: number | null): number {
+  return ms === null ? 0 : Math.max(1, roundUpMs(ms));
+}

@@ -1,0 +1,208 @@
+import { lstat, readdir, rename, rm, rmdir, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { BadInput, StateUnusable } from "../../errors.js";
+import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
+import { errnoCode } from "../error-code.js";
+import type {
+  AnchorExit,
+  DirectoryScope,
+  FirstStop,
+  SilentFile,
+  RunIdentities,
+  RunFiles,
+  SweptFile,
+} from "../host.js";
+import {
+  parseExit,
+  parseAnchorFile,
+  parseLeaderFile,
+  parseScope,
+  parseSilentFile,
+  parseStopFile,
+  parseSweptFile,
+} from "./run-files.js";
+
+/** Becomes a file name, part of a cgroup path and a word of a command line: it must mean nothing but itself in any. */
+const SAFE_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
+
+export function isSafeId(text: string): boolean {
+  return SAFE_ID.test(text);
+}
+
+/** Name of an empty file that names a task. */
+const TASK_FILE_PREFIX = "task.";
+
+/** The run directories of one instance. */
+export class RunDirectories {
+  readonly path: string;
+
+  constructor(instanceDir: string) {
+    this.path = join(instanceDir, "runs");
+  }
+
+  pathOf(runId: string): string {
+    if (!isSafeId(runId))
+      throw new BadInput("runId", `${JSON.stringify(runId)} is no run id; nothing was touched`);
+    return join(this.path, runId);
+  }
+
+  async list(): Promise<readonly string[]> {
+    try {
+      const entries = await readdir(this.path, { withFileTypes: true });
+      return entries
+        .filter((entry) => entry.isDirectory() && isSafeId(entry.name))
+        .map((entry) => entry.name);
+    } catch (error) {
+      if (errnoCode(error) === "ENOENT") return [];
+      throw error;
+    }
+  }
+
+  /** Null when the anchor never got as far as writing it, or the directory is gone. */
+  async readKey(runId: string): Promise<string | null> {
+    return readIfExists(join(this.pathOf(runId), "key"), (text) => text.trim());
+  }
+
+  async readExit(runId: string): Promise<AnchorExit | null> {
+    return (await this.readRunFiles(runId)).exit;
+  }
+
+  /** Null: an older anchor wrote it, or no anchor has written it yet. */
+  async readScope(runId: string): Promise<DirectoryScope | null> {
+    const directory = this.pathOf(runId);
+    const parsed = await readIfExists(join(directory, "anchor.json"), parseScope);
+    if (parsed === null) return null;
+    const { taskId, ...rest } = parsed;
+    const names = await readdir(directory).catch(() => []);
+    const given = names
+      .filter((name) => name.startsWith(TASK_FILE_PREFIX))
+      .map((name) => name.slice(TASK_FILE_PREFIX.length));
+    return { ...rest, taskIds: [...(taskId === null ? [] : [taskId]), ...given] };
+  }
+
+  /** Work that the run was given after it had started: the run can then be found by it without the store. */
+  async addTask(runId: string, taskId: string): Promise<void> {
+    if (!isSafeId(taskId)) throw new BadInput("taskId", `${JSON.stringify(taskId)} is no task id`);
+    writeOwnFile(join(this.pathOf(runId), `${TASK_FILE_PREFIX}${taskId}`), "");
+  }
+
+  async readRunFiles(runId: string): Promise<RunFiles> {
+    const directory = this.pathOf(runId);
+    // Mostly there is nothing, or little: one look instead of four that fail.
+    const fileNames = new Set(await readdir(directory).catch(() => []));
+    const read = <T>(name: string, parse: (text: string) => T | null): Promise<T | null> | null =>
+      fileNames.has(name) ? readIfExists(join(directory, name), parse) : null;
+    const [exit, leader, firstStop, swept] = await Promise.all([
+      read("exit.json", parseExit),
+      read("leader.json", parseLeaderFile),
+      read("stop.json", parseStopFile),
+      read("swept.json", parseSweptFile),
+    ]);
+    if (exit === null) return { exit, leader, firstStop, swept };
+    return {
+      exit: { ...exit, lastOutputAt: await lastOutputTime(directory, fileNames) },
+      leader,
+      firstStop,
+      swept,
+    };
+  }
+
+  /** Null: no anchor has written them. Rejects when what is there cannot be read. */
+  async readIdentities(runId: string): Promise<RunIdentities | null> {
+    const path = join(this.pathOf(runId), "anchor.json");
+    return readIfExists(path, (text) => {
+      const found = parseAnchorFile(text);
+      if (found !== null) return found;
+      throw new StateUnusable(path, `${path} is damaged; the processes of run ${runId} are not known`);
+    });
+  }
+
+  async takeSilentFile(runId: string): Promise<SilentFile | null> {
+    const path = join(this.pathOf(runId), "silent.json");
+    const noted = await readIfExists(path, parseSilentFile);
+    if (noted !== null) await unlink(path).catch(() => undefined);
+    return noted;
+  }
+
+  async writeStopFile(runId: string, asked: FirstStop): Promise<FirstStop> {
+    const path = join(this.pathOf(runId), "stop.json");
+    const { reason, actor, requestId } = (await readIfExists(path, parseStopFile)) ?? asked;
+    await replaceFile(path, { reason, actor, requestId, withoutAnchor: true });
+    return { reason, actor, requestId };
+  }
+
+  async writeSweptFile(
+    runId: string,
+    { anchorSignal, killed, killMode, emptiness }: SweptFile,
+  ): Promise<void> {
+    const swept = { runId, anchorSignal, anchorCode: 0, killed, killMode, emptiness };
+    await replaceFile(join(this.pathOf(runId), "swept.json"), swept);
+  }
+
+  async size(runId: string): Promise<number> {
+    const directory = this.pathOf(runId);
+    const names = await readdir(directory).catch(() => []);
+    const sizes = await Promise.all(
+      names.map((name) =>
+        lstat(join(directory, name)).then(
+          ({ size }) => size,
+          () => 0,
+        ),
+      ),
+    );
+    return sizes.reduce((sum, size) => sum + size, 0);
+  }
+
+  async remove(runId: string): Promise<void> {
+    const directory = this.pathOf(runId);
+    // Flat, so this is several times faster than the recursive removal that follows when it is not enough.
+    const names = (await isRealDirectory(directory)) ? await readdir(directory).catch(() => []) : [];
+    await Promise.allSettled(names.map((name) => unlink(join(directory, name))));
+    await rmdir(directory).catch(() => rm(directory, { recursive: true, force: true }));
+  }
+}
+
+/** Writes the file atomically, like the anchor does. */
+async function replaceFile(path: string, content: object): Promise<void> {
+  const unfinished = `${path}.${process.pid}.new`;
+  try {
+    writeOwnFile(unfinished, `${JSON.stringify(content)}\n`);
+    await rename(unfinished, path);
+  } catch (error) {
+    await unlink(unfinished).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Not for a link: what it points to is not ours to empty. */
+async function isRealDirectory(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
+
+/** Of the output in a run's directory; null: there is none. */
+async function lastOutputTime(directory: string, names: ReadonlySet<string>): Promise<number | null> {
+  const segments = [...names].filter((name) => /^std(?:out|err)\.\d+$/.test(name));
+  const times = await Promise.all(
+    segments.map((name) =>
+      lstat(join(directory, name)).then(
+        ({ size, mtimeMs }) => (size === 0 ? [] : [Math.floor(mtimeMs)]),
+        () => [],
+      ),
+    ),
+  );
+  const last = Math.max(...times.flat());
+  return Number.isFinite(last) ? last : null;
+}
+
+async function readIfExists<T>(path: string, parse: (text: string) => T | null): Promise<T | null> {
+  try {
+    return parse(await readOwnFile(path));
+  } catch (error) {
+    const code = errnoCode(error);
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    throw error;
+  }
+}

@@ -1,0 +1,52 @@
+import type { OutputSlice, StreamName } from "../host.js";
+import { Spool } from "./spool.js";
+
+/** Open descriptors kept for readers. More runs than this may be read at once; those just reopen. */
+const MAX_OPEN_SPOOLS = 64;
+
+/** The spools in run directories, each kept open while it is among the most recently read. */
+export class SpoolCache implements AsyncDisposable {
+  /** In order of use, the least recent first. */
+  readonly #spools = new Map<string, Spool>();
+  #disposed = false;
+
+  async read(runDir: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice> {
+    // A follower may still look for the last bytes: nobody would close what is kept now.
+    if (this.#disposed) {
+      await using spool = new Spool(runDir, stream);
+      return await spool.read(offset, maxBytes);
+    }
+    const key = cacheKey(runDir, stream);
+    const spool = this.#spools.get(key) ?? new Spool(runDir, stream);
+    this.#spools.delete(key);
+    this.#spools.set(key, spool);
+    const [slice] = await Promise.all([spool.read(offset, maxBytes), this.#evictOldest()]);
+    return slice;
+  }
+
+  /** Close what is open of a run, before its directory goes. */
+  async evict(runDir: string): Promise<void> {
+    await Promise.all(["stdout", "stderr"].map((stream) => this.#close(cacheKey(runDir, stream))));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed = true;
+    await Promise.all([...this.#spools.keys()].map((key) => this.#close(key)));
+  }
+
+  async #evictOldest(): Promise<void> {
+    if (this.#spools.size <= MAX_OPEN_SPOOLS) return;
+    const [oldest] = this.#spools.keys();
+    if (oldest !== undefined) await this.#close(oldest);
+  }
+
+  async #close(key: string): Promise<void> {
+    const spool = this.#spools.get(key);
+    this.#spools.delete(key);
+    await spool?.[Symbol.asyncDispose]();
+  }
+}
+
+function cacheKey(runDir: string, stream: string): string {
+  return `${runDir}/${stream}`;
+}

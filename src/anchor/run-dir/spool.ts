@@ -1,0 +1,214 @@
+import { constants } from "node:fs";
+import { readFile, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { errnoCode } from "../error-code.js";
+import type { OutputSlice, SpoolEnd, StreamName } from "../host.js";
+import { parseExit } from "./run-files.js";
+import { listSegments, segmentPath } from "../segment.js";
+import { openOwnFile } from "../../home/own-file.js";
+
+const READ_NO_FOLLOW = constants.O_RDONLY | constants.O_NOFOLLOW;
+
+interface Segment {
+  readonly start: number;
+  readonly file: FileHandle;
+}
+
+/** The first read of a quiet stream; one that fills it is followed by larger ones. */
+const SMALL_READ = 64 * 1024;
+const LARGE_READ = 1024 * 1024;
+/** One for who follows the end, one for who catches up from the beginning. */
+const MAX_OPEN_SEGMENTS = 2;
+/** Each look fails only because a whole segment was filled and dropped meanwhile. */
+const MAX_ATTEMPTS = 100;
+const NO_BYTES = new Uint8Array(0);
+
+interface NextSegment {
+  readonly segment: Segment;
+  /** What lies before it and was not read is missing, not dropped by the anchor. */
+  readonly afterLoss: boolean;
+}
+
+/**
+ * One stream's spool, read by offset. Consumes nothing: any number of readers at any offsets.
+ *
+ * A segment ends where the next begins, only the newest grows, and only the oldest are removed. So a
+ * reader that has a segment open finds the next by name. When there is none of that name, the directory
+ * is listed: nothing newer means the end of the stream; a newer segment means that this one was
+ * truncated, or the one between removed, by another program. Then the bytes up to it are lost.
+ */
+export class Spool implements AsyncDisposable {
+  readonly #directory: string;
+  readonly #stream: StreamName;
+  /** The least recently used first. */
+  #openSegments: Segment[] = [];
+  #readSize = SMALL_READ;
+  #disposed = false;
+  #knownEnd: SpoolEnd | null = null;
+  /** One operation at a time: a segment is never closed under a read of it. */
+  #lastOperation: Promise<unknown> = Promise.resolve();
+
+  constructor(directory: string, stream: StreamName) {
+    this.#directory = directory;
+    this.#stream = stream;
+  }
+
+  /** Up to `maxBytes`, or fewer: empty only when there is nothing at or after `offset` now. */
+  read(offset: number, maxBytes: number): Promise<OutputSlice> {
+    return this.#runExclusive(async () => {
+      try {
+        return await this.#read(offset, maxBytes);
+      } finally {
+        if (this.#disposed) await this.#closeAll();
+      }
+    });
+  }
+
+  /** A read that is still to come opens what it needs and closes it again. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed = true;
+    await this.#runExclusive(() => this.#closeAll());
+  }
+
+  #runExclusive<T>(operation: () => Promise<T>): Promise<T> {
+    const result = this.#lastOperation.then(operation);
+    this.#lastOperation = result.catch(() => {});
+    return result;
+  }
+
+  async #read(wanted: number, maxBytes: number): Promise<OutputSlice> {
+    const endWasKnown = this.#knownEnd !== null;
+    let offset = wanted;
+    let lost = 0;
+    let segment = maxBytes > 0 ? await this.#findSegment(offset) : null;
+    if (segment !== null && segment.start > offset) {
+      // The anchor drops the oldest; of a run that has ended, it said how far it had come.
+      const kept = (await this.#readEnd())?.start ?? segment.start;
+      lost = Math.max(0, segment.start - Math.max(offset, kept));
+    }
+    for (let attempt = 0; segment !== null && attempt < MAX_ATTEMPTS; attempt += 1) {
+      offset = Math.max(offset, segment.start);
+      const bytes = await this.#readFrom(segment, offset, maxBytes);
+      if (bytes.length > 0) return toSlice(offset, bytes, lost);
+      const next = await this.#nextSegment(segment, offset);
+      if (next?.afterLoss === true) lost += Math.max(0, next.segment.start - offset);
+      segment = next?.segment ?? null;
+    }
+    const ending = maxBytes > 0 ? await this.#readEnd() : null;
+    if (ending !== null && ending.end > offset) {
+      // The anchor writes its last output before exit.json: output that came after the look above is not lost.
+      if (!endWasKnown) return this.#read(wanted, maxBytes);
+      lost += ending.end - Math.max(offset, ending.start);
+      offset = ending.end;
+    }
+    return lost > 0 ? toSlice(offset, NO_BYTES, lost) : { offset: wanted, bytes: NO_BYTES };
+  }
+
+  /** What the anchor said of the stream when it left; null before. A last segment that is too short is known only by that. */
+  async #readEnd(): Promise<SpoolEnd | null> {
+    this.#knownEnd ??= await readFile(join(this.#directory, "exit.json"), {
+      encoding: "utf8",
+      flag: READ_NO_FOLLOW,
+    }).then(
+      (text) => parseExit(text)?.[this.#stream] ?? null,
+      () => null,
+    );
+    return this.#knownEnd;
+  }
+
+  async #findSegment(offset: number): Promise<Segment | null> {
+    let nearest: Segment | null = null;
+    for (const segment of this.#openSegments) {
+      if (segment.start <= offset && segment.start >= (nearest?.start ?? 0)) nearest = segment;
+    }
+    if (nearest === null) return (await this.#openSegment(offset)) ?? (await this.#searchDirectory(offset));
+    this.#openSegments = [...this.#openSegments.filter((segment) => segment !== nearest), nearest];
+    return nearest;
+  }
+
+  /** Where to go on when `segment` has nothing at `offset`. Null: the stream has nothing there yet. */
+  async #nextSegment(segment: Segment, offset: number): Promise<NextSegment | null> {
+    const before = await segment.file.stat();
+    if (segment.start + before.size > offset) return { segment, afterLoss: false };
+    const exact =
+      before.size > 0 && segment.start + before.size === offset ? await this.#openSegment(offset) : null;
+    if (exact !== null) return { segment: exact, afterLoss: false };
+    const starts = await listSegments(this.#directory, this.#stream);
+    // Looked at after the list was made: a segment that has a successor does not grow any more, and when the anchor has
+    // removed the one that comes next, it has removed this one before.
+    const { size, nlink } = await segment.file.stat();
+    // Also of a removed file: what was written before it was removed is read first.
+    if (segment.start + size > offset) return { segment, afterLoss: false };
+    if (nlink === 0) return this.#onSegmentRemoved(segment, offset);
+    const start =
+      starts.findLast((each) => each > segment.start && each <= offset) ??
+      starts.find((each) => each > offset);
+    if (start === undefined) return null;
+    const next = this.#openSegments.find((kept) => kept.start === start) ?? (await this.#openSegment(start));
+    return next === null ? { segment, afterLoss: false } : { segment: next, afterLoss: true };
+  }
+
+  /** The file has been removed: by the anchor, as the oldest, or by another program. */
+  async #onSegmentRemoved(segment: Segment, offset: number): Promise<NextSegment | null> {
+    this.#openSegments = this.#openSegments.filter((kept) => kept !== segment);
+    const found = await this.#searchDirectory(offset);
+    if (found === null) {
+      // The whole directory was removed: what was written can only be read through this handle.
+      this.#openSegments.unshift(segment);
+      return null;
+    }
+    await segment.file.close();
+    return { segment: found, afterLoss: false };
+  }
+
+  /** By listing: the last segment that begins at or before `offset`, else the oldest there is. */
+  async #searchDirectory(offset: number): Promise<Segment | null> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+      const starts = await listSegments(this.#directory, this.#stream);
+      // The oldest may be removed while it is being opened: each further look begins at a newer one.
+      const start =
+        starts.findLast((candidate) => candidate <= offset) ?? starts[Math.min(attempt, starts.length - 1)];
+      if (start === undefined) return null;
+      const segment =
+        this.#openSegments.find((kept) => kept.start === start) ?? (await this.#openSegment(start));
+      if (segment !== null) return segment;
+    }
+    throw new Error(`the segments of ${this.#stream} in ${this.#directory} are listed but cannot be opened`);
+  }
+
+  async #readFrom(segment: Segment, offset: number, maxBytes: number): Promise<Uint8Array> {
+    const room = Buffer.allocUnsafe(Math.min(maxBytes, this.#readSize));
+    const { bytesRead } = await segment.file.read(room, 0, room.length, offset - segment.start);
+    if (bytesRead === this.#readSize) this.#readSize = LARGE_READ;
+    else if (bytesRead < SMALL_READ) this.#readSize = SMALL_READ;
+    // A few bytes must not keep a whole buffer alive.
+    return bytesRead < room.length / 2
+      ? Buffer.from(room.subarray(0, bytesRead))
+      : room.subarray(0, bytesRead);
+  }
+
+  /** Null when there is no such segment. */
+  async #openSegment(start: number): Promise<Segment | null> {
+    let file: FileHandle;
+    try {
+      file = await openOwnFile(segmentPath(this.#directory, this.#stream, start));
+    } catch (error) {
+      if (errnoCode(error) === "ENOENT") return null;
+      throw error;
+    }
+    const segment = { start, file };
+    this.#openSegments.push(segment);
+    if (this.#openSegments.length > MAX_OPEN_SEGMENTS) await this.#openSegments.shift()?.file.close();
+    return segment;
+  }
+
+  async #closeAll(): Promise<void> {
+    const kept = this.#openSegments;
+    this.#openSegments = [];
+    await Promise.all(kept.map(({ file }) => file.close()));
+  }
+}
+
+function toSlice(offset: number, bytes: Uint8Array, lost: number): OutputSlice {
+  return lost === 0 ? { offset, bytes } : { offset, bytes, lost };
+}

@@ -1,0 +1,131 @@
+import { request as httpRequest } from "node:http";
+import { setTimeout } from "node:timers/promises";
+import { GatewayUnreachable, HoldfastError } from "../errors.js";
+import { endpoints } from "./endpoints.js";
+import type { ResponseOf, RequestOf, Verb } from "./contract.js";
+import type { Route } from "./route.js";
+import {
+  ProvenAgent,
+  sendProven,
+  type GatewayAddress,
+  type ProvenRequestOptions,
+} from "./proven-connection.js";
+import { GatewayError, type ErrorResponse } from "./error-response.js";
+
+export { GatewayError } from "./error-response.js";
+
+/** Not from the contract itself: its schemas take longer to load than most questions to be answered. */
+const routeOf: Readonly<Record<Verb, Pick<Route, "method" | "path">>> = endpoints;
+
+/** A full queue of connections is accepted within milliseconds; a second of it is a gateway in trouble. */
+const CONNECT_RETRIES = 20;
+const CONNECT_RETRY_MS = 50;
+
+export type ClientOptions = GatewayAddress;
+
+/** What a caller may leave out. */
+type PartialRequestOf<V extends Verb> = Partial<RequestOf<V>>;
+export type GatewayClient = {
+  readonly [V in Verb]: (input?: PartialRequestOf<V>, signal?: AbortSignal) => Promise<ResponseOf<V>>;
+};
+
+/**
+ * Client with one function for each route of the gateway. The token is never sent: client and gateway prove to each other that
+ * they know it, once per connection.
+ */
+export function createClient(options: ClientOptions): GatewayClient {
+  const agent = new ProvenAgent(options);
+  const verbs = Object.keys(routeOf) as Verb[];
+  return Object.fromEntries(
+    verbs.map((verb) => [
+      verb,
+      (input: PartialRequestOf<Verb> = {}, signal?: AbortSignal) =>
+        callRoute(options, agent, verb, input, signal),
+    ]),
+  ) as GatewayClient;
+}
+
+async function callRoute(
+  { socketPath }: ClientOptions,
+  agent: ProvenAgent,
+  verb: Verb,
+  input: PartialRequestOf<Verb>,
+  signal: AbortSignal | undefined,
+): Promise<unknown> {
+  const { method, path } = routeOf[verb];
+  const params: Readonly<Record<string, string>> = input.params ?? {};
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
+  const search = new URLSearchParams();
+  const query = (input.query ?? {}) as Readonly<Record<string, string | number | undefined>>;
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
+  const target = search.size === 0 ? filled : `${filled}?${search.toString()}`;
+  const body = method === "POST" ? JSON.stringify(input.body ?? {}) : null;
+  const { status, text } = await retryWhileQueueFull(() =>
+    sendRequest(socketPath, agent, method, target, body, signal),
+  );
+  const answer = parse(text);
+  if (status >= 200 && status < 300) return answer;
+  const error = (answer as Partial<ErrorResponse> | null)?.error;
+  throw new GatewayError(error ?? { code: "INTERNAL", message: `the gateway answered ${status}` });
+}
+
+/** A local socket turns away whoever finds its queue full: nothing was asked yet, so it can be tried again. */
+async function retryWhileQueueFull<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let left = CONNECT_RETRIES; ; left--)
+    try {
+      return await attempt();
+    } catch (error) {
+      const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
+      if (code !== "EAGAIN" || left === 0) throw error;
+      await setTimeout(CONNECT_RETRY_MS);
+    }
+}
+
+function sendRequest(
+  socketPath: string,
+  agent: ProvenAgent,
+  method: string,
+  path: string,
+  body: string | null,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const failed = (cause: NodeJS.ErrnoException): void => {
+      if (signal?.aborted === true || cause instanceof HoldfastError) return reject(cause);
+      const nobody = cause.code === "ENOENT" || cause.code === "ECONNREFUSED";
+      const why = nobody
+        ? `no gateway listens on ${socketPath}`
+        : `the gateway on ${socketPath} broke off: ${cause.message}`;
+      reject(new GatewayUnreachable(why, { cause }));
+    };
+    const options: ProvenRequestOptions = {
+      agent,
+      socketPath,
+      method,
+      path,
+      ...(signal === undefined ? {} : { signal, proofSignal: signal }),
+      headers:
+        body === null
+          ? {}
+          : { "content-type": "application/json", "content-length": Buffer.byteLength(body) },
+    };
+    const request = httpRequest(options, (response) => {
+      const parts: Buffer[] = [];
+      response.on("data", (part: Buffer) => parts.push(part));
+      response.on("error", failed);
+      response.on("end", () =>
+        resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
+      );
+    });
+    request.on("error", failed);
+    sendProven(request, body ?? undefined);
+  });
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,149 @@
+import { stat } from "node:fs/promises";
+import { isIP } from "node:net";
+import { resolveExecutable } from "../sessions/resolve-executable.js";
+import { desktopProgram } from "./desktop.js";
+import {
+  isHttpUrl,
+  type ChannelEntry,
+  type HttpChannelOptions,
+  type SecretSource,
+} from "../config/channels.js";
+import { isAllowedAddress } from "../config/allowed-networks.js";
+import { readSecret } from "./secrets.js";
+import { parseSigningKey } from "./signature.js";
+import { TELEGRAM_TOKEN } from "./telegram.js";
+
+/** Something about a channel that is not as it should be. `fatal`: nothing arrives that way. */
+export interface ChannelProblem {
+  readonly fatal: boolean;
+  readonly what: string;
+  readonly remedy: string;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where it leads, without what must not be shown. */
+export function describeChannel(entry: ChannelEntry): string {
+  switch (entry.kind) {
+    case "webhook":
+      return new URL(entry.url).origin;
+    case "telegram":
+      return `${entry.chat === undefined ? "" : `chat ${entry.chat} by `}${new URL(entry.root).origin}`;
+    case "slack":
+      return "file" in entry.url ? `the address in ${entry.url.file}` : `the address in ${entry.url.env}`;
+    case "command":
+      return entry.argv[0] ?? "";
+    case "desktop":
+      return desktopProgram();
+    case "bell":
+      return "terminals that are attached";
+  }
+}
+
+/** Everything that can be told without asking anybody else. Secrets and programs are looked for as a process with this environment would. */
+export async function checkChannel(
+  entry: ChannelEntry,
+  env: Environment = process.env,
+): Promise<readonly ChannelProblem[]> {
+  switch (entry.kind) {
+    case "webhook":
+      return [
+        ...checkAddress(entry.url, entry),
+        ...(await checkSecrets(entry.secrets, env, (secret) => void parseSigningKey(secret))),
+      ];
+    case "telegram":
+      return [
+        ...checkAddress(entry.root, entry),
+        ...(await checkSecrets([entry.token], env, (token) => {
+          if (!TELEGRAM_TOKEN.test(token)) throw new Error("the token does not look like one (123456:ABC…)");
+        })),
+        ...(entry.chat === undefined
+          ? [channelProblem(false, "it has no chat: only what names one itself arrives", 'set chat = "…"')]
+          : []),
+      ];
+    case "slack":
+      return checkSecrets([entry.url], env, (address) => {
+        if (!isHttpUrl(address)) throw new Error("it does not hold an address as https://host/path");
+        if (new URL(address).protocol !== "https:" && !entry["allow-http"])
+          throw new Error("it holds an address that is not https, and allow-http is not set");
+        const [wrong] = checkAddress(address, entry);
+        if (wrong !== undefined) throw new Error(wrong.what);
+      });
+    case "command":
+      return checkProgram(entry.argv[0] ?? "", env, "correct argv");
+    case "desktop":
+      return [...(await checkProgram(desktopProgram(), env, INSTALL_REMEDY)), ...checkDesktopBus(env)];
+    case "bell":
+      return [];
+  }
+}
+
+const INSTALL_REMEDY = "install it (Debian: libnotify-bin), or remove the channel";
+
+function channelProblem(fatal: boolean, what: string, remedy: string): ChannelProblem {
+  return { fatal, what, remedy };
+}
+
+/** Names are not looked up: that would ask somebody. */
+function checkAddress(
+  address: string,
+  { "allow-networks": allowed }: HttpChannelOptions,
+): readonly ChannelProblem[] {
+  const host = new URL(address).hostname.replace(/^\[|\]$/g, "");
+  return isIP(host) === 0 || isAllowedAddress(host, allowed)
+    ? []
+    : [
+        channelProblem(
+          true,
+          `${host} is no public address: nothing is sent there`,
+          `allow-networks = ["${host}"]`,
+        ),
+      ];
+}
+
+async function checkSecrets(
+  sources: readonly SecretSource[],
+  env: Environment,
+  check: (secret: string) => void,
+): Promise<readonly ChannelProblem[]> {
+  const found = await Promise.all(sources.map((source) => checkSecret(source, env, check)));
+  return found.flat();
+}
+
+async function checkSecret(
+  source: SecretSource,
+  env: Environment,
+  check: (secret: string) => void,
+): Promise<readonly ChannelProblem[]> {
+  // A gateway that was started elsewhere may have the variable.
+  const isThere = "file" in source || (env[source.env] ?? "") !== "";
+  const where = "file" in source ? source.file : source.env;
+  try {
+    check(await readSecret(source, env));
+  } catch (error) {
+    const remedy = isThere ? `correct ${where}` : `set ${where} where the gateway is started, or use a file`;
+    return [channelProblem(isThere, error instanceof Error ? error.message : String(error), remedy)];
+  }
+  if (!("file" in source) || ((await stat(source.file)).mode & 0o077) === 0) return [];
+  return [channelProblem(false, `others can read the secret in ${source.file}`, `chmod 600 ${source.file}`)];
+}
+
+async function checkProgram(
+  name: string,
+  env: Environment,
+  remedy: string,
+): Promise<readonly ChannelProblem[]> {
+  const found = await resolveExecutable(name, { path: env["PATH"], cwd: process.cwd() });
+  return found === null ? [channelProblem(true, `there is no program ${name}`, remedy)] : [];
+}
+
+function checkDesktopBus(env: Environment): readonly ChannelProblem[] {
+  if (process.platform !== "linux" || env["DBUS_SESSION_BUS_ADDRESS"] !== undefined) return [];
+  return [
+    channelProblem(
+      false,
+      "there is no desktop's message bus in this environment",
+      "start the gateway in the desktop's session, with DBUS_SESSION_BUS_ADDRESS",
+    ),
+  ];
+}

@@ -1,0 +1,84 @@
+import type { GatewayClient } from "../../api/client.js";
+import { questionLines } from "../../sessions/approval-question.js";
+import { deferred } from "../../async/deferred.js";
+import { askPermission } from "./ask.js";
+import { readPermissionQuestion } from "./permissions.js";
+import { permissionLine, type PermissionRequest } from "./permission-line.js";
+import type { WatchedUpdate } from "./view/updates.js";
+import type { TurnChange, AcpView } from "./view/view.js";
+
+export interface PermissionPrompterOptions {
+  readonly view: AcpView;
+  /** There is a terminal, and who sits there may answer. */
+  readonly interactive: boolean;
+  readonly client: () => GatewayClient;
+  readonly onInterrupt: () => void;
+}
+
+/** Shows what happens; while a question is open on the terminal, what happens meanwhile waits. */
+export class PermissionPrompter implements Disposable {
+  readonly #options: PermissionPrompterOptions;
+  #current: { readonly id: string; readonly over: AbortController } | null = null;
+  #pendingUpdates: WatchedUpdate[] = [];
+  readonly #failure = deferred<never>();
+
+  constructor(parts: PermissionPrompterOptions) {
+    this.#options = parts;
+  }
+
+  /** Rejects when what waited for an answer cannot be shown. */
+  get failure(): Promise<never> {
+    return this.#failure.promise;
+  }
+
+  handleUpdate(update: WatchedUpdate): void {
+    const question = unansweredRequest(update);
+    if (this.#current !== null) {
+      this.#pendingUpdates.push(update);
+      if (settlesRequest(update, this.#current.id)) this.#current.over.abort();
+    } else if (question !== null && this.#options.interactive)
+      this.#ask(question).catch((error: unknown) => this.#failure.reject(error));
+    else this.#options.view.show(update);
+  }
+
+  async #ask(permission: PermissionRequest): Promise<void> {
+    const { client, view, onInterrupt: interrupted } = this.#options;
+    const { id } = permission;
+    const over = new AbortController();
+    this.#current = { id, over };
+    try {
+      // One of long ago may have been answered since.
+      const { permissions } = await client().acpPermissions({ query: { session: permission.sessionId } });
+      const asked = permissions.find((each) => each.id === id);
+      if (asked !== undefined) {
+        view.flush();
+        const { parts, digest } = await readPermissionQuestion(client(), id, false);
+        const lines = asked.question?.whole === true ? [] : questionLines(parts);
+        const verdict = await askPermission(asked, lines, over.signal, interrupted);
+        const shown = digest === null ? {} : { digest };
+        if (verdict !== null) await client().acpAnswer({ params: { id }, body: { verdict, ...shown } });
+        else if (!over.signal.aborted) view.notice([permissionLine(permission, Date.now()) ?? "", "yellow"]);
+      }
+    } catch (error) {
+      view.notice([`${id} is not answered: ${(error as Error).message}`, "yellow"]);
+    } finally {
+      this.#current = null;
+      for (const update of this.#pendingUpdates.splice(0)) this.handleUpdate(update);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#current?.over.abort();
+  }
+}
+
+function unansweredRequest({ type, data }: WatchedUpdate): PermissionRequest | null {
+  const permission = data as PermissionRequest;
+  return type === "permission" && permission.decision === null ? permission : null;
+}
+
+/** Or makes an answer pointless. */
+function settlesRequest({ type, data }: WatchedUpdate, id: string): boolean {
+  if (type === "permission") return (data as PermissionRequest).id === id;
+  return type === "turn" ? (data as TurnChange).state === "ended" : type === "session";
+}

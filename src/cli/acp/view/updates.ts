@@ -1,0 +1,30 @@
+import type { ResponseOf } from "../../../api/contract.js";
+import { ReconnectingStream, type ReconnectingStreamOptions } from "../../client/reconnecting-stream.js";
+
+export type WatchedUpdate = ResponseOf<"acpWatch">["updates"][number];
+
+export interface AcpUpdateStreamOptions extends Pick<
+  ReconnectingStreamOptions,
+  "connection" | "after" | "say"
+> {
+  readonly sessionId: string;
+}
+
+/** What happens in a session until it is closed. */
+export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
+  constructor({ sessionId, ...parts }: AcpUpdateStreamOptions) {
+    const params = { id: sessionId };
+    super({
+      ...parts,
+      path: `/v1/acp/sessions/${sessionId}/updates`,
+      isOver: async (client, last) => {
+        const { session } = await client.acpShow({ params });
+        if (session.state !== "closed") return false;
+        // It may have been closed since the stream broke off.
+        return (await client.acpWatch({ params, query: { after: last, limit: 1 } })).updates.length === 0;
+      },
+      subject: "the agent",
+      laterCommand: `holdfast acp history ${sessionId}`,
+    });
+  }
+}

@@ -1,0 +1,64 @@
+import { isatty } from "node:tty";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { sessionToken } from "../client/requester.js";
+import { tryConnectForReading } from "../client/read-client.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
+
+type ListedAgent = ResponseOf<"listAgents">["agents"][number];
+
+/** A query is bounded; what is cut off is not looked at. */
+const PATH_CHARS = 8_192;
+
+export async function printAgents(json: boolean): Promise<number> {
+  const path = (process.env["PATH"] ?? "").slice(0, PATH_CHARS);
+  const running = await tryConnectForReading();
+  const { agents } = await (running?.client.listAgents({ query: sessionToken() === null ? { path } : {} }) ??
+    configuredAgents(path));
+  if (json) print(toJson(agents, 2));
+  else print(`${agentTable(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  return 0;
+}
+
+/** Without a gateway: what the next one would know. */
+async function configuredAgents(path: string): Promise<ResponseOf<"listAgents">> {
+  const [{ readSettings }, { agentsById: agentsOf, agentsFromConfig: ownAgents }, listing] =
+    await Promise.all([
+      import("../../config/settings.js"),
+      import("../../agents/catalogue.js"),
+      import("../../queries/agents.js"),
+    ]);
+  const own = ownAgents((await readSettings()).config.agents);
+  return listing.describeAgents({ all: agentsOf(own), own: new Set(own.map(({ id }) => id)) }, path);
+}
+
+/** `width`: of the terminal, where there is one. */
+export function agentTable(agents: readonly ListedAgent[], width: number | null): string[] {
+  const rows = agents.map(({ id, name, from, acp, cli, install }) => [
+    id,
+    from,
+    executablePath(acp, width !== null),
+    executablePath(cli, width !== null),
+    sanitizeLine(isInstalled(acp) || isInstalled(cli) ? name : (install ?? name)),
+  ]);
+  const [head, ...rest] = formatTable(
+    [["AGENT", "FROM", "ACP", "ONE-SHOT", "NAME, OR HOW TO GET IT"], ...rows],
+    width,
+  );
+  return [paletteFor(1).bold(head ?? ""), ...rest];
+}
+
+function isInstalled(form: { readonly executable: string | null } | null): boolean {
+  return form !== null && form.executable !== null;
+}
+
+/** On a terminal, how it ends: nothing beside it would be seen otherwise. */
+const PATH_COLUMNS = 24;
+
+function executablePath(form: { readonly executable: string | null } | null, short: boolean): string {
+  const path = form === null ? "-" : sanitizeLine(form.executable ?? "not found");
+  return short && path.length > PATH_COLUMNS ? `…${path.slice(1 - PATH_COLUMNS)}` : path;
+}

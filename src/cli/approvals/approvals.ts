@@ -1,0 +1,192 @@
+import { once } from "node:events";
+import { constants } from "node:os";
+import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
+import { isatty } from "node:tty";
+import { GatewayUnreachable, NotFound } from "../../errors.js";
+import type { GatewayClient } from "../../api/client.js";
+import { followNdjson } from "../../api/ndjson.js";
+import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import type { ApprovalView } from "../../sessions/approvals.js";
+import { questionLines } from "../../sessions/approval-question.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../print/palette.js";
+import { print, printOrThrow } from "../print/stdout.js";
+import { printPaged, showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
+import { wholeQuestionLines, readWholeQuestion } from "../print/approval-question.js";
+import { formatTable } from "../print/table.js";
+
+/** Questions that wait. They live with the gateway: without one, nobody waits. */
+export async function printApprovals(json: boolean): Promise<number> {
+  assertOperator("see what waits for approval");
+  const connection = await connectForReading();
+  const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
+  if (json) print(toJson(approvals, 2));
+  else if (approvals.length > 0) print(`${approvalTable(approvals, Date.now()).join("\n")}\n`);
+  else
+    notice(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
+  return 0;
+}
+
+/** Rows are not cut to the terminal's width, because questions may be approved from this list. */
+function approvalTable(approvals: readonly ApprovalView[], now: number): string[] {
+  const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt, question }) => [
+    id,
+    `in ${formatDuration(Math.max(0, expiresAt - now))}`,
+    sessionId,
+    sanitizeLine(executable),
+    sanitizeLine(cwd),
+    question?.whole === true ? "all" : "part",
+    sanitizeLine(command),
+  ]);
+  const [head, ...lines] = formatTable(
+    [["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"], ...rows],
+    null,
+  );
+  const hint = approvals.some(({ question }) => question?.whole !== true)
+    ? [
+        "part: the row shows only a part of what would run; `holdfast approvals show <approval>` shows all of it",
+      ]
+    : [];
+  return [paletteFor(1).bold(head ?? ""), ...lines, ...hint];
+}
+
+/** Print the whole question; on a terminal, screen by screen. */
+export async function printApproval(id: string, { reveal, json }: ShowApprovalFlags): Promise<number> {
+  const { client } = await connectAsOperator();
+  const question = await readQuestion(client, id, reveal === true);
+  const { first, ...rest } = question;
+  if (json === true) print(toJson({ approval: first.approval, ...rest }, 2));
+  else if (!(await printPaged(wholeApprovalLines(question))))
+    return exitCodes.signal + constants.signals.SIGINT;
+  return 0;
+}
+
+export interface ShowApprovalFlags {
+  readonly reveal?: true;
+  readonly json?: true;
+}
+
+function readQuestion(client: GatewayClient, id: string, reveal: boolean) {
+  assertApprovalId(id);
+  return readWholeQuestion((page) =>
+    client.showApproval({ params: { id }, query: { page, ...(reveal ? { reveal: "1" as const } : {}) } }),
+  );
+}
+
+function wholeApprovalLines({ first, ...question }: Awaited<ReturnType<typeof readQuestion>>): string[] {
+  const { approval } = first;
+  const elsewhere = question.digest === null && approval.decision === null;
+  return [
+    headLine(approval),
+    ...wholeQuestionLines(question, "holdfast approvals", approval.id),
+    ...(elsewhere
+      ? [
+          "the question waits at another gateway; run this command on the host of that gateway to see all of it",
+        ]
+      : []),
+  ];
+}
+
+function headLine(approval: ApprovalView): string {
+  const { id, sessionId, expiresAt, decision } = approval;
+  if (decision !== null) return `${id}: ${decisionText(approval)}: ${sanitizeLine(approval.command)}`;
+  return `${id}: session ${sessionId} asks to run this; expires in ${formatDuration(Math.max(0, expiresAt - Date.now()))}`;
+}
+
+export async function answerApproval(
+  id: string,
+  verdict: "allow" | "deny",
+  { json, digest }: { readonly json?: true; readonly digest?: string },
+): Promise<number> {
+  return sendDecision(await connectAsOperator(), id, verdict, json === true, digest);
+}
+
+function assertApprovalId(id: string): void {
+  if (!/^apr_[0-9a-z]{12}$/.test(id)) throw new NotFound(`approval ${id.slice(0, 200)}`);
+}
+
+/** Said, too, when it came too late: then nothing was executed, or somebody else has decided. */
+async function sendDecision(
+  { client }: GatewayConnection,
+  id: string,
+  verdict: "allow" | "deny",
+  json: boolean,
+  digest?: string | null,
+): Promise<number> {
+  assertApprovalId(id);
+  const shown = digest === undefined || digest === null ? {} : { digest };
+  const answer = await client.decideApproval({ params: { id }, body: { verdict, ...shown } });
+  if (json) print(toJson(answer));
+  else if (answer.decided) print(`${id}: ${verdict}\n`);
+  else print(`${id}: too late, ${decisionText(answer.approval)}\n`);
+  return answer.decided ? 0 : exitCodes.incomplete;
+}
+
+function decisionText({ decision }: ApprovalView): string {
+  if (decision === null) return "another gateway's caller waits for it";
+  const { verdict, actor } = decision;
+  return verdict === "expired" ? `it has expired (${actor})` : `${actor} said ${verdict}`;
+}
+
+/** Each question as it comes; on a terminal it is asked there and then. */
+export async function followApprovals(json: boolean): Promise<number> {
+  const connection = await connectAsOperator();
+  const { home, token } = connection;
+  const asks = !json && isatty(0) && isatty(2);
+  const path = "/v1/approvals?follow=1";
+  for await (const approval of followNdjson<ApprovalView>(
+    { socketPath: gatewaySocketPath(home), token },
+    path,
+  )) {
+    if (json) printOrThrow(toJson(approval));
+    else if (approval.decision !== null) printOrThrow(`${approval.id}: ${decisionText(approval)}\n`);
+    else if (!asks) printOrThrow(`${await questionText(connection, approval)}\n`);
+    else if (!(await askOperator(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
+  }
+  return 0;
+}
+
+async function questionText({ client }: GatewayConnection, { id }: ApprovalView): Promise<string> {
+  return wholeApprovalLines(await readQuestion(client, id, false)).join("\n");
+}
+
+/** False: Ctrl-C, which leaves; the question still waits. */
+async function askOperator(connection: GatewayConnection, { id }: ApprovalView): Promise<boolean> {
+  const { first, parts, digest } = await readQuestion(connection.client, id, false);
+  const lines = [headLine(first.approval), ...questionLines(parts)];
+  // The question has ended meanwhile, and its end is printed next; or it waits at another gateway.
+  if (digest === null) return true;
+  if (!(await showPaged(lines, process.stderr))) return false;
+  const asking = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(asking, "close").then(() => "later");
+  const interrupted = once(asking, "SIGINT").then(() => null);
+  try {
+    await setTimeout(TYPED_AHEAD_MS);
+    // Not every Node rejects it when it is closed.
+    const answered = asking.question("allow it? [y/N/later] ").catch(() => "later");
+    const answer = await Promise.race([answered, closed, interrupted]);
+    if (answer === null) {
+      process.stderr.write("\n");
+      return false;
+    }
+    if (!/^l/i.test(answer.trim()))
+      await sendDecision(connection, id, /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny", false, digest);
+    return true;
+  } finally {
+    asking.close();
+  }
+}
+
+async function connectAsOperator(): Promise<GatewayConnection> {
+  assertOperator("answer what waits for approval");
+  const connection = await connectForReading();
+  if (connection === null)
+    throw new GatewayUnreachable("no gateway is running: nobody waits for an answer; nothing was done");
+  return connection;
+}

@@ -1,0 +1,48 @@
+import type { IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
+import { WebSocket } from "ws";
+import { GatewayUnreachable, HoldfastError } from "../../errors.js";
+import { ProvenAgent, sendProven } from "../../api/proven-connection.js";
+import { GatewayError, type ErrorResponse } from "../../api/error-response.js";
+import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
+import type { GatewayConnection } from "./connect.js";
+
+/** A live connection to a run. What goes wrong before it is open goes to `failed`. */
+export function openAttachSocket(
+  { home, token }: Pick<GatewayConnection, "home" | "token">,
+  runId: string,
+  query: Readonly<Record<string, string>>,
+  failed: (error: Error) => void,
+): WebSocket {
+  const search = new URLSearchParams(query).toString();
+  const path = `/v1/runs/${runId}/attach${search === "" ? "" : `?${search}`}`;
+  const address = { socketPath: gatewaySocketPath(home), token };
+  const socket = new WebSocket(`ws+unix://${address.socketPath}:${path}`, {
+    agent: new ProvenAgent(address),
+    finishRequest: (request) => sendProven(request),
+    perMessageDeflate: false,
+  });
+  socket.on("unexpected-response", (_request, response) => {
+    refusalError(runId, response).then(failed, failed);
+  });
+  socket.on("error", (cause) =>
+    failed(
+      cause instanceof HoldfastError
+        ? cause
+        : new GatewayUnreachable(`cannot attach to ${runId}: ${cause.message}`, { cause }),
+    ),
+  );
+  return socket;
+}
+
+/** One that is stopping may refuse without a word of ours: then there is none, as far as we are concerned. */
+async function refusalError(runId: string, response: IncomingMessage): Promise<Error> {
+  const { statusCode = 0 } = response;
+  const error = await text(response)
+    .then((said) => (JSON.parse(said) as ErrorResponse).error)
+    .catch(() => undefined);
+  if (error !== undefined && statusCode !== 503) return new GatewayError(error);
+  return new GatewayUnreachable(
+    `cannot attach to ${runId}: ${error?.message ?? `the gateway answered ${statusCode}`}`,
+  );
+}

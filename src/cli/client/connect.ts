@@ -1,0 +1,121 @@
+import { defaults } from "../../defaults.js";
+import { GatewaySilent, GatewayUnreachable, InsideRun, OperatorOnly } from "../../errors.js";
+import { createClient, type GatewayClient } from "../../api/client.js";
+import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
+import { readOperatorToken } from "../../sessions/requester.js";
+import { probeGateway, reachGateway, startGateway } from "../../gateway/start.js";
+import { findLockedInstance } from "../../gateway/store-wait-file.js";
+import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { sessionToken } from "./requester.js";
+
+export interface GatewayConnection {
+  readonly client: GatewayClient;
+  readonly home: string;
+  readonly token: string;
+}
+
+/** Nothing is started from inside a run that would outlive it. */
+export function isInsideRun(): boolean {
+  return process.env["HOLDFAST_RUN_ID"] !== undefined;
+}
+
+export function assertOutsideRun(verb: string): void {
+  if (isInsideRun()) throw new InsideRun(verb);
+}
+
+/** Before what a gateway would refuse a session, or could not: a way that does not lead through it. */
+export function assertOperator(what: string): void {
+  if (sessionToken() !== null) throw new OperatorOnly(what);
+}
+
+/** A token that a run inherited acts for its session; otherwise this is the operator. */
+export async function requesterToken(home: string): Promise<string> {
+  return sessionToken() ?? (await readOperatorToken(home)) ?? "";
+}
+
+/** The gateway; null: none runs. Starts nothing. Rejects with GatewaySilent when it does not answer. */
+export async function connectIfRunning(): Promise<GatewayConnection | null> {
+  const home = resolveHome();
+  const token = await requesterToken(home);
+  const asked = token === "" ? "nobody" : await probeGateway(home, token);
+  if (typeof asked === "object") return { client: asked.client, home, token };
+  const held = await findLockedInstance(home);
+  if (held === null && asked === "nobody") return null;
+  throw await gatewaySilentError(home, held, asked === "silent" ? defaults.gatewayAnswerMs : null);
+}
+
+/** `withinMs`: how long the command waited for an answer; null: no process listens. */
+async function gatewaySilentError(
+  home: string,
+  instanceId: string | null,
+  withinMs: number | null,
+): Promise<GatewaySilent> {
+  const { readLiveProcess: notedProcess } = await import("../../gateway/process-file.js");
+  const pid = instanceId === null ? null : ((await notedProcess(home, instanceId))?.pid ?? null);
+  const gateway = `the gateway${pid === null ? "" : ` (pid ${pid})`}`;
+  const why =
+    withinMs === null
+      ? `${gateway} cannot be reached: no process listens on ${gatewaySocketPath(home)}`
+      : `${gateway} did not answer within ${withinMs / 1000} s`;
+  return new GatewaySilent(pid, why);
+}
+
+/** The same for a command that reads: every request has a timeout. */
+export async function connectForReading(): Promise<GatewayConnection | null> {
+  const found = await connectIfRunning();
+  return found === null ? null : { ...found, client: withTimeouts(found.client, found.home) };
+}
+
+/** A client whose requests time out after `gatewayReadMs`, plus the wait that the request itself asks for. */
+function withTimeouts(client: GatewayClient, home: string): GatewayClient {
+  const verbs = Object.entries(client) as [
+    string,
+    (question?: object, signal?: AbortSignal) => Promise<unknown>,
+  ][];
+  const bounded = verbs.map(([verb, asked]) => [
+    verb,
+    async (question: { readonly query?: { readonly waitMs?: unknown } } = {}, signal?: AbortSignal) => {
+      const waitMs = question.query?.waitMs;
+      const withinMs = defaults.gatewayReadMs + (typeof waitMs === "number" ? waitMs : 0);
+      const late = AbortSignal.timeout(withinMs);
+      try {
+        return await asked(question, signal === undefined ? late : AbortSignal.any([signal, late]));
+      } catch (error) {
+        throw late.aborted ? await gatewaySilentError(home, await findLockedInstance(home), withinMs) : error;
+      }
+    },
+  ]);
+  return Object.fromEntries(bounded) as GatewayClient;
+}
+
+async function findReachable(): Promise<{
+  readonly connection: GatewayConnection;
+  readonly ready: boolean;
+} | null> {
+  const home = resolveHome();
+  const token = await requesterToken(home);
+  const found = token === "" ? null : await reachGateway(home, token);
+  if (found === null) return null;
+  return { connection: { client: found.client, home, token }, ready: found.status.ready };
+}
+
+/** The gateway, for a command that acts: started in the background when none runs, and said so. Never inside a run. */
+export async function connectOrStart(instead = ""): Promise<GatewayConnection> {
+  const found = await findReachable();
+  if (found?.ready === true) return found.connection;
+  if (found === null && isInsideRun())
+    throw new GatewayUnreachable(
+      `no gateway is running, and inside a run none is started; nothing was done. Start one outside: holdfast gateway start${instead}`,
+    );
+  const opened = await openStateDirectory(resolveHome());
+  const { started, status } = await startGateway(opened.home);
+  if (started)
+    notice(
+      `started a gateway in the background (pid ${status.pid}); \`holdfast gateway stop\` stops it`,
+      "dim",
+    );
+  const key = await requesterToken(opened.home);
+  const client = createClient({ socketPath: gatewaySocketPath(opened.home), token: key });
+  return { client, home: opened.home, token: key };
+}

@@ -1,0 +1,25 @@
+import type { NativeObserver } from "../../anchor/native-host.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
+import { findStateDirectory, resolveHome, type StateDirectory } from "../../home/state-directory.js";
+
+/** What an operator's command stands on: it reads directories and asks anchors, and needs neither gateway nor store. */
+export interface LocalState extends AsyncDisposable {
+  readonly directory: StateDirectory;
+  readonly host: NativeObserver;
+}
+
+/** Null: there is no state directory, so nothing was ever run. */
+export async function openLocalState(): Promise<LocalState | null> {
+  const directory = await findStateDirectory(resolveHome());
+  if (directory === null) return null;
+  const host = await openLocalObserver(directory);
+  return { directory, host, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
+}
+
+export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
+  const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
+    import("../../anchor/binary/find.js"),
+    import("../../anchor/native-host.js"),
+  ]);
+  return observeNatively(home, await observeMachineIdentity(home), findAnchor());
+}

@@ -1,0 +1,62 @@
+import { GatewaySilent } from "../../errors.js";
+import type { GatewayClient } from "../../api/client.js";
+import type { AcpQueryVerb } from "../../queries/acp.js";
+import type { TaskQueryVerb } from "../../queries/tasks.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { NoGatewayForSession } from "./run-view.js";
+import { connectForReading, type GatewayConnection } from "./connect.js";
+import { sessionToken } from "./requester.js";
+
+/** What can be asked without changing anything. */
+export type ReadApi = Pick<
+  GatewayClient,
+  | "listRuns"
+  | "poll"
+  | "log"
+  | "screen"
+  | "listSessions"
+  | "sessionStatus"
+  | "sessionHistory"
+  | "sessionInbox"
+  | AcpQueryVerb
+  | TaskQueryVerb
+  /** Without `apply`. */
+  | "maintainTasks"
+>;
+
+export interface ReadClient extends AsyncDisposable {
+  readonly client: ReadApi;
+}
+
+/**
+ * For a command that only looks: the gateway if one answers, else the store and the spools themselves, and says so.
+ * Starts nothing. A session without a gateway sees nothing: only a gateway can say what it may see.
+ */
+export async function openReadClient(): Promise<ReadClient> {
+  const running = await connectForReading().catch(gatewaySilentOrThrow);
+  if (running instanceof GatewaySilent) {
+    if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
+    notice(`${running.message}; this is what the store says`, "yellow");
+  } else if (running !== null)
+    return { client: running.client, [Symbol.asyncDispose]: async () => undefined };
+  else if (sessionToken() !== null) throw new NoGatewayForSession();
+  else notice("no gateway is running; this is what the store says", "dim");
+  const { openOfflineReader } = await import("./offline-reader.js");
+  return openOfflineReader(resolveHome());
+}
+
+/** The gateway, for commands that can read without it. Null: none runs, or it does not answer (reported). */
+export async function tryConnectForReading(): Promise<GatewayConnection | null> {
+  const running = await connectForReading().catch(gatewaySilentOrThrow);
+  if (!(running instanceof GatewaySilent)) return running;
+  if (sessionToken() !== null) throw new NoGatewayForSession(running.message);
+  notice(`${running.message}; going on without it`, "yellow");
+  return null;
+}
+
+/** Returns the error instead of throwing it: the caller can read without a gateway. */
+export function gatewaySilentOrThrow(error: unknown): GatewaySilent {
+  if (error instanceof GatewaySilent) return error;
+  throw error;
+}

@@ -1,0 +1,75 @@
+import { BadInput, NotFound } from "../../errors.js";
+import type { GatewayClient } from "../../api/client.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { qualifiedSessionName } from "../acp/own-name.js";
+
+export type AcpSessionSummary = ResponseOf<"acpList">["sessions"][number];
+
+/** As many as a list can hold. */
+const LIST_LIMIT = 1_000;
+/** As many as are named when a beginning is not enough. */
+const NAMED_SESSIONS = 5;
+
+/** By id, by name (one's own first), or by a beginning of either that only one has; open ones first. */
+export async function resolveAcpSession(
+  client: Pick<GatewayClient, "acpList">,
+  wanted: string,
+): Promise<AcpSessionSummary> {
+  const among = async (query: { readonly all?: "1" }): Promise<AcpSessionSummary | null> =>
+    matchAcpSession(
+      wanted,
+      (await client.acpList({ query: { ...query, limit: LIST_LIMIT } })).sessions,
+      qualifiedSessionName(wanted),
+    );
+  const found = wanted === "" ? null : ((await among({})) ?? (await among({ all: "1" })));
+  if (found === null) throw new NotFound(`ACP session ${wanted.slice(0, 200)}`);
+  return found;
+}
+
+/**
+ * The newest of those that have the very id or name; else the only one whose name ends so, being a session's own; else
+ * the only one that begins so. Null: there is none.
+ */
+export function matchAcpSession(
+  wanted: string,
+  sessions: readonly AcpSessionSummary[],
+  own = wanted,
+): AcpSessionSummary | null {
+  const exact =
+    sessions.find(({ key }) => key === own) ??
+    sessions.find(({ sessionId, key }) => sessionId === wanted || key === wanted);
+  return (
+    exact ??
+    only(wanted, "the name", ({ key }) => key.endsWith(`/${wanted}`)) ??
+    only(
+      wanted,
+      "the beginning",
+      ({ sessionId, key }) => key.startsWith(wanted) || isIdPrefix(wanted, sessionId),
+    )
+  );
+
+  function only(
+    text: string,
+    what: string,
+    fits: (session: AcpSessionSummary) => boolean,
+  ): AcpSessionSummary | null {
+    const found = sessions.filter(fits);
+    if (found.length < 2) return found[0] ?? null;
+    const named = found.slice(0, NAMED_SESSIONS).map(({ sessionId, key }) => `${key} (${sessionId})`);
+    const more = found.length > NAMED_SESSIONS ? ", …" : "";
+    throw new BadInput(
+      "session",
+      `${JSON.stringify(text)} is ${what} of several ACP sessions: ${named.join(", ")}${more}`,
+    );
+  }
+}
+
+/** Not by what all ids begin with. */
+function isIdPrefix(wanted: string, sessionId: string): boolean {
+  return (
+    (sessionId.startsWith(wanted) && !SESSION_ID_PREFIX.startsWith(wanted)) ||
+    sessionId.startsWith(SESSION_ID_PREFIX + wanted)
+  );
+}
+
+const SESSION_ID_PREFIX = "ses_";

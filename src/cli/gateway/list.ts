@@ -1,0 +1,53 @@
+import { isatty } from "node:tty";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { listGatewaysWithStatus, type GatewayWithStatus } from "../../store/gateways/status.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
+import { openStoreForReading } from "../../store/open.js";
+import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { assertOperator } from "../client/connect.js";
+import { readKnownHosts, type KnownHosts } from "../client/known-hosts.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
+
+/** Reads the store; asks no gateway, and starts none. */
+export async function printGateways(json: boolean): Promise<number> {
+  assertOperator("list the gateways");
+  const directory = await findStateDirectory(resolveHome());
+  await using store = await openStoreForReading(directory?.storePath ?? null);
+  const { bootId } = await observeMachineIdentity(resolveHome());
+  const now = Date.now();
+  const gateways = store === null ? [] : await listGatewaysWithStatus(store, bootId, now);
+  if (json) print(toJson(gateways, 2));
+  else if (gateways.length === 0) notice("no gateway has ever run here", "dim");
+  else {
+    const hosts = await readKnownHosts(store);
+    const width = isatty(1) ? process.stdout.columns : null;
+    print(`${gatewayTable(gateways, now, width, hosts).join("\n")}\n`);
+  }
+  return 0;
+}
+
+export function gatewayTable(
+  gateways: readonly GatewayWithStatus[],
+  now: number,
+  width: number | null,
+  hosts: KnownHosts,
+): string[] {
+  const ago = (at: number): string => `${formatDuration(Math.max(0, now - at))} ago`;
+  const rows = gateways.map((gateway) => [
+    hosts.displayName(gateway.hostId),
+    sanitizeLine(gateway.instanceId),
+    sanitizeLine(gateway.version),
+    gateway.presence,
+    String(gateway.runs),
+    gateway.lastHeardAt === null ? "before its host restarted" : ago(gateway.lastHeardAt),
+    gateway.address === null ? "-" : sanitizeLine(`${gateway.address.host}:${gateway.address.port}`),
+  ]);
+  const head = ["HOST", "GATEWAY", "VERSION", "STATUS", "RUNS", "LAST HEARD", "ADDRESS"];
+  const [first, ...lines] = formatTable([head, ...rows], width);
+  return [paletteFor(1).bold(first ?? ""), ...lines];
+}

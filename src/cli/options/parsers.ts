@@ -1,0 +1,42 @@
+import { InvalidArgumentError } from "commander";
+import { BadInput } from "../../errors.js";
+
+/** Turns a parser of ours into one of commander's, which names the option in front of the complaint. */
+export function asOptionParser<Value>(parse: (text: string) => Value): (text: string) => Value {
+  return (text) => {
+    try {
+      return parse(text);
+    } catch (error) {
+      throw error instanceof BadInput ? new InvalidArgumentError(error.message) : error;
+    }
+  };
+}
+
+/** Collects `key=value` options; of two with the same key, the later one counts. */
+export function collectPairs(
+  text: string,
+  before: Readonly<Record<string, string>> = {},
+): Record<string, string> {
+  const equals = text.indexOf("=");
+  if (equals < 1) throw new InvalidArgumentError("Write it as key=value.");
+  return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
+}
+
+export function collectValues(text: string, before: readonly string[] = []): string[] {
+  return [...before, text];
+}
+
+export function parsePositiveInteger(text: string): number {
+  const number = /^\d{1,9}$/.test(text) ? Number(text) : 0;
+  if (number < 1) throw new InvalidArgumentError("Write a number from 1.");
+  return number;
+}
+
+/** The same, with what the gateway would refuse said here. */
+export function positiveIntegerUpTo(limit: number): (text: string) => number {
+  return (text) => {
+    const number = parsePositiveInteger(text);
+    if (number > limit) throw new InvalidArgumentError(`Write a number from 1 to ${limit}.`);
+    return number;
+  };
+}

@@ -1,0 +1,48 @@
+import { writeSync } from "node:fs";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { paletteFor } from "./palette.js";
+import { truncateToWidth } from "./table.js";
+
+/** Of a terminal that does not say how wide it is. */
+const DEFAULT_COLUMNS = 80;
+const CLEAR = "\r\u001b[2K";
+
+/** The last line of a terminal, written again and again. Off: nothing is shown. */
+export class ProgressLine implements Disposable {
+  readonly #on: boolean;
+  #shown = false;
+
+  constructor(on: boolean) {
+    this.#on = on;
+  }
+
+  /** Of a long name only so much that the news are seen. */
+  show(name: string, news: string): void {
+    if (!this.#on) return;
+    this.#shown = true;
+    // One that fills the last column may wrap, and then stands on two.
+    const width = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
+    const line = truncateToWidth(
+      `${truncateToWidth(sanitizeLine(name), Math.floor(width / 3))}: ${sanitizeLine(news)}`,
+      width,
+    );
+    writeStderr(`${CLEAR}${paletteFor(2).dim(line)}`);
+  }
+
+  clear(): void {
+    if (this.#shown) writeStderr(CLEAR);
+    this.#shown = false;
+  }
+
+  [Symbol.dispose](): void {
+    this.clear();
+  }
+}
+
+function writeStderr(text: string): void {
+  try {
+    writeSync(2, text);
+  } catch {
+    // Nobody is looking any more.
+  }
+}

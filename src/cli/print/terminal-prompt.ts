@@ -1,0 +1,76 @@
+import { once } from "node:events";
+import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
+import { isatty, type WriteStream } from "node:tty";
+import { print } from "./stdout.js";
+import { displayWidth } from "./table.js";
+
+/** Keys typed before the question are discarded after this time, so that they do not answer it. */
+export const TYPED_AHEAD_MS = 50;
+
+/** Rows left free for the prompt and for the question after the last screen. */
+const PROMPT_ROWS = 3;
+
+/**
+ * Write lines to a terminal and wait for Enter after each screen, so that no line scrolls away unread. False: Ctrl-C was
+ * pressed, or `over` was aborted.
+ */
+export async function showPaged(
+  lines: readonly string[],
+  output: WriteStream,
+  over?: AbortSignal,
+): Promise<boolean> {
+  // Some terminals do not know their size and report 0.
+  const room = Math.max(1, (output.rows || 24) - PROMPT_ROWS);
+  const pieces = lines.flatMap((line) => wrapLine(line, output.columns || 80));
+  for (let shown = 0; shown < pieces.length; shown += room) {
+    output.write(`${pieces.slice(shown, shown + room).join("\n")}\n`);
+    const left = pieces.length - shown - room;
+    if (left > 0 && !(await waitForEnter(`-- ${left} more lines; press Enter --`, over))) return false;
+  }
+  return true;
+}
+
+/** The same for standard output; all lines at once if it is not a terminal. */
+export async function printPaged(lines: readonly string[]): Promise<boolean> {
+  if (isatty(0) && isatty(1)) return showPaged(lines, process.stdout);
+  print(`${lines.join("\n")}\n`);
+  return true;
+}
+
+/** Indentation of all rows of a line except its first: no text can look like the beginning of another line. */
+const INDENT = "    ";
+
+/** Wraps a line as the terminal would, so that its rows can be counted and indented. */
+function wrapLine(line: string, columns: number): string[] {
+  const rows: string[] = [];
+  const indent = columns > 2 * INDENT.length ? INDENT : "";
+  let row = "";
+  let used = 0;
+  for (const character of line) {
+    const width = displayWidth(character);
+    if (used + width > columns) {
+      rows.push(row);
+      row = indent;
+      used = indent.length;
+    }
+    row += character;
+    used += width;
+  }
+  return [...rows, row];
+}
+
+async function waitForEnter(prompt: string, signal?: AbortSignal): Promise<boolean> {
+  const asking = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(asking, "close").then(() => null);
+  const interrupted = once(asking, "SIGINT").then(() => null);
+  try {
+    await setTimeout(TYPED_AHEAD_MS);
+    const answered = asking.question(prompt, signal === undefined ? {} : { signal }).catch(() => null);
+    const answer = await Promise.race([answered, closed, interrupted]);
+    if (answer === null) process.stderr.write("\n");
+    return answer !== null;
+  } finally {
+    asking.close();
+  }
+}

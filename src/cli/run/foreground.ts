@@ -1,0 +1,233 @@
+import { setTimeout } from "node:timers/promises";
+import { isatty } from "node:tty";
+import type { StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { SpawnFailed } from "../../errors.js";
+import type { RunRecord } from "../../model/run.js";
+import type { CommandInput, Problem, RunEnding, SpawnOptions } from "../../supervisor/api.js";
+import { cliActor } from "../actor.js";
+import { formatNotice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { toJson } from "../json.js";
+import { lostOutputText } from "../print/run-event.js";
+import { pendingRecordText } from "../print/run-status.js";
+import { summarizeExit } from "./exit-summary.js";
+import type { ForegroundRunner, ForegroundRun } from "./foreground-runner.js";
+import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";
+import { FdWriter, type WriteFailed } from "../print/fd-writer.js";
+import { forwardStdin } from "./forward-stdio.js";
+import { forwardOutput } from "../foreground/pass-output.js";
+import { enterRawTerminal, currentTerminalSize } from "./terminal.js";
+
+export interface ForegroundRequest {
+  readonly input: CommandInput;
+  readonly options: SpawnOptions;
+  /** No gateway: this process supervises the command itself. */
+  readonly inProcess: boolean;
+  /** The command's output all goes to stderr; stdout gets the record. */
+  readonly json: boolean;
+  /** Something else than a command that is to look as if nobody stood between. */
+  readonly view?: OutputView;
+}
+
+/** What is shown of a run, instead of all that it writes. Its input is not ours then. */
+export interface OutputView {
+  open(notice: (message: string) => void): Promise<ForegroundRunner>;
+  readonly stdout: (bytes: Uint8Array) => string;
+  readonly stderr: (bytes: Uint8Array) => string;
+  /** It has ended and all was shown: the last word, and the exit code where the run has none of its own. */
+  finish(record: RunRecord): Promise<{ readonly stdout: string; readonly complaint: string | null }>;
+}
+
+/** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
+const SURVIVORS_POLL_MS = 100;
+
+/** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
+const LATE_ANSWER_MS = 500;
+
+/** Also whoever insists is told what becomes of the run: a reader that reads takes a line in less than this. */
+const FINAL_NOTICE_MS = 200;
+
+/** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
+export async function runInForeground(request: ForegroundRequest): Promise<number> {
+  const out = new FdWriter(1);
+  const err = new FdWriter(2);
+  const actor = cliActor();
+  const notice = (message: string, colour: "yellow" | "dim" = "yellow"): void => {
+    // A terminal in raw mode does not return the carriage by itself. Whether anybody reads it is not our concern.
+    err.write(`${formatNotice(message, colour)}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
+  };
+  using interrupts = new RunInterrupts(actor, notice);
+  const said = new Set<string>();
+  const onProblem = ({ message, cause }: Problem): void => {
+    if (said.has(message)) return;
+    said.add(message);
+    // The first sentence of why: the rest says what does not apply to a run that is already there.
+    notice(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
+  };
+  // Who insists before there is a run leaves without one: a gateway may be long in answering.
+  const opening = openRunner(request, actor, onProblem, (message) => notice(message, "dim"));
+  const runner = await Promise.race([opening, interrupts.leaveRequested]);
+  if (runner === undefined) return interruptExitCode(interrupts.firstSignal ?? "SIGINT");
+  let left = false;
+  try {
+    const run = await Promise.race([
+      spawnRun(runner, request, out),
+      request.inProcess ? interrupts.leaveRequested : interruptedBeforeStart(interrupts),
+    ]);
+    if (run === undefined) return interruptExitCode(interrupts.firstSignal ?? "SIGINT");
+    interrupts.attach(run);
+    const {
+      record,
+      recordPending,
+      outletFailure: writeFailure,
+    } = await followRun(run, runner, request, interrupts, notice, out, err);
+    // What is not on record is left: its directory says how it ended.
+    left = record.state !== "exited" || recordPending !== null;
+    const { state, survivors } = run;
+    const interrupt = interrupts.firstSignal;
+    const { code, message } = summarizeExit({ record, state, survivors, interrupt, writeFailure });
+    if (message !== null) notice(message);
+    if (recordPending !== null) notice(pendingRecordText(record, recordPending));
+    const shown = recordPending === null ? record : { ...record, recordPending };
+    const told = left && request.view !== undefined ? 0 : await printResult(request, shown, out, notice);
+    await Promise.race([err.idle(), interruptTimeout(interrupts).then(() => setTimeout(FINAL_NOTICE_MS))]);
+    return code || told;
+  } finally {
+    await runner.close(left);
+    // A normal exit would wait for the write that hangs.
+    if ((out.hasPendingWrite || err.hasPendingWrite) && interrupts.firstSignal !== null)
+      dieBySignal(interrupts.firstSignal);
+  }
+}
+
+async function printResult(
+  { json, view }: ForegroundRequest,
+  record: RunRecord,
+  out: FdWriter,
+  notice: (message: string) => void,
+): Promise<number> {
+  if (view === undefined) return json ? writeResult(toJson(record), record, out, notice) : 0;
+  const { stdout, complaint } = await view.finish(record);
+  if (complaint !== null) notice(complaint);
+  return (await writeResult(stdout, record, out, notice)) || (complaint === null ? 0 : exitCodes.notThere);
+}
+
+/** For whoever reads our stdout; what it means for the exit code. */
+async function writeResult(
+  text: string,
+  record: RunRecord,
+  out: FdWriter,
+  notice: (message: string) => void,
+): Promise<number> {
+  try {
+    await out.write(text);
+    return 0;
+  } catch (error) {
+    const { readerGone, message } = error as WriteFailed;
+    if (!readerGone) notice(`${message}; the record of ${record.runId} is not there`);
+    return readerGone ? exitCodes.readerGone : exitCodes.failure;
+  }
+}
+
+/** Each way loads only what it needs. */
+async function openRunner(
+  { inProcess, view }: ForegroundRequest,
+  actor: string,
+  onProblem: (problem: Problem) => void,
+  notice: (message: string) => void,
+): Promise<ForegroundRunner> {
+  if (view !== undefined) return view.open(notice);
+  if (inProcess) return (await import("./in-process-runner.js")).openInProcessRunner(actor, onProblem);
+  return (await import("./gateway-runner.js")).openGatewayRunner(notice);
+}
+
+async function spawnRun(
+  runner: ForegroundRunner,
+  { input, options, json, view }: ForegroundRequest,
+  out: FdWriter,
+): Promise<ForegroundRun> {
+  const size = input.io === "pty" ? currentTerminalSize() : null;
+  try {
+    return await runner.spawn(input, { ...options, ...(size === null ? {} : { size }) });
+  } catch (error) {
+    if (json && view === undefined && error instanceof SpawnFailed) {
+      const record = await runner.getRun(error.runId);
+      if (record !== null) await out.write(toJson(record)).catch(() => {});
+    }
+    throw error;
+  }
+}
+
+/** Until the run has ended and its output is written, or nobody should wait any longer. */
+async function followRun(
+  run: ForegroundRun,
+  runner: ForegroundRunner,
+  { input, json, view }: ForegroundRequest,
+  interrupts: RunInterrupts,
+  notice: (message: string) => void,
+  out: FdWriter,
+  err: FdWriter,
+): Promise<RunEnding & { readonly outletFailure: WriteFailed | null }> {
+  let writeFailure: WriteFailed | null = null;
+  const onFailure = (failure: WriteFailed): void => {
+    writeFailure ??= failure;
+    run.cancel({ actor: "cli:output-closed" }).catch((error: unknown) => notice((error as Error).message));
+  };
+  const onGap =
+    (stream: StreamName) =>
+    (bytes: number): void =>
+      notice(lostOutputText(bytes, stream));
+  using _terminal = input.io === "pty" ? enterRawTerminal(process.stdin, (size) => run.resize(size)) : null;
+  using _input = view === undefined ? forwardStdin(run, process.stdin) : null;
+  const output = Promise.all([
+    forwardOutput(run, "stdout", json ? err : out, onFailure, onGap("stdout"), view?.stdout),
+    forwardOutput(run, "stderr", err, onFailure, onGap("stderr"), view?.stderr),
+  ]);
+  // Awaited only after the run has ended; it may fail before.
+  output.catch(() => {});
+  const ended = await Promise.race([
+    run.end(),
+    run.unreachable,
+    interrupts.leaveRequested,
+    survivorsReported(run),
+    recordOverdue(run, interrupts),
+  ]);
+  const record = ended?.record ?? (await runner.getRun(run.runId));
+  if (record === null) throw new Error(`run ${run.runId} has no record any more`);
+  // A slow reader is waited for, but not for the rest of a run that will not end.
+  await Promise.race([output, ended === undefined ? drainTimeout(run) : interruptTimeout(interrupts)]);
+  return { record, recordPending: ended?.recordPending ?? null, outletFailure: writeFailure };
+}
+
+/**
+ * A gateway may be long in answering: it asks the operator, say. Who interrupts it then does not want the answer any
+ * more, and leaves: the gateway drops a question, and ends a run, whose asker has gone.
+ */
+async function interruptedBeforeStart({ firstInterrupt, leaveRequested }: RunInterrupts): Promise<undefined> {
+  await firstInterrupt;
+  await Promise.race([leaveRequested, setTimeout(LATE_ANSWER_MS)]);
+}
+
+/** Resolves when some processes of a run that is being stopped cannot be killed. */
+async function survivorsReported(run: ForegroundRun): Promise<undefined> {
+  while (run.survivors.length === 0) await setTimeout(SURVIVORS_POLL_MS, undefined, { ref: false });
+}
+
+/** Resolves when the run has ended, but its end cannot be recorded, and the user has had enough. */
+async function recordOverdue(run: ForegroundRun, interrupts: RunInterrupts): Promise<undefined> {
+  await interrupts.firstInterrupt;
+  while (run.state !== "exited") await setTimeout(SURVIVORS_POLL_MS, undefined, { ref: false });
+  await setTimeout(defaults.drainMs, undefined, { ref: false });
+}
+
+/** One that is gone has been waited for already. */
+async function drainTimeout(run: ForegroundRun): Promise<void> {
+  if (run.state !== "exited") await setTimeout(defaults.drainMs);
+}
+
+/** Who has interrupted does not want to wait for ever. */
+async function interruptTimeout({ firstInterrupt, leaveRequested }: RunInterrupts): Promise<void> {
+  await firstInterrupt;
+  await Promise.race([leaveRequested, setTimeout(defaults.drainMs)]);
+}

@@ -1,0 +1,87 @@
+import { constants } from "node:os";
+import { deferred } from "../../async/deferred.js";
+import { exitCodes } from "../print/exit-code.js";
+import type { ForegroundRun } from "./foreground-runner.js";
+
+const INTERRUPT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+export type InterruptSignal = (typeof INTERRUPT_SIGNALS)[number];
+
+/**
+ * Ctrl-C once cancels, twice kills, three times leaves the run to its anchor. TERM and HUP count the same.
+ * One that comes before there is a run is owed to it. A run of which a service was made meanwhile goes on: the first
+ * only leaves it.
+ */
+export class RunInterrupts implements Disposable {
+  readonly #actor: string;
+  readonly #notice: (message: string) => void;
+  readonly #listeners = new Map<InterruptSignal, () => void>();
+  readonly #firstInterrupt = deferred<void>();
+  readonly #leaveRequested = deferred<void>();
+  #run: ForegroundRun | null = null;
+  #count = 0;
+  #firstSignal: InterruptSignal | null = null;
+
+  constructor(actor: string, notice: (message: string) => void) {
+    this.#actor = actor;
+    this.#notice = notice;
+    for (const signal of INTERRUPT_SIGNALS) {
+      const listener = (): void => this.#receive(signal);
+      this.#listeners.set(signal, listener);
+      process.on(signal, listener);
+    }
+  }
+
+  /** What the user asked for first, if anything: it decides the exit code. */
+  get firstSignal(): InterruptSignal | null {
+    return this.#firstSignal;
+  }
+
+  /** Resolves at the first interrupt. */
+  get firstInterrupt(): Promise<void> {
+    return this.#firstInterrupt.promise;
+  }
+
+  /** Resolves when the user insists on leaving. */
+  get leaveRequested(): Promise<void> {
+    return this.#leaveRequested.promise;
+  }
+
+  attach(run: ForegroundRun): void {
+    this.#run = run;
+    for (let past = 1; past <= this.#count; past += 1) this.#apply(past);
+  }
+
+  #receive(signal: InterruptSignal): void {
+    this.#firstSignal ??= signal;
+    this.#count += 1;
+    this.#firstInterrupt.resolve();
+    if (this.#run !== null && this.#run.service !== null) return this.#leaveRequested.resolve();
+    if (this.#count === 1)
+      this.#notice(signal === "SIGINT" ? "cancelling… press Ctrl-C again to kill" : "cancelling…");
+    if (this.#count === 2) this.#notice("killing…");
+    this.#apply(this.#count);
+  }
+
+  #apply(count: number): void {
+    if (count > 2) return this.#leaveRequested.resolve();
+    this.#run
+      ?.cancel({ actor: this.#actor, ...(count === 2 ? { graceMs: 0 } : {}) })
+      .catch((error: unknown) => this.#notice((error as Error).message));
+  }
+
+  [Symbol.dispose](): void {
+    for (const [signal, listener] of this.#listeners) process.off(signal, listener);
+  }
+}
+
+/** As shells report a command that ended by this signal. */
+export function interruptExitCode(signal: InterruptSignal): number {
+  return exitCodes.signal + constants.signals[signal];
+}
+
+/** End at once, as if the signal had never been caught. */
+export function dieBySignal(signal: InterruptSignal): void {
+  process.removeAllListeners(signal);
+  // oxlint-disable-next-line no-restricted-properties -- this is ourselves, and nobody else
+  process.kill(process.pid, signal);
+}

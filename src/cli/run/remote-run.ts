@@ -1,0 +1,261 @@
+import { setTimeout } from "node:timers/promises";
+import type { WebSocket } from "ws";
+import type { Survivor, TerminalSize } from "../../anchor/host.js";
+import { GatewayUnreachable, HoldfastError } from "../../errors.js";
+import {
+  CLOSE_COMPLETE,
+  encodeFrame,
+  type AttachClientMessage,
+  CLOSE_GATEWAY_STOPPED,
+  type AttachServerMessage,
+  decodeFrame,
+} from "../../api/attach-frames.js";
+import type { RunStateName, ServiceFacts } from "../../model/run.js";
+import type { CancelOptions, FollowOptions, OutputChunk, RunEnding } from "../../supervisor/api.js";
+import { deferred } from "../../async/deferred.js";
+import { bellQuery, ringBell } from "../gateway/bell.js";
+import { openAttachSocket } from "../client/attach-socket.js";
+import type { GatewayConnection } from "../client/connect.js";
+import type { StopOutcome } from "../stop/stop-run.js";
+import type { ForegroundRun } from "./foreground-runner.js";
+import { OutputBuffer } from "./output-buffer.js";
+import { StdinBuffer } from "./stdin-buffer.js";
+
+export interface RemoteRunOptions {
+  readonly runId: string;
+  readonly connection: GatewayConnection;
+  /** The next gateway; null: there will be none while the run lives. */
+  readonly reconnect: (onPurpose: boolean) => Promise<GatewayConnection | null>;
+  /** A gateway has answered, and holds the run. */
+  readonly onAttached: () => void;
+  /** Told when that is so, and something of the run may be missing here. */
+  readonly onLost: () => void;
+  /** A service was made of it. */
+  readonly onAdopted: () => void;
+  /** Stops the run without a gateway; null: nothing is known of it. `told` is called when its anchor has been. */
+  readonly stopWithoutGateway: (graceMs: number | null, told: () => void) => Promise<StopOutcome | null>;
+}
+
+/** A gateway that lives says within a tenth of this that it stops the run. */
+const STOP_ACK_MS = 1_000;
+
+/** What a gateway says when it does not hold the run yet, or not any more: the next look tells. */
+const RETRYABLE_CODES = new Set(["NOT_STEERING", "SUPERVISOR_CLOSED"]);
+
+/**
+ * A run in the gateway that belongs to this process. The connection may break, with or without the gateway: then it goes
+ * on with the next one, where it was, byte for byte.
+ */
+export class RemoteRun implements ForegroundRun {
+  readonly runId: string;
+  readonly #options: RemoteRunOptions;
+  readonly #outputs = { stdout: new OutputBuffer("stdout"), stderr: new OutputBuffer("stderr") };
+  readonly #stdin: StdinBuffer;
+  readonly #ended = deferred<RunEnding>();
+  readonly #unreachable = deferred<undefined>();
+  /** The run is being stopped, for all that is known here. */
+  readonly #stopAcknowledged = deferred<void>();
+  #socket: WebSocket | null = null;
+  #state: RunStateName = "starting";
+  #survivors: readonly Survivor[] = [];
+  #service: ServiceFacts | null = null;
+  #size: TerminalSize | null = null;
+  /** What was asked for first, and what more: said again on every connection, for only the first counts. */
+  #requestedStops: Extract<AttachClientMessage, { type: "stop" }>[] = [];
+  #detached = false;
+
+  constructor(options: RemoteRunOptions) {
+    this.runId = options.runId;
+    this.#options = options;
+    this.#stdin = new StdinBuffer(options.runId);
+    this.#ended.promise.catch(() => {});
+    void this.#connectLoop(options.connection);
+  }
+
+  get state(): RunStateName {
+    return this.#state;
+  }
+
+  get survivors(): readonly Survivor[] {
+    return this.#survivors;
+  }
+
+  get service(): ServiceFacts | null {
+    return this.#service;
+  }
+
+  get unreachable(): Promise<undefined> {
+    return this.#unreachable.promise;
+  }
+
+  end(): Promise<RunEnding> {
+    return this.#ended.promise;
+  }
+
+  async cancel({ actor, graceMs }: CancelOptions = {}): Promise<void> {
+    const stop = {
+      type: "stop",
+      ...(actor === undefined ? {} : { actor }),
+      ...(graceMs === undefined ? {} : { graceMs }),
+    } as const;
+    this.#requestedStops.push(stop);
+    const first = this.#requestedStops.length === 1;
+    this.#send(stop);
+    // It may hang, and its connection stay open. A stop that comes twice is one.
+    if (this.#socket !== null && first && (await this.#awaitStopAck())) return;
+    const found = await this.#options.stopWithoutGateway(graceMs ?? null, () => this.#setState("exiting"));
+    if (found?.outcome === "survivors") this.#survivors = found.survivors;
+    if (found?.outcome === "gone" || found?.outcome === "ended-before") this.#setState("exited");
+  }
+
+  write(data: Uint8Array | string): Promise<void> {
+    return this.#stdin.write(typeof data === "string" ? Buffer.from(data) : data);
+  }
+
+  async closeStdin(): Promise<void> {
+    this.#stdin.end();
+  }
+
+  resize(size: TerminalSize): void {
+    this.#size = size;
+    this.#send({ type: "resize", ...size });
+  }
+
+  async *follow({ streams = [] }: FollowOptions = {}): AsyncGenerator<OutputChunk, void, undefined> {
+    for (const stream of streams)
+      yield* this.#outputs[stream].read((offset) => this.#send({ type: "ack", stream, offset }));
+  }
+
+  /** Have nothing more to do with it. A run that goes on is then one whose caller has left. */
+  detach(): void {
+    this.#detached = true;
+    this.#socket?.terminate();
+  }
+
+  async #awaitStopAck(): Promise<boolean> {
+    const enough = new AbortController();
+    const late = setTimeout(STOP_ACK_MS, false, { signal: enough.signal }).catch(() => false);
+    const acknowledged = await Promise.race([this.#stopAcknowledged.promise.then(() => true), late]);
+    enough.abort();
+    return acknowledged;
+  }
+
+  /** What has been seen to be over stays so, though the next gateway may not know it yet. */
+  #setState(state: RunStateName): void {
+    if (this.#state !== "exited") this.#state = state;
+    if (state === "exiting" || state === "exited") this.#stopAcknowledged.resolve();
+  }
+
+  async #connectLoop(first: GatewayConnection): Promise<void> {
+    try {
+      for (let connection: GatewayConnection | null = first; connection !== null;) {
+        const code = await this.#serve(connection);
+        if (code === CLOSE_COMPLETE || this.#detached) return;
+        connection = await this.#options.reconnect(code === CLOSE_GATEWAY_STOPPED);
+      }
+      this.#options.onLost();
+      this.#unreachable.resolve(undefined);
+    } catch (error) {
+      this.#ended.reject(error);
+    } finally {
+      this.#stdin.reject("the connection to its gateway is lost");
+      for (const output of Object.values(this.#outputs)) output.end();
+    }
+  }
+
+  /** One connection, until it is closed; why it was. Rejects when there is no point in another. */
+  async #serve(connection: GatewayConnection): Promise<number> {
+    const offsets = Object.entries(this.#outputs).map(
+      ([stream, { nextOffset }]) => [stream, String(nextOffset)] as const,
+    );
+    let failure: Error | null = null;
+    const socket = openAttachSocket(
+      connection,
+      this.runId,
+      { as: "caller", ...bellQuery(), ...Object.fromEntries(offsets) },
+      (error) => {
+        // Hanging up is an error, too, but not the reason.
+        failure ??= error;
+        socket.terminate();
+      },
+    );
+    const closed = new Promise<number>((resolve) => socket.once("close", resolve));
+    socket.on("message", (data: Buffer, binary: boolean) => this.#onMessage(socket, data, binary));
+    const code = await closed;
+    if (this.#socket !== null) this.#options.onAttached();
+    this.#socket = null;
+    this.#stdin.detach();
+    for (const output of Object.values(this.#outputs)) if (code !== CLOSE_COMPLETE) output.discard();
+    if (failure !== null && !isRetryable(failure)) throw failure as Error;
+    if (code === POLICY_VIOLATION)
+      throw new HoldfastError(
+        "UNAUTHORIZED",
+        `run ${this.runId} may not be seen any more; it is left to the gateway`,
+      );
+    return code;
+  }
+
+  #onMessage(socket: WebSocket, data: Buffer, binary: boolean): void {
+    if (binary) {
+      const { stream, offset, bytes } = decodeFrame(data);
+      if (stream !== "stdin") this.#outputs[stream].push(offset, bytes);
+      return;
+    }
+    const message = JSON.parse(data.toString("utf8")) as AttachServerMessage;
+    switch (message.type) {
+      case "attached":
+        this.#setState(message.state);
+        return this.#onAttached(socket, message.accepted);
+      case "accepted":
+        return this.#stdin.acknowledge(message.offset);
+      case "unread":
+        return this.#stdin.reject(message.message);
+      case "state":
+        this.#setState(message.state);
+        this.#survivors = message.survivors;
+        if (this.#service === null && message.service !== null) this.#options.onAdopted();
+        this.#service = message.service;
+        return;
+      case "ended":
+        this.#stopAcknowledged.resolve();
+        if (message.record === null) return;
+        // A gateway of an older version does not say.
+        return this.#ended.resolve({ record: message.record, recordPending: message.recordPending ?? null });
+      case "bell":
+        return ringBell();
+      case "refused":
+        // A size or an end of input that came too late.
+        return;
+    }
+  }
+
+  #onAttached(socket: WebSocket, accepted: number): void {
+    this.#socket = socket;
+    this.#options.onAttached();
+    // The last word of what was written may have died with its gateway, and the command may be waiting for it.
+    for (const stream of ["stdout", "stderr"] as const)
+      this.#send({ type: "ack", stream, offset: this.#outputs[stream].writtenOffset });
+    if (this.#size !== null) this.#send({ type: "resize", ...this.#size });
+    for (const stop of this.#requestedStops) this.#send(stop);
+    this.#stdin.attach(
+      {
+        send: (offset, bytes) => socket.send(encodeFrame("stdin", offset, bytes)),
+        end: () => this.#send({ type: "eof" }),
+      },
+      accepted,
+    );
+  }
+
+  #send(message: AttachClientMessage): void {
+    this.#socket?.send(JSON.stringify(message));
+  }
+}
+
+/** The run may not be seen any more. */
+const POLICY_VIOLATION = 1008;
+
+function isRetryable(error: Error): boolean {
+  return (
+    error instanceof GatewayUnreachable || (error instanceof HoldfastError && RETRYABLE_CODES.has(error.code))
+  );
+}

@@ -1,0 +1,72 @@
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import type { AnchorEvent } from "../../anchor/host.js";
+import { NothingToAbandon, RunNotFound } from "../../errors.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { newRequestId } from "../../model/ids.js";
+import { cliActor } from "../actor.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator } from "../client/connect.js";
+import { toJson } from "../json.js";
+import { print } from "../print/stdout.js";
+import { confirm } from "../operator/confirm.js";
+import { isOwnedElsewhere } from "../operator/elsewhere.js";
+import { resolveRun } from "../client/resolve-run.js";
+import { openLocalState } from "../client/local-state.js";
+
+/** End a run on record although some of its processes cannot be killed. Its anchor knows who they are, and refuses otherwise. */
+export async function abandonRun(wanted: string, yes: boolean, json: boolean): Promise<number> {
+  assertOperator("abandon a run");
+  await using localState = await openLocalState();
+  const found = localState === null ? null : await resolveRun(localState, wanted);
+  if (localState === null || found === null) throw new RunNotFound(wanted);
+  const { runId, address } = found;
+  if (await isOwnedElsewhere(localState, found))
+    throw new NothingToAbandon(
+      runId,
+      "it is of another host or state directory: abandon it there, or, if that will not come back, `holdfast runs forget`",
+    );
+  const link = address === null ? null : await localState.host.attach(address, 0);
+  if (link === null || address === null)
+    throw new NothingToAbandon(
+      runId,
+      "no anchor answers for it; `holdfast runs cleanup` or a gateway ends what is verifiably left, and its record",
+    );
+  try {
+    if (link.welcome.phase !== "exiting")
+      throw new NothingToAbandon(runId, "it has not been stopped; `holdfast runs cancel` stops it");
+    if (!(await confirm(`Give up on what is left of ${runId}? It will be recorded as lost.`, yes))) {
+      notice("nothing was changed", "dim");
+      return exitCodes.incomplete;
+    }
+    const answer = await new Promise<AnchorEvent>((resolve) => {
+      link.listen((event) => {
+        if (event.type === "exited" || event.type === "refused" || event.type === "closed") resolve(event);
+      });
+      link.abandon({ actor: cliActor(), requestId: newRequestId() });
+    });
+    if (answer.type === "refused") throw new NothingToAbandon(runId, answer.message);
+    const exit = answer.type === "exited" ? answer.exit : (await localState.host.readRunFiles(address)).exit;
+    if (exit === null)
+      throw new NothingToAbandon(
+        runId,
+        "its anchor left without a word; `holdfast runs cleanup` looks what is left",
+      );
+    // They may have died before it was carried out: then it has ended like any other.
+    const abandoned = exit.emptiness === "unproven";
+    const left = abandoned ? exit.residue : [];
+    const outcome = abandoned ? "abandoned" : "gone";
+    if (json) print(toJson({ runId, outcome, left }));
+    else if (abandoned)
+      print(
+        `${runId} was abandoned; left: ${left.map((each) => sanitizeLine(describeSurvivor(each))).join(", ") || "not known"}\n`,
+      );
+    else
+      print(
+        `${runId} is gone (${sanitizeLine(exit.reason)}, proven empty): there was nothing left to abandon\n`,
+      );
+    return 0;
+  } finally {
+    link.close();
+  }
+}

@@ -1,0 +1,97 @@
+import { defaults } from "../../defaults.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { readStateId } from "../../store/state-id.js";
+import type { ReadStore } from "../../store/store.js";
+import type { RunFilter } from "../../store/store.js";
+import { systemClock } from "../../async/clock.js";
+import {
+  classifyRecords,
+  buildReconcileContext,
+  type Classified,
+} from "../../supervisor/reconcile/classify.js";
+import {
+  listLiveProcesses,
+  notInspected,
+  type RunProcesses,
+} from "../../supervisor/inspect/live-processes.js";
+import { cgroupOf } from "../../supervisor/end/dead-anchor.js";
+import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
+import { isOfOtherState } from "../operator/elsewhere.js";
+import type { LocalState } from "../client/local-state.js";
+
+/** A run that is not over, what it is, and what proves that it is ours. */
+export interface RunEvidence extends Omit<Classified, "evidence"> {
+  readonly evidence: readonly string[];
+  /** Its anchor answers: it can be stopped by key, whoever owns it. */
+  readonly answers: boolean;
+  /** It is of another state directory, here or on another host: only the gateway there can stop it. */
+  readonly elsewhere: boolean;
+  /** Nobody holds the lock of its owner, whatever its lease says. Null: that lock cannot be seen here. */
+  readonly ownerAlive: boolean | null;
+  /** How long its lease still keeps others from its record; 0: no longer. */
+  readonly leaseMs: number;
+  /** The same as `ps` and `runs show` say. */
+  readonly processes: RunProcesses;
+}
+
+export async function gatherRunEvidence(
+  localState: LocalState,
+  store: ReadStore,
+  filter: Pick<RunFilter, "labels" | "sessionKey" | "agentId">,
+  runId: string | null,
+): Promise<readonly RunEvidence[]> {
+  const { host } = localState;
+  const records = await store.listRuns({ ...filter, states: OPEN_RUN_STATES });
+  const wanted = runId === null ? records : records.filter((record) => record.runId === runId);
+  const stateId = await readStateId(localState.directory.home);
+  const around = await buildReconcileContext(host, { instanceId: "", stateId }, await store.now());
+  const examined = await classifyRecords(host, systemClock, around, wanted);
+  const instances = new Set(around.instances.keys());
+  const live = await listLiveProcesses(host, wanted, records);
+  return Promise.all(
+    examined.map(async (each) => {
+      const { record } = each;
+      const elsewhere = store.shared && isOfOtherState(record, stateId, instances);
+      const answers = await anchorAnswers(localState, record);
+      const ownerAlive = around.instances.get(record.ownerInstanceId)?.alive ?? null;
+      const leaseMs = Math.max(0, record.leaseExpiresAt - around.now);
+      const processes = live.get(record.runId) ?? notInspected("it was not looked at");
+      const evidence = evidenceText(each, answers, processes);
+      return { ...each, answers, elsewhere, ownerAlive, leaseMs, processes, evidence };
+    }),
+  );
+}
+
+async function anchorAnswers({ host }: LocalState, record: RunRecord): Promise<boolean> {
+  if (record.imported !== null) return false;
+  const observer = await host.attach(runAddressOf(record), 0, defaults.anchorAnswerMs).catch(() => null);
+  observer?.close();
+  return observer !== null;
+}
+
+/** Facts, each with what it was compared with. A name or a command line is none. */
+function evidenceText(
+  { record, evidence: sight }: Classified,
+  answers: boolean,
+  live: RunProcesses,
+): string[] {
+  const { anchor, root, imported } = record;
+  const facts: string[] = [];
+  if (answers) facts.push("its anchor answers to the key in its run directory");
+  if (live.anchor?.matches === true && anchor !== null) facts.push(`anchor ${identityText(anchor)} is alive`);
+  if (live.root?.matches === true && root !== null)
+    facts.push(`first process ${identityText(root)} is alive`);
+  const cgroup = cgroupOf(record);
+  const orphaned = live.anchor?.matches !== true && live.root?.matches !== true && live.processes.length > 0;
+  if ((sight?.boundary === "populated" || orphaned) && cgroup !== null)
+    facts.push(`cgroup ${cgroup.path} (inode ${cgroup.inode}) is not empty`);
+  if (sight?.exitFile === true) facts.push("its exit file is there");
+  if (sight?.swept === true) facts.push("its launcher has swept it");
+  if (imported !== null && sight?.imported?.kind === "matches")
+    facts.push(`process ${imported.pid} runs the recorded command from below ${imported.wrapperRoot}`);
+  return facts;
+}
+
+function identityText({ pid, startTime, uniqueId }: NonNullable<RunRecord["root"]>): string {
+  return uniqueId === null ? `${pid} (start ${startTime})` : `${pid} (start ${startTime}, id ${uniqueId})`;
+}

@@ -1,0 +1,163 @@
+import { stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { defaults } from "../../defaults.js";
+import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
+import { findOwningGateway } from "../../gateway/peers/locators.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import type { PublicGateway } from "../../model/gateway.js";
+import { observeMachineIdentity } from "../../home/machine-identity.js";
+import { openStore } from "../../store/open.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { readStateId } from "../../store/state-id.js";
+import type { Store } from "../../store/store.js";
+import { forgetRun } from "../../supervisor/end/forget-run.js";
+import { cliActor } from "../actor.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator } from "../client/connect.js";
+import { toJson } from "../json.js";
+import { resolveRunRecord } from "./find-record.js";
+import { print } from "../print/stdout.js";
+import { openStoreRunView } from "../client/run-view.js";
+import { runStatusText } from "../print/run-status.js";
+import { confirm } from "../operator/confirm.js";
+import { isStoreShared } from "../operator/elsewhere.js";
+
+export interface ForgetRequest {
+  /** One of the two. */
+  readonly run: string | null;
+  readonly host: string | null;
+  readonly yes: boolean;
+  readonly json: boolean;
+}
+
+/** What is given up: open runs, and with a whole host its gateways. */
+interface ForgetTargets {
+  readonly what: string;
+  readonly runs: readonly RunRecord[];
+  readonly gateways: readonly PublicGateway[];
+}
+
+/** An operator's word that a host will not come back: its open runs are ended on record, and nobody is signalled. */
+export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promise<number> {
+  assertOperator("forget a host's runs");
+  if ((run === null) === (host === null))
+    throw new BadInput("run", "say what to forget: a run, or --host. Nothing was changed");
+  if (!(await isStoreShared())) return rejectLocal(run, host);
+  await using store = await openStore("", "forget");
+  const targets = run === null ? await targetHost(store, host ?? "") : await targetRun(store, run);
+  await assertSilent(store, targets);
+  const count = targets.runs.length === 1 ? "1 open run" : `${targets.runs.length} open runs`;
+  if (!(await confirm(`Give up ${targets.what} (${count})? Nobody there is signalled.`, yes))) {
+    notice("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  const results = await Promise.all(
+    targets.runs.map(async (record) => ({
+      runId: record.runId,
+      forgotten: await forgetRun(store, record, cliActor()),
+    })),
+  );
+  const all = results.every(({ forgotten }) => forgotten);
+  // Its row stays for as long as somebody there may still hold a run.
+  const gateways: string[] = [];
+  if (all)
+    for (const { instanceId } of targets.gateways)
+      if (await store.deleteGateway(instanceId, defaults.leaseMs)) gateways.push(instanceId);
+  if (json) print(toJson({ runs: results, gateways }));
+  else {
+    for (const { runId, forgotten } of results)
+      print(`${runId} ${forgotten ? "is lost, on record" : "was not forgotten: it has an owner again"}\n`);
+    for (const { instanceId } of targets.gateways)
+      print(
+        `gateway ${instanceId} ${gateways.includes(instanceId) ? "is forgotten" : "was not forgotten: it may be there again"}\n`,
+      );
+  }
+  return all && gateways.length === targets.gateways.length ? 0 : exitCodes.incomplete;
+}
+
+/** Without a shared database there is no other host. */
+async function rejectLocal(run: string | null, host: string | null): Promise<never> {
+  await using store = await openStoreRunView();
+  if (run === null) throw new NotFound(`other host ${host ?? ""}: no other uses this store`);
+  if (store === null) throw new RunNotFound(run);
+  const { runId } = await resolveRunRecord(store, run);
+  throw new NotForgotten(runId, LOCAL_RUN_HINT);
+}
+
+const LOCAL_RUN_HINT =
+  "it is of this host; `holdfast runs cancel` stops it, and `holdfast runs cleanup --run` ends what is left of it";
+
+async function targetRun(store: Store, wanted: string): Promise<ForgetTargets> {
+  const record = await resolveRunRecord(store, wanted);
+  const { runId } = record;
+  if (record.state === "exited") throw new NotForgotten(runId, `it has ended: ${runStatusText(record)}`);
+  if (record.hostId === (await thisHostId())) await assertNotLocal(record);
+  const far = await findOwningGateway(store, record);
+  const gateways = (await store.listGateways()).filter(({ instanceId }) => instanceId === far.instanceId);
+  // Of the gateway only whether it lives: it may have other runs.
+  await assertSilent(store, { what: runId, runs: [], gateways });
+  return { what: runId, runs: [record], gateways: [] };
+}
+
+/** What can be reached from here is ended here, not given up. */
+async function assertNotLocal({ runId, stateId, originInstanceId, anchorPath }: RunRecord): Promise<void> {
+  // A run is started by its state directory's own copy of the anchor.
+  const home = dirname(dirname(anchorPath));
+  const ours =
+    stateId === null ? home === resolve(resolveHome()) : stateId === (await readStateId(resolveHome()));
+  if (ours) throw new NotForgotten(runId, LOCAL_RUN_HINT);
+  const lock = await stat(join(home, "instances", originInstanceId, "instance.lock")).catch(() => null);
+  if (lock !== null)
+    throw new NotForgotten(
+      runId,
+      `it is of this host, in the state directory ${sanitizeLine(home)}; with HOLDFAST_HOME set to that, \`holdfast runs cancel\` stops it, and \`holdfast runs cleanup --run\` ends what is left of it`,
+    );
+}
+
+/** By its name or id, or by the instance of a gateway of it. */
+async function targetHost(store: Store, wanted: string): Promise<ForgetTargets> {
+  const [gateways, hosts] = [await store.listGateways(), await store.listHosts()];
+  const ids = new Set([
+    ...hosts.filter(({ hostId, name }) => wanted === hostId || wanted === name).map(({ hostId }) => hostId),
+    ...gateways.filter(({ instanceId }) => instanceId === wanted).map(({ hostId }) => hostId),
+  ]);
+  const [hostId] = ids;
+  if (hostId === undefined)
+    throw new NotFound(`host ${wanted}; \`holdfast gateways list\` shows those that are known`);
+  if (ids.size > 1)
+    throw new BadInput("host", `${wanted} names ${ids.size} hosts: say its id (${[...ids].join(", ")})`);
+  if (hostId === (await thisHostId()))
+    throw new NotForgotten(
+      `host ${wanted}`,
+      "it is this one; `holdfast runs cleanup` ends what is left here",
+    );
+  return {
+    what: `host ${wanted}`,
+    runs: await store.listRuns({ hostIds: [hostId], states: OPEN_RUN_STATES }),
+    gateways: gateways.filter((each) => each.hostId === hostId),
+  };
+}
+
+/** Whoever was heard of a moment ago is not gone, whatever the operator thinks. */
+async function assertSilent(store: Store, { what, runs, gateways }: ForgetTargets): Promise<void> {
+  const now = await store.now();
+  for (const { instanceId, heartbeatAt, stoppedAt } of gateways)
+    if (stoppedAt === null && now - heartbeatAt < defaults.leaseMs)
+      throw new NotForgotten(
+        what,
+        `its gateway ${instanceId} was heard of ${formatDuration(now - heartbeatAt)} ago; \`holdfast runs cancel\` stops a run there`,
+      );
+  for (const { runId, ownerInstanceId, leaseExpiresAt } of runs)
+    if (leaseExpiresAt > now)
+      throw new NotForgotten(
+        what,
+        `${ownerInstanceId} holds the lease of ${runId} for ${formatDuration(leaseExpiresAt - now)} more`,
+      );
+}
+
+async function thisHostId(): Promise<string> {
+  return (await observeMachineIdentity(resolveHome())).hostId;
+}

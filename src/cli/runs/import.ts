@@ -1,0 +1,199 @@
+import { defaultPolicy } from "../../supervisor/unsaid-policy.js";
+import { readFile } from "node:fs/promises";
+import { isAbsolute } from "node:path";
+import { z } from "zod";
+import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { inspectProcesses } from "../../anchor/inspect/processes.js";
+import { BadInput } from "../../errors.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { readMachineIdentity } from "../../home/machine-identity.js";
+import { stateIdOf } from "../../store/state-id.js";
+import { openStore } from "../../store/open.js";
+import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { NO_DEADLINES, OPEN_RUN_STATES, NO_LIMITS, type ImportedFacts } from "../../model/run.js";
+import type { NewRun, Store } from "../../store/store.js";
+import { newRunId } from "../../model/ids.js";
+import { commandHash, displayCommand } from "../../text/redact.js";
+import { NEVER_OWNED, type ImportedEvidence } from "../../supervisor/reconcile/decide.js";
+import { compareImported } from "../../supervisor/reconcile/imported-evidence.js";
+import { splitShellWords } from "../../supervisor/split-command.js";
+import { assertOperator } from "../client/connect.js";
+import { toJson } from "../json.js";
+import { print } from "../print/stdout.js";
+
+/** As other tools write it: camel or snake case; what is not known here is not read. */
+const entrySchema = z
+  .object({
+    pid: z.int().min(2),
+    command: z.string().min(1),
+    wrapperRoot: z.string().optional(),
+    wrapper_root: z.string().optional(),
+    startTime: z.int().min(1).nullish(),
+    sessionKey: z.string().min(1).nullish(),
+    agentId: z.string().min(1).nullish(),
+    labels: z.record(z.string(), z.string()).default({}),
+  })
+  .transform(({ wrapper_root, wrapperRoot = wrapper_root ?? "", ...rest }) => ({ ...rest, wrapperRoot }))
+  .refine(({ wrapperRoot }) => isAbsolute(wrapperRoot), "needs an absolute wrapperRoot");
+type ImportEntry = z.output<typeof entrySchema>;
+
+/** Records of another tool's processes. Each is believed only when process, place and command all match. */
+export async function importRuns(file: string, dryRun: boolean, json: boolean): Promise<number> {
+  assertOperator("import processes");
+  const entries = await readEntries(file);
+  const comparisons = await inspectEntries(entries);
+  const ids = dryRun ? entries.map(() => null) : await recordEntries(entries);
+  const results = entries.map(({ pid, command }, at) => ({
+    runId: ids[at] ?? null,
+    pid,
+    command: displayedCommand(command),
+    ...toVerification(comparisons[at]),
+  }));
+  if (json) print(toJson(results, 2));
+  else
+    for (const { runId, pid, command, verified, why } of results)
+      print(
+        `${runId ?? "-"}  ${pid}  ${verified ? "verified" : "not verified"}: ${sanitizeLine(why)}  ${sanitizeLine(command)}\n`,
+      );
+  return 0;
+}
+
+async function readEntries(file: string): Promise<readonly ImportEntry[]> {
+  let raw: unknown;
+  try {
+    const text = await readFile(file, "utf8");
+    raw =
+      text.trimStart().startsWith("[") || text.trim().split("\n").length === 1
+        ? JSON.parse(text)
+        : text
+            .trim()
+            .split("\n")
+            .map((line) => JSON.parse(line) as unknown);
+  } catch (error) {
+    throw new BadInput(
+      "file",
+      `${file} cannot be read as JSON (${(error as Error).message}); nothing was imported`,
+    );
+  }
+  const list = Array.isArray(raw) ? raw : [raw];
+  const parsed = z.array(entrySchema).safeParse(list);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const [at, ...field] = issue?.path ?? [];
+  const message = issue?.message ?? "";
+  const why = field.length === 0 ? message : `${field.join(".")}: ${message}`;
+  throw new BadInput(
+    "file",
+    `${file}: entry ${typeof at === "number" ? at + 1 : "?"} cannot be used (${why}); nothing was imported`,
+  );
+}
+
+async function inspectEntries(entries: readonly ImportEntry[]): Promise<readonly ImportedEvidence[]> {
+  const evidence = await inspectProcesses(
+    findAnchorBinary(),
+    entries.map(({ pid }) => pid),
+  );
+  return entries.map((each, at) => {
+    const live = evidence[at];
+    return live === undefined
+      ? { kind: "unknown", why: "it cannot be looked at" }
+      : compareImported(factsOf(each), live);
+  });
+}
+
+function factsOf({ pid, command, wrapperRoot, startTime }: ImportEntry): ImportedFacts {
+  return { pid, commandHash: commandHash(commandWords(command)), wrapperRoot, startTime: startTime ?? null };
+}
+
+/** Quotes that do not end are no command's; taken as one word, it matches nobody's. */
+function commandWords(command: string): readonly string[] {
+  return splitShellWords(command) ?? [command];
+}
+
+function toVerification(sight: ImportedEvidence | undefined): {
+  readonly verified: boolean;
+  readonly why: string;
+} {
+  switch (sight?.kind) {
+    case "matches":
+      return {
+        verified: true,
+        why: "process, wrapper root and command match; a gateway or `runs cleanup` will end it",
+      };
+    case "gone":
+      return { verified: false, why: "the process is gone" };
+    case "differs":
+    case "unknown":
+      return { verified: false, why: `${sight.why}; it will be left alone` };
+    case undefined:
+      return { verified: false, why: "it cannot be looked at" };
+  }
+}
+
+async function recordEntries(entries: readonly ImportEntry[]): Promise<readonly string[]> {
+  const { home, storePath } = await openStateDirectory(resolveHome());
+  const place = { ...(await readMachineIdentity(home)), stateId: await stateIdOf(home) };
+  await using store = await openStore(storePath, "import");
+  const ids: string[] = [];
+  const known = await knownImports(store, place.hostId);
+  for (const each of entries) {
+    const before = known.get(keyOf(factsOf(each)));
+    if (before !== undefined) ids.push(before);
+    else {
+      const run = toNewRun(each, place);
+      // No lease that anybody holds: whoever reconciles next may look at it.
+      await store.insertRun(run, 0);
+      known.set(keyOf(factsOf(each)), run.runId);
+      ids.push(run.runId);
+    }
+  }
+  return ids;
+}
+
+/** Importing a file twice imports it once. */
+async function knownImports(store: Store, hostId: string): Promise<Map<string, string>> {
+  const open = await store.listRuns({ states: OPEN_RUN_STATES, hostIds: [hostId] });
+  return new Map(
+    open.flatMap(({ runId, imported }) => (imported === null ? [] : [[keyOf(imported), runId] as const])),
+  );
+}
+
+function keyOf(facts: ImportedFacts): string {
+  return JSON.stringify([facts.pid, facts.commandHash, facts.wrapperRoot, facts.startTime]);
+}
+
+function displayedCommand(command: string): string {
+  return displayCommand(commandWords(command));
+}
+
+/** Kept besides what the other tool had on file: nothing that it did not say. */
+function toNewRun(
+  each: ImportEntry,
+  place: Pick<NewRun, "hostId" | "bootId" | "pidNamespace" | "timeNamespace" | "stateId">,
+): NewRun {
+  return {
+    runId: newRunId(),
+    leaseId: "",
+    sessionKey: each.sessionKey ?? null,
+    sessionId: null,
+    backendId: null,
+    agentId: each.agentId ?? null,
+    labels: each.labels,
+    kind: "task",
+    io: "pipe",
+    command: displayedCommand(each.command),
+    commandHash: commandHash(commandWords(each.command)),
+    cwd: "",
+    ...place,
+    anchorPath: each.wrapperRoot,
+    originInstanceId: "imported",
+    ownerInstanceId: NEVER_OWNED,
+    leaseEpoch: 1,
+    deadlines: NO_DEADLINES,
+    policy: defaultPolicy({ onEscape: "sweep", onOrphan: "terminate" }),
+    limits: NO_LIMITS,
+    createdAt: Date.now(),
+    service: null,
+    imported: factsOf(each),
+  };
+}

@@ -1,0 +1,150 @@
+import { isSameProcess, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { ProcessEvidence } from "../../anchor/host.js";
+import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
+import { NotOurs } from "../../errors.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { isSameMachine, observeMachineIdentity } from "../../home/machine-identity.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { findOwningRun, type ProcessOwner } from "../../supervisor/inspect/find-owning-run.js";
+import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../print/palette.js";
+import { readKnownHosts } from "../client/known-hosts.js";
+import { print } from "../print/stdout.js";
+import { openRunView, openStoreRunView } from "../client/run-view.js";
+import { sessionToken } from "../client/requester.js";
+import { runStatusText } from "../print/run-status.js";
+import { openLocalState } from "../client/local-state.js";
+import { CLEANUP_COMMAND, runWithoutStateText, listRunsWithoutState } from "./without-state.js";
+import { runOwnerJson } from "../operator/run-facts.js";
+import { showRecordedOwner } from "../operator/who-elsewhere.js";
+
+/** Which run a process belongs to, who owns that, and what proves it. */
+export async function showProcessOwner(pid: number, host: string | null, json: boolean): Promise<number> {
+  if (host !== null) {
+    await using store = await openStoreRunView();
+    const hosts = await readKnownHosts(store);
+    const hostIds = hosts.resolve(host);
+    const { hostId } = await observeMachineIdentity(resolveHome());
+    if (store !== null && !hostIds.includes(hostId))
+      return await showRecordedOwner(store, hosts, hostIds, pid, json);
+  }
+  return showLocalOwner(pid, json);
+}
+
+async function showLocalOwner(pid: number, json: boolean): Promise<number> {
+  await using localState = await openLocalState();
+  if (localState === null) return await showOwnerWithoutState(pid, json, "nothing was ever run here");
+  const { host } = localState;
+  const [live] = await host.inspectProcesses([pid]);
+  if (live === undefined || !live.alive) throw new NotOurs(pid, "there is no such process");
+  await using found = await openRunView();
+  const { view: store, unread } = found;
+  const records = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
+  const here = records.filter((record) => isSameMachine(record, host.machine));
+  // The same look that `ps` and `runs show` have; the evidence is then named for the run it leads to.
+  const runs = await listLiveProcesses(host, here);
+  const holder = here.find(({ runId }) =>
+    runs.get(runId)?.processes.some(({ identity }) => isSameProcess(identity, live.identity)),
+  );
+  const among = holder === undefined ? here : [holder];
+  const belonging =
+    (await findOwningRun(live, among, (paths) => host.inspectCgroups(paths))) ??
+    (live.state === HIDDEN_STATE && holder !== undefined ? hiddenMember(holder) : null);
+  if (belonging === null)
+    return await showOwnerWithoutState(pid, json, notOursReason(live, here.length)).catch(
+      (error: unknown) => {
+        throw unread ?? error;
+      },
+    );
+  const instances = await host.listInstances();
+  const owner = instances.find(({ instanceId }) => instanceId === belonging.record.ownerInstanceId);
+  const gateway = {
+    instanceId: belonging.record.ownerInstanceId,
+    alive: owner === undefined ? null : owner.alive,
+  };
+  const { hostId } = belonging.record;
+  const hosts = await readKnownHosts(store);
+  const hostName = hosts.nameOf(hostId);
+  if (json) print(toJson({ pid, hostId, hostName, ...ownerJson(belonging), gateway }, 2));
+  else
+    print(
+      `${ownerLines(live, belonging, gateway, hosts.hasSeveral ? hosts.displayName(hostId) : null).join("\n")}\n`,
+    );
+  return 0;
+}
+
+/** A hidden process names neither parent nor cgroup; the processes of the run do. */
+function hiddenMember(record: RunRecord): ProcessOwner {
+  const fact =
+    "it is listed below the run's anchor or in its cgroup; /proc hides everything else about it (hidepid)";
+  return { record, role: "member", evidence: [fact] };
+}
+
+/** A process of a run whose state directory was removed. */
+async function showOwnerWithoutState(pid: number, json: boolean, otherwise: string): Promise<number> {
+  const run = (await listRunsWithoutState()).find(
+    ({ anchor, processes }) => anchor?.pid === pid || processes.some(({ identity }) => identity.pid === pid),
+  );
+  if (run === undefined) throw new NotOurs(pid, otherwise);
+  const role = run.anchor?.pid === pid ? "anchor" : "member";
+  if (json) print(toJson({ pid, role, verified: true, withoutState: true, ...run }, 2));
+  else
+    print(
+      `${[
+        `${paletteFor(1).bold(String(pid))} is ${ROLE_TEXT[role]} ${run.runId}, which has no owner`,
+        `  ${runWithoutStateText(run)}`,
+        ...run.evidence.map((fact) => `  evidence  ${sanitizeLine(fact)}`),
+        `  remedy    ${run.whyNot === null ? CLEANUP_COMMAND : sanitizeLine(run.whyNot)}`,
+      ].join("\n")}\n`,
+    );
+  return 0;
+}
+
+function notOursReason(live: ProcessEvidence, runs: number): string {
+  // Whose it is, a session is not told: it would look different from nobody's.
+  if (sessionToken() !== null) return "it belongs to no run that may be seen";
+  if (live.state === HIDDEN_STATE)
+    return "it is hidden (/proc is mounted with hidepid), and it is not below any anchor: its run is not known";
+  if (live.runId !== null) return `it carries the marker of ${live.runId}, which is not alive here`;
+  return runs === 0 ? "nothing is running here" : "neither its ancestry nor its cgroup leads to a run";
+}
+
+function ownerJson({ record, role, evidence }: ProcessOwner): object {
+  return { role, verified: role !== "claims", evidence, ...runOwnerJson(record) };
+}
+
+const ROLE_TEXT = {
+  anchor: "the anchor of",
+  leader: "the first process of",
+  member: "a process of",
+  claims: "claims to be a process of",
+} as const;
+
+function ownerLines(
+  live: ProcessEvidence,
+  { record, role, evidence }: ProcessOwner,
+  gateway: { readonly instanceId: string; readonly alive: boolean | null },
+  host: string | null,
+): string[] {
+  const { bold } = paletteFor(1);
+  const labels = Object.entries(record.labels).map(([key, value]) => `${key}=${value}`);
+  const alive = gateway.alive === null ? "not of this state directory" : gateway.alive ? "alive" : "gone";
+  const fields: [string, string | null][] = [
+    ["host", host],
+    ["command", live.state === HIDDEN_STATE ? "(hidden)" : sanitizeLine(live.argv.join(" ") || live.command)],
+    ["run", `${record.runId} (${runStatusText(record)}) ${sanitizeLine(record.command)}`],
+    ["session", record.sessionKey],
+    ["agent", record.agentId],
+    ["labels", labels.length === 0 ? null : labels.join(" ")],
+    ["gateway", `${gateway.instanceId} (${alive}), epoch ${record.leaseEpoch}`],
+    ["tier", record.tier],
+    ...evidence.map((fact): [string, string] => ["evidence", fact]),
+  ];
+  return [
+    `${bold(String(live.identity.pid))} ${role === "claims" ? "" : "is "}${ROLE_TEXT[role]} ${bold(record.runId)}`,
+    ...fields.flatMap(([name, value]) =>
+      value === null ? [] : [`  ${name.padEnd(9)} ${sanitizeLine(value)}`],
+    ),
+  ];
+}

@@ -1,0 +1,137 @@
+import { findAnchorBinary } from "../../anchor/binary/find.js";
+import {
+  stopRunWithoutState,
+  findRunsWithoutState,
+  isRunWithoutStateGone,
+  type RunWithoutState,
+} from "../../anchor/inspect/runs-without-state.js";
+import { defaults } from "../../defaults.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator } from "../client/connect.js";
+import { toJson } from "../json.js";
+import { paletteFor } from "../print/palette.js";
+import { print } from "../print/stdout.js";
+import { sessionToken } from "../client/requester.js";
+import { confirm } from "../operator/confirm.js";
+
+export const CLEANUP_COMMAND = "holdfast runs cleanup --without-state";
+
+/** Live runs whose state directory was removed. Empty for a session, and where processes cannot be listed. */
+export async function listRunsWithoutState(): Promise<readonly RunWithoutState[]> {
+  if (sessionToken() !== null) return [];
+  return findRunsWithoutState(findAnchorBinary(), resolveHome()).catch(() => []);
+}
+
+/** For commands that show what runs: one line each, beside what they show. */
+export async function printRunsWithoutState(): Promise<void> {
+  for (const run of await listRunsWithoutState())
+    // A run whose directory is not known may belong to another state directory that is in use.
+    if (run.directory !== null)
+      notice(`${runWithoutStateText(run)}; \`${CLEANUP_COMMAND}\` ends it`, "yellow");
+}
+
+export function runWithoutStateText({
+  runId,
+  instanceId,
+  directory,
+  anchor,
+  processes,
+}: RunWithoutState): string {
+  const pids = processes.map(({ identity, command }) => `${identity.pid} ${command}`);
+  const where = directory === null ? "no state directory known here" : `${directory}, which was removed`;
+  const by = anchor === null ? "" : `, anchor ${anchor.pid}`;
+  return sanitizeLine(
+    `without a state directory: run ${runId} of instance ${instanceId} (${where}) lives${by}: ${pids.join(", ") || "no process"}`,
+  );
+}
+
+interface EndResult {
+  readonly runId: string;
+  readonly instanceId: string;
+  readonly outcome: "gone" | "survivors" | "unproven" | "left-alone";
+  readonly detail: string;
+}
+
+/** Show them with the evidence, ask, end them, and say what became of each. */
+export async function cleanupWithoutState({
+  run: wanted,
+  dryRun,
+  yes,
+  json,
+}: {
+  /** Only this run, by its whole id; null: all of them. */
+  readonly run: string | null;
+  readonly dryRun: boolean;
+  readonly yes: boolean;
+  readonly json: boolean;
+}): Promise<number> {
+  assertOperator("end processes without an owner");
+  const all = await findRunsWithoutState(findAnchorBinary(), resolveHome());
+  const found = all.filter(({ runId }) => wanted === null || runId === wanted);
+  if (!json && found.length > 0) print(`${found.flatMap(runLines).join("\n")}\n`);
+  if (!json && found.length === 0)
+    notice(
+      wanted === null
+        ? "every run has a state directory"
+        : `not among the runs without a state directory: ${wanted}`,
+      "dim",
+    );
+  const endable = found.filter(({ whyNot }) => whyNot === null);
+  if (dryRun || endable.length === 0) {
+    if (json) print(toJson({ runs: found }, 2));
+    return dryRun || found.length === 0 ? 0 : exitCodes.incomplete;
+  }
+  const question = endable.length === 1 ? "End this run?" : `End these ${endable.length} runs?`;
+  if (!(await confirm(question, yes))) {
+    notice("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  // Asking takes time: an owner that has come back meanwhile keeps its run.
+  const now = await findRunsWithoutState(findAnchorBinary(), resolveHome());
+  const ended = await Promise.all(found.map((run) => endRun(run, now)));
+  if (json) print(toJson({ runs: found.map((run, at) => ({ ...run, ...ended[at] })) }, 2));
+  else
+    for (const { runId, outcome, detail } of ended) print(`${runId}: ${outcome}: ${sanitizeLine(detail)}\n`);
+  return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
+}
+
+async function endRun(run: RunWithoutState, now: readonly RunWithoutState[]): Promise<EndResult> {
+  const { runId, instanceId } = run;
+  const still = now.find((each) => each.runId === runId && each.instanceId === instanceId);
+  const leave = (detail: string): EndResult => ({ runId, instanceId, outcome: "left-alone", detail });
+  if (still !== undefined && still.whyNot !== null) return leave(still.whyNot);
+  try {
+    if (still === undefined)
+      return (await isRunWithoutStateGone(findAnchorBinary(), run))
+        ? { runId, instanceId, outcome: "gone", detail: "it has ended by itself" }
+        : leave("it is no longer without a state directory");
+    const { verified, why, killed, survivors, emptiness } = await stopRunWithoutState(
+      findAnchorBinary(),
+      still,
+      defaults.graceMs,
+    );
+    if (!verified) return leave(why);
+    const names = survivors.map(({ pid, command }) => `${pid} ${command}`).join(", ");
+    if (survivors.length > 0) return { runId, instanceId, outcome: "survivors", detail: names };
+    const detail = `${why}; processes ended: ${killed}`;
+    return emptiness === "proven"
+      ? { runId, instanceId, outcome: "gone", detail }
+      : { runId, instanceId, outcome: "unproven", detail: `${detail}; it is not proven that none is left` };
+  } catch (error) {
+    return leave(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function runLines(run: RunWithoutState): string[] {
+  const { bold, dim } = paletteFor(1);
+  const { runId, instanceId, processes, evidence, whyNot } = run;
+  return [
+    `${bold(runId)}  instance ${instanceId}`,
+    ...processes.map(({ identity, command }) => `  ${identity.pid}  ${sanitizeLine(command)}`),
+    ...evidence.map((fact) => `  ours: ${sanitizeLine(fact)}`),
+    `  ${dim(whyNot === null ? "would: end it, the anchor last" : `would: leave it alone: ${whyNot}`)}`,
+  ];
+}

@@ -1,0 +1,237 @@
+import type { Survivor } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { GatewaySilent, GatewayUnreachable, HoldfastError } from "../../errors.js";
+import type { RunRecord } from "../../model/run.js";
+import { systemClock } from "../../async/clock.js";
+import { newRequestId } from "../../model/ids.js";
+import {
+  stopDirectly,
+  type DirectStopOutcome,
+  type StopOptions,
+} from "../../supervisor/stop/stop-directly.js";
+import { cliActor } from "../actor.js";
+import { notice } from "../print/stderr.js";
+import { formatDuration } from "../options/units.js";
+import { connectIfRunning, connectOrStart, type GatewayConnection } from "../client/connect.js";
+import { isOwnedElsewhere, isStoreShared } from "../operator/elsewhere.js";
+import type { FoundRun } from "../client/resolve-run.js";
+import { openLocalState, type LocalState } from "../client/local-state.js";
+import { sessionToken } from "../client/requester.js";
+import { runStatusText } from "../print/run-status.js";
+
+/** What one command stops, and how the gateway is asked for it. */
+export interface StopOperation<Answer> {
+  readonly ask: (connection: GatewayConnection, signal: AbortSignal) => Promise<Answer>;
+  /** False: the gateway could not end it; what is left is stopped directly. */
+  readonly isSettled: (answer: Answer) => boolean;
+  /** The runs to stop without the gateway. Rejects when nothing has that name; null: there is no state directory. */
+  readonly find: (localState: LocalState | null) => Promise<readonly FoundRun[]>;
+  readonly graceMs: number | null;
+}
+
+/** One run that was stopped without the gateway, and what became of it. */
+export interface DirectStop {
+  readonly runId: string;
+  readonly record: RunRecord | null;
+  readonly outcome: DirectStopOutcome;
+}
+
+export type StopResult<Answer> =
+  | { readonly through: "gateway"; readonly answer: Answer }
+  /** `remark`: one line about the fallback; null: there is nothing to say. */
+  | { readonly through: "direct"; readonly runs: readonly DirectStop[]; readonly remark: string | null };
+
+/** The gateway, or why it cannot be used. `why` is null when none runs: that needs no remark. */
+type GatewayLookup =
+  | { readonly connection: GatewayConnection }
+  | { readonly connection: null; readonly why: string | null };
+
+/** Why the gateway did not settle it. */
+interface Unsettled {
+  /** Null: none runs. */
+  readonly why: string | null;
+  /** What is thrown when there is nothing of that name here, either. */
+  readonly error: unknown;
+  /** It was asked, and may have told the runs to stop before it failed. */
+  readonly told: boolean;
+}
+
+/** Errors that are about the request itself: no other way of stopping would answer differently. */
+const FINAL_CODES = new Set([
+  "BAD_INPUT",
+  "PEER_UNREACHABLE",
+  "OPERATOR_ONLY",
+  "TOO_MANY_REQUESTS",
+  "ACP_NOT_HELD",
+  "INSIDE_RUN",
+]);
+const NOT_FOUND_CODES = new Set(["RUN_NOT_FOUND", "NOT_FOUND"]);
+
+/**
+ * The one way in which the command line stops runs: through the gateway if it answers in time, else directly, which needs
+ * neither gateway nor store. Each way has a bound, and both together `stopBoundMs`. A session has the gateway only.
+ */
+export class StopCoordinator {
+  readonly #until: number;
+  #found: Promise<GatewayLookup> | null = null;
+
+  /** `from`: when the time began to count. */
+  constructor(graceMs: number | null, from = performance.now()) {
+    const beyond = Math.max(0, (graceMs ?? 0) - defaults.graceMs);
+    this.#until = from + defaults.stopBoundMs - defaults.stopReportMs + beyond;
+  }
+
+  async stop<Answer>(command: StopOperation<Answer>): Promise<StopResult<Answer>> {
+    const asked = await this.#ask(command);
+    if ("answer" in asked) return { through: "gateway", answer: asked.answer };
+    await using localState = await openLocalState();
+    const found =
+      localState === null && (await isStoreShared())
+        ? null
+        : await command.find(localState).catch((error: unknown) => {
+            throw asked.error ?? error;
+          });
+    // A run of another host has at most a record here: only a gateway can hand the stop over.
+    if (localState === null || found === null || (await anyOwnedElsewhere(localState, found)))
+      return { through: "gateway", answer: await command.ask(await connectOrStart(), this.#left(0)) };
+    const stops = await Promise.all(found.map((each) => this.#stopOne(localState, each, command.graceMs)));
+    const runs = asked.told ? stops.map(endedSince) : stops;
+    return { through: "direct", runs, remark: await fallbackRemark(localState, found, runs, asked.why) };
+  }
+
+  /** The gateway's answer, or why there is none that settles it. */
+  async #ask<Answer>(command: StopOperation<Answer>): Promise<{ answer: Answer } | Unsettled> {
+    this.#found ??= lookUpGateway();
+    const found = await this.#found;
+    if (found.connection === null) return { why: found.why, error: null, told: false };
+    const late = this.#left(defaults.stopDirectMs);
+    const began = performance.now();
+    try {
+      const answer = await command.ask(found.connection, late);
+      // What is left to another host, or to a session's gateway, is settled there.
+      if (command.isSettled(answer) || sessionToken() !== null) return { answer };
+      return { why: "the gateway could not end it", error: null, told: true };
+    } catch (error) {
+      const passed = formatDuration(performance.now() - began);
+      if (late.aborted) {
+        const why = `the gateway did not end it within ${passed}`;
+        if (sessionToken() !== null) throw new GatewayUnreachable(sessionText(why), { cause: error });
+        return { why, error: null, told: true };
+      }
+      if (!(error instanceof HoldfastError) || FINAL_CODES.has(error.code) || sessionToken() !== null)
+        throw error;
+      if (NOT_FOUND_CODES.has(error.code))
+        return { why: `the gateway said: ${error.message}`, error, told: false };
+      const why = `the gateway could not stop it (${firstSentence(error.message)})`;
+      return { why, error: null, told: true };
+    }
+  }
+
+  async #stopOne(localState: LocalState, found: FoundRun, graceMs: number | null): Promise<DirectStop> {
+    const boundMs = Math.max(1_000, this.leftMs);
+    const { runId, record } = found;
+    return { runId, record, outcome: await stopFoundRun(localState, found, graceMs, { boundMs }) };
+  }
+
+  /** What is left of the bound. */
+  get leftMs(): number {
+    return Math.max(0, Math.ceil(this.#until - performance.now()));
+  }
+
+  #left(reserveMs: number): AbortSignal {
+    return AbortSignal.timeout(Math.max(1_000, this.leftMs - reserveMs));
+  }
+}
+
+/** What the gateway was told to stop and had ended by the time of the direct look. */
+function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
+  if (outcome.outcome !== "ended-before") return { runId, record, outcome };
+  const { detail } = outcome;
+  if (record?.emptiness === "unproven")
+    return { runId, record, outcome: { outcome: "unknown", detail: `${detail}; emptiness is not proven` } };
+  if (record?.state === "exited") return { runId, record, outcome };
+  return { runId, record, outcome: { outcome: "gone", detail } };
+}
+
+/** Stop one run without the gateway. Neither store nor lease is needed. */
+export async function stopFoundRun(
+  { host }: LocalState,
+  { runId, address, record }: FoundRun,
+  graceMs: number | null,
+  options?: StopOptions,
+): Promise<DirectStopOutcome> {
+  if (record?.state === "exited")
+    return { outcome: "ended-before", detail: `it had ended before: ${runStatusText(record)}` };
+  const run = address ?? (record === null ? null : { instanceId: record.originInstanceId, runId });
+  if (run === null)
+    return { outcome: "unknown", detail: "it has no directory here, and nothing was signalled" };
+  const stop = { reason: "manual-cancel", actor: cliActor(), requestId: newRequestId(), graceMs };
+  return stopDirectly({ host, clock: systemClock }, { run, record }, stop, options);
+}
+
+async function anyOwnedElsewhere(localState: LocalState, found: readonly FoundRun[]): Promise<boolean> {
+  for (const each of found) if (await isOwnedElsewhere(localState, each)) return true;
+  return false;
+}
+
+async function lookUpGateway(): Promise<GatewayLookup> {
+  const session = sessionToken() !== null;
+  try {
+    const connection = await connectIfRunning();
+    if (connection !== null) return { connection };
+  } catch (error) {
+    if (!(error instanceof GatewaySilent)) throw error;
+    if (session) throw new GatewayUnreachable(sessionText(error.message), { cause: error });
+    return { connection: null, why: error.message };
+  }
+  if (session) return { connection: await connectOrStart("; a session has no other way to stop anything") };
+  return { connection: null, why: null };
+}
+
+function sessionText(why: string): string {
+  return `${why}, and a session has no other way to stop anything: only a gateway knows which runs belong to the session. The operator can stop it without a gateway`;
+}
+
+function firstSentence(message: string): string {
+  return message.split(/\. |\.$/, 1)[0] ?? message;
+}
+
+/** What was done instead of asking the gateway, and when the record will say so. */
+async function fallbackRemark(
+  { host }: LocalState,
+  found: readonly FoundRun[],
+  runs: readonly DirectStop[],
+  why: string | null,
+): Promise<string | null> {
+  const stopped = runs.filter(({ outcome }) => outcome.outcome !== "ended-before");
+  const unread = found.find((each) => each.unread !== null)?.unread ?? null;
+  const instances = why === null ? await host.listInstances() : [];
+  const owned = found.every(
+    ({ record }) =>
+      record === null || instances.find((each) => each.instanceId === record.ownerInstanceId)?.alive === true,
+  );
+  // Its owner is another supervisor that lives, such as a foreground `holdfast run`: it records the end at once.
+  if (why === null && owned && unread === null) return null;
+  if (stopped.length === 0 && unread === null)
+    return why === null ? null : `${why}; nothing was left to stop`;
+  const names = stopped.map(({ runId }) => runId).join(", ");
+  const record =
+    unread === null
+      ? "the next gateway completes its record"
+      : `its record is completed when the store works again: ${firstSentence(unread.message)}`;
+  const done = stopped.every(({ outcome }) => outcome.outcome === "gone") ? "stopped" : "tried to stop";
+  return [
+    why ?? "no gateway is running",
+    ...(names === "" ? [] : [`${done} ${names} directly`]),
+    record,
+  ].join("; ");
+}
+
+/** Said after the answer itself. */
+export function printRemark(remark: string | null): void {
+  if (remark !== null) notice(remark, "yellow");
+}
+
+export function survivorsOf(runs: readonly DirectStop[]): readonly Survivor[] {
+  return runs.flatMap(({ outcome }) => (outcome.outcome === "survivors" ? outcome.survivors : []));
+}

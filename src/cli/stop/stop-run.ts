@@ -1,0 +1,103 @@
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import type { Survivor } from "../../anchor/host.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { notice } from "../print/stderr.js";
+import { toJson } from "../json.js";
+import { resolveRunId, handedOverText, stopExitCode } from "../process/actions.js";
+import { print } from "../print/stdout.js";
+import { runStatusText } from "../print/run-status.js";
+import {
+  printRemark,
+  StopCoordinator,
+  type DirectStop,
+  type StopOperation,
+  type StopResult,
+} from "./stop-coordinator.js";
+import { requireRun } from "../client/resolve-run.js";
+
+export interface StopRunRequest {
+  readonly wanted: string;
+  /** Null: the run's own. */
+  readonly graceMs: number | null;
+  readonly json: boolean;
+}
+
+type KillAnswer = ResponseOf<"kill">;
+
+/** What became of a run that was to be stopped. */
+export type StopOutcome =
+  | DirectStop["outcome"]
+  /** Its host has it, and has not said yet that it is done. */
+  | { readonly outcome: "handed-over"; readonly detail: string; readonly command: KillAnswer["command"] };
+
+/** One run, by its id or the beginning of it. */
+export function runStopOperation(wanted: string, graceMs: number | null): StopOperation<KillAnswer> {
+  return {
+    graceMs,
+    ask: async ({ client }, signal) => {
+      const runId = await resolveRunId({ client }, wanted, signal);
+      return client.kill({ params: { runId }, body: graceMs === null ? {} : { graceMs } }, signal);
+    },
+    // A run on another host can be stopped only by the gateway there.
+    isSettled: ({ outcome, command }) => outcome !== "unknown" || command !== null,
+    find: async (localState) => [await requireRun(localState, wanted)],
+  };
+}
+
+export async function stopRunCommand({ wanted, graceMs, json }: StopRunRequest): Promise<number> {
+  const stopped = await new StopCoordinator(graceMs).stop(runStopOperation(wanted, graceMs));
+  const { runId, outcome } = stopOutcome(stopped);
+  if (json) print(toJson({ runId, through: stopped.through, ...outcome }));
+  else printStopOutcome(runId, outcome);
+  if (stopped.through === "direct") printRemark(stopped.remark);
+  return stopExitCode(outcome.outcome);
+}
+
+/** Of a stop of one run. */
+export function stopOutcome(stopped: StopResult<KillAnswer>): {
+  readonly runId: string;
+  readonly outcome: StopOutcome;
+} {
+  if (stopped.through === "gateway")
+    return { runId: stopped.answer.run.runId, outcome: toStopOutcome(stopped.answer) };
+  const [run] = stopped.runs;
+  if (run === undefined) throw new Error("no run was stopped");
+  return run;
+}
+
+/** What a gateway answered. */
+export function toStopOutcome(answer: KillAnswer): StopOutcome {
+  const { outcome, survivors, run, command } = answer;
+  switch (outcome) {
+    case "gone":
+      return { outcome, detail: runStatusText(run) };
+    case "ended-before":
+      return { outcome, detail: `it had ended before: ${runStatusText(run)}` };
+    case "survivors":
+      return { outcome, survivors, detail: "its anchor stays and goes on trying" };
+    case "handed-over":
+      return { outcome, detail: handedOverText(answer), command };
+    case "unknown":
+      return { outcome, detail: command?.error ?? "no anchor answers for it, and nothing was signalled" };
+  }
+}
+
+export function printStopOutcome(runId: string, outcome: StopOutcome): void {
+  switch (outcome.outcome) {
+    case "gone":
+      return print(`${runId} is gone (${sanitizeLine(outcome.detail)})\n`);
+    case "ended-before":
+      return print(`${runId}: ${sanitizeLine(outcome.detail)}\n`);
+    case "survivors":
+      print(`${runId} has survivors:\n${survivorLines(outcome.survivors).join("\n")}\n`);
+      return notice(outcome.detail, "yellow");
+    case "unknown":
+    case "handed-over":
+      return notice(`${runId}: ${outcome.detail}`, "yellow");
+  }
+}
+
+export function survivorLines(survivors: readonly Survivor[]): string[] {
+  return survivors.map((each) => `  ${sanitizeLine(describeSurvivor(each))}`);
+}

@@ -1,0 +1,157 @@
+import type { DirectoryScope } from "../../anchor/host.js";
+import { ACP_BACKEND } from "../../acp/agent/agent-process.js";
+import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
+import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
+import { openStoreForReading } from "../../store/open.js";
+import { isTaskEnded } from "../../model/task.js";
+import { resolveAcpSession, type AcpSessionSummary } from "../client/resolve-acp-session.js";
+import type { ReadClient } from "../client/read-client.js";
+import { requireRun, type FoundRun } from "../client/resolve-run.js";
+import type { LocalState } from "../client/local-state.js";
+import { toRunIdPrefix } from "../runs/pick-run.js";
+import type { ShownTask } from "../tasks/status.js";
+import { selectRuns, type SelectedRun } from "./select-runs.js";
+
+/** A task and the runs that do its work. */
+export interface FoundTask {
+  /** Null: the store does not say; the run directories do. */
+  readonly task: ShownTask | null;
+  readonly runs: readonly FoundRun[];
+}
+
+/** By what `tasks` takes for its name; without a store that can be read, by what the run directories say. */
+export async function findTaskRuns(localState: LocalState | null, wanted: string): Promise<FoundTask> {
+  if (localState === null) throw new NotFound(`task ${wanted}`);
+  const stored = await readOffline(localState, (reader) => taskOnRecord(localState, reader, wanted));
+  if (stored.found !== null) return stored.found;
+  const { runs } = await selectRuns(
+    localState,
+    ({ taskIds, ...scope }, runId) =>
+      taskIds.some((taskId) => matchesId(taskId, "task_", wanted)) ||
+      runId === toRunIdPrefix(wanted) ||
+      isRunOfSession(scope, wanted),
+    stored.unread,
+  );
+  if (runs.length === 0)
+    throw stored.unread === null
+      ? new NotFound(`task ${wanted}`)
+      : new StoreUnreadable(`task ${wanted}`, stored.unread);
+  const going = openRuns(runs);
+  const taskIds = new Set(going.flatMap(({ scope }) => scope.taskIds));
+  if (taskIds.size > 1 && !taskIds.has(wanted) && going.length > 1)
+    throw new BadInput(
+      "task",
+      `${JSON.stringify(wanted)} is the name of several tasks: ${[...taskIds].join(", ")}`,
+    );
+  return { task: null, runs: going };
+}
+
+async function taskOnRecord(localState: LocalState, reader: ReadClient, wanted: string): Promise<FoundTask> {
+  const { task } = await reader.client.getTask({ params: { id: wanted } });
+  const { runId, turnId, childSessionId, status } = task;
+  // A task that has ended may have a run that goes on: a gateway may have been kept from ending it.
+  if (turnId === null) {
+    const run = runId === null ? null : await requireRun(localState, runId);
+    return {
+      task,
+      runs: run === null || (isTaskEnded(status) && run.record?.state === "exited") ? [] : [run],
+    };
+  }
+  await using store = await openStoreForReading(localState.directory.storePath);
+  const session = childSessionId === null ? null : await store?.getAcpSession(childSessionId);
+  // A session that is one run ends with it; any other stays when its turn is over.
+  if (isTaskEnded(status) && session?.mode !== "run") return { task, runs: [] };
+  const turn = await store?.getAcpTurn(turnId);
+  // Ending the agent would end the turn that runs now, which is a different one.
+  if (turn?.state === "queued")
+    throw new BadInput(
+      "task",
+      `task ${task.taskId} waits for its turn, and only a gateway can take it out of the queue; nothing was stopped`,
+    );
+  return { task, runs: await runsOfSession(localState, childSessionId ?? "") };
+}
+
+/** An ACP session and the runs of its agent and of its agent's terminals. */
+export interface FoundSession {
+  /** Null: the store does not say; the run directories do. */
+  readonly session: AcpSessionSummary | null;
+  readonly sessionId: string;
+  readonly key: string;
+  readonly runs: readonly FoundRun[];
+}
+
+export async function findSessionRuns(localState: LocalState | null, wanted: string): Promise<FoundSession> {
+  const what = `ACP session ${wanted.slice(0, 200)}`;
+  if (localState === null || wanted === "") throw new NotFound(what);
+  const stored = await readOffline(localState, async ({ client }) => {
+    const session = await resolveAcpSession(client, wanted);
+    const { sessionId, key } = session;
+    return { session, sessionId, key, runs: await runsOfSession(localState, sessionId) };
+  });
+  if (stored.found !== null) return stored.found;
+  const { runs } = await selectRuns(localState, (scope) => isRunOfSession(scope, wanted), stored.unread);
+  const going = openRuns(runs);
+  const ids = new Set(going.map(({ scope }) => scope.sessionId ?? ""));
+  const [sessionId, ...others] = ids;
+  if (sessionId === undefined)
+    throw stored.unread === null ? new NotFound(what) : new StoreUnreadable(what, stored.unread);
+  if (others.length > 0)
+    throw new BadInput(
+      "session",
+      `${JSON.stringify(wanted)} is the name of several ACP sessions: ${[...ids].join(", ")}`,
+    );
+  return { session: null, sessionId, key: going[0]?.scope.sessionKey ?? sessionId, runs: going };
+}
+
+/** The agent's own run and its terminals; what the agent has started through Holdfast goes on, as with a gateway. */
+async function runsOfSession(localState: LocalState, sessionId: string): Promise<readonly SelectedRun[]> {
+  return (await selectRuns(localState, (scope) => isAgentRun(scope) && scope.sessionId === sessionId)).runs;
+}
+
+/** The runs that have not ended; when all have ended, all of them, so that the answer can say so. */
+function openRuns(runs: readonly SelectedRun[]): readonly SelectedRun[] {
+  const open = runs.filter(({ ended }) => !ended);
+  return open.length > 0 ? open : runs;
+}
+
+function isAgentRun({ backendId }: Pick<DirectoryScope, "backendId">): boolean {
+  return backendId === ACP_BACKEND || backendId === TERMINAL_BACKEND;
+}
+
+function isRunOfSession(
+  scope: Pick<DirectoryScope, "backendId" | "sessionId" | "sessionKey">,
+  wanted: string,
+): boolean {
+  const { sessionId, sessionKey } = scope;
+  if (!isAgentRun(scope) || sessionId === null) return false;
+  return (
+    matchesId(sessionId, "ses_", wanted) ||
+    sessionKey === wanted ||
+    sessionKey?.endsWith(`/${wanted}`) === true
+  );
+}
+
+/** Matches a whole id, or a prefix that is longer than the type prefix. */
+function matchesId(id: string, prefix: string, wanted: string): boolean {
+  return (
+    id === wanted || (wanted.length > prefix.length && id.startsWith(wanted)) || id === `${prefix}${wanted}`
+  );
+}
+
+/** What the store says; `unread`: why it cannot be read, null when it knows of nothing by that name. */
+async function readOffline<Found>(
+  { directory }: LocalState,
+  read: (reader: ReadClient) => Promise<Found>,
+): Promise<
+  { readonly found: Found; readonly unread: null } | { readonly found: null; readonly unread: Error | null }
+> {
+  const { openOfflineReader } = await import("../client/offline-reader.js");
+  try {
+    await using reader = await openOfflineReader(directory.home);
+    return { found: await read(reader), unread: null };
+  } catch (error) {
+    if (error instanceof BadInput) throw error;
+    if (error instanceof NotFound || error instanceof RunNotFound) return { found: null, unread: null };
+    return { found: null, unread: error instanceof Error ? error : new Error(String(error)) };
+  }
+}

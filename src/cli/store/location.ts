@@ -1,0 +1,25 @@
+import { databaseUrl } from "../../config/database-url.js";
+import { parseStoreLocation, showsPassword, type StoreLocation } from "../../store/location.js";
+import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { notice } from "../print/stderr.js";
+
+/** The store that a word of the command line names. */
+export async function parseNamedStore(word: string): Promise<StoreLocation> {
+  if (showsPassword(word)) {
+    // From here on lists of processes show this instead.
+    process.title = "holdfast store";
+    notice(
+      "the command line has a password, which others may have seen; use env:NAME or url-file:PATH",
+      "yellow",
+    );
+  }
+  return parseStoreLocation(word);
+}
+
+/** The store that commands use by default. Null: no database is configured and there is no state directory yet. */
+export async function storeInUse(): Promise<StoreLocation | null> {
+  const url = await databaseUrl();
+  if (url !== null) return { kind: "postgres", url };
+  const directory = await findStateDirectory(resolveHome());
+  return directory === null ? null : { kind: "sqlite", path: directory.storePath };
+}

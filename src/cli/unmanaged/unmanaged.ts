@@ -1,0 +1,210 @@
+import { OPEN_RUN_STATES } from "../../model/run.js";
+import { readFile, readlink } from "node:fs/promises";
+import { inspectProcesses } from "../../anchor/inspect/processes.js";
+import {
+  listMarkedProcesses,
+  reapMarkedProcess,
+  type MarkedProcess,
+} from "../../anchor/inspect/by-marker.js";
+import type { ProcessEvidence } from "../../anchor/host.js";
+import { findAnchorBinary } from "../../anchor/binary/find.js";
+import { BadInput } from "../../errors.js";
+import { readConfig, type UnmanagedProfile } from "../../config/schema.js";
+import { configPath } from "../../config/file.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { isSameMachine } from "../../home/machine-identity.js";
+import { openStoreForReading } from "../../store/open.js";
+import { errnoOf } from "../../home/errno.js";
+import { notice } from "../print/stderr.js";
+import { exitCodes } from "../print/exit-code.js";
+import { assertOperator } from "../client/connect.js";
+import { toJson } from "../json.js";
+import { print } from "../print/stdout.js";
+import { confirm } from "../operator/confirm.js";
+import { PID_FILE_MISSING, checkOwner, type OwnerState } from "./owner.js";
+import { openLocalState } from "../client/local-state.js";
+import { findOwningRun } from "../../supervisor/inspect/find-owning-run.js";
+
+interface UnmanagedProcess {
+  readonly process: MarkedProcess;
+  readonly profile: UnmanagedProfile;
+  readonly ownerState: OwnerState;
+}
+
+/** Processes of other tools whose owner is gone, with the evidence. Looks only. */
+export async function printUnmanaged(profile: string | null, all: boolean, json: boolean): Promise<number> {
+  const profiles = await resolveProfiles(profile);
+  const carriers = await findUnmanaged(profiles);
+  const shown = all ? carriers : carriers.filter(({ ownerState }) => ownerState.kind === "gone");
+  if (json) print(toJson(shown.map(processJson), 2));
+  else if (shown.length > 0) print(`${shown.flatMap(processText).join("\n")}\n`);
+  else if (profiles.length > 0) notice("no process carries a declared marker whose owner is gone", "dim");
+  return 0;
+}
+
+/** End them, each by its own identity and marker, once it has been asked for. */
+export async function cleanupUnmanaged(
+  profile: string,
+  { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
+): Promise<number> {
+  assertOperator("end processes of other tools");
+  const found = await findUnmanaged(await resolveProfiles(profile));
+  const carriers = found.filter(({ ownerState }) => ownerState.kind === "gone");
+  if (!json && carriers.length > 0) print(`${carriers.flatMap(processText).join("\n")}\n`);
+  if (carriers.length === 0) notice(`no process of ${profile} has lost its owner`, "dim");
+  if (dryRun || carriers.length === 0) {
+    if (json) print(toJson(carriers.map(processJson), 2));
+    return 0;
+  }
+  const question = carriers.length === 1 ? "End this process?" : `End these ${carriers.length} processes?`;
+  if (!(await confirm(question, yes))) {
+    notice("nothing was changed", "dim");
+    return exitCodes.incomplete;
+  }
+  // Whoever was asked may have taken his time: an owner that is back by now keeps its processes.
+  const now = await findUnmanaged(await resolveProfiles(profile));
+  const ended = await Promise.all(carriers.map((each) => endOrphan(each, now)));
+  if (json) print(toJson(ended, 2));
+  else
+    for (const { pid, outcome, why } of ended) print(`${pid}: ${outcome}${why === "" ? "" : ` (${why})`}\n`);
+  return ended.every(({ outcome }) => outcome === "gone") ? 0 : exitCodes.incomplete;
+}
+
+async function endOrphan(carrier: UnmanagedProcess, now: readonly UnmanagedProcess[]): Promise<EndResult> {
+  const { pid, startTime } = carrier.process.identity;
+  const same = now.find(
+    ({ process: { identity } }) => identity.pid === pid && identity.startTime === startTime,
+  );
+  if (same === undefined || same.ownerState.kind === "gone") return endProcess(carrier);
+  return { pid, profile: carrier.profile.name, outcome: "left alone", why: same.ownerState.why };
+}
+
+interface EndResult {
+  readonly pid: number;
+  readonly profile: string;
+  readonly outcome: "gone" | "still there" | "left alone";
+  readonly why: string;
+}
+
+/** Never rejects: one that cannot be ended is no reason not to say what became of the others. */
+async function endProcess({
+  process: { identity, value },
+  profile: { name, marker, ...rest },
+}: UnmanagedProcess): Promise<EndResult> {
+  const which = { pid: identity.pid, profile: name };
+  try {
+    const wanted = { identity, variable: marker, value, graceMs: rest["grace-ms"] };
+    const { verified, why, survivors } = await reapMarkedProcess(findAnchorBinary(), wanted);
+    if (!verified) return { ...which, outcome: "left alone", why };
+    return { ...which, outcome: survivors.length > 0 ? "still there" : "gone", why: "" };
+  } catch (error) {
+    return { ...which, outcome: "left alone", why: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+async function resolveProfiles(name: string | null): Promise<readonly UnmanagedProfile[]> {
+  const path = configPath();
+  const { foreign } = await readConfig(path);
+  if (name === null) {
+    if (foreign.length === 0) notice(`no profile is declared in ${path}`, "dim");
+    return foreign;
+  }
+  const found = foreign.filter((each) => each.name === name);
+  if (found.length > 0) return found;
+  const known = foreign.map((each) => each.name).join(", ") || "none";
+  throw new BadInput("profile", `${JSON.stringify(name)} is not a profile of ${path} (declared: ${known})`);
+}
+
+async function findUnmanaged(profiles: readonly UnmanagedProfile[]): Promise<readonly UnmanagedProcess[]> {
+  const wholeMachine = await isInitialPidNamespace();
+  const found: UnmanagedProcess[] = [];
+  for (const profile of profiles) {
+    const extra =
+      typeof profile.owner === "object" && "pid-variable" in profile.owner
+        ? [profile.owner["pid-variable"]]
+        : [];
+    const processes = await listMarkedProcesses(findAnchorBinary(), profile.marker, extra);
+    const claimed = await claimedOwners(profile, processes);
+    const runOf = await runsOfProcesses(processes);
+    for (const process of processes) {
+      const runId = runOf.get(process.identity.pid) ?? null;
+      found.push({
+        process,
+        profile,
+        ownerState: checkOwner({ profile, process, runId, carriers: processes, claimed, wholeMachine }),
+      });
+    }
+  }
+  return found;
+}
+
+/** By number: the run of this state directory that a process is proven to be in, whatever its environment says. */
+async function runsOfProcesses(processes: readonly MarkedProcess[]): Promise<ReadonlyMap<number, string>> {
+  const found = new Map<number, string>();
+  await using localState = await openLocalState();
+  if (localState === null || processes.length === 0) return found;
+  const { host, directory } = localState;
+  await using store = await openStoreForReading(directory.storePath);
+  const open = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
+  const records = open.filter((record) => isSameMachine(record, host.machine));
+  for (const live of await host.inspectProcesses(processes.map(({ identity }) => identity))) {
+    const belonging = await findOwningRun(live, records, (paths) => host.inspectCgroups(paths));
+    if (belonging !== null && belonging.role !== "claims")
+      found.set(live.identity.pid, belonging.record.runId);
+  }
+  return found;
+}
+
+/** The processes that a profile's owners are said to be, as they are now. */
+async function claimedOwners(
+  { owner }: UnmanagedProfile,
+  processes: readonly MarkedProcess[],
+): Promise<ReadonlyMap<string, ProcessEvidence | null>> {
+  if (typeof owner === "string") return new Map();
+  const said =
+    "pid-file" in owner
+      ? [await readPidFile(owner["pid-file"])]
+      : processes.map(({ others }) => others[owner["pid-variable"]] ?? "");
+  if ("pid-file" in owner && said[0] === PID_FILE_MISSING) return new Map([[PID_FILE_MISSING, null]]);
+  const pids = [...new Set(said)].filter((text) => /^[1-9]\d{0,9}$/.test(text));
+  const evidence = await inspectProcesses(findAnchorBinary(), pids.map(Number), { brief: true });
+  return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
+}
+
+/** The kernel's first pid namespace has a fixed number (PROC_PID_INIT_INO); every container's is another. */
+async function isInitialPidNamespace(): Promise<boolean> {
+  return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
+}
+
+/** A tool that has ended takes its file with it; one that cannot be read says nothing. */
+async function readPidFile(path: string): Promise<string> {
+  try {
+    return (await readFile(path, "utf8")).trim() || "(empty)";
+  } catch (error) {
+    return errnoOf(error) === "ENOENT" ? PID_FILE_MISSING : "(unreadable)";
+  }
+}
+
+function processText({ process, profile, ownerState }: UnmanagedProcess): string[] {
+  const { identity, argv, command, value, uid } = process;
+  return [
+    `${identity.pid}  ${profile.name}  uid ${uid}  ${sanitizeLine(argv.join(" ") || command)}`,
+    `  marker: ${profile.marker}=${sanitizeLine(value)}`,
+    `  owner: ${sanitizeLine(ownerState.why)}`,
+  ];
+}
+
+function processJson({ process, profile, ownerState }: UnmanagedProcess): object {
+  const { identity, parentPid, uid, command, argv, value } = process;
+  return {
+    profile: profile.name,
+    marker: profile.marker,
+    value,
+    ...identity,
+    parentPid,
+    uid,
+    command,
+    argv,
+    owner: ownerState,
+  };
+}

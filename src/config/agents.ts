@@ -1,0 +1,125 @@
+import { z } from "zod";
+import { clientAccessSchema } from "./client-access.js";
+import { watchdogProfiles } from "../defaults.js";
+
+/** Stand for themselves in a command line, or after an `=` at the end of a word: `--prompt={prompt}`. */
+export const PROMPT_PLACEHOLDER = "{prompt}";
+export const SESSION_ID_PLACEHOLDER = "{sessionId}";
+
+export const CLI_OUTPUTS = ["text", "result", "codex", "gemini", "opencode", "pi"] as const;
+
+/** Of a command line. */
+export const argument = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .refine((value) => !value.includes("\0"), "must not contain NUL");
+/** Elsewhere it would be told to the agent as it stands, and the prompt in another way. */
+const hasNoPlaceholder = (text: string): boolean =>
+  !text.includes(PROMPT_PLACEHOLDER) && !text.includes(SESSION_ID_PLACEHOLDER);
+const hasValidPlaceholder = (text: string): boolean =>
+  hasNoPlaceholder(text.replace(/(?<=^|=)\{(?:prompt|sessionId)\}$/, ""));
+const argv = z
+  .array(
+    argument.refine(
+      hasValidPlaceholder,
+      `${PROMPT_PLACEHOLDER} and ${SESSION_ID_PLACEHOLDER} must be words of their own, or stand after =`,
+    ),
+  )
+  .min(1)
+  .max(256)
+  .refine(([program = ""]) => hasNoPlaceholder(program), "must begin with a program");
+/** The name of a variable that is the user's own. */
+export const variableName = z
+  .string()
+  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
+  .refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own");
+
+/** How long it may be silent, from its overall timeout (see supervisor/watchdog.ts). */
+const watchdog = z
+  .strictObject({
+    ratio: z.number().gt(0).max(1),
+    minMs: z.int().min(1_000),
+    maxMs: z.int().min(1_000),
+  })
+  .refine(({ minMs, maxMs }) => minMs <= maxMs, "minMs must not be above maxMs");
+
+const countPlaceholder = (words: readonly string[], placeholder: string): number =>
+  words.filter((each) => each === placeholder || each.endsWith(`=${placeholder}`)).length;
+
+/** A command that takes one prompt and ends. */
+const cliForm = z
+  .strictObject({
+    argv,
+    /** With the prompt where its placeholder stands, or else on stdin: then it is of any length, and nobody sees it in a list of processes. */
+    resumeArgv: argv.optional(),
+    /** What it prints. */
+    output: z.enum(CLI_OUTPUTS).default("text"),
+    watchdog: z
+      .strictObject({ fresh: watchdog, resume: watchdog })
+      .default({ fresh: { ...watchdogProfiles.fresh }, resume: { ...watchdogProfiles.resume } }),
+  })
+  .refine(
+    (form) => countPlaceholder(form.argv, SESSION_ID_PLACEHOLDER) === 0,
+    `${SESSION_ID_PLACEHOLDER} belongs in resumeArgv`,
+  )
+  .refine(
+    ({ resumeArgv }) =>
+      resumeArgv === undefined || countPlaceholder(resumeArgv, SESSION_ID_PLACEHOLDER) === 1,
+    `resumeArgv must have ${SESSION_ID_PLACEHOLDER} once, as a word or after =`,
+  )
+  .refine(
+    (form) =>
+      [form.argv, form.resumeArgv ?? []].every((words) => countPlaceholder(words, PROMPT_PLACEHOLDER) <= 1),
+    `${PROMPT_PLACEHOLDER} may stand once`,
+  );
+
+/** What a table of the config is called. */
+export const tableName = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
+const acpForm = z.strictObject({
+  argv,
+  /** What it may use of ours: nothing, unless it says so here or whoever opens the session does. */
+  client: clientAccessSchema.optional(),
+});
+
+const fields = {
+  name: z.string().min(1).max(100).optional(),
+  /** Speaks ACP over stdin and stdout. */
+  acp: acpForm.optional(),
+  cli: cliForm.optional(),
+  /** Beside the caller's. */
+  env: z.record(variableName, argument).default({}),
+  /** Variables that a session may set for the agent, and that the agent gets from the gateway's environment: API keys, proxies, … */
+  passEnv: z.array(variableName).max(64).default([]),
+  /** Makes either command print its version and end. */
+  versionArgs: z.array(argument).max(16).default(["--version"]),
+  /** For a person who has not got it. */
+  install: z.string().max(500).optional(),
+};
+const hasForm = (entry: { readonly acp?: unknown; readonly cli?: unknown }): boolean =>
+  entry.acp !== undefined || entry.cli !== undefined;
+const NEEDS_COMMAND = "needs acp or cli, a command with its argv";
+
+/** An agent, as data: in the catalogue and in the config alike. */
+export const agentEntrySchema = z.strictObject({ id: tableName, ...fields }).refine(hasForm, NEEDS_COMMAND);
+
+/** As a table of the config: by id. */
+export const agentTablesSchema = z.record(tableName, z.strictObject(fields).refine(hasForm, NEEDS_COMMAND));
+
+/** What may stand in such a table, and in those inside it. */
+export const agentKeys = {
+  "": Object.keys(fields),
+  acp: Object.keys(acpForm.shape),
+  "acp.client": Object.keys(clientAccessSchema.shape),
+  cli: Object.keys(cliForm.shape),
+  "cli.watchdog": ["fresh", "resume"],
+  "cli.watchdog.fresh": Object.keys(watchdog.shape),
+  "cli.watchdog.resume": Object.keys(watchdog.shape),
+} as const;
+
+export type AgentEntry = z.output<typeof agentEntrySchema>;
+export type AgentEntryInput = z.input<typeof agentEntrySchema>;
+export type CliForm = NonNullable<AgentEntry["cli"]>;
+export type CliOutput = (typeof CLI_OUTPUTS)[number];

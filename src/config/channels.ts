@@ -1,0 +1,120 @@
+import { isAbsolute } from "node:path";
+import { z } from "zod";
+import { tableName, variableName, argument } from "./agents.js";
+import { defaults } from "../defaults.js";
+import { isNetwork } from "./allowed-networks.js";
+import { TELEGRAM_ADDRESS } from "../channels/telegram-address.js";
+
+/** Where a secret is: never in the config itself, which is shown and copied. What stands there instead is not said back. */
+const secret = z.union(
+  [
+    z.strictObject({ env: variableName }),
+    z.strictObject({ file: z.string().refine(isAbsolute, "must be an absolute path") }),
+  ],
+  'must be { env = "NAME" } or { file = "/absolute/path" }: a secret does not stand in this file',
+);
+export type SecretSource = z.output<typeof secret>;
+
+const httpUrl = z
+  .string()
+  .max(2_048)
+  .refine(isHttpUrl, "must be an address as https://host/path, without user, password and what follows a #");
+
+const httpOptions = {
+  "timeout-ms": z.int().min(100).max(defaults.channelMostMs).default(defaults.channelAnswerMs),
+  /** Without it, nothing is sent unencrypted. */
+  "allow-http": z.boolean().default(false),
+  /** Without it, nothing is sent to addresses that are not public. */
+  "allow-networks": z
+    .array(z.string().refine(isNetwork, "must be an address or a network, as 10.0.0.7 or 10.0.0.0/8"))
+    .max(100)
+    .default([]),
+};
+const NEEDS_HTTPS = "is not https; allow-http = true sends it unencrypted all the same";
+const isEncrypted = (address: string, { "allow-http": http }: { readonly "allow-http": boolean }): boolean =>
+  http || !isHttpUrl(address) || new URL(address).protocol === "https:";
+
+const webhook = z
+  .strictObject({
+    kind: z.literal("webhook"),
+    url: httpUrl,
+    /** The first is the newest; a receiver that knows any of them accepts. */
+    secrets: z.array(secret).min(1).max(5),
+    ...httpOptions,
+  })
+  .refine((entry) => isEncrypted(entry.url, entry), { path: ["url"], message: NEEDS_HTTPS });
+
+const telegram = z
+  .strictObject({
+    kind: z.literal("telegram"),
+    token: secret,
+    /** For a notification that does not say otherwise. */
+    chat: z
+      .string()
+      .regex(TELEGRAM_ADDRESS, "must be a chat's number or @name, with /thread where it has threads")
+      .optional(),
+    root: httpUrl.default("https://api.telegram.org"),
+    /** Whether the chat sees that an agent is at work. */
+    typing: z.boolean().default(false),
+    ...httpOptions,
+  })
+  .refine((entry) => isEncrypted(entry.root, entry), { path: ["root"], message: NEEDS_HTTPS });
+
+/** The address is a secret: who has it may write. */
+const slack = z.strictObject({ kind: z.literal("slack"), url: secret, ...httpOptions });
+
+const argv = z.array(argument).min(1).max(256);
+const programLimit = z.int().min(100).max(defaults.channelMostMs).default(defaults.channelProgramMs);
+const command = z.strictObject({ kind: z.literal("command"), argv, "timeout-ms": programLimit });
+const desktop = z.strictObject({ kind: z.literal("desktop"), "timeout-ms": programLimit });
+const bell = z.strictObject({ kind: z.literal("bell") });
+
+const kinds = { webhook, telegram, slack, command, desktop, bell };
+export const CHANNEL_KINDS = Object.keys(kinds) as readonly (keyof typeof kinds)[];
+
+/** `[channels.<name>]`: where notifications can go. */
+export const channelTablesSchema = z.record(
+  tableName,
+  z.discriminatedUnion("kind", [webhook, telegram, slack, command, desktop, bell], {
+    error: `must be one of ${CHANNEL_KINDS.join(", ")}`,
+  }),
+);
+
+/** What may stand in a table of this kind. */
+export function channelKeys(kind: unknown): readonly string[] {
+  const known = CHANNEL_KINDS.find((each) => each === kind);
+  return known === undefined ? [] : Object.keys(kinds[known].shape);
+}
+
+export type ChannelEntry = z.output<typeof channelTablesSchema>[string];
+export type ChannelKind = ChannelEntry["kind"];
+export type ChannelEntryOf<Kind extends ChannelKind> = Extract<ChannelEntry, { readonly kind: Kind }>;
+export type HttpChannelOptions = Pick<ChannelEntryOf<"webhook">, keyof typeof httpOptions>;
+
+/** Variables that hold secrets of channels: whoever has them can write there. */
+export function secretVariables(entries: Readonly<Record<string, ChannelEntry>>): readonly string[] {
+  return Object.values(entries)
+    .flatMap(secretsOf)
+    .flatMap((source) => ("env" in source ? [source.env] : []));
+}
+
+function secretsOf(entry: ChannelEntry): readonly SecretSource[] {
+  switch (entry.kind) {
+    case "webhook":
+      return entry.secrets;
+    case "telegram":
+      return [entry.token];
+    case "slack":
+      return [entry.url];
+    case "command":
+    case "desktop":
+    case "bell":
+      return [];
+  }
+}
+
+export function isHttpUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, hash } = new URL(text);
+  return (protocol === "https:" || protocol === "http:") && username + password + hash === "";
+}

@@ -1,0 +1,61 @@
+import type { z } from "zod";
+import { isSecretName } from "../text/secret-names.js";
+
+export function settingKey(path: readonly PropertyKey[]): string {
+  return path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(".");
+}
+
+export function valueAt(path: readonly PropertyKey[], file: unknown): unknown {
+  return path.reduce<unknown>(
+    (inside, part) => (inside as Record<PropertyKey, unknown> | undefined)?.[part],
+    file,
+  );
+}
+
+const TYPE_NAMES: Readonly<Record<string, string>> = {
+  int: "a whole number",
+  number: "a whole number",
+  string: "text",
+  boolean: "true or false",
+  object: "a table",
+  record: "a table",
+  array: "a list",
+};
+
+/** As much of a value as is said back. */
+const MAX_QUOTED = 60;
+
+/** What is wrong with one value of a parsed file, in words. */
+export function describeIssue(issue: z.core.$ZodIssue, file: unknown): string {
+  const value = valueAt(issue.path, file);
+  if (value === undefined && issue.path.length > 0) return "is missing";
+  const whole = JSON.stringify(value);
+  const hidden = issue.path.some((part) => isSecretName(String(part)));
+  const said = hidden ? "***" : whole.length > MAX_QUOTED ? `${whole.slice(0, MAX_QUOTED)}…` : whole;
+  switch (issue.code) {
+    case "invalid_value":
+      return `is ${said}; it may be ${joinWithOr(issue.values.map(String))}`;
+    case "invalid_type":
+      return `is ${said}; it must be ${TYPE_NAMES[issue.expected] ?? issue.expected}`;
+    case "too_small":
+      return issue.origin in UNITS ? "must not be empty" : `must be ${issue.minimum} or more`;
+    case "too_big":
+      return `must be at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
+    case "invalid_key":
+      return issue.issues[0]?.message ?? issue.message;
+    // These say it in the schema's own words.
+    case "custom":
+    case "invalid_format":
+    case "invalid_union":
+    case "invalid_element":
+    case "not_multiple_of":
+    case "unrecognized_keys":
+      return issue.message;
+  }
+}
+
+const UNITS: Readonly<Record<string, string>> = { string: " characters long", array: " entries long" };
+
+function joinWithOr(words: readonly string[]): string {
+  return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+}

@@ -1,0 +1,216 @@
+import { isAbsolute } from "node:path";
+import { z } from "zod";
+import { agentKeys, agentTablesSchema } from "./agents.js";
+import { channelKeys, channelTablesSchema } from "./channels.js";
+import { defaults } from "../defaults.js";
+import { didYouMean } from "../text/did-you-mean.js";
+import { execRulesSchema } from "../model/exec-rule.js";
+import { BadConfig } from "../store/bad-config.js";
+import { configPath, readConfigFile } from "./file.js";
+import { parseToml } from "./toml.js";
+import { postgresUrlProblem, postgresUrlLabel } from "./postgres-url.js";
+import { VISIBILITIES } from "../model/session.js";
+import { lineOfSetting } from "../gateway/config-line.js";
+import { describeIssue, settingKey, valueAt } from "./problems.js";
+import { parsePeerAddress } from "./addresses.js";
+import { parseLoopback } from "../gateway/server/loopback-listener.js";
+
+const variableName = z
+  .string()
+  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable");
+
+/** How to tell that the tool which marked a process is gone. */
+const unmanagedOwner = z.union(
+  [
+    z.literal("orphaned"),
+    // The same where process 1 is known to be no owner: a container with an init of its own.
+    z.literal("orphaned-in-container"),
+    z.strictObject({ "pid-variable": variableName }),
+    z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
+  ],
+  'must be "orphaned", "orphaned-in-container", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
+);
+
+/** Another tool's processes, told by a variable it sets in their environment. */
+const unmanagedProfile = z.strictObject({
+  name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -"),
+  marker: variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"),
+  owner: unmanagedOwner.default("orphaned"),
+  "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
+});
+
+/** Variables that sessions may set for commands that rules judge, and that their runs get from the gateway's environment. */
+const environment = z.strictObject({
+  pass: z
+    .array(variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
+    .max(256)
+    .default([]),
+});
+
+const agentPattern = z.string().min(1).max(200);
+const a2aRule = z.strictObject({ from: agentPattern, to: agentPattern });
+
+/** What a gateway is told about itself. */
+const gateway = z.strictObject({
+  /** Left out: only the state directory's socket. */
+  listen: z
+    .string()
+    .refine(
+      (text) => parseLoopback(text) !== null,
+      "must be a loopback address with a port, as 127.0.0.1:7433 or [::1]:7433: elsewhere others could reach it",
+    )
+    .optional(),
+  "log-level": z.enum(["info", "warn", "silent"]).default("info"),
+});
+
+const peerAddress = z
+  .string()
+  .refine(
+    (text) => parsePeerAddress(text) !== null,
+    "must be a host and a port, as 10.0.0.7:7444, [fd00::7]:7444 or name:7444",
+  );
+
+/** How gateways of other hosts that use the same database reach this one. */
+const peers = z.strictObject({
+  /** Left out: they do not. */
+  listen: peerAddress.optional(),
+  /** Where they are to look for it, when that is not where it listens. */
+  advertise: peerAddress.optional(),
+});
+
+/** Where records are kept. It is read where the store is opened; here only checked, and made fit to be shown. */
+const database = z.strictObject({
+  url: z
+    .string()
+    .transform((address, context) => {
+      const problem = postgresUrlProblem(address);
+      if (problem === null) return postgresUrlLabel(address);
+      context.addIssue(problem);
+      return z.NEVER;
+    })
+    .optional(),
+  "url-file": z.string().refine(isAbsolute, "must be an absolute path").optional(),
+  /** `auto`: a gateway migrates the tables of a PostgreSQL database. `manual`: only `holdfast store migrate` does. */
+  migrate: z.enum(["auto", "manual"]).default("auto"),
+});
+
+/** For an exec that does not say otherwise. */
+const execDefaults = z.strictObject({
+  "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
+  "timeout-ms": z.int().min(0).default(defaults.execTimeoutMs),
+  "no-output-timeout-ms": z.int().min(0).default(0),
+  "yield-ms": z.int().min(10).max(120_000).default(defaults.execYieldMs),
+  "buffer-bytes": z
+    .int()
+    .min(64 * 1024)
+    .max(1024 * 1024 * 1024)
+    .default(defaults.spoolBytes),
+  "on-escape": z.enum(["fail", "sweep"]).default("fail"),
+});
+
+/** Of sessions that say nothing themselves. */
+const visibility = z.strictObject({ default: z.enum(VISIBILITIES).default("tree") });
+
+/** Which agents' sessions may see which others', at the visibility `all`. */
+const a2a = z.strictObject({
+  enabled: z.boolean().default(false),
+  allow: z.array(a2aRule).max(1_000).default([]),
+});
+
+/** The tables whose settings are single words, numbers and switches: these can come from the environment, too. */
+export const scalarSections = { gateway, peers, database, defaults: execDefaults, visibility, a2a };
+
+const schema = z.strictObject({
+  gateway: gateway.prefault({}),
+  peers: peers.prefault({}),
+  database: database.prefault({}),
+  defaults: execDefaults.prefault({}),
+  visibility: visibility.prefault({}),
+  a2a: a2a.prefault({}),
+  /** Of sessions that say nothing themselves, in order. */
+  exec: execRulesSchema.default([]),
+  environment: environment.prefault({}),
+  /** By id: beside the built-in ones, or instead of one. */
+  agents: agentTablesSchema.default({}),
+  /** By name: where notifications can go. */
+  channels: channelTablesSchema.default({}),
+  foreign: z
+    .array(unmanagedProfile)
+    .default([])
+    .refine(
+      (all) => new Set(all.map(({ name }) => name)).size === all.length,
+      "two profiles have the same name",
+    ),
+});
+
+/** What may stand in a table, for suggestions. */
+const KEYS_BY_TABLE: Readonly<Record<string, readonly string[]>> = {
+  "": Object.keys(schema.shape),
+  gateway: Object.keys(gateway.shape),
+  peers: Object.keys(peers.shape),
+  database: Object.keys(database.shape),
+  defaults: Object.keys(execDefaults.shape),
+  visibility: Object.keys(visibility.shape),
+  a2a: Object.keys(a2a.shape),
+  "a2a.allow": Object.keys(a2aRule.shape),
+  exec: Object.keys(execRulesSchema.element.shape),
+  environment: Object.keys(environment.shape),
+  foreign: Object.keys(unmanagedProfile.shape),
+};
+
+export type Config = z.output<typeof schema>;
+export type UnmanagedProfile = Config["foreign"][number];
+
+/** One that is wrong is refused as a whole, with the place. */
+export async function readConfig(path: string = configPath()): Promise<Config> {
+  return parseConfig(await readConfigFile(path), path);
+}
+
+export function parseConfig(text: string, path: string): Config {
+  return validateConfig(parseToml(text, path), (at) => positionInFile(text, path, at));
+}
+
+/** Where a value was written; `line`: of the file, if it was there. */
+export interface ConfigPosition {
+  readonly line: number | null;
+  readonly text: string;
+}
+
+export function positionInFile(text: string, path: string, at: readonly PropertyKey[]): ConfigPosition {
+  const line = lineOfSetting(text, at);
+  return { line, text: line === null ? path : `${path}, line ${line}` };
+}
+
+export function validateConfig(raw: unknown, place: (at: readonly PropertyKey[]) => ConfigPosition): Config {
+  const parsed = schema.safeParse(raw);
+  if (parsed.success) return parsed.data;
+  const found = parsed.error.issues.flatMap((issue) =>
+    issue.code === "unrecognized_keys"
+      ? issue.keys.map((key) => ({
+          at: [...issue.path, key],
+          message: `is no setting${suggestion(knownKeys(issue.path, raw), key)}`,
+        }))
+      : [{ at: issue.path, message: describeIssue(issue, raw) }],
+  );
+  const problems = found.map(({ at, message }) => ({ line: place(at).line, key: settingKey(at), message }));
+  const sentences = found.map(
+    ({ at, message }) =>
+      `${place(at).text}: ${settingKey(at) || "the file"}${/^(is|must) /.test(message) ? "" : ":"} ${message}`,
+  );
+  throw new BadConfig(problems, `${sentences.join("; ")}. Nothing was changed`);
+}
+
+function knownKeys(table: readonly PropertyKey[], raw: unknown): readonly string[] {
+  const [first, second, ...rest] = table;
+  if (first === "channels" && second !== undefined && rest.length === 0)
+    return channelKeys((valueAt(table, raw) as { readonly kind?: unknown } | undefined)?.kind);
+  if (first === "agents" && second !== undefined)
+    return (agentKeys as Readonly<Record<string, readonly string[]>>)[rest.join(".")] ?? [];
+  return KEYS_BY_TABLE[table.filter((part) => typeof part !== "number").join(".")] ?? [];
+}
+
+function suggestion(known: readonly string[], key: string): string {
+  const [near] = didYouMean(key, known);
+  if (near !== undefined) return ` (did you mean ${near}?)`;
+  return known.length === 0 ? "" : ` (there are ${known.join(", ")})`;
+}

@@ -1,0 +1,275 @@
+import { setMaxListeners } from "node:events";
+import { defaults } from "../../defaults.js";
+import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
+import type { TaskRecord } from "../../model/task.js";
+import { isTaskEnded } from "../../model/task.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
+import { systemClock } from "../../async/clock.js";
+import { planMaintenance, type WorkStatus, type MaintenanceAction } from "../../tasks/plan-maintenance.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import { sweepTasks } from "../../tasks/sweep.js";
+import type { Tasks, ApplyResult } from "../../tasks/tasks.js";
+import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
+import { ObservationWindow } from "../../tasks/watch.js";
+import { acknowledgeReadMessages, type ReadReceiptStore } from "./read-receipts.js";
+import { workStatusOf, type WorkStatusDeps } from "./work-status.js";
+import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
+import { taskForRecoveredRun } from "./recovered-run.js";
+import type { TaskEventFollower } from "./task-event-follower.js";
+import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
+
+export interface BackgroundDeps
+  extends WorkStatusDeps, ProgressReporterDeps, Pick<TypingIndicatorDeps, "channels"> {
+  readonly tasks: Tasks;
+  readonly store: WorkStatusDeps["store"] & TaskStore & ReadReceiptStore;
+  readonly supervisor: Supervisor;
+  readonly acp: WorkStatusDeps["acp"] & ProgressReporterDeps["acp"];
+  readonly tail: TaskEventFollower;
+  readonly onProblem: (problem: Problem) => void;
+}
+
+/** What is said of work that is being begun. */
+export interface StartHooks {
+  /** Null: it has no task. */
+  readonly taskId: string | null;
+  /** It goes on, while whoever begins it does more. */
+  readonly onStarted: () => void;
+  /** It will be, by another run than was thought. */
+  readonly onRunReplaced: (runId: string) => Promise<void>;
+  /** Whoever waited for it is told that it goes on: of its end, a message is due. */
+  readonly onDetached: () => void;
+}
+
+export interface StartOptions {
+  /** Aborts when whoever asked, and waits for the end, leaves: until then no message is due. Left out: nobody waits. */
+  readonly waiting?: AbortSignal | undefined;
+}
+
+const UNKNOWN_STATUS: WorkStatus = { state: "unknown" };
+
+const NEVER = new AbortController().signal;
+
+/**
+ * Work that goes on in the background, each piece with its task.
+ *
+ *     recorded ──▶ begun ──▶ followed ──▶ looked at when it is over
+ *
+ * What a task says follows from what is on record of its run or turn, whoever looks and whenever: here when something
+ * happens, and in every round for what a former gateway, or another, has left.
+ */
+export class Background implements AsyncDisposable {
+  readonly #deps: BackgroundDeps;
+  readonly #waiting = new Map<string, AbortSignal>();
+  readonly #starting = new Set<TaskInput>();
+  readonly #recoveredRuns = new Set<string>();
+  readonly #followed = new Set<string>();
+  readonly #refreshing = new Set<Promise<unknown>>();
+  readonly #closing = new AbortController();
+  readonly #watch = new ObservationWindow();
+  readonly #typing: TypingIndicator;
+  readonly #progress: ProgressReporter;
+
+  constructor(deps: BackgroundDeps) {
+    this.#deps = deps;
+    this.#typing = new TypingIndicator(deps);
+    this.#progress = new ProgressReporter(deps, this, this.#typing, this.#closing.signal);
+    // One for each that is followed.
+    setMaxListeners(0, this.#closing.signal);
+  }
+
+  /** Record work and begin it. */
+  async runAsTask<Started>(
+    input: TaskInput,
+    start: (progress: StartHooks) => Promise<Started>,
+    options: StartOptions = {},
+  ): Promise<Started> {
+    // Before it is on record: from then on it can be cancelled.
+    this.#starting.add(input);
+    try {
+      return await this.#runAsTask(input, start, options);
+    } finally {
+      this.#starting.delete(input);
+    }
+  }
+
+  /** Whether what does it may come to be yet; not counting who asks. */
+  isStarting({ key }: Pick<TaskRecord, "key">, asks: TaskInput | null = null): boolean {
+    for (const each of this.#starting) if (each.key === key && each !== asks) return true;
+    return false;
+  }
+
+  /** What others held goes on here, from now on; what that means for its tasks is seen to before the next round. */
+  registerRecoveredRuns(runs: Iterable<Pick<Run, "runId">>): void {
+    for (const { runId } of runs) this.#recoveredRuns.add(runId);
+  }
+
+  /** What a task does not say yet of its work, it says when this resolves. */
+  refreshTask(taskId: string): Promise<void> {
+    const looking = this.#refreshTask(taskId);
+    this.#refreshing.add(looking);
+    return looking.finally(() => this.#refreshing.delete(looking));
+  }
+
+  /** Whatever is said of a task is said here. */
+  async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
+    const { tasks, tail } = this.#deps;
+    if (event.type === "finish") this.#typing.stop(taskId);
+    const answered = event.type === "finish" && this.#waiting.get(taskId)?.aborted === false;
+    const result = await tasks.apply(taskId, answered ? { ...event, answered } : event, version);
+    if (result?.kind !== "same") tail.wake();
+    return result;
+  }
+
+  /** One round over all tasks, and over what was told to sessions. Not applied: only what would be done. */
+  async maintain(apply: boolean, thorough: boolean): Promise<readonly MaintenanceAction[]> {
+    if (apply) {
+      for (const runId of this.#recoveredRuns)
+        await this.#guarded(runId, `run ${runId}`, () => this.#createMissingTask(runId), undefined);
+      await acknowledgeReadMessages(this.#deps.store);
+    }
+    return sweepTasks({
+      store: this.#deps.store,
+      tasks: this,
+      workStatusOf: async (task) => {
+        const { taskId, runId } = task;
+        const look = () => workStatusOf(this.#deps, task);
+        const backing = await this.#guarded<WorkStatus>(
+          runId,
+          `what does task ${taskId}`,
+          look,
+          UNKNOWN_STATUS,
+        );
+        if (apply && backing.state === "alive") this.follow(task);
+        return backing;
+      },
+      now: Date.now,
+      // Whoever asks for a thorough one wants it now.
+      ...(thorough ? {} : { window: this.#watch }),
+      apply,
+      thorough,
+    });
+  }
+
+  /** To its end, if what does it is here. */
+  follow({ taskId, turnId, runId }: Pick<TaskRecord, "taskId" | "turnId" | "runId">): void {
+    if (this.#followed.has(taskId) || this.#closing.signal.aborted) return;
+    this.#followed.add(taskId);
+    const progress = this.#progress;
+    const following = turnId === null ? progress.followRun(taskId) : progress.followTurn(taskId, turnId);
+    following
+      .catch((cause: unknown) => {
+        if (this.#closing.signal.aborted || cause instanceof SupervisorClosed) return;
+        // The next round looks again, also at one that has ended.
+        if (runId !== null) this.#recoveredRuns.add(runId);
+        if (!(cause instanceof StoreAway))
+          this.#deps.onProblem({ runId: null, message: `task ${taskId} could not be followed`, cause });
+      })
+      .finally(() => {
+        this.#typing.stop(taskId);
+        this.#followed.delete(taskId);
+      });
+  }
+
+  /** What has ended is said so; the rest is for the next gateway to see. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort();
+    await Promise.allSettled(this.#refreshing);
+  }
+
+  async #runAsTask<Started>(
+    input: TaskInput,
+    start: (progress: StartHooks) => Promise<Started>,
+    { waiting: awaited }: StartOptions,
+  ): Promise<Started> {
+    const { task, created } = await this.#deps.tasks.create(input);
+    const { taskId, status } = task;
+    // Under the name of work that never came to be: whatever became of this, its task could not say.
+    if (!created && isTaskEnded(status) && (await workStatusOf(this.#deps, task)).state === "gone")
+      throw new TaskRefused(taskId, status, "ended");
+    if (awaited !== undefined) this.#waiting.set(taskId, awaited);
+    try {
+      const started = await start({
+        taskId,
+        onStarted: () => this.follow(task),
+        onRunReplaced: async (runId) => {
+          const result = await this.apply(taskId, { type: "link", at: Date.now(), to: { runId } });
+          if (result?.kind === "refused") throw new TaskRefused(taskId, result.task.status, result.why);
+        },
+        onDetached: () => void this.#waiting.delete(taskId),
+      });
+      // It is begun, whether that can be noted now or not; the next round looks again.
+      await systemClock.sleep(defaults.storeAnswerMs, this.refreshTask(taskId));
+      return started;
+    } catch (error) {
+      // By a gateway that stops: whoever asked may ask the next one.
+      const stops = error instanceof SupervisorClosed;
+      // Asked for twice at once: the other may come to be.
+      if (!stops && !this.isStarting(task, input)) await this.#failTask(task, error).catch(() => undefined);
+      throw error;
+    } finally {
+      this.#waiting.delete(taskId);
+      this.follow(task);
+    }
+  }
+
+  /** A command that goes on without a task gets one; what goes on though its task was cancelled is ended. */
+  async #createMissingTask(runId: string): Promise<void> {
+    const { store, supervisor, tasks } = this.#deps;
+    const record = await supervisor.getRun(runId);
+    const work = record === null ? null : taskForRecoveredRun(record);
+    const [known] = await store.listTasks({ runId, limit: 1 });
+    if (known === undefined && work !== null) await tasks.create(work);
+    if (known?.status === "cancelled" && known.turnId === null) this.follow(known);
+    this.#recoveredRuns.delete(runId);
+  }
+
+  /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
+  async #failTask(task: TaskRecord, error: unknown): Promise<void> {
+    const { state } = await workStatusOf(this.#deps, task);
+    if (state !== "gone") return;
+    this.#waiting.set(task.taskId, NEVER);
+    await this.apply(task.taskId, startFailure(error));
+  }
+
+  /** What cannot be looked at is reported, and is no reason not to look at the others. */
+  async #guarded<Found>(
+    runId: string | null,
+    what: string,
+    look: () => Promise<Found>,
+    otherwise: Found,
+  ): Promise<Found> {
+    try {
+      return await look();
+    } catch (cause) {
+      if (cause instanceof StoreAway || cause instanceof SupervisorClosed) throw cause;
+      const message = `${what} could not be looked at; trying again`;
+      this.#deps.onProblem({ runId, message, cause });
+      return otherwise;
+    }
+  }
+
+  async #refreshTask(taskId: string): Promise<void> {
+    const task = await this.#deps.store.getTask(taskId);
+    if (task === null || isTaskEnded(task.status)) return;
+    const backing = await workStatusOf(this.#deps, task);
+    const now = Date.now();
+    const wanted = planMaintenance(task, backing, now, this.#watch.observedSince(now));
+    if (wanted?.act === "tell") await this.apply(taskId, wanted.happening);
+  }
+}
+
+/** It was tried, and that was all. */
+function startFailure(error: unknown): TaskFinish {
+  const at = Date.now();
+  return {
+    type: "finish",
+    at,
+    status: "failed",
+    outcome: null,
+    summary: null,
+    error: error instanceof Error ? error.message : String(error),
+    actor: "",
+    startedAt: at,
+  };
+}

@@ -1,0 +1,127 @@
+import { setTimeout } from "node:timers/promises";
+import type { Survivor } from "../../anchor/host.js";
+import type { AcpController } from "../../acp/controller.js";
+import type { AcpStore } from "../../store/acp/store.js";
+import { isTaskEnded, type TaskRecord } from "../../model/task.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import type { TaskFinish } from "../../tasks/transition.js";
+import type { ResponseOf } from "../../api/contract.js";
+import type { RunStopper } from "../remote-stops/run-stopper.js";
+import type { Background } from "./background.js";
+import type { TaskEventFollower } from "./task-event-follower.js";
+
+const TASK_END_WAIT_MS = 5_000;
+/** It is on record soon after its task. */
+const POLL_MS = 20;
+
+export interface CancelDeps {
+  readonly store: Pick<TaskStore, "getTask"> & Pick<AcpStore, "getAcpSession" | "getAcpTurn">;
+  readonly supervisor: Pick<Supervisor, "getRun">;
+  readonly runStopper: RunStopper;
+  readonly acp: Pick<AcpController, "isLost" | "closeSession" | "cancelTurn">;
+  readonly background: Background;
+  readonly tail: TaskEventFollower;
+}
+
+/** End whatever does a task's work. The task then says what became of that: it may have ended by itself before. */
+export async function cancelTaskWork(
+  deps: CancelDeps,
+  task: TaskRecord,
+  actor: string,
+  disconnected: AbortSignal,
+): Promise<ResponseOf<"cancelTask">> {
+  if (isTaskEnded(task.status)) return { task, outcome: "ended-before", survivors: [] };
+  const { background, store } = deps;
+  const { taskId } = task;
+  let survivors = await stopOnceStarted(deps, task, actor, disconnected);
+  if (survivors === null) {
+    await background.apply(taskId, cancelledBy(actor));
+    // Another gateway may have begun it since, and looked at its task before it was cancelled.
+    survivors = await stopWork(deps, task, actor, disconnected);
+  } else await background.refreshTask(taskId);
+  if (survivors?.length === 0) await waitForTaskEnd(deps, taskId, disconnected);
+  const now = (await store.getTask(taskId)) ?? task;
+  const outcome = !isTaskEnded(now.status)
+    ? "going-on"
+    : now.status === "cancelled"
+      ? "cancelled"
+      : "ended-before";
+  return { task: now, outcome, survivors: [...(survivors ?? [])] };
+}
+
+/** What is being begun is waited for: it could not be ended afterwards. Null: as below. */
+async function stopOnceStarted(
+  deps: CancelDeps,
+  task: TaskRecord,
+  actor: string,
+  disconnected: AbortSignal,
+): Promise<readonly Survivor[] | null> {
+  for (;;) {
+    // Before the look: what has been begun since is found by it.
+    const begins = deps.background.isStarting(task);
+    const survivors = await stopWork(deps, task, actor, disconnected);
+    if (survivors !== null || !begins) return survivors;
+    await setTimeout(POLL_MS, undefined, { signal: disconnected });
+  }
+}
+
+/** Of what was done elsewhere, the gateway there says what became of it: at once, unless it is away. */
+async function waitForTaskEnd(
+  { tail }: CancelDeps,
+  taskId: string,
+  disconnected: AbortSignal,
+): Promise<void> {
+  const enough = AbortSignal.any([disconnected, AbortSignal.timeout(TASK_END_WAIT_MS)]);
+  for await (const _ of tail.follow(taskId, 0, enough));
+}
+
+/** Null: nothing runs that could be ended, and it is enough to say so. */
+function stopWork(
+  deps: CancelDeps,
+  task: TaskRecord,
+  actor: string,
+  disconnected: AbortSignal,
+): Promise<readonly Survivor[] | null> {
+  return task.turnId === null ? stopRun(deps, task, actor, disconnected) : cancelTurn(deps, task, actor);
+}
+
+async function stopRun(
+  { supervisor, runStopper }: CancelDeps,
+  { runId }: TaskRecord,
+  actor: string,
+  disconnected: AbortSignal,
+): Promise<readonly Survivor[] | null> {
+  const record = runId === null ? null : await supervisor.getRun(runId);
+  return record === null ? null : (await runStopper.stop(record, { actor }, disconnected)).survivors;
+}
+
+/** A session that is one run ends with it; any other stays, without the turn. */
+async function cancelTurn(
+  { store, acp }: CancelDeps,
+  { turnId, childSessionId }: TaskRecord,
+  actor: string,
+): Promise<readonly Survivor[] | null> {
+  const turn = turnId === null ? null : await store.getAcpTurn(turnId);
+  const session = childSessionId === null ? null : await store.getAcpSession(childSessionId);
+  if (turn === null || session === null) return null;
+  const { sessionId, mode } = session;
+  if (turn.state === "ended") return [];
+  if (mode === "run" || (await acp.isLost(session)))
+    return (await acp.closeSession(sessionId, { actor })).survivors;
+  await acp.cancelTurn(sessionId, { actor, turnId: turn.turnId });
+  return [];
+}
+
+function cancelledBy(actor: string): TaskFinish {
+  return {
+    type: "finish",
+    at: Date.now(),
+    status: "cancelled",
+    outcome: null,
+    summary: null,
+    error: `it was cancelled by ${actor}`,
+    actor,
+    startedAt: null,
+  };
+}

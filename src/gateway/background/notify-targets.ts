@@ -1,0 +1,90 @@
+import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { InteractionMode, SessionRecord } from "../../model/session.js";
+import type { NotifyPolicy } from "../../model/task.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import { resultTargets, type ReplyOrigin } from "../../tasks/reply-routing.js";
+import type { ChannelEntries } from "../routes/channels.js";
+import { sessionIdOf, type Requester } from "../../sessions/requester.js";
+import type { StartOptions } from "./background.js";
+
+/** What a request says of who is to hear of its work. */
+export interface NotifyRequest {
+  readonly notify?: NotifyPolicy | undefined;
+  readonly origin?: ReplyOrigin | undefined;
+}
+
+export interface TargetRequest {
+  readonly requester: Requester;
+  readonly requested: NotifyRequest;
+  readonly mode: InteractionMode;
+  /** Whose work it is; null: an operator's. */
+  readonly parentSessionId: string | null;
+  /** Whoever asked sees the end coming: it need not be told. */
+  readonly seesResult?: boolean;
+}
+
+/** Whoever waits for the answer has it, and need not be told; unless it said that it wants to be. */
+export function waitingOptions(
+  { background, notify }: NotifyRequest & { readonly background: boolean },
+  disconnected: AbortSignal,
+): StartOptions {
+  return { waiting: background || notify !== undefined ? undefined : disconnected };
+}
+
+/** Who hears of work, and when, unless its kind says otherwise. */
+export function resolveTargets({
+  requester,
+  requested: { notify, origin },
+  mode,
+  parentSessionId,
+  seesResult = false,
+}: TargetRequest): Pick<TaskInput, "policy" | "targets" | "ownerSessionId"> {
+  const requesterSessionId = sessionIdOf(requester);
+  const defaultPolicy = origin === undefined ? (seesResult ? "silent" : undefined) : "done_only";
+  return {
+    ownerSessionId: requesterSessionId ?? parentSessionId,
+    policy: notify ?? defaultPolicy,
+    targets: resultTargets({ mode, parentSessionId, requesterSessionId, origin: origin ?? null }),
+  };
+}
+
+/** Asked before anything is begun: whom the operator alone may name, and can. */
+export function assertMaySetOrigin(
+  { kind }: Requester,
+  { origin }: NotifyRequest,
+  channels: ChannelEntries,
+): void {
+  if (origin === undefined) return;
+  const { channel } = origin;
+  if (kind !== "operator")
+    throw new BadInput("origin", "where a user is, only the operator can say; nothing was started");
+  if (!Object.hasOwn(channels, channel))
+    throw new BadInput("origin", `there is no channel ${channel} in the config; nothing was started`);
+}
+
+/** Whom a session was made for, open or not. Null: nobody. */
+export async function findParentSession(
+  sessions: Pick<Sessions, "get">,
+  { parentSessionKey, lineage }: SessionRecord,
+): Promise<string | null> {
+  if (parentSessionKey === null) return null;
+  for (const id of lineage) if ((await sessions.get(id))?.key === parentSessionKey) return id;
+  return null;
+}
+
+/** The one that goes on, and all that can wait. */
+const MAX_TURNS = 1 + defaults.acpQueued;
+
+/** What the session that asks is at itself, or about to be: what it asks for is a part of that. */
+export async function findCurrentTask(
+  store: Pick<TaskStore, "listTasks">,
+  requester: Requester,
+): Promise<string | null> {
+  if (requester.kind !== "session") return null;
+  const open = await store.listTasks({ childSessionId: requester.session.id, open: true, limit: MAX_TURNS });
+  const task = open.find(({ status }) => status === "running") ?? open.at(-1);
+  return task?.taskId ?? null;
+}

@@ -1,0 +1,269 @@
+import type { AgentEntry } from "../../config/agents.js";
+import { oneShotResult, type OneShotResult } from "../../agents/one-shot-result.js";
+import { defaults } from "../../defaults.js";
+import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../../errors.js";
+import { findDelivered, packMessages } from "../../sessions/format-messages.js";
+import type { SessionHistory } from "../../sessions/history.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { SessionMessage } from "../../model/message.js";
+import type { MessageStore } from "../../store/messages/store.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { Problem, Supervisor } from "../../supervisor/api.js";
+import { failureKindOf } from "../routes/exec.js";
+import { readOutputText } from "../../queries/output.js";
+
+/** The backend of sessions whose agent is a command for one prompt at a time. */
+export const CLI_BACKEND = "cli";
+
+/** Looked at in one round: more than ever run at a time. */
+const MAX_UNANSWERED = 1_000;
+
+export interface OneShotAgentsDeps {
+  readonly supervisor: Supervisor;
+  readonly sessions: Sessions;
+  readonly history: SessionHistory;
+  readonly store: Pick<MessageStore, "listUnansweredMessages">;
+  readonly agents: ReadonlyMap<string, AgentEntry>;
+  readonly onProblem: (problem: Problem) => void;
+  /** Its agent has had what waited for it. */
+  readonly onDelivered: (sessionId: string) => void;
+}
+
+type PromptRun = Pick<SessionMessage, "sessionId"> & { readonly runId: string };
+
+/**
+ * Prompts that were given to agents' commands, and what came of them. A prompt is recorded before its run is started,
+ * and its answer when that has ended: whoever restarts in between finds a prompt without an answer, and its run.
+ */
+export class OneShotAgents implements AsyncDisposable {
+  readonly #deps: OneShotAgentsDeps;
+  /** By session: one at a time. */
+  readonly #starting = new Map<string, string>();
+  readonly #watched = new Set<string>();
+  readonly #settling = new Set<Promise<unknown>>();
+
+  constructor(deps: OneShotAgentsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Record a prompt and start its run. What keeps it from starting is the session's answer, too. */
+  async startPrompt<Started>(
+    session: SessionRecord,
+    runId: string,
+    prompt: { readonly text: string; readonly actor: string; readonly fromSessionId?: string },
+    start: () => Promise<Started>,
+  ): Promise<Started> {
+    const { id: sessionId } = session;
+    const other = this.#starting.get(sessionId);
+    if (other !== undefined) throw new SessionBusy(sessionId, other);
+    this.#starting.set(sessionId, runId);
+    try {
+      await this.#assertIdle(sessionId, runId);
+      const cause = `${runId}:prompt`;
+      await this.#deps.history.record(sessionId, "user", { ...prompt, runId, cause });
+      return await this.#start({ sessionId, runId }, start);
+    } finally {
+      this.#starting.delete(sessionId);
+    }
+  }
+
+  /** What waits for a session, before a prompt: its command is told with that. */
+  async pendingMessages(session: SessionRecord): Promise<string> {
+    const { history, sessions } = this.#deps;
+    return (await packMessages(await history.waiting(session.id), sessions, defaults.agentCarriedChars)).text;
+  }
+
+  /** What a session's command at work was told with its prompt, and has not answered yet. */
+  async messagesInPrompt({ id: sessionId, backend }: SessionRecord): Promise<ReadonlySet<string>> {
+    if (backend !== CLI_BACKEND) return new Set();
+    const [prompt] = await this.#deps.store.listUnansweredMessages({ sessionId }, 1);
+    return new Set(prompt === undefined ? [] : await this.#messagesCarriedBy(prompt));
+  }
+
+  /** What came of a run that has ended; recorded, if it was not. Null: it goes on, or was given no prompt. */
+  async result(session: SessionRecord, runId: string): Promise<OneShotResult | null> {
+    const said = await this.#deps.history.list(session.id, { runId, limit: 2 });
+    const answer = said.find(({ role }) => role !== "user");
+    const { agentSessionId } = (await this.#deps.sessions.get(session.id)) ?? session;
+    if (answer !== undefined) return resultFromMessage(answer, agentSessionId);
+    return said.length === 0 ? null : this.#settle({ sessionId: session.id, runId });
+  }
+
+  /** What former gateways began: see to it that it is answered. */
+  async settleUnanswered(): Promise<void> {
+    const { store, supervisor } = this.#deps;
+    const unanswered = await store.listUnansweredMessages(
+      { gatewayInstanceId: supervisor.instanceId },
+      MAX_UNANSWERED,
+    );
+    for (const { sessionId, runId, at, text } of unanswered) {
+      if (runId === null || this.#starting.get(sessionId) === runId || this.#watched.has(runId)) continue;
+      this.#resendPrompt(runId, text);
+      // Who asked a gateway that is gone asks the next one again, for as long as this.
+      const late = Date.now() - at > defaults.callerOwnerLossMs;
+      if (late || (await supervisor.getRun(runId)) !== null) this.#watch({ sessionId, runId });
+    }
+  }
+
+  /** A former gateway may have gone before the command had all of its prompt. What it has is not given twice. */
+  #resendPrompt(runId: string, prompt: string): void {
+    const run = this.#deps.supervisor.run(runId);
+    // Refused by one that was told it on its command line, or does not listen any more.
+    run
+      ?.write(prompt, 0)
+      .then(() => run.closeStdin())
+      .catch(() => undefined);
+  }
+
+  async #assertIdle(sessionId: string, runId: string): Promise<void> {
+    const { supervisor } = this.#deps;
+    const known = await supervisor.getRun(runId);
+    // Another's: what it says, and when it ends, is no answer here.
+    if (known !== null && known.sessionId !== sessionId) throw new RunExists(runId);
+    const open = await supervisor.listRuns({ sessionId, states: OPEN_RUN_STATES, withoutLabels: true });
+    const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
+    if (other !== undefined) throw new SessionBusy(sessionId, other.runId);
+  }
+
+  async #start<Started>(promptRun: PromptRun, start: () => Promise<Started>): Promise<Started> {
+    try {
+      return await start();
+    } catch (error) {
+      // Asked for again: the one that was started answers.
+      if (!(error instanceof RunExists))
+        await this.#recordAnswer(promptRun, failedResult((error as Error).message));
+      throw error;
+    } finally {
+      this.#watch(promptRun);
+    }
+  }
+
+  #watch(promptRun: PromptRun): void {
+    const { runId } = promptRun;
+    if (this.#watched.has(runId)) return;
+    this.#watched.add(runId);
+    const ended = this.#deps.supervisor.run(runId)?.wait() ?? Promise.resolve();
+    ended
+      .then(() => this.#settle(promptRun))
+      .catch((cause: unknown) => {
+        // Left to the next gateway.
+        if (cause instanceof SupervisorClosed) return;
+        // The next round tries again.
+        this.#deps.onProblem({ runId, message: "the agent's answer could not be recorded", cause });
+      })
+      .finally(() => this.#watched.delete(runId));
+  }
+
+  /** What has ended is answered. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.allSettled(this.#settling);
+  }
+
+  #settle(promptRun: PromptRun): Promise<OneShotResult | null> {
+    const settling = this.#settleOnce(promptRun);
+    this.#settling.add(settling);
+    return settling.finally(() => this.#settling.delete(settling));
+  }
+
+  async #settleOnce(promptRun: PromptRun): Promise<OneShotResult | null> {
+    const record = await this.#deps.supervisor.getRun(promptRun.runId);
+    if (record !== null && record.state !== "exited") return null;
+    return this.#recordAnswer(
+      promptRun,
+      record === null ? failedResult("it was never started") : await this.#readResult(promptRun, record),
+    );
+  }
+
+  async #acknowledgeMessages(sessionId: string, runId: string): Promise<void> {
+    const { history } = this.#deps;
+    const said = await history.list(sessionId, { runId, limit: 2 });
+    const prompt = said.find(({ role }) => role === "user");
+    const messages = prompt === undefined ? [] : await this.#messagesCarriedBy(prompt);
+    if (messages.length === 0) return;
+    await history.acknowledge(sessionId, messages);
+    this.#deps.onDelivered(sessionId);
+  }
+
+  /** Of what waits, what a prompt says: others may have had some of it since. */
+  async #messagesCarriedBy({ sessionId, seq, text }: SessionMessage): Promise<readonly string[]> {
+    const { history, sessions } = this.#deps;
+    const waiting = await history.waiting(sessionId);
+    return findDelivered(
+      text,
+      waiting.filter((message) => message.seq < seq),
+      sessions,
+    );
+  }
+
+  async #readResult({ sessionId, runId }: PromptRun, record: RunRecord): Promise<OneShotResult> {
+    const { supervisor, sessions, agents } = this.#deps;
+    const text = async (stream: "stdout" | "stderr", maxChars: number): Promise<string> =>
+      (
+        await readOutputText(
+          (name, options) => supervisor.readOutput(runId, name, options),
+          stream,
+          0,
+          maxChars,
+          true,
+        )
+      ).text;
+    const agentId = (await sessions.get(sessionId))?.agentId ?? "";
+    return oneShotResult(agents.get(agentId)?.cli?.output ?? "text", {
+      stdout: await text("stdout", defaults.agentSpoolBytes),
+      stderr: await text("stderr", 2 * defaults.agentComplaintChars),
+      failure: describeFailure(record),
+    });
+  }
+
+  /** Once: whoever comes later gets what was recorded first. */
+  async #recordAnswer({ sessionId, runId }: PromptRun, result: OneShotResult): Promise<OneShotResult> {
+    const { sessions, history } = this.#deps;
+    const { text, error, agentSessionId } = result;
+    if (agentSessionId !== null) await sessions.setAgentSession(sessionId, agentSessionId);
+    if (error === null) await this.#acknowledgeMessages(sessionId, runId);
+    const actor = `run:${runId}`;
+    const saying = { actor, runId, cause: `${runId}:answer` };
+    const recorded =
+      error === null
+        ? history.record(sessionId, "agent", { ...saying, text })
+        : history.record(sessionId, "system", { ...saying, text: failureText(error, text) });
+    return recorded.then(
+      (message) => resultFromMessage(message, agentSessionId),
+      (cause: unknown) => {
+        // Its session was ended meanwhile: there is nobody to answer.
+        if (cause instanceof SessionClosed) return result;
+        throw cause;
+      },
+    );
+  }
+}
+
+function failedResult(error: string): OneShotResult {
+  return { text: "", error, agentSessionId: null };
+}
+
+const PARTIAL_ANSWER_HEADING = "\n\nBefore, it said:\n\n";
+
+function failureText(error: string, text: string): string {
+  return text === "" ? error : `${error}${PARTIAL_ANSWER_HEADING}${text}`.slice(0, defaults.messageChars);
+}
+
+function resultFromMessage(
+  { role, text: said }: SessionMessage,
+  agentSessionId: string | null,
+): OneShotResult {
+  if (role === "agent") return { text: said, error: null, agentSessionId };
+  const [error = "", ...before] = said.split(PARTIAL_ANSWER_HEADING);
+  return { text: before.join(PARTIAL_ANSWER_HEADING), error, agentSessionId };
+}
+
+/** Null: nothing. */
+function describeFailure(record: RunRecord): string | null {
+  const failure = failureKindOf(record);
+  const { exit } = record;
+  if (failure === null || exit === null) return null;
+  if (failure === "exit-code") return `it ended with code ${exit.code ?? "?"}`;
+  if (failure === "signal") return `it was ended by ${exit.signal ?? "a signal"}`;
+  return exit.detail === null ? failure : `${failure} (${exit.detail})`;
+}

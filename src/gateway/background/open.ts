@@ -1,0 +1,64 @@
+import { StoreAway } from "../../errors.js";
+import type { Deliverer } from "../../tasks/delivery.js";
+import { Notifier } from "../../tasks/notifier.js";
+import { Tasks } from "../../tasks/tasks.js";
+import { TaskMetrics } from "../task-metrics.js";
+import { Background, type BackgroundDeps } from "./background.js";
+import { TaskEventFollower } from "./task-event-follower.js";
+
+export interface OpenBackgroundOptions extends Omit<BackgroundDeps, "tasks" | "tail"> {
+  readonly courier: Deliverer;
+  readonly instanceId: string;
+}
+
+/** Tasks, those who look after them, and who tells of them. */
+export interface BackgroundServices extends AsyncDisposable {
+  readonly tasks: Tasks;
+  readonly background: Background;
+  readonly tail: TaskEventFollower;
+  readonly metrics: TaskMetrics;
+  /** There is something to send. */
+  wakeNotifier(): void;
+  /** Give every task its true status, after a restart too, and send what is to be told. */
+  maintainTasks(): Promise<void>;
+}
+
+export function openBackground({
+  courier: deliverer,
+  instanceId,
+  ...deps
+}: OpenBackgroundOptions): BackgroundServices {
+  const { store, onProblem } = deps;
+  const metrics = new TaskMetrics(store);
+  const notifier = new Notifier({
+    store,
+    deliverer,
+    owner: instanceId,
+    onSettled: (status) => metrics.countAttempt(status),
+    onStoreError: (what, cause) => {
+      // A store that is away is told of by those who look at it less often.
+      if (!(cause instanceof StoreAway))
+        onProblem({ runId: null, message: `${what} could not be seen to; trying again`, cause });
+    },
+  });
+  const wakeNotifier = (): void => notifier.wake();
+  const tasks = new Tasks({ store, onNotice: wakeNotifier, onEnd: (status) => metrics.countEnd(status) });
+  const tail = new TaskEventFollower(store);
+  const background = new Background({ ...deps, tasks, tail });
+  return {
+    tasks,
+    background,
+    tail,
+    metrics,
+    wakeNotifier,
+    maintainTasks: async () => {
+      notifier.start();
+      await background.maintain(true, false);
+    },
+    async [Symbol.asyncDispose]() {
+      await notifier.stop();
+      await background[Symbol.asyncDispose]();
+      tail.close();
+    },
+  };
+}

@@ -1,0 +1,70 @@
+import type { StreamName } from "../../anchor/host.js";
+import { sanitizeText } from "../../text/sanitize.js";
+import type { RunRecord } from "../../model/run.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import { redactText } from "../../text/redact.js";
+import { readOutputText } from "../../queries/output.js";
+
+/** What a person looks at first, of a command that has ended; and enough to find its last line. */
+const SUMMARY_LINES = 20;
+const SUMMARY_CHARS = 2_000;
+
+type OutputReader = Pick<Supervisor, "readOutput">;
+
+/** What came of a command: the last it said; of one that failed, what it complained about. Null: nothing that is kept. */
+export async function summarizeOutput(
+  reader: OutputReader,
+  { runId, exit }: RunRecord,
+): Promise<string | null> {
+  const wentWell = exit?.reason === "exit" && exit.code === 0;
+  for (const stream of wentWell ? (["stdout", "stderr"] as const) : (["stderr", "stdout"] as const)) {
+    const { text } = await readTail(reader, runId, stream, 0, true);
+    const lines = sanitizeAndRedact(text).trimEnd().split("\n").slice(-SUMMARY_LINES).join("\n");
+    if (lines.trim() !== "") return lines;
+  }
+  return null;
+}
+
+export type StreamOffsets = Readonly<Record<StreamName, number>>;
+
+export interface NewestLine {
+  /** The newest line that is not blank; empty: there is none. */
+  readonly line: string;
+  /** How far it has been read. */
+  readonly offsets: StreamOffsets;
+}
+
+/** What a command has said since, that goes on. */
+export async function readNewestLine(
+  reader: OutputReader,
+  runId: string,
+  from: StreamOffsets,
+): Promise<NewestLine> {
+  const stdout = await readTail(reader, runId, "stdout", from.stdout, false);
+  const stderr = await readTail(reader, runId, "stderr", from.stderr, false);
+  const line = [stderr, stdout]
+    .flatMap(({ text }) => sanitizeAndRedact(text).split(/[\n\r]/))
+    .findLast((each) => each.trim() !== "");
+  return { line: line ?? "", offsets: { stdout: stdout.nextOffset, stderr: stderr.nextOffset } };
+}
+
+/** It may be told to others than those who may read the output. */
+function sanitizeAndRedact(text: string): string {
+  return redactText(sanitizeText(text));
+}
+
+function readTail(
+  reader: OutputReader,
+  runId: string,
+  stream: StreamName,
+  from: number,
+  ended: boolean,
+): ReturnType<typeof readOutputText> {
+  return readOutputText(
+    (name, options) => reader.readOutput(runId, name, options),
+    stream,
+    from,
+    SUMMARY_CHARS,
+    ended,
+  );
+}

@@ -1,0 +1,152 @@
+import { setTimeout } from "node:timers/promises";
+import type { AcpController } from "../../acp/controller.js";
+import { defaults } from "../../defaults.js";
+import type { AcpStore } from "../../store/acp/store.js";
+import type { TaskRecord } from "../../model/task.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
+import { systemClock } from "../../async/clock.js";
+import { redactText } from "../../text/redact.js";
+import type { Background } from "./background.js";
+import { linkAbort } from "../work/ends-with.js";
+import { readNewestLine, type StreamOffsets } from "./output-summary.js";
+import type { TypingIndicator } from "./typing-indicator.js";
+
+export interface ProgressReporterDeps {
+  readonly store: Pick<TaskStore, "getTask" | "listTaskEvents"> &
+    Pick<AcpStore, "getAcpTurn" | "getAcpSession">;
+  readonly supervisor: Supervisor;
+  readonly acp: Pick<AcpController, "updates" | "activityOf">;
+}
+
+/** Looks at a turn that goes on: a message about its end is not later by more than this. */
+const TURN_POLL_MS = 250;
+
+const AGENT_END_WAIT_MS = 10_000;
+
+/** What goes on here, to its end: that it has begun, how it is going, and that somebody is at it. */
+export class ProgressReporter {
+  readonly #deps: ProgressReporterDeps;
+  readonly #background: Pick<Background, "apply" | "refreshTask">;
+  readonly #typing: TypingIndicator;
+  readonly #closing: AbortSignal;
+
+  constructor(
+    deps: ProgressReporterDeps,
+    background: Pick<Background, "apply" | "refreshTask">,
+    typing: TypingIndicator,
+    closing: AbortSignal,
+  ) {
+    this.#deps = deps;
+    this.#background = background;
+    this.#typing = typing;
+    this.#closing = closing;
+  }
+
+  async followRun(taskId: string): Promise<void> {
+    const { store, supervisor } = this.#deps;
+    const task = await store.getTask(taskId);
+    const run = supervisor.run(task?.runId ?? "");
+    // It has ended meanwhile, or is elsewhere.
+    if (task === null || run === null) return this.#background.refreshTask(taskId);
+    if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
+    // Its record may say so a moment later.
+    if (run.state === "running") await this.#recordStart(taskId);
+    this.#typing.start(taskId, this.#closing);
+    const over = new AbortController();
+    // What could not be told of it on the way is no reason not to tell its end.
+    const reporting = this.#reportOutput(task, run, linkAbort(over, this.#closing)).catch(() => undefined);
+    try {
+      await run.wait();
+    } finally {
+      over.abort();
+      await reporting;
+    }
+    await this.#background.refreshTask(taskId);
+  }
+
+  async #recordStart(taskId: string): Promise<void> {
+    await this.#background.apply(taskId, { type: "start", at: Date.now(), overheard: true });
+  }
+
+  /** Through another gateway, where nothing was known yet of what was being begun here. */
+  async #cancelledBy(taskId: string): Promise<string> {
+    const events = await this.#deps.store.listTaskEvents(taskId);
+    const actor = events.findLast(({ type }) => type === "ended")?.data["actor"];
+    return typeof actor === "string" ? actor : "";
+  }
+
+  /** What it says, as progress, now and then. Of an agent's command, that it says something: its words are for its session. */
+  async #reportOutput({ taskId, runtime }: TaskRecord, run: Run, over: AbortSignal): Promise<void> {
+    let from: StreamOffsets = { stdout: 0, stderr: 0 };
+    for (;;) {
+      await run.changed(from, over);
+      if (over.aborted) return;
+      const { line, offsets: ends } = await readNewestLine(this.#deps.supervisor, run.runId, from);
+      if (line !== "") {
+        await this.#recordStart(taskId);
+        await this.#recordProgress(taskId, runtime === "exec" ? line : "");
+      }
+      from = ends;
+      await sleep(defaults.taskProgressMs, over);
+    }
+  }
+
+  async followTurn(taskId: string, turnId: string): Promise<void> {
+    const { acp, store, supervisor } = this.#deps;
+    const sessionId = (await store.getAcpTurn(turnId))?.sessionId ?? "";
+    const session = await store.getAcpSession(sessionId);
+    if (session?.gatewayInstanceId !== supervisor.instanceId) return;
+    let begun = false;
+    let reportedAt = 0;
+    const isOver = async (): Promise<true | null> => {
+      const now = await store.getAcpTurn(turnId);
+      if (now === null || now.state === "ended") return true;
+      if (now.state === "running" && !begun) {
+        begun = true;
+        await this.#linkRun(taskId, sessionId);
+        await this.#background.refreshTask(taskId);
+        this.#typing.start(taskId, this.#closing);
+      }
+      if (begun && Date.now() - reportedAt >= defaults.taskProgressMs) {
+        reportedAt = Date.now();
+        await this.#recordProgress(taskId, redactText(acp.activityOf(sessionId, turnId)));
+      }
+      await sleep(TURN_POLL_MS, this.#closing);
+      return null;
+    };
+    if ((await acp.updates.waitFor(sessionId, isOver, this.#closing)) === null) return;
+    await this.#waitForAgentEnd(taskId, turnId);
+    await this.#background.refreshTask(taskId);
+  }
+
+  /** How the agent of an interrupted turn ended is on record a moment later. */
+  async #waitForAgentEnd(taskId: string, turnId: string): Promise<void> {
+    const { store, supervisor } = this.#deps;
+    if ((await store.getAcpTurn(turnId))?.outcome !== "interrupted") return;
+    const run = supervisor.run((await store.getTask(taskId))?.runId ?? "");
+    if (run !== null) await systemClock.sleep(AGENT_END_WAIT_MS, run.wait());
+  }
+
+  /** Which of its agent's processes does it is known when it begins. */
+  async #linkRun(taskId: string, sessionId: string): Promise<void> {
+    const { store } = this.#deps;
+    const runId = (await store.getAcpSession(sessionId))?.runId ?? null;
+    const task = await store.getTask(taskId);
+    if (runId !== null && task !== null && task.runId !== runId)
+      await this.#background.apply(taskId, { type: "link", at: Date.now(), to: { runId } });
+  }
+
+  /** Without words: it is at work. */
+  async #recordProgress(taskId: string, text: string): Promise<void> {
+    const at = Date.now();
+    await this.#background.apply(
+      taskId,
+      text === "" ? { type: "heartbeat", at } : { type: "progress", at, text, overheard: true },
+    );
+  }
+}
+
+async function sleep(ms: number, over: AbortSignal): Promise<void> {
+  await setTimeout(ms, undefined, { signal: over }).catch(() => undefined);
+}

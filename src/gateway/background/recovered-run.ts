@@ -1,0 +1,29 @@
+import type { RunRecord } from "../../model/run.js";
+import { taskKeyOfRun } from "../../tasks/key.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import { resultTargets } from "../../tasks/reply-routing.js";
+
+/**
+ * What a run is whose caller waited for it at a gateway that is gone: a command that goes on in the background. Null: it
+ * is something else, or is not to go on.
+ */
+export function taskForRecoveredRun(run: RunRecord): TaskInput | null {
+  const { runId, sessionId, agentId, backendId, kind, policy, imported, hiddenAt, command } = run;
+  const { callerBound, onOrphan } = policy;
+  const plain = kind === "task" && backendId === null && imported === null;
+  if (!plain || callerBound || onOrphan === "terminate" || hiddenAt !== null) return null;
+  return {
+    runtime: "exec",
+    key: taskKeyOfRun(runId),
+    text: command,
+    ownerSessionId: sessionId,
+    agentId,
+    runId,
+    targets: resultTargets({
+      mode: "run",
+      parentSessionId: sessionId,
+      requesterSessionId: null,
+      origin: null,
+    }),
+  };
+}

@@ -1,0 +1,271 @@
+import { defaults } from "../../defaults.js";
+import { recordUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
+import type { TaskCopy, CopiedTask } from "../../store/local-copy/task-copy.js";
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { Store } from "../../store/store.js";
+import { isTaskEnded, outboxStatusRank, type OutboxEntry, type TaskRecord } from "../../model/task.js";
+import type { Problem } from "../../supervisor/api.js";
+
+/** Tasks compared in one query. */
+const PAGE_SIZE = 100;
+
+const RESTORED_REASON = "the store had lost this record, and it was put back";
+
+export interface TaskRestorerDeps {
+  /** The store itself, without the wrapper that records writes in the ledger. */
+  readonly store: Store;
+  readonly localCopy: TaskCopy;
+  /** Where the ledger is. */
+  readonly directory: string;
+  readonly instanceId: string;
+  readonly onProblem: (onProblem: Problem) => void;
+}
+
+/**
+ * Puts tasks, messages and sessions back into a shared store that was restored from an older backup or lost its newest
+ * writes in a fail-over. Each record that cannot be put back has an event, and is kept for `tasks audit` and `doctor`.
+ */
+export class TaskRestorer {
+  readonly #deps: TaskRestorerDeps;
+  /** The store's era when everything was last compared; null: this process has not compared yet. */
+  #comparedGeneration: number | null = null;
+  /** When the first comparison of this era began. */
+  #comparingSince = 0;
+  #comparingGeneration: number | null = null;
+  /** When the changes of other gateways were last recorded. */
+  #remoteChangesAt = Date.now();
+
+  constructor(deps: TaskRestorerDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns how many tasks and sessions were put back. Compares only if the store may have lost records. */
+  async restoreLost(): Promise<number> {
+    const { store, localCopy } = this.#deps;
+    const { generation } = store;
+    if (generation === this.#comparedGeneration && !(await this.#storeLostRecords())) {
+      await this.#recordRemoteChanges(generation);
+      return 0;
+    }
+    if (generation !== this.#comparingGeneration)
+      [this.#comparingGeneration, this.#comparingSince] = [generation, Date.now()];
+    localCopy.prune();
+    const pass = new RestorePass(this.#deps);
+    // Tasks refer to sessions.
+    for (const session of localCopy.sessions()) await pass.restoreSession(session);
+    const taskIds = localCopy.taskIds();
+    for (let at = 0; at < taskIds.length; at += PAGE_SIZE)
+      await pass.restoreTasks(taskIds.slice(at, at + PAGE_SIZE));
+    const restored = await pass.finish();
+    // Messages of a task that its gateway has yet to put back are told in a later round.
+    if (!pass.isEarly || Date.now() - this.#comparingSince >= defaults.outboxDoubtMs)
+      this.#comparedGeneration = generation;
+    return restored;
+  }
+
+  /**
+   * Other gateways end tasks of this gateway, deliver its messages, and remove both when they are old. The ledger records
+   * that, so that nothing is put back or sent that was over. `eras`: the store's era at the start of the round.
+   */
+  async #recordRemoteChanges(generation: number): Promise<void> {
+    if (Date.now() - this.#remoteChangesAt < defaults.taskSweepMs) return;
+    this.#remoteChangesAt = Date.now();
+    this.#deps.localCopy.prune();
+    const taskIds = this.#deps.localCopy.unfinishedTaskIds();
+    for (let at = 0; at < taskIds.length; at += PAGE_SIZE)
+      await recordRemoteChangesOf(this.#deps, taskIds.slice(at, at + PAGE_SIZE), generation);
+  }
+
+  /** One query that detects tables that were restored while this gateway runs. */
+  async #storeLostRecords(): Promise<boolean> {
+    const { store, localCopy } = this.#deps;
+    const copy = localCopy.newest === null ? null : (localCopy.get(localCopy.newest)?.task ?? null);
+    return copy !== null && isBehind(copy, await store.getTask(copy.taskId));
+  }
+}
+
+async function recordRemoteChangesOf(
+  { store, localCopy }: TaskRestorerDeps,
+  taskIds: readonly string[],
+  generation: number,
+): Promise<void> {
+  const before = new Map(taskIds.map((taskId) => [taskId, localCopy.get(taskId)]));
+  const tasks = new Map(
+    (await store.listTasks({ taskIds, limit: taskIds.length })).map((task) => [task.taskId, task]),
+  );
+  const messages = await store.listOutbox({ taskIds });
+  for (const taskId of taskIds) {
+    const known = tasks.get(taskId);
+    const version = localCopy.get(taskId)?.task?.version ?? Infinity;
+    const events = known !== undefined && known.version > version ? await store.listTaskEvents(taskId) : [];
+    const copy = localCopy.get(taskId);
+    // Written here meanwhile, or by a server that was replaced: the next round knows more.
+    if (store.generation !== generation) return;
+    if (copy === null) continue;
+    if (known === undefined) {
+      await localCopy.delete([taskId]);
+      continue;
+    }
+    const theirs = messages.filter((entry) => entry.taskId === taskId);
+    const isNewer = copy.task !== null && known.version > copy.task.version;
+    const entries = theirs.filter((entry) => {
+      const mine = copy.entries.find(({ key }) => key === entry.key);
+      return mine === undefined ? isNewer : outboxStatusRank(entry.status) > outboxStatusRank(mine.status);
+    });
+    const gone = (before.get(taskId)?.entries ?? []).filter(
+      ({ key }) => !theirs.some((entry) => entry.key === key),
+    );
+    if (!isNewer && entries.length === 0 && gone.length === 0) continue;
+    const last = copy.events.at(-1)?.seq ?? 0;
+    const step = isNewer
+      ? { task: known, events: events.filter(({ seq }) => seq > last && seq <= known.seq) }
+      : {};
+    await localCopy.record({ taskId, ...step, entries, dropped: gone.map(({ key }) => key) }, false);
+  }
+}
+
+class RestorePass {
+  readonly #deps: TaskRestorerDeps;
+  readonly #events: NewRunEvent[] = [];
+  readonly #notRestored: UnrestoredRecord[] = [];
+  #restored = 0;
+  /** Something is known of a task of another gateway, and the store does not have the task. */
+  isEarly = false;
+
+  constructor(deps: TaskRestorerDeps) {
+    this.#deps = deps;
+  }
+
+  async restoreSession(session: SessionRecord): Promise<void> {
+    const { store, localCopy, instanceId } = this.#deps;
+    const { id, key, closedAt } = session;
+    const known = await store.getSession(id);
+    if (known !== null) {
+      if (known.closedAt !== null && closedAt === null) await localCopy.recordSession(known);
+      // A session that was closed since the backup must not be open again, and its token must not be valid.
+      if (known.closedAt === null && closedAt !== null)
+        await store.closeSession(id, `gateway:${instanceId}`, closedAt);
+      return;
+    }
+    if (closedAt !== null) return;
+    if (await store.restoreSession(session)) {
+      this.#recordRestored("", `session ${key} (${id})`);
+      this.#recordNotRestored(
+        "",
+        `the tokens of session ${key} (${id}) are not put back: issue a new one (holdfast sessions rotate-token)`,
+      );
+    } else
+      this.#recordNotRestored("", `session ${key} (${id}) is not put back: another open session has its key`);
+  }
+
+  async restoreTasks(taskIds: readonly string[]): Promise<void> {
+    const { store, localCopy } = this.#deps;
+    const tasks = new Map(
+      (await store.listTasks({ taskIds, limit: taskIds.length })).map((task) => [task.taskId, task]),
+    );
+    const messages = new Map((await store.listOutbox({ taskIds })).map((entry) => [entry.key, entry]));
+    for (const taskId of taskIds) {
+      const copy = localCopy.get(taskId);
+      const known = tasks.get(taskId) ?? null;
+      if (copy === null) continue;
+      if (copy.task === null && known === null) {
+        this.isEarly = true;
+        continue;
+      }
+      const behind = copy.task !== null && isBehind(copy.task, known);
+      if (behind || copy.entries.some((entry) => isMessageLost(entry, messages.get(entry.key), known)))
+        await this.#restoreTask(taskId, copy);
+    }
+  }
+
+  /** Reports to the operator and records what was done. */
+  async finish(): Promise<number> {
+    const { store, directory, onProblem } = this.#deps;
+    if (this.#events.length > 0) await store.appendEvents(this.#events);
+    await recordUnrestored(directory, this.#notRestored).catch((cause: unknown) =>
+      onProblem({
+        runId: null,
+        message: "the list of records that could not be put back could not be written",
+        cause,
+      }),
+    );
+    return this.#restored;
+  }
+
+  async #restoreTask(taskId: string, copy: CopiedTask): Promise<void> {
+    const { store, instanceId } = this.#deps;
+    const event = {
+      type: "restored",
+      at: Date.now(),
+      data: { why: RESTORED_REASON, by: instanceId },
+    } as const;
+    const times = { leaseMs: defaults.deliveryLeaseMs, waitMs: defaults.outboxDoubtMs };
+    const done = await store.restoreTask({ taskId, ...copy, ...times }, event).catch((cause: unknown) => {
+      // If the store is unreachable, the next round tries again; any other refusal is final.
+      if (isStoreAway(cause)) throw cause;
+      return cause instanceof Error ? cause : new Error(String(cause));
+    });
+    if (done instanceof Error)
+      return this.#recordNotRestored(taskId, `task ${taskId} is not put back: ${done.message}`);
+    if (done === "key-taken")
+      return this.#recordNotRestored(taskId, `task ${taskId} is not put back: another task has its key now`);
+    if (done !== "restored") return;
+    this.#recordRestored(copy.task?.runId ?? "", `task ${taskId}`);
+    if (copy.task !== null) await this.#reportMissingReferences(copy.task);
+  }
+
+  /** Reports records that a restored task refers to and that the store no longer has. */
+  async #reportMissingReferences(task: TaskRecord): Promise<void> {
+    const { store } = this.#deps;
+    const { taskId, turnId, status, targets } = task;
+    if (turnId !== null && !isTaskEnded(status) && (await store.getAcpTurn(turnId)) === null)
+      this.#recordNotRestored(
+        taskId,
+        `task ${taskId} is put back, but its agent's turn ${turnId} is not: it ends as lost`,
+      );
+    for (const target of targets)
+      if (target.kind === "session" && (await store.getSession(target.sessionId)) === null)
+        this.#recordNotRestored(
+          taskId,
+          `task ${taskId} is put back, but session ${target.sessionId}, which is to be notified of it, is not`,
+        );
+  }
+
+  #recordRestored(runId: string, what: string): void {
+    this.#restored += 1;
+    this.#report(runId, "restore", `${what}: ${RESTORED_REASON}`);
+  }
+
+  #recordNotRestored(taskId: string, detail: string): void {
+    this.#notRestored.push({ taskId, detail, at: Date.now() });
+    this.#report("", "leave", detail);
+  }
+
+  #report(runId: string, action: "restore" | "leave", why: string): void {
+    const { instanceId, onProblem } = this.#deps;
+    this.#events.push({
+      ...{ runId, at: Date.now(), rootPid: null, descendants: 0 },
+      type: "reconcile",
+      data: { row: "forgotten", action, why, by: instanceId, from: instanceId, epoch: 0 },
+    });
+    onProblem({ runId: runId === "" ? null : runId, message: why, cause: null });
+  }
+}
+
+/** Whether the store has lost a part of a task. The end of a task is never undone. */
+function isBehind(copy: TaskRecord, known: TaskRecord | null): boolean {
+  return (
+    known === null || (known.endedAt === null && (copy.endedAt !== null || known.version < copy.version))
+  );
+}
+
+/** A message about a state change that the store does not have was replaced, or is too old to be kept. */
+function isMessageLost(copy: OutboxEntry, known: OutboxEntry | undefined, task: TaskRecord | null): boolean {
+  if (known === undefined) return copy.notification.kind === "terminal" && task !== null;
+  return outboxStatusRank(known.status) < outboxStatusRank(copy.status) || known.attempts < copy.attempts;
+}
+
+function isStoreAway(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "STORE_AWAY";
+}

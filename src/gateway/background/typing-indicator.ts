@@ -1,0 +1,91 @@
+import { setTimeout } from "node:timers/promises";
+import type { Channel } from "../../channels/channel.js";
+import { defaults } from "../../defaults.js";
+import { targetKey, type TaskRecord } from "../../model/task.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import { DeliveryFailed } from "../../tasks/delivery.js";
+import { canShowTyping, type ChannelTarget } from "../../tasks/reply-routing.js";
+import { linkAbort } from "../work/ends-with.js";
+
+export interface TypingIndicatorDeps {
+  readonly store: Pick<TaskStore, "getTask">;
+  readonly channels: ReadonlyMap<string, Channel>;
+}
+
+/** Commands and other programs do not type. */
+const TYPING_RUNTIMES: readonly TaskRecord["runtime"][] = ["acp", "subagent"];
+
+/**
+ * Shows a user who waits for an agent that it is at work, where the channel can. Whether and where follows from the task's
+ * record at every look, so the next gateway goes on with it. It is for looks: what fails is neither told nor made good.
+ */
+export class TypingIndicator {
+  readonly #deps: TypingIndicatorDeps;
+  readonly #everyMs: number;
+  readonly #active = new Map<string, AbortController>();
+  /** By target: several tasks show one sign, and one that did not arrive is not tried again at once. */
+  readonly #notBefore = new Map<string, number>();
+
+  constructor(deps: TypingIndicatorDeps, everyMs: number = defaults.typingEveryMs) {
+    this.#deps = deps;
+    this.#everyMs = everyMs;
+  }
+
+  /** From now until its end, or until whoever shows it leaves. */
+  start(taskId: string, left: AbortSignal): void {
+    if (this.#active.has(taskId)) return;
+    const own = new AbortController();
+    this.#active.set(taskId, own);
+    void this.#showUntilEnd(taskId, linkAbort(own, left)).catch(() => undefined);
+  }
+
+  /** Before its end is told: nothing is shown after that. */
+  stop(taskId: string): void {
+    this.#active.get(taskId)?.abort();
+    this.#active.delete(taskId);
+  }
+
+  async #showUntilEnd(taskId: string, over: AbortSignal): Promise<void> {
+    // A store that does not answer now says nothing about the task.
+    while (await this.#showOnce(taskId, over).catch(() => true))
+      await setTimeout(this.#everyMs, undefined, { signal: over });
+  }
+
+  /** False: there is nothing to show any more, nor will there be. */
+  async #showOnce(taskId: string, over: AbortSignal): Promise<boolean> {
+    const task = await this.#deps.store.getTask(taskId);
+    if (task === null || task.endedAt !== null || !TYPING_RUNTIMES.includes(task.runtime)) return false;
+    const users = task.targets.filter(canShowTyping);
+    // One that was not heard of for long may be stuck.
+    const isSeen = task.status === "running" && task.policy !== "silent" && task.stalledAt === null;
+    if (isSeen) await Promise.all(users.map((user) => this.#show(user, over)));
+    return users.length > 0;
+  }
+
+  async #show(target: ChannelTarget, over: AbortSignal): Promise<void> {
+    const channel = this.#deps.channels.get(target.channel);
+    const key = targetKey(target);
+    if (channel?.typing === undefined || over.aborted || !this.#isDue(key)) return;
+    this.#delay(key, this.#everyMs / 2);
+    const own = new AbortController();
+    linkAbort(own, AbortSignal.timeout(this.#everyMs));
+    try {
+      await channel.typing(target.address, linkAbort(own, over));
+    } catch (error) {
+      if (over.aborted) return;
+      const asked = error instanceof DeliveryFailed ? (error.retryAfterMs ?? 0) : 0;
+      this.#delay(key, Math.max(asked, defaults.typingPauseMs));
+    } finally {
+      own.abort();
+    }
+  }
+
+  #isDue(key: string): boolean {
+    for (const [each, at] of this.#notBefore) if (at <= performance.now()) this.#notBefore.delete(each);
+    return !this.#notBefore.has(key);
+  }
+
+  #delay(key: string, ms: number): void {
+    this.#notBefore.set(key, performance.now() + ms);
+  }
+}

@@ -1,0 +1,93 @@
+import { defaults } from "../../defaults.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
+
+/**
+ * Who has called for a run in the foreground, and is there to take its output. A run whose caller has left for longer
+ * than it takes to come back is cancelled: nobody would read on. Unless a service was made of it meanwhile.
+ */
+export class ForegroundClients implements Disposable {
+  readonly #supervisor: Supervisor;
+  readonly #attached = new Map<string, () => void>();
+  readonly #timers = new Map<string, NodeJS.Timeout>();
+  readonly #drains = new Map<string, AbortController>();
+  readonly #inputTaken = new Set<string>();
+  #closed = false;
+
+  constructor(supervisor: Supervisor) {
+    this.#supervisor = supervisor;
+  }
+
+  get attachedCount(): number {
+    return this.#attached.size;
+  }
+
+  isAttached(runId: string): boolean {
+    return this.#attached.has(runId);
+  }
+
+  /** Somebody else types into the run of a caller that has left: should it come back, its place in the input is gone. */
+  markInputTaken(runId: string): void {
+    this.#inputTaken.add(runId);
+  }
+
+  isInputTaken(runId: string): boolean {
+    return this.#inputTaken.has(runId);
+  }
+
+  /** A new run's caller has been told of it, or has left before it could be. */
+  awaitFirstAttach(runId: string, disconnected: AbortSignal): void {
+    if (disconnected.aborted) return this.#cancelAfter(runId, 0, "caller (left)");
+    this.#cancelAfter(runId, defaults.callerReturnMs, "caller (never attached)");
+  }
+
+  /** Taken up from a former gateway: its caller is looking for this one. */
+  awaitReattach(runId: string): void {
+    if (!this.#attached.has(runId) && !this.#timers.has(runId))
+      this.#cancelAfter(runId, defaults.callerReturnMs, "caller (did not come back)");
+  }
+
+  /** The newest one counts: an older connection of the same caller is a dead one. Disposing says that it has left. */
+  attached(runId: string, dismiss: () => void): Disposable {
+    this.#attached.get(runId)?.();
+    this.#attached.set(runId, dismiss);
+    this.#drains.get(runId)?.abort();
+    clearTimeout(this.#timers.get(runId));
+    this.#timers.delete(runId);
+    return {
+      [Symbol.dispose]: () => {
+        if (this.#attached.get(runId) !== dismiss) return;
+        this.#attached.delete(runId);
+        this.#cancelAfter(runId, defaults.callerGraceMs, "caller (left)");
+      },
+    };
+  }
+
+  /** This gateway leaves: what its runs' callers do is for the next one to see. */
+  [Symbol.dispose](): void {
+    this.#closed = true;
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+    for (const standIn of this.#drains.values()) standIn.abort();
+  }
+
+  /** A service was made of it, which its caller's leaving does not end; but it would wait for somebody to take its output. */
+  async #drainOutput(run: Run): Promise<void> {
+    const relieved = new AbortController();
+    this.#drains.set(run.runId, relieved);
+    for await (const _ of run.follow({ ack: true, signal: relieved.signal }));
+    this.#drains.delete(run.runId);
+  }
+
+  #cancelAfter(runId: string, ms: number, actor: string): void {
+    if (this.#closed) return;
+    const timer = setTimeout(() => {
+      this.#timers.delete(runId);
+      const run = this.#supervisor.run(runId);
+      // Not among the live ones: it has ended.
+      if (run === null) return;
+      const seenTo = run.service === null ? run.cancel({ actor }) : this.#drainOutput(run);
+      void seenTo.catch(() => undefined);
+    }, ms);
+    this.#timers.set(runId, timer);
+  }
+}

@@ -1,0 +1,157 @@
+import type { WebSocket } from "ws";
+import type { StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import type { RunRecord } from "../../model/run.js";
+import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
+import { CLOSE_COMPLETE, encodeFrame, type AttachServerMessage } from "../../api/attach-frames.js";
+import type { ForegroundClients } from "./foreground-clients.js";
+import { ForegroundInput } from "../server/call-input.js";
+import { parseClientMessage, stopRunFor } from "./client-messages.js";
+import type { Requester } from "../../sessions/requester.js";
+import { SendWindow } from "../server/window.js";
+
+export interface ForegroundConnectionDeps {
+  readonly supervisor: Supervisor;
+  readonly foregroundClients: ForegroundClients;
+  readonly requester: Requester;
+  readonly record: RunRecord;
+  /** Null: it has ended. */
+  readonly run: Run | null;
+  readonly socket: WebSocket;
+  /** Of each stream, the first byte that the caller does not have. */
+  readonly offsets: Partial<Record<StreamName, number>>;
+}
+
+/** A caller and its run, for as long as they are connected. */
+export interface ForegroundConnection {
+  /** The run has ended; what is left of its output is on its way. */
+  readonly ending: boolean;
+  readonly done: Promise<void>;
+}
+
+/** Survivors and a state that has changed are told this late. */
+const POLL_MS = 100;
+
+/**
+ * The foreground's own connection. Output is sent no further than a window beyond what the caller has written, so neither
+ * side piles it up, and freed when it has been. Input comes with offsets, so that a caller can send again what it is not
+ * sure of.
+ */
+export function serveForeground(deps: ForegroundConnectionDeps): ForegroundConnection {
+  const connection = { ending: deps.run === null, done: Promise.resolve() };
+  connection.done = serveConnection(deps, () => (connection.ending = true));
+  return connection;
+}
+
+async function serveConnection(deps: ForegroundConnectionDeps, onEnding: () => void): Promise<void> {
+  const { foregroundClients, record, run, socket, offsets } = deps;
+  const disconnected = new AbortController();
+  const send = (message: AttachServerMessage): void => socket.send(JSON.stringify(message));
+  const windows = {
+    stdout: new SendWindow(offsets.stdout ?? 0),
+    stderr: new SendWindow(offsets.stderr ?? 0),
+  };
+  // Others have typed into it while this caller was away: where its own bytes would go is not known any more.
+  const inputTaken = foregroundClients.isInputTaken(record.runId);
+  const input = new ForegroundInput({
+    runId: record.runId,
+    run: inputTaken ? null : run,
+    disconnected: disconnected.signal,
+    send,
+    disconnect: () => socket.close(1011, "its input could not be taken"),
+  });
+  using _present = run === null ? null : foregroundClients.attached(run.runId, () => socket.terminate());
+  socket.on("error", () => socket.terminate());
+  socket.on("close", () => {
+    disconnected.abort();
+    for (const window of Object.values(windows)) window.close();
+  });
+  socket.on("message", (data: Buffer, binary: boolean) => {
+    handleMessage(deps, windows, input, data, binary).catch((error: unknown) =>
+      send({ type: "refused", message: errorMessage(error) }),
+    );
+  });
+  const { runId } = record;
+  const { state, size, accepted } = run ?? { state: record.state, size: null, accepted: 0 };
+  send({ type: "attached", runId, state, size, accepted });
+  if (inputTaken) send({ type: "unread", message: "others have typed into it meanwhile" });
+  using _watch = run === null ? null : watchState(run, send);
+  const sending = (["stdout", "stderr"] as const).map(async (stream) => {
+    for await (const { offset, bytes } of readOutput(deps, stream, disconnected.signal)) {
+      socket.send(encodeFrame(stream, offset, bytes));
+      await windows[stream].waitForRoom(offset + bytes.length);
+    }
+  });
+  const output = Promise.all(sending);
+  output.catch(() => socket.close(1011, "the gateway failed to show it"));
+  const gone = new Promise<null>((resolve) =>
+    disconnected.signal.addEventListener("abort", () => resolve(null)),
+  );
+  const ended = run === null ? { record, recordPending: null } : await Promise.race([run.end(), gone]);
+  if (ended === null) return;
+  onEnding();
+  send({ type: "ended", ...ended });
+  await output;
+  socket.close(CLOSE_COMPLETE);
+}
+
+async function handleMessage(
+  { requester, run }: ForegroundConnectionDeps,
+  windows: Readonly<Record<StreamName, SendWindow>>,
+  input: ForegroundInput,
+  data: Buffer,
+  binary: boolean,
+): Promise<void> {
+  if (binary) return input.write(data);
+  const message = parseClientMessage(data);
+  switch (message.type) {
+    case "ack":
+      windows[message.stream].acknowledge(message.offset);
+      return run?.ack(message.stream, message.offset);
+    case "stop":
+      return run === null ? undefined : stopRunFor(run, requester, message);
+    case "resize":
+      return run?.resize({ rows: message.rows, cols: message.cols });
+    case "eof":
+      return input.end();
+  }
+}
+
+/** From a run that has ended, what is kept of it. */
+async function* readOutput(
+  { supervisor, record: { runId }, run, offsets }: ForegroundConnectionDeps,
+  stream: StreamName,
+  signal: AbortSignal,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  if (run !== null) {
+    yield* run.follow({ streams: [stream], offsets, signal });
+    return;
+  }
+  for (let from = offsets[stream] ?? 0; !signal.aborted;) {
+    const chunk = await supervisor.readOutput(runId, stream, {
+      offset: from,
+      maxBytes: defaults.followBytes,
+    });
+    // Empty, and further on: the last of it is lost.
+    if (chunk.bytes.length === 0 && chunk.offset <= from) return;
+    yield chunk;
+    from = chunk.offset + chunk.bytes.length;
+  }
+}
+
+function watchState(run: Run, send: (message: AttachServerMessage) => void): Disposable {
+  let lastSent = "";
+  const sendIfChanged = (): void => {
+    const { state, survivors, service } = run;
+    const now = JSON.stringify([state, survivors.length, service]);
+    if (now !== lastSent) send({ type: "state", state, survivors, service });
+    lastSent = now;
+  };
+  sendIfChanged();
+  const timer = setInterval(sendIfChanged, POLL_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+function errorMessage(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,35 @@
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { Unauthorized } from "../../errors.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { GatewayStore } from "../../store/gateways/store.js";
+import type { Requester } from "../../sessions/requester.js";
+import { peerOf } from "../server/peer-listener.js";
+import type { PeerDirectory } from "./peer-directory.js";
+
+/** Believed only where a gateway has proven itself: anywhere else it says nothing. */
+const HEADER = "holdfast-requester";
+
+/** On whose behalf a gateway asks another. */
+export function onBehalfOfHeader(requester: Requester): IncomingHttpHeaders {
+  return { [HEADER]: requester.kind === "operator" ? "operator" : `session ${requester.session.id}` };
+}
+
+/** Whom a peer asks for. Sessions are looked up again: what it may see is decided here, too. */
+export async function parseOnBehalfOf(
+  store: Pick<GatewayStore, "getGateway">,
+  peerDirectory: Pick<PeerDirectory, "get">,
+  sessions: Pick<Sessions, "get">,
+  { socket, headers }: IncomingMessage,
+): Promise<Requester> {
+  const caller = peerOf(socket);
+  // The handshake has proven the peer's key. If the store cannot confirm the peer now, the last known peers can.
+  const known = caller === null ? null : (peerDirectory.get(caller) ?? (await store.getGateway(caller)));
+  if (known === null) throw new Unauthorized("only gateways of the same store are answered here");
+  const said = headers[HEADER];
+  if (said === "operator") return { kind: "operator", actor: "operator" };
+  const [, sessionId] = /^session (.{1,200})$/.exec(typeof said === "string" ? said : "") ?? [];
+  const session = sessionId === undefined ? null : await sessions.get(sessionId);
+  if (session === null || session.closedAt !== null)
+    throw new Unauthorized("the gateway that asks does not say for whom");
+  return { kind: "session", actor: `session:${session.key}`, session };
+}

@@ -1,0 +1,66 @@
+import { StateUnusable } from "../errors.js";
+import type { NewGateway } from "../model/gateway.js";
+import type { Store } from "../store/store.js";
+
+type RegistrationStore = Pick<Store, "registerGateway" | "heartbeatGateway" | "retireGateway" | "generation">;
+
+/** A gateway's row in the store: there from its announcement to its good-bye, one statement at a time. */
+export class GatewayRegistration implements AsyncDisposable {
+  readonly #store: RegistrationStore;
+  #gateway: NewGateway;
+  /** The store's, when it was last told all that there is to say. Null: it has not been. */
+  #registeredGeneration: number | null = null;
+  #last: Promise<unknown> = Promise.resolve();
+  #retired = false;
+
+  constructor(store: RegistrationStore, gateway: NewGateway) {
+    this.#store = store;
+    this.#gateway = gateway;
+  }
+
+  /** Rejects when the gateway of another host or directory goes by the same id. */
+  async register(): Promise<void> {
+    const { generation } = this.#store;
+    if (await this.#store.registerGateway(this.#gateway)) {
+      this.#registeredGeneration = generation;
+      return;
+    }
+    const { instanceId } = this.#gateway;
+    throw new StateUnusable(
+      instanceId,
+      `gateway ${instanceId} is heard of from another host or directory, so this state directory seems to be a copy of that one; nothing was started, because each would take the other's runs for its own. In a copy, remove the files gateway-id and state-id. If the directory has moved here, try again half a minute after the other has stopped.`,
+    );
+  }
+
+  /** From now on other gateways reach it there. */
+  setAddress(peering: Pick<NewGateway, "address" | "peerKey">): Promise<void> {
+    this.#gateway = { ...this.#gateway, ...peering };
+    this.#registeredGeneration = null;
+    return this.#enqueue(() => this.register());
+  }
+
+  /**
+   * It is still there. Announced again when the store has forgotten it, or may know it as it once was, because an older
+   * one took its place.
+   */
+  heartbeat(): Promise<void> {
+    return this.#enqueue(async () => {
+      if (this.#retired) return;
+      const heard = await this.#store.heartbeatGateway(this.#gateway.instanceId);
+      if (!heard || this.#registeredGeneration !== this.#store.generation) await this.register();
+    });
+  }
+
+  /** Says good-bye, if the store can be told: otherwise its silence does. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#retired = true;
+    await this.#enqueue(() => this.#store.retireGateway(this.#gateway.instanceId)).catch(() => undefined);
+  }
+
+  /** Not two at once: a beat that overtook the good-bye would bring the row back. */
+  #enqueue<Result>(work: () => Promise<Result>): Promise<Result> {
+    const next = this.#last.then(work);
+    this.#last = next.catch(() => undefined);
+    return next;
+  }
+}

@@ -1,0 +1,288 @@
+import { DEFAULT_PERMISSION_RULES, type AcpController } from "../../acp/controller.js";
+import type { RequestedAgentCommand } from "../../acp/agent/agent-commands.js";
+import { newTurnId } from "../../acp/ids.js";
+import type { PromptRequest } from "../../acp/session/prompt-queue.js";
+import { BadInput, NotFound } from "../../errors.js";
+import { NO_PAGE, pageOfQuestion as pageOfQuestion } from "../../sessions/approval-question.js";
+import { newSessionId } from "../../sessions/ids.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
+import type { AcpStore } from "../../store/acp/store.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import { taskKeyOfTurn } from "../../tasks/key.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import type { RunRecord } from "../../model/run.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
+import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
+import { authorizeCommand, type ExecAuthorizationDeps } from "../auth/exec-authorization.js";
+import type { RequestContext, RouteHandlers } from "../server/router.js";
+import { sessionIdOf } from "../../sessions/requester.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
+import type { Background } from "../background/background.js";
+import {
+  waitingOptions,
+  assertMaySetOrigin,
+  findParentSession,
+  findCurrentTask,
+  resolveTargets,
+} from "../background/notify-targets.js";
+import type { ChannelEntries } from "./channels.js";
+import { createAcpQueries, requireAcpSession, type AcpQueryVerb } from "../../queries/acp.js";
+import { acpPermissionResponse, acpSessionResponse, acpTurnResponse } from "../handlers/acp-shown.js";
+
+export type AcpVerb =
+  | AcpQueryVerb
+  | "acpSpawn"
+  | "acpPrompt"
+  | "acpCancel"
+  | "acpClose"
+  | "acpAnswer"
+  | "acpQuestion";
+
+export interface AcpHandlerDeps {
+  readonly acp: AcpController;
+  readonly store: AcpStore & Pick<TaskStore, "listTasks">;
+  readonly background: Background;
+  readonly channels: ChannelEntries;
+  readonly sessions: Sessions;
+  readonly execAuth: ExecAuthorizationDeps;
+  readonly authorizer: Authorizer;
+  readonly assertAcceptingRuns: () => void;
+  readonly getRun: (runId: string) => Promise<RunRecord | null>;
+  /** Writes a task's id where its agent's run is: it can then be found without the store. Never rejects. */
+  readonly recordTaskInRunDirectory: (sessionId: string, taskId: string) => Promise<void>;
+}
+
+const PRESETS: Readonly<Record<(typeof PERMISSION_PRESETS)[number], readonly PermissionRule[]>> = {
+  "approve-all": [{ effect: "allow" }],
+  "approve-reads": DEFAULT_PERMISSION_RULES,
+  "deny-all": [{ effect: "reject" }],
+};
+
+export function createAcpHandlers(deps: AcpHandlerDeps): Pick<RouteHandlers, AcpVerb> {
+  const { acp, store } = deps;
+  const shown = async (session: AcpSession): Promise<ResponseOf<"acpClose">["session"]> => {
+    const row = await deps.sessions.get(session.sessionId);
+    return acpSessionResponse(session, row);
+  };
+  return {
+    ...createAcpQueries({
+      ...deps,
+      verifyOwnedTree: (sessionId) => acp.verifyProcessTree(sessionId),
+      stderrOf: (sessionId) => acp.stderrOf(sessionId),
+      questionOf: (permission) => acp.questionOf(permission),
+    }),
+
+    acpSpawn: async ({ body }, context) => {
+      deps.assertAcceptingRuns();
+      assertMaySetOrigin(context.requester, body, deps.channels);
+      const earlier = await findEarlierTurn(deps, body.turnId, context);
+      const { session, created } = earlier ?? (await ensureSession(deps, body, context));
+      const { prompt: text } = body;
+      if (text === undefined) return { session: await shown(session), created, turn: null };
+      const now = await startPrompt(deps, session, { ...body, text }, context, earlier?.turn ?? null);
+      const row = (await store.getAcpSession(session.sessionId)) ?? session;
+      return { session: await shown(row), created, turn: acpTurnResponse(now) };
+    },
+
+    acpPrompt: async ({ params, body }, context) => {
+      deps.assertAcceptingRuns();
+      assertMaySetOrigin(context.requester, body, deps.channels);
+      const session = await requireAcpSession(deps, context.requester, params.id);
+      const earlier = await findEarlierTurn(deps, body.turnId, context);
+      if (earlier !== null && earlier.session.sessionId !== session.sessionId)
+        throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
+      return {
+        turn: acpTurnResponse(await startPrompt(deps, session, body, context, earlier?.turn ?? null)),
+      };
+    },
+
+    acpCancel: async ({ params, body: { turnId, reapTools } }, { requester }) => {
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
+      const turn = await acp.cancelTurn(sessionId, {
+        actor: requester.actor,
+        reapTools,
+        ...(turnId === undefined ? {} : { turnId }),
+      });
+      return { turn: turn === null ? null : acpTurnResponse(turn) };
+    },
+
+    acpClose: async ({ params, body }, { requester }) => {
+      const { sessionId } = await requireAcpSession(deps, requester, params.id);
+      const { session, survivors } = await acp.closeSession(sessionId, { actor: requester.actor, ...body });
+      const run = session.runId === null ? null : await deps.getRun(session.runId);
+      const emptiness = run?.emptiness ?? null;
+      return { session: await shown(session), survivors: [...survivors], emptiness };
+    },
+
+    acpAnswer: async ({ params, body }, { requester }) => {
+      const answer = await acp.answerPermission(params.id, body.verdict, requester.actor, body.digest);
+      if (answer === null) throw new NotFound(`permission ${params.id}`);
+      const { permission, decided } = answer;
+      return { permission: acpPermissionResponse(permission, await acp.questionOf(permission)), decided };
+    },
+
+    acpQuestion: async ({ params, query }) => {
+      const permission = await store.getAcpPermissionRequest(params.id);
+      if (permission === null) throw new NotFound(`permission ${params.id}`);
+      const question = await acp.questionOf(permission);
+      const { parts, ...page } =
+        question === null ? NO_PAGE : await pageOfQuestion(question, query.page, query.reveal === true);
+      return { permission: acpPermissionResponse(permission, question), ...page, parts: [...parts] };
+    },
+  };
+}
+
+/** Null: this is the first time. */
+async function findEarlierTurn(
+  deps: AcpHandlerDeps,
+  turnId: string | undefined,
+  { requester }: RequestContext,
+): Promise<{ readonly session: AcpSession; readonly created: false; readonly turn: AcpTurn } | null> {
+  const turn = turnId === undefined ? null : await deps.store.getAcpTurn(turnId);
+  if (turn === null) return null;
+  const seen = await deps.authorizer.canSeeRunsOf(requester)(turn.sessionId);
+  const session = seen ? await deps.store.getAcpSession(turn.sessionId) : null;
+  if (session === null) throw new BadInput("turnId", "another turn has that id; nothing was sent");
+  return { session, created: false, turn };
+}
+
+type Prompt = Omit<ParsedRequestOf<"acpPrompt">["body"], "turnId"> & { readonly turnId?: string | undefined };
+
+/** Its turn; its end, where it is waited for. What others than the operator at its side asked for is a task. */
+async function startPrompt(
+  deps: AcpHandlerDeps,
+  session: AcpSession,
+  prompt: Prompt,
+  context: RequestContext,
+  earlier: AcpTurn | null,
+): Promise<AcpTurn> {
+  const { sessionId } = session;
+  const { text, timeoutMs, wait, turnId = newTurnId() } = prompt;
+  const request: PromptRequest = {
+    text,
+    askedBy: context.requester.actor,
+    turnId,
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  };
+  const start = async (onStarted = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
+    const turn = earlier ?? (await deps.acp.prompt(sessionId, request));
+    // First: updates that come before the task is followed are no progress of it.
+    onStarted();
+    if (taskId !== null) await deps.recordTaskInRunDirectory(sessionId, taskId);
+    return wait ? waitForTurnEnd(deps, turn, context.disconnected) : turn;
+  };
+  const work = await acpTask(deps, session, prompt, context, turnId);
+  if (work === null) return start();
+  const startOptions = waitingOptions({ ...prompt, background: !wait }, context.disconnected);
+  return deps.background.runAsTask(work, ({ onStarted, taskId }) => start(onStarted, taskId), startOptions);
+}
+
+/** Null: an operator's own conversation. */
+async function acpTask(
+  deps: AcpHandlerDeps,
+  { sessionId, mode, runId }: AcpSession,
+  prompt: Prompt,
+  { requester }: RequestContext,
+  turnId: string,
+): Promise<TaskInput | null> {
+  const row = await deps.sessions.get(sessionId);
+  const parentSessionId =
+    sessionIdOf(requester) ?? (row === null ? null : await findParentSession(deps.sessions, row));
+  const { text, wait, background, notify, origin } = prompt;
+  const told = background || notify !== undefined || origin !== undefined;
+  if (mode === "session" && parentSessionId === null && !told) return null;
+  return {
+    runtime: "acp",
+    key: taskKeyOfTurn(turnId),
+    text,
+    childSessionId: sessionId,
+    agentId: row?.agentId ?? null,
+    runId,
+    turnId,
+    parentTaskId: await findCurrentTask(deps.store, requester),
+    ...resolveTargets({
+      requester,
+      requested: prompt,
+      mode: mode === "run" ? "run" : "interactive",
+      parentSessionId,
+      seesResult: !wait && !background,
+    }),
+  };
+}
+
+/** Null fields: nobody has said. */
+async function ensureSession(
+  deps: AcpHandlerDeps,
+  body: ParsedRequestOf<"acpSpawn">["body"],
+  context: RequestContext,
+): Promise<Awaited<ReturnType<AcpController["ensureSession"]>>> {
+  const { agent, argv, agentId, cwd, mode, permissions, reap, parentSessionKey } = body;
+  const { requester, environment, executable } = await authorizeSpawn(deps, body, context);
+  const rules = body.rules ?? (permissions === undefined ? undefined : PRESETS[permissions]);
+  return deps.acp.ensureSession({
+    key: body.key ?? `acp ${newSessionId().slice(4)}`,
+    ...(agent === undefined ? {} : { agent }),
+    ...(argv === undefined ? {} : { argv }),
+    cwd,
+    environment,
+    executable,
+    mode,
+    ...(rules === undefined ? {} : { rules }),
+    reap,
+    client: body.client,
+    requester,
+    session: {
+      ...(agentId === undefined ? {} : { agentId }),
+      ...(parentSessionKey === undefined ? {} : { parentSessionKey, spawnedBy: parentSessionKey }),
+    },
+  });
+}
+
+/** An agent started by a session is its child, and is executed as its exec rules judged it. `requester` null: the operator starts it. */
+async function authorizeSpawn(
+  { execAuth, acp }: AcpHandlerDeps,
+  body: ParsedRequestOf<"acpSpawn">["body"],
+  context: RequestContext,
+): Promise<
+  { readonly requester: SessionRecord | null } & Pick<RequestedAgentCommand, "environment" | "executable">
+> {
+  const { requester } = context;
+  if (requester.kind === "operator") return { requester: null, environment: body.environment };
+  const { session: self } = requester;
+  if (body.parentSessionKey !== undefined && body.parentSessionKey !== self.key)
+    throw new BadInput(
+      "parentSessionKey",
+      "a session can only be its own children's parent; nothing was started",
+    );
+  if (body.client !== undefined)
+    throw new BadInput("client", "only the operator says what an agent may use; nothing was started");
+  const { argv, env: entrys, passEnv } = acp.commands.resolve(body);
+  const allowed = await authorizeCommand(execAuth, context, {
+    argv,
+    cwd: body.cwd,
+    environment: body.environment,
+    env: {},
+    entry: { env: entrys, passEnv: [...passEnv] },
+    stdin: { kind: "pipe" },
+  });
+  const [executable] = allowed.argv;
+  return {
+    requester: self,
+    environment: allowed.environment,
+    ...(executable === argv[0] ? {} : { executable }),
+  };
+}
+
+async function waitForTurnEnd(
+  { acp, store }: AcpHandlerDeps,
+  turn: AcpTurn,
+  disconnected: AbortSignal,
+): Promise<AcpTurn> {
+  const look = async (): Promise<AcpTurn | null> => {
+    const now = await store.getAcpTurn(turn.turnId);
+    return now?.state === "ended" ? now : null;
+  };
+  return (await acp.updates.waitFor(turn.sessionId, look, disconnected)) ?? turn;
+}

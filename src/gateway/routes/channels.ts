@@ -1,0 +1,69 @@
+import { describeChannel } from "../../channels/check-channel.js";
+import type { ChannelEntry } from "../../config/channels.js";
+import { NotFound } from "../../errors.js";
+import { newMessageId } from "../../sessions/ids.js";
+import { DeliveryFailed, type Deliverer, type Notification } from "../../tasks/delivery.js";
+import type { ResponseOf } from "../../api/contract.js";
+import type { RouteHandlers } from "../server/router.js";
+
+export type ChannelEntries = Readonly<Record<string, ChannelEntry>>;
+type Channel = ResponseOf<"listChannels">["channels"][number];
+
+export interface ChannelHandlerDeps {
+  readonly channels: ChannelEntries;
+  readonly courier: Deliverer;
+  /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
+  readonly assertAcceptingRuns: () => void;
+}
+
+export function createChannelHandlers(
+  deps: ChannelHandlerDeps,
+): Pick<RouteHandlers, "listChannels" | "testChannel"> {
+  return {
+    listChannels: async () => ({ channels: describeChannels(deps.channels) }),
+
+    testChannel: async ({ params: { name }, body: { address = null } }, { disconnected }) => {
+      deps.assertAcceptingRuns();
+      const channel = describeChannels(deps.channels).find((each) => each.name === name);
+      if (channel === undefined)
+        throw new NotFound(`channel ${name}; holdfast notify channels shows those there are`);
+      const notification = testNotification(name);
+      const told = { channel, notificationId: notification.id };
+      try {
+        const target = { kind: "channel", channel: name, address } as const;
+        const answer = await deps.courier.deliver(target, notification, disconnected);
+        const receipt = answer.status === "delivered" ? answer.receipt : null;
+        return { ...told, delivered: answer.status === "delivered", receipt, failure: null };
+      } catch (error) {
+        if (!(error instanceof DeliveryFailed)) throw error;
+        const { message: reason, permanent, retryAfterMs } = error;
+        return { ...told, delivered: false, receipt: null, failure: { reason, permanent, retryAfterMs } };
+      }
+    },
+  };
+}
+
+/** By name, in the order of the config. */
+export function describeChannels(entries: ChannelEntries): Channel[] {
+  return Object.entries(entries).map(([name, entry]) => {
+    return { name, kind: entry.kind, where: describeChannel(entry) };
+  });
+}
+
+/** One of no task: whoever gets it sees what it is. */
+function testNotification(channel: string): Notification {
+  const id = newMessageId();
+  return {
+    id: `test:${id}`,
+    taskId: "test",
+    kind: "terminal",
+    status: "succeeded",
+    outcome: "succeeded",
+    label: "test",
+    runtime: "external",
+    summary: `The channel ${channel} works.`,
+    error: null,
+    at: Date.now(),
+    text: `Holdfast: a test. The channel ${channel} works.`,
+  };
+}

@@ -1,0 +1,79 @@
+import { RunExists } from "../../errors.js";
+import type { RunRecord } from "../../model/run.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import { newRunId } from "../../model/ids.js";
+import { displayCommand, redactText } from "../../text/redact.js";
+import { taskKeyOfRun } from "../../tasks/key.js";
+import type { TaskInput } from "../../tasks/new-task.js";
+import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
+import type { RequestContext } from "../server/router.js";
+import { waitingOptions, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
+import { execCommand } from "./exec.js";
+import type { HandlerDeps, ExecIdentity } from "./runs.js";
+
+type ExecBody = ParsedRequestOf<"exec">["body"];
+
+/**
+ * Run a command; what goes on in the background is a task: from before it begins, where that is known or somebody is to
+ * hear of it, otherwise from when its caller is sent away.
+ */
+export async function execAsTask(
+  deps: HandlerDeps,
+  body: ExecBody,
+  context: RequestContext,
+  identity: ExecIdentity,
+): Promise<ResponseOf<"exec">> {
+  // A service is not meant to come to an end, and whoever runs something in the foreground is there.
+  const mayGoOn = body.kind === "task" && body.foreground === undefined;
+  const promised = body.background || body.notify !== undefined || body.origin !== undefined;
+  if (mayGoOn && promised) {
+    const runId = body.runId ?? newRunId();
+    await assertRunIdUnused(deps.supervisor, runId);
+    return deps.background.runAsTask(
+      await taskInput(deps, body, context, identity, runId),
+      (hooks) => execCommand(deps, { ...body, runId }, context, identity, hooks),
+      waitingOptions(body, context.disconnected),
+    );
+  }
+  const answer = await execCommand(deps, body, context, identity);
+  if (!mayGoOn || !answer.running) return answer;
+  try {
+    const work = await taskInput(deps, body, context, identity, answer.run.runId);
+    return await deps.background.runAsTask(work, () => Promise.resolve(answer));
+  } catch {
+    // It goes on all the same, and who asked is told so; the next round makes a task of it.
+    deps.background.registerRecoveredRuns([answer.run]);
+    return answer;
+  }
+}
+
+/** Asked before a task is made of it: whoever has the task of a run may see that run, and end it. */
+export async function assertRunIdUnused(
+  supervisor: Pick<Supervisor, "getRun">,
+  runId: string,
+  isTheSame: (known: RunRecord) => boolean = () => false,
+): Promise<void> {
+  const known = await supervisor.getRun(runId);
+  if (known !== null && !isTheSame(known)) throw new RunExists(runId);
+}
+
+async function taskInput(
+  deps: HandlerDeps,
+  body: ExecBody,
+  context: RequestContext,
+  { sessionId, agentId }: ExecIdentity,
+  runId: string,
+): Promise<TaskInput> {
+  const { requester } = context;
+  const parentSessionId = sessionId ?? null;
+  const targets = resolveTargets({ requester, requested: body, mode: "run", parentSessionId });
+  return {
+    runtime: "exec",
+    key: taskKeyOfRun(runId),
+    text: body.argv === undefined ? redactText(body.command ?? "") : displayCommand(body.argv),
+    agentId: agentId ?? null,
+    runId,
+    parentTaskId: await findCurrentTask(deps.records, requester),
+    ...targets,
+  };
+}

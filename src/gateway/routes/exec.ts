@@ -1,0 +1,276 @@
+import { constants } from "node:os";
+import type { StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { LimitUnavailable, SpawnFailed } from "../../errors.js";
+import type { RunRecord } from "../../model/run.js";
+import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import { newRunId } from "../../model/ids.js";
+import type { Config } from "../../config/schema.js";
+import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
+import { GATEWAY_STOPPING, type RequestContext } from "../server/router.js";
+import type { StartHooks } from "../background/background.js";
+import type { HandlerDeps, ExecIdentity } from "./runs.js";
+import { waitReadyOrStop } from "./readiness.js";
+import { currentRun } from "../../queries/runs.js";
+import { outputPieceResponse, readOutputText } from "../../queries/output.js";
+
+type ExecBody = ParsedRequestOf<"exec">["body"];
+/** For what a caller leaves unsaid. */
+export type ExecDefaults = Config["defaults"];
+type Failure = ResponseOf<"exec">["failure"];
+
+const NO_TASK_HOOKS: StartHooks = {
+  taskId: null,
+  onStarted: () => undefined,
+  onRunReplaced: () => Promise.resolve(),
+  onDetached: () => undefined,
+};
+
+/** Run a command for a caller: to its end, for a while, or at once in the background. */
+export async function execCommand(
+  {
+    supervisor,
+    foregroundClients,
+    execAuth,
+    defaults: execDefaults,
+  }: Pick<HandlerDeps, "supervisor" | "foregroundClients" | "execAuth" | "defaults">,
+  body: ExecBody,
+  context: RequestContext,
+  identity: ExecIdentity,
+  hooks: StartHooks = NO_TASK_HOOKS,
+): Promise<ResponseOf<"exec">> {
+  const bind = async (runId: string | null): Promise<void> => {
+    const token = identity.env?.["HOLDFAST_TOKEN"];
+    // A token that is not bound to a run ends by its age.
+    if (token !== undefined) await execAuth.sessions.bindToken(token, runId).catch(() => undefined);
+  };
+  const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, execDefaults, hooks).catch(
+    async (error: unknown) => {
+      await bind(null);
+      throw error;
+    },
+  );
+  await bind(run?.runId ?? null);
+  if (run === null) {
+    // To whoever is at a terminal it is an error, with the step that failed.
+    if (body.foreground !== undefined) throw failed;
+    const { record, recordPending } = await currentRun(
+      supervisor,
+      await requireRecord(supervisor, failed.runId),
+    );
+    const failure = spawnFailureKind(failed) ?? failureKindOf(record);
+    const nothingRan = { running: false, output: [], ptyFellBack, readiness: null };
+    return { run: record, recordPending, failure, ...nothingRan };
+  }
+  hooks.onStarted();
+  if (body.foreground !== undefined) {
+    foregroundClients.awaitFirstAttach(run.runId, context.disconnected);
+    const begun = await requireRecord(supervisor, run.runId);
+    const goesOn = { running: true, failure: null, output: [], ptyFellBack, readiness: null };
+    return { run: begun, recordPending: null, ...goesOn };
+  }
+  const waits = !body.background && body.port !== undefined;
+  const readiness = waits ? await waitReadyOrStop(supervisor, run.runId, body.readyTimeoutMs, context) : null;
+  const end = await waitForEnd(supervisor, run, body, readiness, context, execDefaults);
+  // Before anything else is waited for: it may end meanwhile.
+  if (end === null) hooks.onDetached();
+  const now = end?.record ?? (await requireRecord(supervisor, run.runId));
+  const ended = end !== null;
+  const streams: readonly StreamName[] = ["stdout", "stderr"];
+  const output = await Promise.all(
+    streams.map((stream) =>
+      readOutputText(
+        (name, options) => supervisor.readOutput(run.runId, name, options),
+        stream,
+        0,
+        body.maxChars,
+        ended,
+      ),
+    ),
+  );
+  return {
+    run: now,
+    recordPending: end?.recordPending ?? null,
+    running: !ended,
+    failure: ended ? failureKindOf(now) : null,
+    output: output.map((piece) => outputPieceResponse(piece, body.raw)),
+    ptyFellBack,
+    readiness,
+  };
+}
+
+/** Null: it goes on. */
+async function waitForEnd(
+  supervisor: Supervisor,
+  run: Run,
+  body: ExecBody,
+  readiness: ResponseOf<"exec">["readiness"],
+  context: RequestContext,
+  execDefaults: ExecDefaults,
+): Promise<RunEnding | null> {
+  if (readiness?.state === "ended") return run.end();
+  if (readiness !== null) {
+    // Stopped, or being stopped with survivors.
+    const now = await currentRun(supervisor, await requireRecord(supervisor, run.runId));
+    return now.record.state === "exited" ? now : null;
+  }
+  return body.background ? null : endOrYield(run, body.yieldMs ?? execDefaults["yield-ms"], context);
+}
+
+type Spawned =
+  | { readonly run: Run; readonly ptyFellBack: boolean; readonly failed: null }
+  | { readonly run: null; readonly ptyFellBack: boolean; readonly failed: SpawnFailed };
+
+async function spawn(
+  supervisor: Supervisor,
+  body: ExecBody,
+  identity: ExecIdentity,
+  execDefaults: ExecDefaults,
+  hooks: StartHooks,
+): Promise<Spawned> {
+  const { taskId } = hooks;
+  const options = { ...spawnOptions(body, identity, execDefaults), ...(taskId === null ? {} : { taskId }) };
+  const pty = body.pty || body.command !== undefined;
+  try {
+    return {
+      run: await supervisor.spawn(commandInput(body, pty), options),
+      ptyFellBack: false,
+      failed: null,
+    };
+  } catch (error) {
+    if (!(error instanceof SpawnFailed)) throw error;
+    if (!(pty && body.ptyFallback && error.step === "pty"))
+      return { run: null, ptyFellBack: false, failed: error };
+  }
+  // Another run, with an id of its own.
+  const again = { ...options, runId: newRunId() };
+  await hooks.onRunReplaced(again.runId);
+  try {
+    return { run: await supervisor.spawn(commandInput(body, false), again), ptyFellBack: true, failed: null };
+  } catch (error) {
+    if (!(error instanceof SpawnFailed)) throw error;
+    return { run: null, ptyFellBack: true, failed: error };
+  }
+}
+
+function commandInput({ argv, command, shell }: ExecBody, pty: boolean): CommandInput {
+  if (argv !== undefined) return pty ? { io: "pty", argv } : { io: "pipe", argv };
+  const ptyCommand = command ?? "";
+  if (!pty) return { io: "pipe", argv: [shell ?? "/bin/sh", "-c", ptyCommand] };
+  return shell === undefined ? { io: "pty", ptyCommand } : { io: "pty", ptyCommand, shell };
+}
+
+function spawnOptions(body: ExecBody, identity: ExecIdentity, execDefaults: ExecDefaults): SpawnOptions {
+  const { environment, cwd, umask, limits, rows, cols, sessionKey, agentId } = body;
+  const spool = { boundBytes: execDefaults["buffer-bytes"] };
+  return {
+    ...(environment === undefined ? {} : { inherit: environment }),
+    allowEnv: body.allowEnv,
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(umask === undefined ? {} : { umask }),
+    labels: body.labels,
+    kind: body.kind,
+    ...(body.port === undefined ? {} : { port: body.port }),
+    onEscape: body.onEscape ?? execDefaults["on-escape"],
+    timeoutMs: body.kind === "service" ? 0 : (body.timeoutMs ?? execDefaults["timeout-ms"]),
+    noOutputTimeoutMs: body.noOutputTimeoutMs ?? execDefaults["no-output-timeout-ms"],
+    graceMs: body.graceMs ?? execDefaults["grace-ms"],
+    ...(limits === undefined ? {} : { limits }),
+    stdout: spool,
+    stderr: spool,
+    merge: body.merge,
+    ...(body.runId === undefined ? {} : { runId: body.runId }),
+    ...(body.foreground === undefined ? {} : foregroundSpawnOptions(body.foreground.bufferBytes)),
+    stdin: body.stdin,
+    ...(body.input === undefined ? {} : { input: body.input }),
+    ...(rows === undefined || cols === undefined ? {} : { size: { rows, cols } }),
+    ...(sessionKey === undefined ? {} : { sessionKey }),
+    ...(agentId === undefined ? {} : { agentId }),
+    ...identity,
+    env: { ...body.env, ...identity.env },
+  };
+}
+
+function foregroundSpawnOptions(boundBytes: number): SpawnOptions {
+  const spool = { boundBytes, policy: "back-pressure" } as const;
+  return {
+    callerBound: true,
+    ownerLossMs: defaults.callerOwnerLossMs,
+    // Whoever asked for it finds only this gateway, or the next of this state directory.
+    onOrphan: "terminate",
+    stdout: spool,
+    stderr: spool,
+  };
+}
+
+/** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
+async function endOrYield(
+  run: Run,
+  yieldMs: number,
+  { disconnected, requester }: RequestContext,
+): Promise<RunEnding | null> {
+  let timer: NodeJS.Timeout | undefined;
+  let onDisconnect = (): void => {};
+  const yielded = new Promise<"yield">((resolve) => {
+    timer = setTimeout(() => resolve("yield"), yieldMs);
+  });
+  const whenDisconnected = new Promise<"gone">((resolve) => {
+    onDisconnect = () => resolve("gone");
+    disconnected.addEventListener("abort", onDisconnect, { once: true });
+    if (disconnected.aborted) onDisconnect();
+  });
+  try {
+    const first = await Promise.race([run.end(), yielded, whenDisconnected]);
+    if (first === "yield") return null;
+    if (first !== "gone") return first;
+    // It needs nobody to wait for it, and may have become a service since.
+    if (run.service !== null) return null;
+    // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
+    if (disconnected.reason === GATEWAY_STOPPING) return null;
+    await run.cancel({ actor: `${requester.actor} (left)` });
+    return await run.end();
+  } finally {
+    clearTimeout(timer);
+    disconnected.removeEventListener("abort", onDisconnect);
+  }
+}
+
+async function requireRecord(supervisor: Supervisor, runId: string): Promise<RunRecord> {
+  const record = await supervisor.getRun(runId);
+  if (record === null) throw new Error(`run ${runId} has no record`);
+  return record;
+}
+
+/** What the error knows and the record does not: which step failed. Null: the command's own exec, of which the record says all. */
+function spawnFailureKind(failed: SpawnFailed): Failure {
+  const { errno, step } = failed;
+  if (failed instanceof LimitUnavailable) return "limit-unavailable";
+  if (step === "exec") return null;
+  const { ENOENT, ENOTDIR } = constants.errno;
+  return step === "cwd" && (errno === ENOENT || errno === ENOTDIR) ? "cwd-not-found" : "spawn-error";
+}
+
+/** Why a run that has ended did not succeed. */
+export function failureKindOf({ exit }: RunRecord): Failure {
+  if (exit === null) return null;
+  switch (exit.reason) {
+    case "exit":
+      return exit.code === 0 ? null : "exit-code";
+    case "signal":
+      return "signal";
+    case "spawn-error":
+      if (exit.errno === constants.errno.ENOENT) return "not-found";
+      return exit.errno === constants.errno.EACCES ? "not-executable" : "spawn-error";
+    case "overall-timeout":
+    case "no-output-timeout":
+      return exit.reason;
+    case "manual-cancel":
+    case "shutdown":
+      return "cancelled";
+    case "ownership-escape":
+      return "escape";
+    case "owner-lost":
+    case "lost":
+      return "lost";
+  }
+}

@@ -1,0 +1,166 @@
+import { BadInput, NotFound, TaskRefused } from "../../errors.js";
+import { isTaskEnded, type TaskRecord } from "../../model/task.js";
+import type { Store } from "../../store/store.js";
+import { taskKeyOfCaller } from "../../tasks/key.js";
+import { describeAction } from "../../tasks/shown-measure.js";
+import type { Tasks, ApplyResult } from "../../tasks/tasks.js";
+import type { TaskInputEvent } from "../../tasks/transition.js";
+import type { Verb } from "../../api/contract.js";
+import type { RequestContext, RouteHandlers } from "../server/router.js";
+import { sessionIdOf, type Requester } from "../../sessions/requester.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
+import type { Background } from "../background/background.js";
+import { cancelTaskWork, type CancelDeps } from "../background/cancel.js";
+import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
+import type { ChannelEntries } from "./channels.js";
+import type { TaskCursorCodec } from "../../queries/task-cursor.js";
+import {
+  createTaskQueries,
+  resolveTask,
+  type TaskQueryDeps,
+  type TaskQueryVerb,
+} from "../../queries/tasks.js";
+
+export type TaskVerb =
+  | TaskQueryVerb
+  | Extract<
+      Verb,
+      | "createTask"
+      | "taskProgress"
+      | "finishTask"
+      | "notifyTask"
+      | "cancelTask"
+      | "retryTask"
+      | "dismissTask"
+      | "maintainTasks"
+    >;
+
+export interface TaskHandlerDeps extends CancelDeps {
+  readonly store: Store;
+  readonly tasks: Tasks;
+  readonly authorizer: Authorizer;
+  readonly background: Background;
+  readonly channels: ChannelEntries;
+  readonly cursors: TaskCursorCodec;
+  readonly notRestored: TaskQueryDeps["notRestored"];
+  /** There is something to send. */
+  readonly wakeNotifier: () => void;
+}
+
+/** Whose work it is, of a session's own agent; of others the operator alone can say. */
+function resolveAgentId(requester: Requester, said: string | undefined): string | null {
+  if (requester.kind === "operator") return said ?? null;
+  const { agentId } = requester.session;
+  if (said === undefined || said === agentId) return agentId;
+  throw new BadInput(
+    "agentId",
+    "a session's work is its own agent's, and cannot be said to be another's; nothing was recorded",
+  );
+}
+
+export function createTaskHandlers(deps: TaskHandlerDeps): Pick<RouteHandlers, TaskVerb> {
+  const { store, background } = deps;
+  const visible = (requester: Requester, id: string) => resolveTask(deps, requester, id);
+  const external = async (requester: Requester, id: string): Promise<TaskRecord> => {
+    const task = await visible(requester, id);
+    if (task.runtime === "external") return task;
+    throw new BadInput(
+      "task",
+      `task ${task.taskId} follows what does it (${task.runtime}), and nobody's word; nothing was recorded`,
+    );
+  };
+  const said = async (taskId: string, event: TaskInputEvent): Promise<ApplyResult> => {
+    const told = await background.apply(taskId, event);
+    if (told === null) throw new NotFound(`task ${taskId}`);
+    return told;
+  };
+  const taken = (told: ApplyResult): { readonly task: TaskRecord; readonly changed: boolean } => {
+    const { task } = told;
+    if (told.kind === "refused") throw new TaskRefused(task.taskId, task.status, told.why);
+    return { task, changed: told.kind === "changed" };
+  };
+  const decide =
+    (type: "retried" | "dismissed") =>
+    async ({ params }: { readonly params: { readonly id: string } }, { requester }: RequestContext) => {
+      const { taskId } = await visible(requester, params.id);
+      const event = { type, at: Date.now(), data: { actor: requester.actor } };
+      const messages = await (type === "retried"
+        ? store.retryOutbox(taskId, event)
+        : store.dismissOutbox(taskId, event));
+      deps.wakeNotifier();
+      return { task: await visible(requester, taskId), messages };
+    };
+  return {
+    ...createTaskQueries(deps),
+
+    createTask: async ({ body }, { requester }) => {
+      const { key, queued, parent, notify, origin, ...rest } = body;
+      const self = sessionIdOf(requester);
+      assertMaySetOrigin(requester, body, deps.channels);
+      const targets = resolveTargets({
+        requester,
+        requested: { notify, origin },
+        mode: "run",
+        parentSessionId: self,
+      });
+      const made = await deps.tasks.create({
+        ...rest,
+        agentId: resolveAgentId(requester, rest.agentId),
+        ...targets,
+        runtime: "external",
+        key: key === undefined ? null : taskKeyOfCaller(self, key),
+        parentTaskId:
+          parent === undefined
+            ? await findCurrentTask(store, requester)
+            : (await visible(requester, parent)).taskId,
+      });
+      const { task, created } = made;
+      if (queued || task.status !== "queued") return made;
+      return { task: (await said(task.taskId, { type: "start", at: Date.now() })).task, created };
+    },
+
+    taskProgress: async ({ params, body: { text, queued } }, { requester }) => {
+      const { taskId, status } = await external(requester, params.id);
+      const at = Date.now();
+      if (status === "queued" && !queued) await said(taskId, { type: "start", at });
+      const { task } = await said(
+        taskId,
+        text === undefined ? { type: "heartbeat", at } : { type: "progress", at, text },
+      );
+      return { task, stop: isTaskEnded(task.status) };
+    },
+
+    finishTask: async ({ params, body }, { requester }) => {
+      const { taskId } = await external(requester, params.id);
+      const { status, outcome = null, summary = null, error = null } = body;
+      const { actor } = requester;
+      const finish = { status, outcome, summary, error, actor, startedAt: null, at: Date.now() };
+      return taken(await said(taskId, { type: "finish", ...finish }));
+    },
+
+    notifyTask: async ({ params, body: { policy } }, { requester }) => {
+      const { taskId, ownerSessionId } = await visible(requester, params.id);
+      if (!(await deps.authorizer.canSeeRunsOf(requester)(ownerSessionId)))
+        throw new BadInput(
+          "task",
+          `who asked for task ${taskId} decides when to hear of it, not who does it; nothing was changed`,
+        );
+      const { actor } = requester;
+      return taken(await said(taskId, { type: "policy", at: Date.now(), policy, actor }));
+    },
+
+    cancelTask: async ({ params, body: { reason } }, { requester, disconnected }) => {
+      const task = await visible(requester, params.id);
+      const actor = reason === undefined ? requester.actor : `${requester.actor} (${reason})`;
+      return cancelTaskWork(deps, task, actor, disconnected);
+    },
+
+    retryTask: decide("retried"),
+    dismissTask: decide("dismissed"),
+
+    maintainTasks: async ({ body: { apply } }) => {
+      const actions = await background.maintain(apply, true);
+      return { applied: apply, measures: actions.map(describeAction) };
+    },
+  };
+}

@@ -1,0 +1,295 @@
+import { STATUS_CODES, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { setTimeout } from "node:timers/promises";
+import { WebSocket, WebSocketServer } from "ws";
+import type { StreamName } from "../../anchor/host.js";
+import type { Bell } from "../../channels/bell.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, HoldfastError } from "../../errors.js";
+import type { RunRecord } from "../../model/run.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
+import type { ForegroundClients } from "../foreground/foreground-clients.js";
+import { assertSteerable, claimInput, assertStdinRoom } from "../handlers/steered.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
+import {
+  CLOSE_COMPLETE,
+  encodeFrame,
+  CLOSE_GATEWAY_STOPPED,
+  type AttachServerMessage,
+} from "../../api/attach-frames.js";
+import { proxyUpgrade } from "../peers/proxy.js";
+import type { Peer } from "../peers/peer.js";
+import { requestUrl } from "./router.js";
+import { serveForeground, type ForegroundConnection } from "../foreground/foreground-connection.js";
+import type { AdmissionControl } from "./admission-control.js";
+import { toErrorResponse, errorHeaders, httpStatusOf } from "../../api/error-response.js";
+import { parseClientMessage, stopRunFor } from "../foreground/client-messages.js";
+import type { ListenerPolicy } from "./listener-policy.js";
+import { assertAllowedHost } from "./loopback-listener.js";
+import { matchPath } from "./match-path.js";
+import type { Requester } from "../../sessions/requester.js";
+
+export const ATTACH_PATH = "/v1/runs/{runId}/attach";
+
+/** What a viewer has not read yet: beyond it, the next piece of output waits. */
+const MAX_BUFFERED_BYTES = 1024 * 1024;
+
+/** How long a viewer may take to answer that it is closed, and how late it is noticed that it may not see its run any more. */
+const CLOSE_TIMEOUT_MS = 500;
+const POLL_MS = 500;
+
+/** One whose run is elsewhere: what it says and hears passes through. */
+interface ProxiedAttach {
+  readonly requester: Requester;
+  readonly peer: Peer;
+}
+
+interface AcceptedAttach {
+  readonly peer: null;
+  readonly requester: Requester;
+  readonly record: RunRecord;
+  /** Null: it has ended. */
+  readonly run: Run | null;
+  readonly url: URL;
+  readonly stillSees: () => Promise<boolean>;
+}
+
+export interface AttachmentsDeps {
+  readonly supervisor: Supervisor;
+  readonly foregroundClients: ForegroundClients;
+  readonly authorizer: Authorizer;
+  readonly admissionControl: AdmissionControl;
+  readonly bell: Pick<Bell, "listen">;
+  /** Throws once the gateway stops. */
+  readonly assertOpen: () => void;
+}
+
+/**
+ * Live viewers of runs, over WebSocket: output as it comes, from the offsets asked for; input, size and stop from whoever
+ * may steer. Viewers come and go, several at a time, and the run does not notice. A caller (`as=caller`) is the one whom
+ * a foreground run belongs to.
+ */
+export class Attachments implements AsyncDisposable {
+  readonly #deps: AttachmentsDeps;
+  readonly #foreground = new Set<ForegroundConnection>();
+  readonly #proxied = new Set<Duplex>();
+  readonly #server = new WebSocketServer({
+    noServer: true,
+    maxPayload: 1024 * 1024,
+    perMessageDeflate: false,
+  });
+
+  constructor(deps: AttachmentsDeps) {
+    this.#deps = deps;
+  }
+
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, policy: ListenerPolicy): void {
+    socket.on("error", () => socket.destroy());
+    this.#handleUpgrade(request, socket, head, policy).catch((error: unknown) => {
+      const status = httpStatusOf(error);
+      const headers = Object.entries({
+        "content-type": "application/json",
+        ...errorHeaders(error),
+        connection: "close",
+      }).map(([name, value]) => `${name}: ${value}`);
+      const answer = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, ...headers].join("\r\n");
+      // Not only ended: whoever does not hang up in turn would keep the connection, and the gateway from stopping.
+      socket.end(`${answer}\r\n\r\n${JSON.stringify(toErrorResponse(error))}`, () => socket.destroy());
+    });
+  }
+
+  async #handleUpgrade(
+    request: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    policy: ListenerPolicy,
+  ): Promise<void> {
+    assertAllowedHost(policy.allowedHosts, request);
+    const requester = await policy.authenticate(request);
+    policy.connectionLimiter?.assign(request.socket, requester);
+    if (socket.closed) return;
+    const { admissionControl } = this.#deps;
+    // A caller's connection goes on with the request that started its run. It is limited as one: a session may have
+    // more commands in the foreground than streams.
+    const counted = isForeground(requestUrl(request))
+      ? admissionControl.request(requester)
+      : admissionControl.stream(requester);
+    socket.once("close", () => counted[Symbol.dispose]());
+    const accepted = await admissionControl.run(requester, () => this.#accept(request, requester, policy));
+    if (accepted.peer !== null) {
+      this.#proxied.add(socket);
+      socket.once("close", () => this.#proxied.delete(socket));
+      return proxyUpgrade(accepted.peer, accepted.requester, request, socket, head);
+    }
+    this.#server.handleUpgrade(request, socket, head, (viewer) => {
+      closeWhenNotVisible(viewer, accepted.stillSees);
+      if (policy.peersOnly) sendPings(viewer);
+      // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
+      this.#serve(accepted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
+    });
+  }
+
+  async #accept(
+    request: IncomingMessage,
+    requester: Requester,
+    policy: ListenerPolicy,
+  ): Promise<AcceptedAttach | ProxiedAttach> {
+    const { supervisor, authorizer, assertOpen } = this.#deps;
+    const url = requestUrl(request);
+    const runId = matchPath(ATTACH_PATH, url.pathname)?.["runId"] ?? "";
+    const peer = await policy.locateRun(requester, runId);
+    assertOpen();
+    if (peer !== null) return { requester, peer };
+    const record = await authorizer.requireRun(supervisor, requester, runId);
+    const run = supervisor.run(record.runId);
+    const foreground = isForeground(url);
+    if (foreground && !record.policy.callerBound)
+      throw new BadInput("as", `run ${runId} was not started in the foreground: it has no caller`);
+    if (run === null && !(foreground && record.state === "exited"))
+      throw new HoldfastError(
+        "NOT_STEERING",
+        record.state === "exited"
+          ? `run ${runId} has ended; what it wrote is in its log: holdfast logs ${runId}`
+          : `run ${runId} is held by another supervisor`,
+      );
+    assertOpen();
+    // A foreground run that was started with a valid token continues when the token ends.
+    const stillSees = () =>
+      foreground ? authorizer.isSessionOpen(requester) : authorizer.isStillAuthorized(requester);
+    return { peer: null, requester, record, run, url, stillSees };
+  }
+
+  async #serve({ requester, record, run, url }: AcceptedAttach, socket: WebSocket): Promise<void> {
+    const offsets = parseOffsets(url);
+    const { supervisor, foregroundClients } = this.#deps;
+    using _ = this.#forwardBell(requester, url, socket);
+    if (!isForeground(url))
+      return await (run === null
+        ? undefined
+        : serveViewer(run, foregroundClients, requester, socket, offsets));
+    const connection = serveForeground({
+      supervisor,
+      foregroundClients,
+      requester,
+      record,
+      run,
+      socket,
+      offsets,
+    });
+    this.#foreground.add(connection);
+    await connection.done.finally(() => this.#foreground.delete(connection));
+  }
+
+  /** A terminal of the operator's hears what rings on all of them. */
+  #forwardBell({ kind }: Requester, url: URL, socket: WebSocket): Disposable | null {
+    if (kind !== "operator" || url.searchParams.get("bell") !== "1") return null;
+    const ring: AttachServerMessage = { type: "bell" };
+    return this.#deps.bell.listen(() => {
+      if (socket.readyState !== WebSocket.OPEN) return false;
+      socket.send(JSON.stringify(ring));
+      return true;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    // What has ended has been ended for good, perhaps on the way out: its caller gets the last of it.
+    const last = [...this.#foreground].filter(({ ending }) => ending).map(({ done }) => done);
+    const enough = new AbortController();
+    const drained = setTimeout(defaults.drainMs, undefined, { signal: enough.signal }).catch(() => undefined);
+    await Promise.race([Promise.allSettled(last), drained]);
+    enough.abort();
+    for (const viewer of this.#server.clients) viewer.close(CLOSE_GATEWAY_STOPPED, "the gateway stops");
+    for (const socket of this.#proxied) socket.destroy();
+    // Whoever does not say goodbye in turn must not keep the gateway from stopping.
+    const late = globalThis.setTimeout(() => {
+      for (const viewer of this.#server.clients) viewer.terminate();
+    }, CLOSE_TIMEOUT_MS);
+    await closed;
+    clearTimeout(late);
+  }
+}
+
+function isForeground(url: URL): boolean {
+  return url.searchParams.get("as") === "caller";
+}
+
+function parseOffsets(url: URL): Partial<Record<StreamName, number>> {
+  return Object.fromEntries(
+    (["stdout", "stderr"] as const).flatMap((stream) => {
+      const text = url.searchParams.get(stream);
+      return text !== null && /^\d{1,15}$/.test(text) ? [[stream, Number(text)] as const] : [];
+    }),
+  );
+}
+
+/** A viewer stays for as long as it may see the run: a session that is closed takes its viewers with it. */
+function closeWhenNotVisible(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
+  const look = (): void => {
+    stillSees().then(
+      (sees) => sees || viewer.close(1008, "it may not be seen any more"),
+      // The store does not answer: that says nothing about the viewer.
+      () => undefined,
+    );
+  };
+  const timer = setInterval(look, POLL_MS);
+  viewer.once("close", () => clearInterval(timer));
+}
+
+/** So that the gateway in between can tell a program that is silent from a host that is gone. */
+function sendPings(viewer: WebSocket): void {
+  const timer = setInterval(() => viewer.ping(), defaults.peerLifeMs);
+  viewer.once("close", () => clearInterval(timer));
+}
+
+async function serveViewer(
+  run: Run,
+  foregroundClients: ForegroundClients,
+  requester: Requester,
+  viewer: WebSocket,
+  offsets: Partial<Record<StreamName, number>>,
+): Promise<void> {
+  const disconnected = new AbortController();
+  viewer.on("close", () => disconnected.abort());
+  viewer.on("error", () => viewer.terminate());
+  const send = (message: AttachServerMessage): void => viewer.send(JSON.stringify(message));
+  viewer.on("message", (data: Buffer, binary: boolean) => {
+    handleViewerMessage(run, foregroundClients, requester, data, binary).catch((error: unknown) =>
+      send({ type: "refused", message: error instanceof Error ? error.message : String(error) }),
+    );
+  });
+  send({ type: "attached", runId: run.runId, state: run.state, size: run.size, accepted: run.accepted });
+  for await (const { stream, offset, bytes } of run.follow({ offsets, signal: disconnected.signal })) {
+    viewer.send(encodeFrame(stream, offset, bytes));
+    while (viewer.bufferedAmount > MAX_BUFFERED_BYTES && !disconnected.signal.aborted) await setTimeout(5);
+  }
+  if (disconnected.signal.aborted) return;
+  const { record, recordPending } = await run.end().catch(() => ({ record: null, recordPending: null }));
+  send({ type: "ended", record, recordPending });
+  viewer.close(CLOSE_COMPLETE);
+}
+
+async function handleViewerMessage(
+  run: Run,
+  foregroundClients: ForegroundClients,
+  requester: Requester,
+  data: Buffer,
+  binary: boolean,
+): Promise<void> {
+  const message = binary ? null : parseClientMessage(data);
+  if (message?.type === "stop") return stopRunFor(run, requester, message);
+  if (message === null || message.type === "eof") claimInput(run, foregroundClients);
+  else assertSteerable(run, foregroundClients);
+  if (message === null) {
+    assertStdinRoom(run);
+    return run.write(data);
+  }
+  switch (message.type) {
+    case "resize":
+      return run.resize({ rows: message.rows, cols: message.cols });
+    case "eof":
+      return run.closeStdin();
+    case "ack":
+      return run.ack(message.stream, message.offset);
+  }
+}

@@ -1,0 +1,134 @@
+import { chmod, lstat, unlink } from "node:fs/promises";
+import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
+import { connect, Server as NetServer } from "node:net";
+import { join } from "node:path";
+import { defaults } from "../../defaults.js";
+import { StateUnusable } from "../../errors.js";
+import { requireOwnSocket } from "../../home/path-trust.js";
+
+export const gatewaySocketPath = (home: string): string => join(home, "gateway.sock");
+
+export interface Listener extends AsyncDisposable {
+  readonly server: Server;
+}
+
+/**
+ * On the state directory's own socket. Needs the gateway's lock: an existing socket is then a dead gateway's.
+ * A socket that is deleted or replaced while the gateway runs is made again; connections that are open stay open.
+ */
+export async function listenOnSocket(
+  home: string,
+  requestMs: number,
+  router: RequestListener,
+  onProblem: (message: string, cause: unknown) => void,
+): Promise<Listener> {
+  const path = gatewaySocketPath(home);
+  const server = createBoundedServer(router, requestMs);
+  await removeSocket(path);
+  let bound = await bindSocket(server, path).catch((cause: unknown) => {
+    const why = (cause as Error).message;
+    throw new StateUnusable(path, `the gateway cannot listen on ${path}: ${why}`, { cause });
+  });
+  let failure = "";
+  const check = async (): Promise<void> => {
+    if ((await fileId(path)) === bound || (await isServedByOther(path))) return;
+    // Closing unlinks whatever is at the path, so the new socket comes after. Not the HTTP server's own close, which
+    // would end its idle connections.
+    NetServer.prototype.close.call(server);
+    try {
+      await removeSocket(path);
+      bound = await bindSocket(server, path);
+      onProblem(`gateway.sock was deleted or replaced; the gateway listens on ${path} again`, null);
+      failure = "";
+    } catch (error) {
+      const { message } = error as Error;
+      if (message !== failure)
+        onProblem(`gateway.sock was deleted or replaced, and cannot be made again; trying again`, error);
+      failure = message;
+    }
+  };
+  let checking = Promise.resolve();
+  const timer = setInterval(() => {
+    checking = checking.then(check);
+  }, defaults.socketCheckMs).unref();
+  return {
+    server,
+    [Symbol.asyncDispose]: async () => {
+      clearInterval(timer);
+      await checking;
+      await closeServer(server);
+    },
+  };
+}
+
+/** Resolves with the identity of the socket file. */
+async function bindSocket(server: Server, path: string): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    // As many may knock at once as are let in: on a local socket, whoever finds the queue full is turned away.
+    server.listen({ path, backlog: defaults.connections }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  // The directory is private too; this is for the day somebody opens it up.
+  await chmod(path, 0o600);
+  return (await fileId(path)) ?? "";
+}
+
+/** A directory is not removed: it was not made by a gateway. */
+async function removeSocket(path: string): Promise<void> {
+  await unlink(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  });
+}
+
+/** The kernel keeps the inode of a bound socket, so its number is not given to another file. Null: there is none. */
+async function fileId(path: string): Promise<string | null> {
+  return lstat(path, { bigint: true }).then(
+    ({ dev, ino }) => `${dev}:${ino}`,
+    () => null,
+  );
+}
+
+/** True if another process of this user listens on the socket. The gateway then does not replace the socket. */
+function isServedByOther(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    try {
+      requireOwnSocket(path);
+    } catch {
+      return resolve(false);
+    }
+    const socket = connect({ path });
+    const settle = (served: boolean): void => {
+      socket.destroy();
+      resolve(served);
+    };
+    socket.once("connect", () => settle(true));
+    // EAGAIN: its queue is full.
+    socket.once("error", (error: NodeJS.ErrnoException) => settle(error.code === "EAGAIN"));
+  });
+}
+
+/** A slow or silent caller delays only itself. Connections limits how many there are. */
+export function createBoundedServer(router: RequestListener, requestMs: number): Server {
+  const server = createServer(serverLimits(requestMs), router);
+  server.maxRequestsPerSocket = 0;
+  return server;
+}
+
+export function serverLimits(requestMs: number): ServerOptions {
+  return {
+    headersTimeout: requestMs,
+    requestTimeout: requestMs,
+    keepAliveTimeout: requestMs,
+    maxHeaderSize: 16 * 1024,
+    connectionsCheckingInterval: Math.min(5_000, requestMs / 4),
+  };
+}
+
+export async function closeServer(server: Server): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeAllConnections();
+  await closed;
+}

@@ -1,0 +1,80 @@
+import type { IncomingMessage, RequestListener } from "node:http";
+import { isIPv4 } from "node:net";
+import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
+import { createBoundedServer, closeServer, type Listener } from "./local-listener.js";
+
+export interface LoopbackAddress {
+  readonly host: string;
+  /** 0: any that is free. */
+  readonly port: number;
+}
+
+/** `127.0.0.1:7433`, `[::1]:7433` or `localhost:7433`. Null: it is none, or others than this machine could reach it. */
+export function parseLoopback(text: string): LoopbackAddress | null {
+  const [, v6, name = "", digits = ""] = /^(?:\[(::1)\]|([\w.]+)):(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits);
+  const host = v6 ?? (name === "localhost" ? "127.0.0.1" : name);
+  const local = host === "::1" || (isIPv4(host) && host.startsWith("127."));
+  return local && digits !== "" && port <= 65_535 ? { host, port } : null;
+}
+
+export interface LoopbackListener extends Listener {
+  /** As a client writes it, with the port that was had. */
+  readonly address: string;
+  readonly allowedHosts: AllowedHosts;
+}
+
+/** What may be asked for by name there. Each request is held against it before anything else is looked at. */
+export type AllowedHosts = ReadonlySet<string>;
+
+/** On a port of this machine's own, for browsers. `serve` is given the names that are served. */
+export async function listenOnLoopback(
+  { host, port }: LoopbackAddress,
+  requestMs: number,
+  serve: (allowedHosts: AllowedHosts) => RequestListener,
+): Promise<LoopbackListener> {
+  const allowedHosts = new Set<string>();
+  const server = createBoundedServer(serve(allowedHosts), requestMs);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
+    );
+    server.listen({ host, port, exclusive: true }, resolve);
+  });
+  const bound = server.address();
+  const actual = typeof bound === "object" && bound !== null ? bound.port : port;
+  const written = host === "::1" ? "[::1]" : host;
+  for (const name of [written, "localhost", "127.0.0.1", "[::1]"]) allowedHosts.add(`${name}:${actual}`);
+  return {
+    server,
+    allowedHosts,
+    address: `${written}:${actual}`,
+    [Symbol.asyncDispose]: () => closeServer(server),
+  };
+}
+
+/**
+ * Programs differ in which of two hosts in a request they use, so a proxy in between may have checked the other one.
+ * Node keeps the first of several Host headers.
+ */
+function assertSingleHost({ rawHeaders, url = "" }: IncomingMessage): void {
+  const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === "host");
+  if (hosts.length > 1)
+    throw new BadInput("host", "the request has more than one Host header; nothing was done");
+  if (/^[a-z][\w+.-]*:\/\//i.test(url))
+    throw new BadInput("url", "the request target must be a path, not an absolute URL; nothing was done");
+}
+
+/**
+ * A page in somebody's browser must not reach a gateway on loopback by a name of its own that resolves to it, nor
+ * from a page of its own. Null: a local socket, which no page can reach.
+ */
+export function assertAllowedHost(allowedHosts: AllowedHosts | null, request: IncomingMessage): void {
+  assertSingleHost(request);
+  if (allowedHosts === null) return;
+  const { host = "", origin } = request.headers;
+  if (!allowedHosts.has(host.toLowerCase())) throw new ForeignOrigin("Host", host);
+  if (origin === undefined) return;
+  if (!origin.startsWith("http://") || !allowedHosts.has(origin.slice("http://".length).toLowerCase()))
+    throw new ForeignOrigin("Origin", origin);
+}

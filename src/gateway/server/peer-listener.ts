@@ -1,0 +1,111 @@
+import type { RequestListener, ServerResponse } from "node:http";
+import { createServer, type Server } from "node:https";
+import type { Socket } from "node:net";
+import { defaults } from "../../defaults.js";
+import { StateUnusable } from "../../errors.js";
+import type { PeerAddress } from "../../model/gateway.js";
+import { serverLimits, closeServer, type Listener } from "./local-listener.js";
+import { newPeerKey, derivePeerKey } from "../peers/key.js";
+
+export interface PeerListener extends Listener {
+  /** With the port that was had. */
+  readonly bound: PeerAddress;
+  readonly key: string;
+}
+
+/** Which gateway has proven itself on a connection. */
+const peersBySocket = new WeakMap<object, string>();
+
+export function peerOf(socket: object): string | null {
+  return peersBySocket.get(socket) ?? null;
+}
+
+/**
+ * For other gateways of the same store. Both sides prove that they can read this gateway's key there, in the handshake:
+ * there is no certificate, and nobody else gets to say a word.
+ */
+export async function listenForPeers(
+  instanceId: string,
+  { host, port }: PeerAddress,
+  requestMs: number,
+  router: RequestListener,
+  handshakeMs: number = defaults.peerConnectMs,
+): Promise<PeerListener> {
+  const key = newPeerKey();
+  const server = createServer(
+    {
+      ...serverLimits(requestMs),
+      minVersion: "TLSv1.3",
+      ciphers: "PSK",
+      handshakeTimeout: handshakeMs,
+      pskCallback: (socket, caller) => {
+        peersBySocket.set(socket, caller);
+        return derivePeerKey(key, caller, instanceId);
+      },
+    },
+    (request, response) => {
+      sendProcessing(response);
+      router(request, response);
+    },
+  );
+  server.maxRequestsPerSocket = 0;
+  limitConnections(server);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause) =>
+      reject(new StateUnusable(host, `cannot listen on ${host}:${port}: ${cause.message}`, { cause })),
+    );
+    server.listen({ host, port, exclusive: true }, resolve);
+  });
+  const bound = server.address();
+  const had = typeof bound === "object" && bound !== null ? bound.port : port;
+  return { server, bound: { host, port: had }, key, [Symbol.asyncDispose]: () => closeServer(server) };
+}
+
+/**
+ * Limits connections without a completed handshake to `peerStrangers`. Beyond that, the address with
+ * the most such connections loses its oldest one, so idle connections never keep a peer out, and one address cannot
+ * displace the connections of another.
+ * Connections of peers are limited separately.
+ */
+function limitConnections(server: Server): void {
+  const pending = new Map<string, Map<Socket, () => void>>();
+  let pendingCount = 0;
+  let peers = 0;
+  const byRemote = new Map<string, () => void>();
+  const remote = ({ remoteAddress = "", remotePort = 0 }: Socket): string => `${remoteAddress} ${remotePort}`;
+  server.on("connection", (socket: Socket) => {
+    const { remoteAddress = "" } = socket;
+    const key = remote(socket);
+    const ofAddress = pending.get(remoteAddress) ?? new Map<Socket, () => void>();
+    pending.set(remoteAddress, ofAddress);
+    pendingCount += 1;
+    const settle = (): void => {
+      if (!ofAddress.delete(socket)) return;
+      pendingCount -= 1;
+      if (ofAddress.size === 0) pending.delete(remoteAddress);
+      if (byRemote.get(key) === settle) byRemote.delete(key);
+    };
+    ofAddress.set(socket, settle);
+    byRemote.set(key, settle);
+    socket.once("close", settle);
+    if (pendingCount <= defaults.peerStrangers) return;
+    const [most] = [...pending.values()].toSorted((one, other) => other.size - one.size);
+    const [[oldest, forget] = []] = most ?? [];
+    forget?.();
+    oldest?.destroy();
+  });
+  server.on("secureConnection", (socket) => {
+    byRemote.get(remote(socket))?.();
+    peers += 1;
+    socket.once("close", () => (peers -= 1));
+    if (peers > defaults.connections) socket.destroy();
+  });
+}
+
+/** An answer may take its time; that it is being worked on is said meanwhile, so that silence means something. */
+function sendProcessing(response: ServerResponse): void {
+  const timer = setInterval(() => {
+    if (!response.headersSent && !response.destroyed) response.writeProcessing();
+  }, defaults.peerLifeMs);
+  response.once("close", () => clearInterval(timer));
+}

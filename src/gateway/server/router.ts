@@ -1,0 +1,273 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { z } from "zod";
+import { defaults } from "../../defaults.js";
+import {
+  AcpClosed,
+  AcpNotHeld,
+  AcpTimeout,
+  BadInput,
+  NotFound,
+  PeerUnreachable,
+  SupervisorClosed,
+  TooLarge,
+  TooManyRequests,
+  Unauthorized,
+} from "../../errors.js";
+import { contract, type ResponseOf, type ParsedRequestOf, type Verb } from "../../api/contract.js";
+import type { Route } from "../../api/route.js";
+import type { AdmissionControl, CountedRequest } from "./admission-control.js";
+import { toErrorResponse, errorHeaders, httpStatusOf } from "../../api/error-response.js";
+import { RateLimiter } from "./budget.js";
+import { CHALLENGE_PATH } from "../../api/token-proof.js";
+import { answerChallenge, tokenFromRequest } from "../auth/challenge.js";
+import type { ListenerPolicy } from "./listener-policy.js";
+import { assertAllowedHost } from "./loopback-listener.js";
+import { isAcpVerb } from "../peers/acp-whereabouts.js";
+import { proxyRequest } from "../peers/proxy.js";
+import { matchPath } from "./match-path.js";
+import { RequestPipelines } from "./pipeline.js";
+import type { Requester } from "../../sessions/requester.js";
+
+/** Why `gone` aborts when it was not the caller who hung up. */
+export const GATEWAY_STOPPING = "the gateway stops";
+
+/** What a handler gets beside the question. `gone` aborts when the caller has left. */
+export interface RequestContext {
+  readonly requester: Requester;
+  readonly disconnected: AbortSignal;
+  /** The request comes from another gateway, so it is not forwarded again. */
+  readonly fromPeer?: boolean;
+  /** Does work when it is the requester's turn. For work after a long wait, and for each page of a stream. */
+  readonly enqueue: <Result>(work: () => Promise<Result>) => Promise<Result>;
+  /** Counts a stream of the requester until it is disposed of. Throws TooManyStreams. */
+  readonly countStream: () => Disposable;
+}
+
+export type RouteHandlers = {
+  readonly [V in Verb]: (input: ParsedRequestOf<V>, context: RequestContext) => Promise<ResponseOf<V>>;
+};
+
+/** Answers that are no JSON object, or that go on: written by hand. True: it has answered. */
+export type StreamingRoutes = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  url: URL,
+  context: RequestContext,
+) => Promise<boolean>;
+
+export interface RouterOptions {
+  readonly handlers: RouteHandlers;
+  readonly streamingRoutes: StreamingRoutes;
+  readonly policy: ListenerPolicy;
+  readonly admissionControl: AdmissionControl;
+  /** Rejects with SessionStorageFull. */
+  readonly assertStorageRoom: (requester: Requester) => Promise<void>;
+  readonly isStopping: () => boolean;
+  readonly onFailure: (error: unknown, what: string) => void;
+}
+
+/** The gateway's answers, whatever they come in through. */
+export function createRouter(
+  options: RouterOptions,
+): (request: IncomingMessage, response: ServerResponse) => void {
+  const rateLimiter = new RateLimiter(defaults.requestsPerSecond, defaults.requestBurst);
+  const pipelines = new RequestPipelines();
+  return (request, response) => {
+    const disconnected = new AbortController();
+    response.once("close", () =>
+      disconnected.abort(options.isStopping() ? GATEWAY_STOPPING : "the caller left"),
+    );
+    const onFailure = (error: unknown): void => {
+      // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
+      const broken =
+        request.errored !== null ||
+        disconnected.signal.reason === GATEWAY_STOPPING ||
+        error instanceof SupervisorClosed ||
+        // Nor is another host that is away.
+        error instanceof PeerUnreachable ||
+        isAgentFailure(error);
+      if (httpStatusOf(error) >= 500 && !broken)
+        options.onFailure(error, `${request.method ?? ""} ${request.url ?? ""}`);
+      if (response.headersSent || response.destroyed) response.destroy();
+      else sendJson(response, httpStatusOf(error), toErrorResponse(error), errorHeaders(error));
+    };
+    pipelines.add(request.socket, () =>
+      handleRequest(options, rateLimiter, request, response, disconnected.signal).catch(onFailure),
+    );
+  };
+}
+
+/** What an agent does wrong is told to whoever asked; it is no failure of the gateway. */
+function isAgentFailure(error: unknown): boolean {
+  return error instanceof AcpClosed || error instanceof AcpTimeout;
+}
+
+async function handleRequest(
+  options: RouterOptions,
+  rateLimiter: RateLimiter,
+  request: IncomingMessage,
+  response: ServerResponse,
+  disconnected: AbortSignal,
+): Promise<void> {
+  const { policy, admissionControl } = options;
+  assertAllowedHost(policy.allowedHosts, request);
+  if (policy.findTokenHash !== null && request.method === "GET" && request.url === CHALLENGE_PATH)
+    return void sendJson(response, 200, await answerChallenge(policy.findTokenHash, request));
+  const requester = await policy.authenticate(request);
+  policy.connectionLimiter?.assign(request.socket, requester);
+  if (!rateLimiter.tryTake(requester.actor))
+    throw new TooManyRequests(`sent ${defaults.requestsPerSecond} requests in a second`);
+  if (disconnected.aborted) return;
+  const counted = admissionControl.request(requester);
+  response.once("close", () => counted[Symbol.dispose]());
+  // The caller may close the connection before its turn.
+  await admissionControl.run(requester, () =>
+    disconnected.aborted
+      ? Promise.resolve()
+      : dispatch(options, requester, counted, request, response, disconnected),
+  );
+}
+
+/** Verbs that add records to the store. */
+const STORING_VERBS: ReadonlySet<Verb> = new Set(["exec", "runAgent", "acpSpawn", "createTask"]);
+
+async function dispatch(
+  options: RouterOptions,
+  requester: Requester,
+  counted: CountedRequest,
+  request: IncomingMessage,
+  response: ServerResponse,
+  disconnected: AbortSignal,
+): Promise<void> {
+  const { policy, admissionControl } = options;
+  const url = requestUrl(request);
+  const context: RequestContext = {
+    requester,
+    disconnected,
+    fromPeer: policy.peersOnly,
+    enqueue: (work) => admissionControl.run(requester, work),
+    countStream: () => admissionControl.stream(requester),
+  };
+  if (!policy.peersOnly && (await options.streamingRoutes(request, response, url, context))) return;
+  const found = findRoute(request.method ?? "", url.pathname);
+  if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
+  const { verb, route, params } = found;
+  // Not seen is not there: the same answer as for a path that does not exist.
+  const byAgent = isAcpVerb(verb);
+  // A peer asks for a stop only if it cannot read the store, through which stops are handed over otherwise.
+  const byOwner = byAgent || isAnsweredByOwner(verb) || (policy.peersOnly && verb === "kill");
+  if ((route.audience === "operator" && requester.kind !== "operator") || (policy.peersOnly && !byOwner))
+    throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
+  const named = validateInput(route.params, params, "the path");
+  try {
+    const peer = byAgent
+      ? await policy.locateAcpSession(requester, verb, params["id"] ?? "")
+      : byOwner
+        ? await policy.locateRun(requester, params["runId"] ?? "")
+        : null;
+    if (peer !== null) return await proxyRequest(peer, requester, request, response, disconnected);
+  } catch (error) {
+    // What is only looked at is shown as the store has it.
+    if (!(error instanceof AcpNotHeld) || verb !== "acpShow" || response.headersSent) throw error;
+  }
+  const input = {
+    params: named,
+    query: validateInput(route.query, Object.fromEntries(url.searchParams), "the query"),
+    body: validateInput(
+      route.body,
+      route.method === "POST" ? await readBody(request, counted) : {},
+      "the body",
+    ),
+  };
+  if (STORING_VERBS.has(verb)) await options.assertStorageRoom(requester);
+  const handler = options.handlers[verb] as (input: unknown, context: RequestContext) => Promise<unknown>;
+  counted.countAnswer(sendJson(response, 200, await handler(input, context)));
+}
+
+/** Records are in the store for all to read, and a stop is handed over by it; anything else of a run is where it runs. */
+const VERBS_ANSWERED_ANYWHERE: ReadonlySet<Verb> = new Set(["getRun", "kill", "remove"]);
+
+function isAnsweredByOwner(verb: Verb): boolean {
+  return contract[verb].path.includes("{runId}") && !VERBS_ANSWERED_ANYWHERE.has(verb);
+}
+
+export function requestUrl({ method = "", url = "/" }: IncomingMessage): URL {
+  // A path of its own, never another host: `//x` is one that does not exist.
+  if (url.startsWith("/") && !url.startsWith("//")) return new URL(url, "http://gateway");
+  throw new NotFound(`${method} ${url}`);
+}
+
+/** Whoever the request's token acts for. */
+export async function authenticateRequest(
+  authenticate: (token: string) => Promise<Requester | null>,
+  request: IncomingMessage,
+): Promise<Requester> {
+  const token = tokenFromRequest(request);
+  const requester = token === null ? null : await authenticate(token);
+  if (requester === null) throw new Unauthorized("a valid token is needed");
+  return requester;
+}
+
+function findRoute(
+  method: string,
+  path: string,
+): { readonly verb: Verb; readonly route: Route; readonly params: Record<string, string> } | null {
+  for (const verb of Object.keys(contract) as Verb[]) {
+    const route: Route = contract[verb];
+    const params = route.method === method ? matchPath(route.path, path) : null;
+    if (params !== null) return { verb, route, params };
+  }
+  return null;
+}
+
+export function validateInput<Shape extends z.ZodType>(
+  shape: Shape,
+  value: unknown,
+  where: string,
+): z.output<Shape> {
+  const parsed = shape.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const field = issue?.path.join(".") ?? "";
+  throw new BadInput(
+    field === "" ? where : field,
+    `${where} cannot be used${field === "" ? "" : `: ${field}`}: ${issue?.message ?? "it is not as agreed"}; nothing was done`,
+  );
+}
+
+async function readBody(request: IncomingMessage, counted: CountedRequest): Promise<unknown> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  // Not destroyed when it is too large: there would be nobody left to tell.
+  for await (const part of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    size += part.length;
+    if (size > defaults.requestBytes) throw new TooLarge(defaults.requestBytes);
+    counted.countBody(part.length);
+    parts.push(part);
+  }
+  if (size === 0) return {};
+  try {
+    return JSON.parse(Buffer.concat(parts).toString("utf8")) as unknown;
+  } catch (error) {
+    throw new BadInput("body", `the body is not JSON (${(error as Error).message}); nothing was done`);
+  }
+}
+
+/** Returns the size of the answer. */
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  body: unknown,
+  headers: Readonly<Record<string, string>> = {},
+): number {
+  const text = Buffer.from(JSON.stringify(body));
+  response.writeHead(status, {
+    ...headers,
+    "content-type": "application/json",
+    "content-length": text.length,
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+  });
+  response.end(text);
+  return text.length;
+}

@@ -1,0 +1,82 @@
+import { setTimeout } from "node:timers/promises";
+import { defaults } from "../defaults.js";
+import type { Run, Supervisor } from "../supervisor/api.js";
+import type { ForegroundClients } from "./foreground/foreground-clients.js";
+
+export interface ShutdownPolicy {
+  /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
+  readonly runs: "leave" | "drain" | "terminate";
+  /** How long to wait for tasks that are drained; the rest is left. */
+  readonly waitMs: number;
+}
+
+/** What was done about the runs. */
+export interface ShutdownSummary {
+  readonly left: number;
+  readonly ended: number;
+  readonly terminated: number;
+  /** Of those that are left, how many run in the foreground of somebody who now waits for the next gateway. */
+  readonly callers: number;
+}
+
+/** Those that talk with agents, which do not end by themselves. */
+export interface AgentActivity {
+  /** Whether the run is an agent that one of them talks with. */
+  ownsRun(runId: string): boolean;
+  /** Resolves when no agent works on anything. */
+  waitUntilIdle(enough: AbortSignal): Promise<void>;
+}
+
+/**
+ * See to the runs before the gateway leaves, whatever the store does. Services are left in any case but `terminate`.
+ * Aborted, it drains no longer.
+ */
+export async function shutDownRuns(
+  supervisor: Pick<Supervisor, "run" | "runs" | "stop">,
+  foregroundClients: Pick<ForegroundClients, "attachedCount">,
+  { runs, waitMs }: ShutdownPolicy,
+  signal: AbortSignal,
+  agents: AgentActivity,
+): Promise<ShutdownSummary> {
+  const held = supervisor.runs().filter(({ state }) => state !== "exited");
+  let ended = 0;
+  let terminated = 0;
+  if (runs === "terminate")
+    await Promise.all(
+      held.map(async ({ runId }) => {
+        const { outcome } = await supervisor.stop(runId, { reason: "shutdown" });
+        if (outcome === "gone") terminated++;
+      }),
+    );
+  if (runs === "drain") {
+    const tasks = held.filter(({ service, runId }) => service === null && !agents.ownsRun(runId));
+    const enough = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+    // A store that is away cannot say what they work on.
+    const quiet = agents.waitUntilIdle(enough).catch(() => undefined);
+    await Promise.all([waitForTasks(supervisor, tasks, waitMs, signal), quiet]);
+    ended = tasks.filter(({ state }) => state === "exited").length;
+  }
+  const left = held.length - ended - terminated;
+  return { left, ended, terminated, callers: Math.min(left, foregroundClients.attachedCount) };
+}
+
+/** At what is in memory, for as long as nothing is said by the store. */
+const POLL_MS = 50;
+
+/** Until their ends are on record; those that a store which is away has not recorded yet keep nobody waiting. */
+async function waitForTasks(
+  supervisor: Pick<Supervisor, "run">,
+  tasks: readonly Run[],
+  waitMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const until = performance.now() + waitMs;
+  const recorded = Promise.allSettled(tasks.map((run) => run.wait()));
+  const pause = (ms: number): Promise<unknown> =>
+    Promise.race([recorded, setTimeout(ms, undefined, { signal }).catch(() => undefined)]);
+  const going = (): boolean =>
+    tasks.some(({ runId, state }) => state !== "exited" && supervisor.run(runId) !== null);
+  while (going() && !signal.aborted && performance.now() < until)
+    await pause(Math.min(POLL_MS, until - performance.now()));
+  if (!going()) await pause(defaults.storeAnswerMs);
+}

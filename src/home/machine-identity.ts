@@ -1,0 +1,98 @@
+import { createHash, randomUUID } from "node:crypto";
+import { readFile, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import type { MachineIdentity } from "../anchor/host.js";
+import { StateUnusable } from "../errors.js";
+import { persistentId } from "./persistent-id.js";
+import { readTimeNamespace } from "../async/host-clock.js";
+
+/**
+ * Where this process lives. For supervisors: where the system has no machine id, one is made and
+ * kept in the state directory. What `known` says is taken as it is.
+ */
+export async function readMachineIdentity(
+  home: string,
+  known: Partial<MachineIdentity> = {},
+): Promise<MachineIdentity> {
+  return {
+    hostId: known.hostId ?? (await systemHostId()) ?? (await persistentHostId(home)),
+    bootId: known.bootId ?? (await readKernelFact("boot id", "/proc/sys/kernel/random/boot_id", readText)),
+    pidNamespace:
+      known.pidNamespace ?? (await readKernelFact("pid namespace", "/proc/self/ns/pid", readlink)),
+    timeNamespace:
+      known.timeNamespace === undefined ? (readTimeNamespace()?.name ?? null) : known.timeNamespace,
+  };
+}
+
+/** The same for those who only look: makes nothing. A host id that is not there yet is empty, and equals nobody's. */
+export async function observeMachineIdentity(home: string): Promise<MachineIdentity> {
+  const hostId = (await systemHostId()) ?? (await readText(join(home, "host-id")).catch(() => ""));
+  return readMachineIdentity(home, { hostId });
+}
+
+/** Whether the process numbers of the one mean anything to the other. */
+export function isSameMachine(
+  one: Omit<MachineIdentity, "timeNamespace">,
+  other: Omit<MachineIdentity, "timeNamespace">,
+): boolean {
+  return (
+    one.hostId === other.hostId && one.bootId === other.bootId && one.pidNamespace === other.pidNamespace
+  );
+}
+
+/**
+ * Whether start times read by the one mean anything to the other. Namespaces with the same offsets show the same times.
+ * A record that names no time namespace, of a former release, counts as one of a namespace without offsets.
+ */
+export function isSameClock(
+  one: Pick<MachineIdentity, "timeNamespace">,
+  other: Pick<MachineIdentity, "timeNamespace">,
+): boolean {
+  return offsetsOf(one.timeNamespace) === offsetsOf(other.timeNamespace);
+}
+
+function offsetsOf(timeNamespace: string | null): string {
+  return timeNamespace?.replace(/^time:\[\d+\]/, "") ?? "";
+}
+
+/** Hashed, as machine-id(5) asks: the id itself is confidential. */
+async function systemHostId(): Promise<string | null> {
+  const id = await readText("/etc/machine-id").catch(() => "");
+  // Empty in a fresh image, `uninitialized` during the first boot.
+  if (!/^[0-9a-f]{32}$/.test(id)) return null;
+  return createHash("sha256").update(`holdfast ${id}`).digest("hex").slice(0, 32);
+}
+
+/** Made once, for systems without a machine id. */
+export async function persistentHostId(home: string): Promise<string> {
+  const path = join(home, "host-id");
+  try {
+    return await persistentId(home, "host-id", () => randomUUID().replaceAll("-", ""));
+  } catch (error) {
+    throw new StateUnusable(
+      path,
+      `this system has no /etc/machine-id, and a host id could not be kept at ${path}; nothing is started, because runs could not be told from another machine's.`,
+      { cause: error },
+    );
+  }
+}
+
+async function readKernelFact(
+  what: string,
+  path: string,
+  read: (path: string) => Promise<string>,
+): Promise<string> {
+  try {
+    return await read(path);
+  } catch (error) {
+    throw new StateUnusable(
+      path,
+      `this system does not tell its ${what} (${path}); nothing is started, because a process could not be told from one of another boot or container.`,
+      { cause: error },
+    );
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  return (await readFile(path, "utf8")).trim();
+}

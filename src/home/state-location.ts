@@ -1,0 +1,109 @@
+import { randomUUID } from "node:crypto";
+import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { databaseUrl } from "../config/database-url.js";
+import { readOwnFile } from "./own-file.js";
+
+/** Where a state directory was when it was last opened for writing, kept in it beside its id. */
+export interface StateLocation {
+  readonly path: string;
+  readonly device: string;
+  readonly inode: string;
+  /** When the directory was made, in nanoseconds; "0": the file system does not say. No copy keeps it. */
+  readonly birth: string;
+  /** Device numbers mean nothing in another boot. */
+  readonly bootId: string;
+}
+
+const LOCATION_FILE = "state-location";
+
+/**
+ * `moved`: another directory than the recorded one, but provably harmless: the recorded one is gone, the records are
+ * this directory's own, and no run is open in them.
+ */
+export type StateProvenance =
+  | { readonly kind: "own" | "moved"; readonly recorded: StateLocation | null }
+  | { readonly kind: "copy"; readonly recorded: StateLocation; readonly originalThere: boolean };
+
+export async function provenanceOf(home: string): Promise<StateProvenance> {
+  const recorded = await readLocation(home);
+  if (recorded === null) return { kind: "own", recorded };
+  const here = await observeLocation(home);
+  if (here === null || isSameLocation(recorded, here)) return { kind: "own", recorded };
+  const there = await observeLocation(recorded.path);
+  const originalThere = there !== null && isSameLocation(recorded, there);
+  if (!originalThere && (await hasNoOpenRuns(home))) return { kind: "moved", recorded };
+  return { kind: "copy", recorded, originalThere };
+}
+
+/**
+ * Whether two observations are of one directory. Within a boot a bind mount and a rename keep device and inode; a
+ * snapshot has another device. Over a restart only the time of birth is sure to stay, where there is one.
+ */
+export function isSameLocation(one: StateLocation, other: StateLocation): boolean {
+  const dated = one.birth !== "0" && other.birth !== "0";
+  if (dated && one.birth !== other.birth) return false;
+  if (one.bootId !== other.bootId) return dated || one.inode === other.inode;
+  return one.inode === other.inode && one.device === other.device;
+}
+
+/** Written with the state id, when the directory has moved, and once in each boot. */
+export async function recordLocation(home: string, always = false): Promise<void> {
+  const [recorded, here] = await Promise.all([readLocation(home), observeLocation(home)]);
+  if (here === null) return;
+  const same = recorded !== null && isSameLocation(recorded, here) && recorded.bootId === here.bootId;
+  if (same && !always && (recorded.path === here.path || (await leadsTo(recorded.path, here)))) return;
+  const draft = join(home, `${LOCATION_FILE}.${randomUUID()}`);
+  try {
+    await writeFile(draft, `${JSON.stringify(here)}\n`, { mode: 0o600, flag: "wx" });
+    await rename(draft, join(home, LOCATION_FILE));
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+async function leadsTo(path: string, here: StateLocation): Promise<boolean> {
+  const there = await observeLocation(path);
+  return there !== null && isSameLocation(there, here);
+}
+
+async function readLocation(home: string): Promise<StateLocation | null> {
+  const text = await readOwnFile(join(home, LOCATION_FILE)).catch(() => null);
+  if (text === null) return null;
+  try {
+    const facts = JSON.parse(text) as Record<keyof StateLocation, unknown>;
+    const known = [facts.path, facts.device, facts.inode, facts.birth, facts.bootId];
+    return known.every((fact) => typeof fact === "string") ? (facts as StateLocation) : null;
+  } catch {
+    // Damaged: nothing can be concluded from it, and the next writer makes it anew.
+    return null;
+  }
+}
+
+async function observeLocation(path: string): Promise<StateLocation | null> {
+  const found = await stat(path, { bigint: true }).catch(() => null);
+  if (found === null) return null;
+  const bootId = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
+  const { dev, ino, birthtimeNs } = found;
+  return {
+    path,
+    device: String(dev),
+    inode: String(ino),
+    birth: birthtimeNs > 0n ? String(birthtimeNs) : "0",
+    bootId: bootId.trim(),
+  };
+}
+
+/** False also when that cannot be read, or others keep their records in the same store. */
+async function hasNoOpenRuns(home: string): Promise<boolean> {
+  try {
+    if ((await databaseUrl()) !== null) return false;
+    const { openSqliteStoreForReading } = await import("../store/sqlite/reader.js");
+    await using store = await openSqliteStoreForReading(join(home, "store.sqlite"));
+    if (store === null) return true;
+    const { OPEN_RUN_STATES: OPEN_STATES } = await import("../model/run.js");
+    return (await store.listRuns({ states: OPEN_STATES, limit: 1 })).length === 0;
+  } catch {
+    return false;
+  }
+}

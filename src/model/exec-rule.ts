@@ -1,0 +1,51 @@
+import { normalize } from "node:path";
+import { z } from "zod";
+import { EXEC_EFFECTS, type ExecRule } from "./session.js";
+
+/** Matching costs rules × words at most: bounds that nobody meets by hand, and that keep it below a millisecond. */
+const MAX_RULES = 256;
+const MAX_WORDS = 256;
+const MAX_CHARACTERS = 4_096;
+
+const nonEmptyText = z
+  .string()
+  .min(1)
+  .max(MAX_CHARACTERS)
+  .refine((value) => !value.includes("\0"), "must not contain NUL");
+
+/** A resolved path never contains `..`, `.` or `//`: a rule that does would never match, and must not look as if it did. */
+const plainPath = nonEmptyText.refine(
+  (path) => path.startsWith("/") && normalize(path) === path,
+  "must be an absolute path without . and ..",
+);
+
+const fileName = nonEmptyText.refine(
+  (name) => !/[/*]/.test(name) && name !== "." && name !== "..",
+  "must be a file name (leave it out to match every program)",
+);
+
+const executable = z.union([plainPath, fileName], {
+  error:
+    "must be an absolute path, a directory with / at the end, or a file name; leave it out for every program",
+});
+
+const args = z
+  .array(z.string().max(MAX_CHARACTERS))
+  .max(MAX_WORDS)
+  .refine(
+    (words) => words.slice(0, -1).every((word) => word !== "..."),
+    "... stands for the rest and must be the last word; \\... is the word itself",
+  );
+
+export const execEffectSchema = z.enum(EXEC_EFFECTS);
+
+/** For the config and the API alike. What each part means is said in exec-rules.ts. */
+export const execRuleSchema = z.strictObject({
+  effect: execEffectSchema,
+  executable: executable.optional(),
+  calledAs: fileName.optional(),
+  args: args.optional(),
+  cwd: plainPath.optional(),
+}) satisfies z.ZodType<ExecRule>;
+
+export const execRulesSchema = z.array(execRuleSchema).max(MAX_RULES);

@@ -1,0 +1,111 @@
+import { stat } from "node:fs/promises";
+import type { AgentEntry } from "../config/agents.js";
+import { defaults } from "../defaults.js";
+import { BadInput, TooManyRequests } from "../errors.js";
+import { locateExecutable, locateOnPath } from "../sessions/resolve-executable.js";
+import type { ResponseOf } from "../api/contract.js";
+
+export type AgentListing = ResponseOf<"listAgents">["agents"][number];
+
+/** All that are known, by id, and which of them are the config's. */
+export interface KnownAgents {
+  readonly all: ReadonlyMap<string, AgentEntry>;
+  readonly own: ReadonlySet<string>;
+}
+
+export async function describeAgents(
+  { all, own }: KnownAgents,
+  path: string | undefined = process.env["PATH"],
+): Promise<ResponseOf<"listAgents">> {
+  const entries = [...all.values()];
+  return { agents: await Promise.all(entries.map((entry) => describeAgent(entry, own.has(entry.id), path))) };
+}
+
+/** What is known of an agent and where its commands lie, on this PATH or on the one that it sets itself. Nothing is executed. */
+export async function describeAgent(
+  entry: AgentEntry,
+  own: boolean,
+  path: string | undefined,
+): Promise<AgentListing> {
+  const { id, name = id, acp, cli, install = null, env } = entry;
+  const form = async ([program = "", ...rest]: readonly string[]) => {
+    const located = await (program.includes("/")
+      ? locateExecutable(program, { path: undefined, cwd: process.cwd() })
+      : locateOnPath(program, env["PATH"] ?? path));
+    return { argv: [program, ...rest], executable: located?.file ?? null };
+  };
+  return {
+    id,
+    name,
+    from: own ? "config" : "built-in",
+    acp: acp === undefined ? null : await form(acp.argv),
+    cli:
+      cli === undefined
+        ? null
+        : { ...(await form(cli.argv)), output: cli.output, resumes: cli.resumeArgv !== undefined },
+    install,
+  };
+}
+
+type IsDirectory = (path: string) => Promise<boolean>;
+
+const isDirectory: IsDirectory = (path) =>
+  stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+
+/**
+ * The directories of a PATH that a caller gave: absolute, existing, each once.
+ *
+ * A directory on a network file system whose server is unreachable may never answer, and a blocked system call cannot be
+ * cancelled. So all callers together look at one directory at a time: a blocked call occupies only one of the process's
+ * few threads for file access, and each caller is answered within a fixed time.
+ */
+export class CallerSearchPath {
+  readonly #isDirectory: IsDirectory;
+  readonly #withinMs: number;
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+  /** The directory that is being checked. */
+  #checking = "";
+
+  constructor(withinMs: number = defaults.agentPathMs, looksLike: IsDirectory = isDirectory) {
+    this.#withinMs = withinMs;
+    this.#isDirectory = looksLike;
+  }
+
+  async directories(path: string): Promise<readonly string[]> {
+    const named = path.split(":");
+    if (named.length > defaults.agentPathDirectories)
+      throw new BadInput(
+        "path",
+        `path has ${named.length} directories; at most ${defaults.agentPathDirectories} are allowed`,
+      );
+    if (this.#waiting >= defaults.agentPathWaiting) throw new TooManyRequests("agents being looked for");
+    const late = AbortSignal.timeout(this.#withinMs);
+    this.#waiting += 1;
+    const found = this.#last
+      .then(() => this.#findDirectories(new Set(named.filter((each) => each.startsWith("/"))), late))
+      .finally(() => (this.#waiting -= 1));
+    this.#last = found;
+    const inTime = new Promise<null>((resolve) => late.addEventListener("abort", () => resolve(null)));
+    const directories = await Promise.race([found, inTime]);
+    if (directories !== null) return directories;
+    throw new BadInput(
+      "path",
+      `the directory ${JSON.stringify(this.#checking)} did not answer within ${this.#withinMs / 1000} s; leave it out of path`,
+    );
+  }
+
+  /** Null: the caller no longer waits. */
+  async #findDirectories(named: ReadonlySet<string>, late: AbortSignal): Promise<readonly string[] | null> {
+    const found: string[] = [];
+    for (const directory of named) {
+      if (late.aborted) return null;
+      this.#checking = directory;
+      if (await this.#isDirectory(directory)) found.push(directory);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,111 @@
+import type { StreamName } from "../anchor/host.js";
+import { sanitizeText } from "../text/sanitize.js";
+import type { ReadOptions, OutputChunk } from "../supervisor/api.js";
+
+export interface OutputPiece {
+  readonly stream: StreamName;
+  readonly offset: number;
+  readonly nextOffset: number;
+  /** The unchanged text. */
+  readonly text: string;
+  /** The bytes of `text`. */
+  readonly bytes: Buffer;
+  readonly skipped: number;
+  readonly lost: number;
+  readonly ended: boolean;
+}
+
+export type ReadOutput = (stream: StreamName, options: ReadOptions) => Promise<OutputChunk>;
+
+/** One read: most outputs are no longer. */
+const READ_BYTES = 256 * 1024;
+
+/**
+ * What a stream holds from `from` on, as text; of more than `maxChars`, the newest. A character cut at the end is left
+ * for the next piece, unless the stream has ended: so pieces put together are the whole.
+ */
+export async function readOutputText(
+  read: ReadOutput,
+  stream: StreamName,
+  from: number,
+  maxChars: number,
+  ended: boolean,
+): Promise<OutputPiece> {
+  const parts: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
+  let kept = 0;
+  let next = from;
+  let lost = 0;
+  // A character takes up to four bytes: what lies further back than that cannot be among the newest.
+  const most = Math.max(READ_BYTES, maxChars * 4);
+  for (;;) {
+    const slice = await read(stream, { offset: next, maxBytes: READ_BYTES });
+    const { offset, bytes } = slice;
+    lost += slice.lost ?? 0;
+    if (offset > next) {
+      // Text that is put together has no gap in it: what came before counts as not returned.
+      parts.length = 0;
+      kept = 0;
+      next = offset;
+    }
+    if (bytes.length === 0) break;
+    parts.push({ offset, bytes });
+    kept += bytes.length;
+    next = offset + bytes.length;
+    for (let first = parts[0]; first !== undefined && kept - first.bytes.length >= most; first = parts[0]) {
+      kept -= first.bytes.length;
+      parts.shift();
+    }
+  }
+  const bytes = Buffer.concat(parts.map((part) => part.bytes));
+  const start = parts[0]?.offset ?? next;
+  const whole = ended ? bytes.length : completeCharactersLength(bytes);
+  const first = firstCharacterBoundary(bytes);
+  const { text, at } = lastCharacters(bytes.subarray(first, whole), maxChars);
+  const offset = start + first + at;
+  const skipped = Math.max(0, offset - from);
+  const own = bytes.subarray(first + at, whole);
+  return { stream, offset, nextOffset: start + whole, text, bytes: own, skipped, lost, ended };
+}
+
+/** The piece as it is sent: text sanitized like that of a log, and the unchanged bytes only with `raw`. */
+export function outputPieceResponse({ text, bytes, ...piece }: OutputPiece, raw: boolean) {
+  return { ...piece, text: sanitizeText(text), ...(raw ? { base64: bytes.toString("base64") } : {}) };
+}
+
+/** The last so many characters, and the byte they begin at. */
+function lastCharacters(bytes: Buffer, maxChars: number): { readonly text: string; readonly at: number } {
+  const whole = bytes.toString("utf8");
+  if (whole.length <= maxChars) return { text: whole, at: 0 };
+  const cut = maxChars === 0 ? "" : whole.slice(-maxChars);
+  // Not between the halves of a pair.
+  const text = /^[\uDC00-\uDFFF]/.test(cut) ? cut.slice(1) : cut;
+  if (Buffer.byteLength(whole) === bytes.length) return { text, at: bytes.length - Buffer.byteLength(text) };
+  // Bytes that are no characters became replacement marks, which are longer: their place has to be looked for.
+  let low = 0;
+  let high = bytes.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (bytes.toString("utf8", middle).length > maxChars) low = middle + 1;
+    else high = middle;
+  }
+  const at = low + firstCharacterBoundary(bytes.subarray(low));
+  return { text: bytes.toString("utf8", at), at };
+}
+
+/** Where the first whole character begins, when the piece begins inside one. */
+function firstCharacterBoundary(bytes: Uint8Array): number {
+  let at = 0;
+  while (at < 3 && at < bytes.length && ((bytes[at] ?? 0) & 0xc0) === 0x80) at++;
+  return at;
+}
+
+/** Up to the last character that is there in full. */
+function completeCharactersLength(bytes: Uint8Array): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if ((byte & 0xc0) === 0x80) continue;
+    const needs = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return needs > back ? bytes.length - back : bytes.length;
+  }
+  return bytes.length;
+}

@@ -1,0 +1,110 @@
+import { setTimeout } from "node:timers/promises";
+import type { StreamName } from "../anchor/host.js";
+import { defaults } from "../defaults.js";
+import type { RunRecord } from "../model/run.js";
+import type { ResponseOf, ParsedRequestOf } from "../api/contract.js";
+import type { RequestContext } from "../gateway/server/router.js";
+import { currentRun, type RunReader } from "./runs.js";
+import { outputPieceResponse, readOutputText } from "./output.js";
+
+/** How late what another supervisor's run writes is noticed. */
+const POLL_MS = 100;
+
+/** News since the caller's offsets; waits for some, and for no longer than it was told. Consumes nothing. */
+export async function pollRun(
+  reader: RunReader,
+  record: RunRecord,
+  query: ParsedRequestOf<"poll">["query"],
+  { disconnected, enqueue: turn }: Pick<RequestContext, "disconnected" | "enqueue">,
+  seemsToWaitForInput: (
+    text: string,
+    idleMs: number,
+  ) => { readonly seems: boolean; readonly because: string },
+): Promise<ResponseOf<"poll">> {
+  const from = { stdout: query.stdout ?? 0, stderr: query.stderr ?? 0 };
+  const run = reader.run(record.runId);
+  const quit = new AbortController();
+  const left = AbortSignal.any([disconnected, quit.signal]);
+  if (query.waitMs > 0) {
+    const changed = run?.changed(from, left) ?? pollForChange(reader, record.runId, from, left);
+    await waitForChange(changed, query.waitMs, disconnected).finally(() => quit.abort());
+    // Many callers may wait for the same output, and each answer costs memory, so they take turns.
+    return turn(() => pollResponse(reader, record, run, from, query, seemsToWaitForInput));
+  }
+  return pollResponse(reader, record, run, from, query, seemsToWaitForInput);
+}
+
+async function pollResponse(
+  reader: RunReader,
+  record: RunRecord,
+  run: ReturnType<RunReader["run"]>,
+  from: Readonly<Record<StreamName, number>>,
+  query: ParsedRequestOf<"poll">["query"],
+  seemsToWaitForInput: (
+    text: string,
+    idleMs: number,
+  ) => { readonly seems: boolean; readonly because: string },
+): Promise<ResponseOf<"poll">> {
+  const { record: now, recordPending } = await currentRun(reader, record, defaults.localListMs);
+  const ended = now.state === "exited";
+  const streams: readonly StreamName[] = ["stdout", "stderr"];
+  const output = await Promise.all(
+    streams.map((stream) =>
+      readOutputText(
+        (name, options) => reader.readOutput(record.runId, name, options),
+        stream,
+        from[stream],
+        query.maxChars,
+        ended,
+      ),
+    ),
+  );
+  const idleMs = run?.idleMs ?? 0;
+  const tail = output.map(({ text }) => text).findLast((text) => text !== "") ?? "";
+  return {
+    run: now,
+    recordPending,
+    output: output.map((piece) => outputPieceResponse(piece, query.raw === true)),
+    idleMs,
+    waitingForInput: ended ? { seems: false, because: "it has ended" } : seemsToWaitForInput(tail, idleMs),
+    survivors: run === null ? [] : [...run.survivors],
+  };
+}
+
+/** The same for a run that another supervisor holds, which tells nobody here: looked at now and then. */
+async function pollForChange(
+  reader: RunReader,
+  runId: string,
+  from: Readonly<Record<StreamName, number>>,
+  left: AbortSignal,
+): Promise<void> {
+  while (!left.aborted) {
+    const record = await reader.getRun(runId);
+    if (record === null || record.state === "exited") return;
+    for (const stream of ["stdout", "stderr"] as const) {
+      const { bytes } = await reader.readOutput(runId, stream, { offset: from[stream], maxBytes: 1 });
+      if (bytes.length > 0) return;
+    }
+    await setTimeout(POLL_MS, undefined, { signal: left }).catch(() => undefined);
+  }
+}
+
+async function waitForChange(
+  changed: Promise<void>,
+  waitMs: number,
+  disconnected: AbortSignal,
+): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  let leave = (): void => {};
+  const enough = new Promise<void>((resolve) => {
+    timer = globalThis.setTimeout(resolve, waitMs);
+    leave = resolve;
+    disconnected.addEventListener("abort", leave, { once: true });
+  });
+  try {
+    await Promise.race([changed, enough]);
+  } finally {
+    clearTimeout(timer);
+    disconnected.removeEventListener("abort", leave);
+  }
+}

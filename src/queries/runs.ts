@@ -1,0 +1,49 @@
+import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import { BadInput } from "../errors.js";
+import type { RunFilter } from "../store/store.js";
+import type { RunEnding, Supervisor } from "../supervisor/api.js";
+import type { ParsedRequestOf } from "../api/contract.js";
+
+/** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
+export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
+
+/** A run as it is now. While its record is pending: the future record, and why it is not written. */
+export async function currentRun(reader: RunReader, record: RunRecord, waitMs?: number): Promise<RunEnding> {
+  const run = reader.run(record.runId);
+  // This supervisor released the run meanwhile: use the record.
+  const ending = run?.state === "exited" ? await run.end(waitMs).catch(() => null) : null;
+  return ending ?? { record: (await reader.getRun(record.runId)) ?? record, recordPending: null };
+}
+
+/** The cursor of the page that begins after this run. */
+export function runCursor({ createdAt, runId }: RunRecord): string {
+  return `${createdAt}.${runId}`;
+}
+
+/** Which runs a list shows. */
+export function runFilter({
+  all,
+  hidden,
+  session,
+  agent,
+  label,
+}: Omit<ParsedRequestOf<"listRuns">["query"], "limit" | "cursor">): RunFilter {
+  return {
+    ...(all === true ? {} : { states: OPEN_RUN_STATES }),
+    ...(hidden === true ? {} : { hidden: false }),
+    ...(session === undefined ? {} : { sessionKey: session }),
+    ...(agent === undefined ? {} : { agentId: agent }),
+    ...(label === undefined ? {} : { labels: parseLabels(label) }),
+  };
+}
+
+function parseLabels(text: string): Record<string, string> {
+  return Object.fromEntries(
+    text.split(",").map((pair) => {
+      const equals = pair.indexOf("=");
+      if (equals < 1)
+        throw new BadInput("label", `${JSON.stringify(pair)} is not key=value; nothing was done`);
+      return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
+    }),
+  );
+}

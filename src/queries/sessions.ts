@@ -1,0 +1,115 @@
+import { ACP_BACKEND } from "../acp/agent/agent-process.js";
+import type { AcpTurn } from "../model/acp.js";
+import type { AcpStore } from "../store/acp/store.js";
+import type { MessageStore } from "../store/messages/store.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import type { SessionRecord } from "../model/session.js";
+import type { RunFilter } from "../store/store.js";
+import { CLI_BACKEND } from "../gateway/background/one-shot-agents.js";
+import type { ResponseOf } from "../api/contract.js";
+import { acpPermissionResponse, acpTurnResponse } from "../gateway/handlers/acp-shown.js";
+
+/** What is recorded of sessions, of whatever kind. */
+export type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &
+  Pick<AcpStore, "getAcpSession" | "listAcpTurns" | "listAcpPermissionRequests">;
+
+export interface RunLister {
+  listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
+}
+
+/** How a session is: by what is recorded of it, whoever looks. */
+export async function readSessionStatus(
+  session: SessionRecord,
+  runs: RunLister,
+  records: SessionRecords,
+): Promise<ResponseOf<"sessionStatus">> {
+  const open = await runs.listRuns({ sessionId: session.id, states: OPEN_RUN_STATES, withoutLabels: true });
+  const acp = session.backend === ACP_BACKEND ? await readAcpStatus(session.id, records) : null;
+  // An agent that waits for a prompt is a run, and idle.
+  const works = open.some(({ backendId }) => backendId !== ACP_BACKEND) || isBusy(acp);
+  return {
+    session,
+    state: session.closedAt === null ? (works ? "working" : "idle") : "ended",
+    runs: open.map(({ runId, state, command, createdAt }) => ({ runId, state, command, createdAt })),
+    messages: await records.countMessages(session.id),
+    acp,
+  };
+}
+
+function isBusy(acp: ResponseOf<"sessionStatus">["acp"]): boolean {
+  return acp !== null && (acp.turn !== null || acp.queued.length > 0);
+}
+
+async function readAcpStatus(
+  sessionId: string,
+  records: SessionRecords,
+): Promise<ResponseOf<"sessionStatus">["acp"]> {
+  const acp = await records.getAcpSession(sessionId);
+  if (acp === null) return null;
+  const { state, mode, problem } = acp;
+  const turns = await records.listAcpTurns({ sessionId, states: ["running", "queued"] });
+  const [running = null] = turns.filter((turn) => turn.state === "running");
+  return {
+    state,
+    mode,
+    problem,
+    turn: running === null ? null : turnSummary(running),
+    queued: turns.filter((turn) => turn.state === "queued").map(turnSummary),
+    permissions: (await records.listAcpPermissionRequests({ sessionId, pending: true })).map((each) =>
+      acpPermissionResponse(each, null),
+    ),
+  };
+}
+
+function turnSummary({ turnId, ordinal, askedBy, createdAt, startedAt }: AcpTurn) {
+  return { turnId, ordinal, askedBy, createdAt, startedAt };
+}
+
+export interface HistoryPage {
+  readonly before?: number | undefined;
+  readonly after?: number | undefined;
+  readonly limit: number;
+}
+
+/**
+ * What was said in a session, and what it was given to do. Messages and turns have their places in one order, and a page
+ * is of both; what it had executed besides is told with the newest page.
+ */
+export async function readSessionHistory(
+  session: SessionRecord,
+  runs: RunLister,
+  records: SessionRecords,
+  { before, after, limit }: HistoryPage,
+): Promise<ResponseOf<"sessionHistory">> {
+  const { id: sessionId } = session;
+  const onwards = after !== undefined;
+  const page = {
+    limit,
+    ...(before === undefined ? {} : { before }),
+    ...(after === undefined ? {} : { after }),
+  };
+  const messages = await records.listMessages(sessionId, page);
+  const turns = await records.listAcpTurns({ ...page, sessionId, newestFirst: !onwards });
+  // A message's own turn has its place.
+  const places = [
+    ...new Set([...messages.map(({ seq }) => seq), ...turns.map(({ place }) => place)]),
+  ].toSorted((one, other) => one - other);
+  const shown = new Set(onwards ? places.slice(0, limit) : places.slice(-limit));
+  const executed =
+    onwards || before !== undefined ? [] : await runs.listRuns({ sessionId, limit, withoutLabels: true });
+  return {
+    session,
+    messages: messages.filter(({ seq }) => shown.has(seq)),
+    turns: turns
+      .filter(({ place }) => shown.has(place))
+      .toSorted((one, other) => one.place - other.place)
+      .map(acpTurnResponse),
+    runs: executed
+      .filter(({ backendId }) => backendId !== ACP_BACKEND && backendId !== CLI_BACKEND)
+      .toReversed()
+      .map(({ runId, state, command, createdAt, endedAt, exit }) => {
+        const end = exit === null ? null : { reason: exit.reason, code: exit.code, signal: exit.signal };
+        return { runId, state, command, createdAt, endedAt, exit: end };
+      }),
+  };
+}

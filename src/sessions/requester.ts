@@ -1,0 +1,51 @@
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { join } from "node:path";
+import type { SessionRecord } from "../model/session.js";
+import { errnoOf } from "../home/errno.js";
+import { persistentId } from "../home/persistent-id.js";
+import { readOwnFile } from "../home/own-file.js";
+
+/** On whose behalf something is asked; a session as it was when its token was shown. */
+export type Requester =
+  | { readonly kind: "operator"; readonly actor: string }
+  | {
+      readonly kind: "session";
+      readonly actor: string;
+      readonly session: SessionRecord;
+      /** Whether the token that was shown is good still. Left out: another gateway has seen the token. */
+      readonly isTokenValid?: () => Promise<boolean>;
+    };
+
+/** Null: an operator. */
+export function sessionIdOf(requester: Requester): string | null {
+  return requester.kind === "session" ? requester.session.id : null;
+}
+
+const TOKEN_FILE = "operator-token";
+const TOKEN_PREFIX = "hfo_";
+
+/** Made once, 0600 in the private state directory: whoever can read it is the operator. */
+export async function loadOrCreateOperatorToken(home: string): Promise<string> {
+  return persistentId(home, TOKEN_FILE, () => `${TOKEN_PREFIX}${randomBytes(32).toString("base64url")}`);
+}
+
+export function isOperatorToken(token: string): boolean {
+  return token.startsWith(TOKEN_PREFIX);
+}
+
+/** For clients: creates no token. Rejects with UnsafePath if the file belongs to another user or is a symbolic link. */
+export async function readOperatorToken(home: string): Promise<string | null> {
+  return readOwnFile(join(home, TOKEN_FILE)).then(
+    (text) => text.trim(),
+    (error: unknown) => {
+      if (errnoOf(error) === "UNSAFE_PATH") throw error;
+      return null;
+    },
+  );
+}
+
+/** Compared by their hashes: those are of one length, and the time it takes tells nothing. */
+export function tokensEqual(one: string, other: string): boolean {
+  const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
+  return timingSafeEqual(hash(one), hash(other));
+}

@@ -1,0 +1,124 @@
+import { DatabaseSync } from "@photostructure/sqlite";
+import type { DatabaseSyncInstance } from "@photostructure/sqlite";
+import { StateUnusable } from "../../errors.js";
+import { hostMonotonicMs } from "../sqlite/clock.js";
+import { translateSqliteError } from "../../home/sqlite-errors.js";
+import { readFingerprint, isSameFingerprint } from "../sqlite/fingerprint.js";
+import { openSqliteStore } from "../sqlite/open.js";
+import { openReadOnlyDatabase } from "../sqlite/read-only-view.js";
+import { requireCurrentSchema } from "../sqlite/migrate.js";
+import { BATCH_ROWS, type TableReader, type TableRow, type TableWriter } from "./table-io.js";
+
+/** Other writers are waited for this long; there should be none. */
+const BUSY_MS = 5_000;
+
+/** Beside a table's own columns; nobody asks for it. */
+const ROWID_ALIAS = "place_in_file";
+
+/** Null: nothing has been stored there. */
+export function openSqliteReader(path: string): TableReader | null {
+  const before = readFingerprint(path);
+  if (before === null) return null;
+  return translatingErrors(path, () => {
+    const db = openReadOnlyDatabase(path, before, BUSY_MS);
+    try {
+      if (requireCurrentSchema(db, path) === null) {
+        db.close();
+        return null;
+      }
+      // One snapshot for all that is read, from the first look on.
+      db.exec("begin; select count(*) from sqlite_schema");
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+    return {
+      ...tableReader(db, path),
+      async wasOneMoment() {
+        // Without a log it was read without locks.
+        if (before.log || isSameFingerprint(before, readFingerprint(path))) return;
+        throw new StateUnusable(path, `${path} was changed while it was read. Try again.`);
+      },
+      async [Symbol.asyncDispose]() {
+        // What was prepared keeps a closed database open, and would keep its snapshot, too.
+        if (db.isTransaction) db.exec("rollback");
+        db.close();
+      },
+    };
+  });
+}
+
+/** Made, or brought up to date, if need be. */
+export async function openSqliteWriter(path: string): Promise<TableWriter> {
+  await (await openSqliteStore({ path }))[Symbol.asyncDispose]();
+  return translatingErrors(path, () => {
+    const db = new DatabaseSync(path, { timeout: BUSY_MS, enableForeignKeyConstraints: true });
+    // The commit is on the disk before it is believed.
+    db.exec("pragma synchronous = full; begin immediate");
+    return {
+      ...tableReader(db, path),
+      toStorable: (value) => value,
+      async insert(table, columns, rows) {
+        translatingErrors(path, () => {
+          const places = columns.map(() => "?").join(", ");
+          const insert = db.prepare(`insert into ${table} (${columns.join(", ")}) values (${places})`);
+          for (const row of rows) insert.run(...columns.map((column) => row[column] ?? null));
+        });
+      },
+      async setLastNumber(table, highest) {
+        translatingErrors(path, () => {
+          db.exec(`delete from sqlite_sequence where name = '${table}'`);
+          db.prepare("insert into sqlite_sequence (name, seq) values (?, ?)").run(table, highest);
+        });
+      },
+      async commit() {
+        translatingErrors(path, () => db.exec("commit"));
+        // Whoever takes it for a backup takes one file. The log is needed beside it only while somebody else reads there.
+        db.exec("pragma wal_checkpoint(truncate)");
+      },
+      async [Symbol.asyncDispose]() {
+        if (db.isTransaction) db.exec("rollback");
+        db.close();
+      },
+    };
+  });
+}
+
+function tableReader(db: DatabaseSyncInstance, path: string): Omit<TableReader, typeof Symbol.asyncDispose> {
+  const ask = (sql: string): TableRow[] => translatingErrors(path, () => db.prepare(sql).all() as TableRow[]);
+  return {
+    query: async (sql) => ask(sql),
+    // By pages, not by iterating: an iteration that is broken off outlives its database, and takes the process with it.
+    async *rows(table) {
+      for (let last = 0, full = true; full;) {
+        const page = ask(
+          `select rowid as ${ROWID_ALIAS}, * from ${table} where rowid > ${last} order by rowid limit ${BATCH_ROWS}`,
+        );
+        full = page.length === BATCH_ROWS;
+        last = Number(page.at(-1)?.[ROWID_ALIAS] ?? last);
+        if (page.length > 0) yield page;
+      }
+    },
+    columns: async (table) =>
+      ask(`select name from pragma_table_info('${table}')`).map(({ name }) => String(name)),
+    async lastNumber(table) {
+      const [made] = ask(
+        `select 1 from sqlite_schema where name = '${table}' and sql like '% autoincrement %'`,
+      );
+      if (made === undefined) return null;
+      const [found] = ask(`select seq from sqlite_sequence where name = '${table}'`);
+      return Number(found?.["seq"] ?? 0);
+    },
+    now: async () => hostMonotonicMs(),
+    connectedInstances: async () => [],
+    requireConsistentRead: async () => {},
+  };
+}
+
+function translatingErrors<Result>(path: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw translateSqliteError(error, path);
+  }
+}

@@ -1,0 +1,137 @@
+import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { defaults } from "../../defaults.js";
+import { errnoOf } from "../../home/errno.js";
+import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
+import type { RunCopy, CopiedRun } from "../ledger/ledger.js";
+
+const OPEN_SUFFIX = ".json";
+const ENDED_SUFFIX = ".ended.json";
+
+/** Ends between two looks for those that are too old or too many. */
+const RUNS_PER_PRUNE = 100;
+
+export function localCopyDirectory(home: string): string {
+  return join(home, "ledger");
+}
+
+/** One file for each run, so that all supervisors of a state directory can write at once. */
+export class FileRunCopy implements RunCopy {
+  readonly #directory: string;
+  readonly #open = new Map<string, CopiedRun>();
+  /** One write at a time for each run: the last one told is the one that stays. */
+  readonly #writing = new Map<string, Promise<void>>();
+  #ends = 0;
+  newest: string | null = null;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  async get(runId: string): Promise<CopiedRun | null> {
+    return (
+      this.#open.get(runId) ??
+      (await this.#read(runId, ENDED_SUFFIX)) ??
+      (await this.#read(runId, OPEN_SUFFIX))
+    );
+  }
+
+  keepInMemory(copied: CopiedRun): void {
+    this.#open.set(copied.record.runId, copied);
+  }
+
+  async keep(copied: CopiedRun): Promise<void> {
+    const { runId, state } = copied.record;
+    if (state === "exited") this.#open.delete(runId);
+    else this.#open.set(runId, copied);
+    const before = this.#writing.get(runId) ?? Promise.resolve();
+    const writing = before.catch(() => undefined).then(() => this.#write(copied));
+    this.#writing.set(runId, writing);
+    try {
+      await writing;
+      this.newest = runId;
+    } finally {
+      if (this.#writing.get(runId) === writing) this.#writing.delete(runId);
+    }
+  }
+
+  async deleteEnded(runIds: readonly string[]): Promise<void> {
+    for (const runId of runIds) {
+      await rm(this.#path(runId, ENDED_SUFFIX), { force: true });
+      if (this.newest === runId) this.newest = null;
+    }
+  }
+
+  async delete(runId: string): Promise<void> {
+    this.#open.delete(runId);
+    await rm(this.#path(runId, OPEN_SUFFIX), { force: true });
+    await this.deleteEnded([runId]);
+  }
+
+  async runIds(): Promise<readonly string[]> {
+    const names = await this.#names();
+    const ids = names.flatMap((name) => {
+      const end = [ENDED_SUFFIX, OPEN_SUFFIX].find((suffix) => name.endsWith(suffix));
+      return end === undefined || name.startsWith(".") ? [] : [name.slice(0, -end.length)];
+    });
+    return [...new Set([...ids, ...this.#open.keys()])];
+  }
+
+  async #write(copied: CopiedRun): Promise<void> {
+    const { runId, state } = copied.record;
+    const ended = state === "exited";
+    const draft = join(this.#directory, `.${runId}.${process.pid}`);
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    try {
+      const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
+      try {
+        await file.writeFile(JSON.stringify(copied));
+        // Power loss ends what is open, and then its record needs no copy.
+        if (ended) await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(draft, this.#path(runId, ended ? ENDED_SUFFIX : OPEN_SUFFIX));
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
+    }
+    if (!ended) return;
+    await rm(this.#path(runId, OPEN_SUFFIX), { force: true });
+    if (this.#ends++ % RUNS_PER_PRUNE === 0) await this.#prune();
+  }
+
+  async #prune(): Promise<void> {
+    const names = (await this.#names()).filter((name) => name.endsWith(ENDED_SUFFIX));
+    const ends = await Promise.all(
+      names.map(async (name) => {
+        const path = join(this.#directory, name);
+        return { path, at: (await stat(path).catch(() => null))?.mtimeMs ?? 0 };
+      }),
+    );
+    const newestFirst = ends.toSorted((one, other) => other.at - one.at);
+    const since = Date.now() - defaults.ledgerEndsKeptMs;
+    for (const [at, end] of newestFirst.entries())
+      if (at >= defaults.ledgerEndsKept || end.at < since) await rm(end.path, { force: true });
+  }
+
+  async #names(): Promise<readonly string[]> {
+    return readdir(this.#directory).catch((error: unknown) => {
+      if (errnoOf(error) === "ENOENT") return [];
+      throw error;
+    });
+  }
+
+  /** Null also when it is damaged: then it is as if it had not been kept. */
+  async #read(runId: string, suffix: string): Promise<CopiedRun | null> {
+    try {
+      return JSON.parse(await readOwnFile(this.#path(runId, suffix))) as CopiedRun;
+    } catch {
+      return null;
+    }
+  }
+
+  #path(runId: string, suffix: string): string {
+    return join(this.#directory, `${runId}${suffix}`);
+  }
+}

@@ -1,0 +1,81 @@
+import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
+import type { RunRecord } from "../../model/run.js";
+import type { Lease, RunStore } from "../store.js";
+import type { RunCopy } from "../ledger/ledger.js";
+
+/**
+ * The same store, whose writes are noted in a ledger once they are answered: what the ledger says, the store knew. That
+ * a note could not be written is told, and changes nothing.
+ */
+export function withRunCopy(
+  store: RunStore,
+  localCopy: RunCopy,
+  failing: (runId: string, cause: unknown) => void,
+): RunStore {
+  const keep = (record: RunRecord, anchorEpoch = 0): Promise<void> =>
+    localCopy
+      .keep({ record, anchorEpoch: Math.max(anchorEpoch, record.leaseEpoch) })
+      .catch((cause: unknown) => failing(record.runId, cause));
+  const keepAsRead = async (runId: string, lease: Partial<Lease> = {}): Promise<void> => {
+    const copied = await localCopy.get(runId);
+    const read = await store.getRun(runId).catch(() => null);
+    if (read !== null) return keep(read, copied?.anchorEpoch);
+    // Answered, and away since: whoever must hold the run meanwhile goes by its epoch.
+    const { ownerInstanceId, epoch: leaseEpoch } = lease;
+    if (copied === null || ownerInstanceId === undefined || leaseEpoch === undefined) return;
+    await keep({ ...copied.record, ownerInstanceId, leaseEpoch }, copied.anchorEpoch);
+  };
+  const writes = {
+    insertRun: async (run, leaseMs, events) => {
+      const lease = await store.insertRun(run, leaseMs, events);
+      // Nothing of it runs yet: whoever comes after this process need not know.
+      localCopy.keepInMemory({ record: newRunRecord(run, 0), anchorEpoch: run.leaseEpoch });
+      return lease;
+    },
+    saveRun: async (lease, change, events) => {
+      const written = await store.saveRun(lease, change, events);
+      const copied = await localCopy.get(lease.runId);
+      if (copied === null || !written) {
+        if (copied === null || change.to === "exited") await keepAsRead(lease.runId);
+        return written;
+      }
+      const record = { ...applyRunChange(copied.record, change), updatedAt: Date.now() };
+      if (change.to === "output") localCopy.keepInMemory({ ...copied, record });
+      else await keep(record, copied.anchorEpoch);
+      return written;
+    },
+    acquireLease: async (claim, events) => {
+      const lease = await store.acquireLease(claim, events);
+      // Somebody else may have written since it was last held here.
+      if (lease !== null) await keepAsRead(claim.runId, lease);
+      return lease;
+    },
+    acquireAndFinalizeRun: async (claim, end, events) => {
+      const ended = await store.acquireAndFinalizeRun(claim, end, events);
+      if (ended) await keepAsRead(claim.runId);
+      return ended;
+    },
+    restoreRun: async (run, leaseMs, events) => {
+      const restored = await store.restoreRun(run, leaseMs, events);
+      if (restored) await keep(run);
+      return restored;
+    },
+    hideRuns: async (runIds, at) => {
+      const hidden = await store.hideRuns(runIds, at);
+      for (const runId of runIds) if ((await localCopy.get(runId)) !== null) await keepAsRead(runId);
+      return hidden;
+    },
+    deleteRuns: async (runIds) => {
+      // Before: what is in the ledger and not in the store would be put back.
+      await localCopy.deleteEnded(runIds);
+      return store.deleteRuns(runIds);
+    },
+  } satisfies Partial<RunStore>;
+  return new Proxy(store, {
+    get(target, name): unknown {
+      if (Object.hasOwn(writes, name)) return Reflect.get(writes, name);
+      const found: unknown = Reflect.get(target, name, target);
+      return typeof found === "function" ? (found as () => unknown).bind(target) : found;
+    },
+  });
+}

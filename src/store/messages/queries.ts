@@ -1,0 +1,77 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { toMessage } from "./rows.js";
+import type { SessionMessage } from "../../model/message.js";
+import type { MessageCount, MessageFilter, UnansweredFilter } from "./store.js";
+import type { Schema } from "../schema.js";
+import { isWaiting } from "../sql/message-states.js";
+
+export async function listMessages(
+  db: Kysely<Schema>,
+  sessionId: string,
+  { pending, deliver, after, before, runId, cause, limit }: MessageFilter,
+): Promise<readonly SessionMessage[]> {
+  const onwards = pending === true || after !== undefined;
+  let query = db
+    .selectFrom("session_messages")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .orderBy("seq", onwards ? "asc" : "desc")
+    .limit(limit);
+  if (pending === true) query = query.where(isWaiting);
+  if (deliver !== undefined) query = query.where("deliver", "=", deliver);
+  if (after !== undefined) query = query.where("seq", ">", after);
+  if (before !== undefined) query = query.where("seq", "<", before);
+  if (runId !== undefined) query = query.where("run_id", "=", runId);
+  if (cause !== undefined) query = query.where("cause", "=", cause);
+  const rows = await query.execute();
+  return (onwards ? rows : rows.toReversed()).map(toMessage);
+}
+
+export async function countMessages(db: Kysely<Schema>, sessionId: string): Promise<MessageCount> {
+  const { total, delivered, lastAt } = await db
+    .selectFrom("session_messages")
+    .select(({ fn }) => [
+      fn.countAll<number>().as("total"),
+      fn.count<number>("delivered_at").as("delivered"),
+      fn.max<number | null>("at").as("lastAt"),
+    ])
+    .where("session_id", "=", sessionId)
+    .executeTakeFirstOrThrow();
+  const { undelivered } = await db
+    .selectFrom("session_messages")
+    .innerJoin("acp_turns", "acp_turns.turn_id", "session_messages.turn_id")
+    .select(({ fn }) => fn.countAll<number>().as("undelivered"))
+    .where("session_messages.session_id", "=", sessionId)
+    .where("session_messages.delivered_at", "is", null)
+    .where("acp_turns.state", "=", "ended")
+    .executeTakeFirstOrThrow();
+  return { total, pending: total - delivered - undelivered, undelivered, lastAt };
+}
+
+/** Of sessions that are open: to others nothing is said any more. */
+export async function listUnansweredMessages(
+  db: Kysely<Schema>,
+  of: UnansweredFilter,
+  limit: number,
+): Promise<readonly SessionMessage[]> {
+  const [column, value] =
+    "sessionId" in of
+      ? (["asked.session_id", of.sessionId] as const)
+      : (["sessions.gateway_instance_id", of.gatewayInstanceId] as const);
+  const rows = await db
+    .selectFrom("session_messages as asked")
+    .innerJoin("sessions", "sessions.id", "asked.session_id")
+    .selectAll("asked")
+    .where("asked.run_id", "is not", null)
+    .where("asked.role", "=", "user")
+    .where(column, "=", value)
+    .where("sessions.closed_at", "is", null)
+    .where(sql<boolean>`not exists (
+      select 1 from session_messages as answer where answer.run_id = asked.run_id and answer.role <> 'user'
+    )`)
+    .orderBy("asked.at")
+    .limit(limit)
+    .execute();
+  return rows.map(toMessage);
+}

@@ -1,0 +1,63 @@
+import { sql } from "kysely";
+import type { Compilable, Kysely, RawBuilder } from "kysely";
+import type { Schema } from "../schema.js";
+import { outboxKey, targetKey } from "../../model/task.js";
+import type { NewOutboxEntry } from "../../model/task.js";
+import type { SqlDialect } from "../sql/engine.js";
+import { nowPlus, isPending } from "./conditions.js";
+import { countChanged, type Steps } from "../sql/steps.js";
+
+type SupersededEntry = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
+
+/** What nobody has begun to send of earlier changes. */
+export function dropUnsentStateMessages(db: Kysely<Schema>, taskId: string): Compilable<SupersededEntry> {
+  return db
+    .deleteFrom("task_outbox")
+    .where("task_id", "=", taskId)
+    .where("kind", "=", "state")
+    .where(isPending)
+    .where("lease_owner", "is", null)
+    .returning(["target_key", "due_at", "attempts"]);
+}
+
+export function* addOutboxEntries(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  taskId: string,
+  entries: readonly NewOutboxEntry[],
+  replaced: readonly SupersededEntry[],
+): Steps<void> {
+  for (const { target, notification, inMs } of entries)
+    yield* countChanged(
+      db.insertInto("task_outbox").values({
+        entry_key: outboxKey(notification.id, target),
+        task_id: taskId,
+        target_key: targetKey(target),
+        kind: notification.kind,
+        target: JSON.stringify(target),
+        notification: JSON.stringify(notification),
+        status: "pending",
+        attempts: 0,
+        unheard: 0,
+        spent_ms: 0,
+        created_at: notification.at,
+        due_at: supersededDueAt(replaced, targetKey(target), nowPlus(dialect, inMs)),
+        lease_owner: null,
+        lease_until: null,
+        error: null,
+        receipt: null,
+        settled_at: null,
+      }),
+    );
+}
+
+/** Who was to hear of an earlier change hears of this one then; unless that was tried, and its time is over. */
+function supersededDueAt(
+  replaced: readonly SupersededEntry[],
+  target: string,
+  at: RawBuilder<number>,
+): RawBuilder<number> {
+  const untried = replaced.find(({ target_key, attempts }) => target_key === target && attempts === 0);
+  if (untried === undefined) return at;
+  return sql<number>`case when ${untried.due_at} < ${at} then ${untried.due_at} else ${at} end`;
+}

@@ -1,0 +1,106 @@
+import { sql } from "kysely";
+import type { Compilable, Kysely, RawBuilder } from "kysely";
+import type { Schema } from "../schema.js";
+import { toOutboxEntry } from "../tasks/rows.js";
+import { channelKeyPrefix } from "../../model/task.js";
+import type { OutboxEntry } from "../../model/task.js";
+import type { OutboxClaim } from "../tasks/store.js";
+import type { SqlDialect } from "../sql/engine.js";
+import { HORIZON_MS, isPast, nowPlus, isSuperseded, isPending } from "./conditions.js";
+import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+
+/** Within a transaction. */
+export function* claimOutboxEntries(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  { owner, leaseMs, limit, except = [] }: OutboxClaim,
+): Steps<readonly OutboxEntry[]> {
+  yield* countChanged(dropAbandoned(db, dialect));
+  const free = yield* fetchRows(
+    db
+      .selectFrom("task_outbox")
+      .select("entry_key")
+      .where(isPending)
+      .where(isPast(dialect, "due_at"))
+      .where((is) => is.or([is("lease_until", "is", null), isPast(dialect, "lease_until")]))
+      .where(isNextInOrder(dialect))
+      .where(isNotForChannels(except))
+      .orderBy("due_at")
+      .limit(limit)
+      .modifyEnd(dialect.lockSkipLocked),
+  );
+  if (free.length === 0) return [];
+  const rows = yield* fetchRows(
+    db
+      .updateTable("task_outbox")
+      .set({ lease_owner: owner, lease_until: nowPlus(dialect, leaseMs) })
+      .set((column) => ({
+        attempts: column("attempts", "+", 1),
+        unheard: sql<number>`case when lease_owner is null then unheard else unheard + 1 end`,
+      }))
+      .where(
+        "entry_key",
+        "in",
+        free.map(({ entry_key }) => entry_key),
+      )
+      .returningAll(),
+  );
+  return rows.map(toOutboxEntry).toSorted((one, other) => one.dueAt - other.dueAt);
+}
+
+export function* nextOutboxDelay(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  except: readonly string[],
+): Steps<number | null> {
+  const at = sql<number>`case when lease_until > due_at then lease_until else due_at end`;
+  const [row] = yield* fetchRows(
+    db
+      .selectFrom("task_outbox")
+      .select(sql<number | null>`min(${at}) - ${dialect.now()}`.as("ms"))
+      .where(isPending)
+      .where(isNextInOrder(dialect))
+      .where(isNotForChannels(except)),
+  );
+  const ms = row?.ms ?? null;
+  if (ms === null) return null;
+  return ms > HORIZON_MS ? 0 : Math.max(0, ms);
+}
+
+/** What nobody is sending any more: a lease of nobody's, which is over. */
+const RELEASED = { lease_owner: "", lease_until: 0 };
+
+/** Whoever had this name is gone. */
+export function releaseOutboxEntries(db: Kysely<Schema>, owner: string): Compilable {
+  return db.updateTable("task_outbox").set(RELEASED).where("lease_owner", "=", owner);
+}
+
+function isNotForChannels(channels: readonly string[]): RawBuilder<boolean> {
+  const isOther = channels
+    .map(channelKeyPrefix)
+    .map((key) => sql`substr(target_key, 1, ${key.length}) <> ${key}`);
+  return isOther.length === 0 ? sql<boolean>`1 = 1` : sql<boolean>`(${sql.join(isOther, sql` and `)})`;
+}
+
+/** One about a change that is being sent comes before the end; one that is not has nothing to say beside it. */
+function isNextInOrder(dialect: SqlDialect): RawBuilder<boolean> {
+  const now = dialect.now();
+  return sql<boolean>`case when kind = 'terminal' then not exists (
+    select 1 from task_outbox as other
+    where other.task_id = task_outbox.task_id and other.kind = 'state' and other.target_key = task_outbox.target_key
+      and other.lease_until > (select ${now}) and other.lease_until <= (select ${now}) + ${HORIZON_MS}
+  ) else not ${isSuperseded} end`;
+}
+
+/** Messages that came to nothing, which somebody had begun to send: nobody else will settle anything of such a task. */
+function dropAbandoned(db: Kysely<Schema>, dialect: SqlDialect): Compilable {
+  const abandoned = db
+    .selectFrom("task_outbox")
+    .select("entry_key")
+    .where("lease_owner", "is not", null)
+    .where(isSuperseded)
+    .where(isPending)
+    .where(isPast(dialect, "lease_until"))
+    .modifyEnd(dialect.lockSkipLocked);
+  return db.deleteFrom("task_outbox").where("entry_key", "in", abandoned);
+}

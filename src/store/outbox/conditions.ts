@@ -1,0 +1,37 @@
+import { sql } from "kysely";
+import type { RawBuilder } from "kysely";
+import type { OutboxStatus } from "../../model/task.js";
+import type { SqlDialect } from "../sql/engine.js";
+
+/** A literal, not a parameter: only so can the partial indexes serve. */
+export function hasStatus(status: OutboxStatus): RawBuilder<boolean> {
+  return sql<boolean>`status = ${sql.lit(status)}`;
+}
+
+export const isPending = hasStatus("pending");
+
+/** Nothing is put off or leased for so long: a time beyond it is of another boot's clock, and means nothing now. */
+export const HORIZON_MS = 3_600_000;
+
+/** The clock is asked once, not for every row. */
+export function isPast(dialect: SqlDialect, column: "due_at" | "lease_until"): RawBuilder<boolean> {
+  const [at, now] = [sql.ref(column), dialect.now()];
+  return sql<boolean>`(${at} <= (select ${now}) or ${at} > (select ${now}) + ${HORIZON_MS})`;
+}
+
+export function nowPlus(dialect: SqlDialect, ms: number): RawBuilder<number> {
+  return sql<number>`${dialect.now()} + ${Math.ceil(ms)}`;
+}
+
+/**
+ * One about a change, when the task has ended, nobody wants to hear of changes any more, or there is a newer one for the
+ * same target. Their keys differ in their numbers; their times are of a clock that may have been set back.
+ */
+export const isSuperseded = sql<boolean>`(kind = 'state' and (exists (
+    select 1 from tasks where tasks.task_id = task_outbox.task_id
+      and (tasks.ended_at is not null or tasks.policy <> 'state_changes')
+  ) or exists (
+    select 1 from task_outbox as newer
+    where newer.task_id = task_outbox.task_id and newer.kind = 'state' and newer.target_key = task_outbox.target_key
+      and (length(newer.entry_key), newer.entry_key) > (length(task_outbox.entry_key), task_outbox.entry_key)
+  )))`;

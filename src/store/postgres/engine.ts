@@ -1,0 +1,223 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { CompiledQuery, Kysely, PostgresAdapter, PostgresQueryCompiler, sql } from "kysely";
+import type { DatabaseConnection, QueryResult } from "kysely";
+import { DatabaseError } from "pg";
+import type { Pool, PoolClient } from "pg";
+import { StoreAway } from "../../errors.js";
+import type { Schema } from "../schema.js";
+import { rejectStreaming, EngineDialect } from "../sql/kysely-dialect.js";
+import type { SqlEngine } from "../sql/engine.js";
+import { TABLES } from "../sql/migrations.js";
+import type { Steps } from "../sql/steps.js";
+import { isConflict, serverHangsError, isMissingSchema, translatePostgresError } from "./errors.js";
+import { PostgresNotifier } from "./notify.js";
+import { ServerCircuitBreaker } from "./circuit-breaker.js";
+import { StatementNames } from "./statement-names.js";
+import type { PostgresAddress } from "../../config/postgres-url.js";
+import { postgresDialect } from "./words.js";
+
+/** Conflicts are between a few statements of milliseconds: who loses this often is not unlucky. */
+const ATTEMPTS = 10;
+const PAUSE_MS = 5;
+
+const BEGIN = CompiledQuery.raw("begin");
+const COMMIT = CompiledQuery.raw("commit");
+
+/** What connections have led to. */
+export class ServerGenerations {
+  #last = "";
+  generation = 0;
+  changedAt = -Infinity;
+
+  readonly observe = (what: string): void => {
+    if (what === this.#last) return;
+    this.generation += 1;
+    if (this.generation > 1) this.changedAt = Date.now();
+    this.#last = what;
+  };
+}
+
+/** Creates missing tables, or rejects. */
+type EnsureSchema = (client: PoolClient, target: PostgresAddress) => Promise<void>;
+
+type Execute = <Row>(query: CompiledQuery<Row>) => Promise<QueryResult<Row>>;
+
+export class PostgresEngine implements SqlEngine {
+  readonly dialect = postgresDialect;
+  readonly db: Kysely<Schema>;
+  readonly #pool: Pool;
+  readonly #address: PostgresAddress;
+  readonly #notifier: PostgresNotifier;
+  readonly #names = new StatementNames();
+  readonly #ensureSchema: EnsureSchema | null;
+  readonly #generations: ServerGenerations;
+  readonly #breaker: ServerCircuitBreaker;
+
+  constructor(
+    pool: Pool,
+    target: PostgresAddress,
+    options: { readonly bringUpToDate: EnsureSchema | null; readonly met?: ServerGenerations },
+  ) {
+    this.#pool = pool;
+    this.#address = target;
+    this.#generations = options.met ?? new ServerGenerations();
+    this.#ensureSchema = options.bringUpToDate;
+    this.#notifier = new PostgresNotifier(pool, target.schema);
+    const probe = async (): Promise<void> => {
+      const client = await pool.connect();
+      try {
+        await client.query("select 1");
+        client.release();
+      } catch (error) {
+        client.release(true);
+        throw error;
+      }
+    };
+    this.#breaker = new ServerCircuitBreaker(probe, (reason) => serverHangsError(target, reason));
+    const connection: DatabaseConnection = {
+      executeQuery: <Row>(query: CompiledQuery) =>
+        this.#withConnection((ask) => ask(query as CompiledQuery<Row>)),
+      streamQuery: rejectStreaming,
+    };
+    this.db = new Kysely<Schema>({
+      dialect: new EngineDialect({
+        connection,
+        compiler: PostgresQueryCompiler,
+        adapter: PostgresAdapter,
+      }),
+    });
+  }
+
+  get generation(): number {
+    return this.#generations.generation;
+  }
+
+  get generationChangedAt(): number {
+    return this.#generations.changedAt;
+  }
+
+  perform<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return drive(steps(), (query) => this.#withConnection((ask) => ask(query)));
+  }
+
+  transact<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#withConnection(async (ask) => {
+      await ask(BEGIN);
+      const result = await drive(steps(), ask);
+      await ask(COMMIT);
+      return result;
+    });
+  }
+
+  /** A commit is answered when it is on the disk. */
+  async flush(): Promise<void> {}
+
+  async lastSettledEvent(): Promise<number> {
+    const { rows } = await sql<{ settled: number }>`select settled_events() as settled`.execute(this.db);
+    return rows[0]?.settled ?? 0;
+  }
+
+  notifyEvents(): void {
+    this.#notifier.notifyEvents();
+  }
+
+  notifyTarget(target: string): void {
+    this.#notifier.notifyTarget(target);
+  }
+
+  async now(): Promise<number> {
+    const { rows } = await sql<{ now: number }>`select ${this.dialect.now()} as now`.execute(this.db);
+    return rows[0]?.now ?? Number.NaN;
+  }
+
+  async unwritableTables(): Promise<readonly string[]> {
+    const { rows } = await sql<{ name: string }>`select relname as name
+      from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+      where nspname = ${this.#address.schema} and relkind = 'r' and relname = any(${TABLES})
+        and not (has_table_privilege(pg_class.oid, 'insert') and has_table_privilege(pg_class.oid, 'update')
+          and has_table_privilege(pg_class.oid, 'delete'))
+      order by relname`.execute(this.db);
+    return rows.map(({ name }) => name);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#breaker.dispose();
+    await this.#notifier[Symbol.asyncDispose]();
+    await this.db.destroy();
+    if (!this.#pool.ending) await this.#pool.end();
+  }
+
+  /** On a connection of its own, and again when the server has undone it in favour of others. */
+  async #withConnection<Result>(work: (ask: Execute) => Promise<Result>): Promise<Result> {
+    for (let attempt = 1; ; attempt += 1) {
+      await this.#breaker.enter();
+      const client = await this.#connect();
+      try {
+        const result = await work((query) => this.#execute(client, query));
+        client.release();
+        return result;
+      } catch (error) {
+        // What the connection is good for after an error is not worth finding out: a new one takes a millisecond.
+        client.release(true);
+        if (attempt === ATTEMPTS) throw error;
+        if (isMissingSchema(error) && this.#ensureSchema !== null)
+          await this.#recreateSchema(this.#ensureSchema);
+        else if (isConflict(error)) await delay(Math.random() * PAUSE_MS * attempt);
+        else throw error;
+      }
+    }
+  }
+
+  /** Under a supervisor that lives on, the database was replaced by an older or an empty one. */
+  async #recreateSchema(ensureSchema: EnsureSchema): Promise<void> {
+    const client = await this.#connect();
+    try {
+      await ensureSchema(client, this.#address);
+      client.release();
+    } catch (error) {
+      client.release(true);
+      throw translatePostgresError(error, this.#address, "asking");
+    }
+  }
+
+  async #connect(): Promise<PoolClient> {
+    const began = performance.now();
+    try {
+      return await this.#pool.connect();
+    } catch (error) {
+      throw this.#recordFailure(translatePostgresError(error, this.#address, "reconnecting"), began);
+    }
+  }
+
+  /** A server that answers with an error (a lock, a full table) does not hang. */
+  #recordFailure(error: unknown, began: number): unknown {
+    const said = error instanceof StoreAway && error.cause instanceof DatabaseError;
+    if (error instanceof StoreAway && !said) this.#breaker.recordFailure(error, performance.now() - began);
+    return error;
+  }
+
+  async #execute<Row>(client: PoolClient, query: CompiledQuery<Row>): Promise<QueryResult<Row>> {
+    const began = performance.now();
+    try {
+      const { rows, rowCount } = await client.query({
+        ...this.#names.of(query.sql),
+        text: query.sql,
+        values: query.parameters.map(withoutNul),
+      });
+      return { rows: rows as Row[], numAffectedRows: BigInt(rowCount ?? 0) };
+    } catch (error) {
+      throw this.#recordFailure(translatePostgresError(error, this.#address, "asking"), began);
+    }
+  }
+}
+
+async function drive<Result>(steps: Steps<Result>, ask: Execute): Promise<Result> {
+  let step = steps.next();
+  while (step.done !== true) step = steps.next(await ask(step.value.compile()));
+  return step.value;
+}
+
+/** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
+export function withoutNul(value: unknown): unknown {
+  return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
+}

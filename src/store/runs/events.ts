@@ -1,0 +1,66 @@
+import { sql } from "kysely";
+import type { Compilable, Kysely } from "kysely";
+import { toRunEventColumns } from "../event-row.js";
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { Schema } from "../schema.js";
+import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+
+/** Rows deleted at a time: few enough that the unlucky write is not noticed. */
+const PRUNED_AT_ONCE = 100;
+
+/** Larger if state directories share a table: finding the oldest event of one reads the numbers of all its events. */
+const PRUNED_AT_ONCE_SHARED = 1_000;
+
+/** A statement has room for 32,766 values; fewer shapes of it are kept prepared this way, too. */
+const INSERTED_AT_ONCE = 100;
+
+export interface RunEventRetention {
+  /** How many events are kept of one state directory. */
+  readonly kept: number;
+  /** The table holds events of several state directories. */
+  readonly shared: boolean;
+}
+
+/**
+ * Within a transaction: insert events, and from time to time delete the oldest, so that never more than `kept` are
+ * committed. In a shared table each state directory deletes only its own events, and may keep a few hundred more.
+ */
+export function* appendRunEvents(
+  db: Kysely<Schema>,
+  events: readonly NewRunEvent[],
+  { kept, shared }: RunEventRetention,
+): Steps<void> {
+  if (events.length === 0) return;
+  let last = 0;
+  const states = new Set<string | null>();
+  for (let at = 0; at < events.length; at += INSERTED_AT_ONCE) {
+    const rows = events.slice(at, at + INSERTED_AT_ONCE).map(toRunEventColumns);
+    const inserted = yield* fetchRows(
+      db.insertInto("run_events").values(rows).returning(["seq", "state_id"]),
+    );
+    for (const { seq, state_id } of inserted) {
+      last = Math.max(last, seq);
+      states.add(state_id);
+    }
+  }
+  const most = shared ? PRUNED_AT_ONCE_SHARED : PRUNED_AT_ONCE;
+  const step = Math.max(1, Math.min(most, Math.floor(kept / 100)));
+  // Counted by sequence number, not by process: many short-lived supervisors share one table.
+  const due = Math.floor(last / step) > Math.floor((last - events.length) / step);
+  if (!due) return;
+  if (!shared) yield* countChanged(db.deleteFrom("run_events").where("seq", "<=", last - kept + step - 1));
+  else for (const state of states) yield* countChanged(deleteOldest(db, state, kept - step + 1));
+}
+
+/** Deletes all but the newest events of one state directory. */
+function deleteOldest(db: Kysely<Schema>, state: string | null, kept: number): Compilable {
+  const isIts = state === null ? sql<boolean>`state_id is null` : sql<boolean>`state_id = ${state}`;
+  const newestForgotten = db
+    .selectFrom("run_events")
+    .select("seq")
+    .where(isIts)
+    .orderBy("seq", "desc")
+    .limit(1)
+    .offset(kept);
+  return db.deleteFrom("run_events").where(isIts).where("seq", "<=", newestForgotten);
+}

@@ -1,0 +1,222 @@
+import { sql } from "kysely";
+import type { Kysely, RawBuilder } from "kysely";
+import { toRunEvent } from "../event-row.js";
+import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
+import type { RunRecord } from "../../model/run.js";
+import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "./rows.js";
+import type { Schema } from "../schema.js";
+import type { SessionScope } from "../sessions/store.js";
+import type { EventFilter, LocalScope, RunFilter, StateDirectoryScope } from "../store.js";
+import { prefixUpperBound } from "../sql/after-prefix.js";
+import type { SqlDialect } from "../sql/engine.js";
+import { isSessionInScope, isColumnInScope } from "../sql/session-scope.js";
+
+/** An empty list is no syntax everywhere. */
+const never = sql<boolean>`false`;
+
+/** A literal: only so can the indexes of open runs serve. */
+const notExited = sql<boolean>`state <> 'exited'`;
+
+/** The clock is asked once, not for every run. */
+const leaseExpired = (dialect: SqlDialect, forMs: number): RawBuilder<boolean> =>
+  sql<boolean>`lease_expires_at <= (select ${dialect.now()}) - ${forMs}`;
+
+export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
+  const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();
+  return row === undefined ? null : toRunRecord(row);
+}
+
+export async function findRuns(
+  db: Kysely<Schema>,
+  prefix: string,
+  limit: number,
+): Promise<readonly RunRecord[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .selectAll()
+    .where("run_id", ">=", prefix)
+    .where("run_id", "<", prefixUpperBound(prefix))
+    .orderBy("run_id")
+    .limit(limit)
+    .execute();
+  return rows.map(toRunRecord);
+}
+
+export async function listRuns(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  filter: RunFilter,
+): Promise<readonly RunRecord[]> {
+  let query = db.selectFrom("runs").selectAll();
+  // The literal lets the index of ended runs serve.
+  if (filter.endedBefore !== undefined)
+    query = query
+      .where(sql<boolean>`state = 'exited'`)
+      .where("ended_at", "<", filter.endedBefore)
+      .orderBy("ended_at");
+  query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
+  if (filter.states !== undefined)
+    query = filter.states.length === 0 ? query.where(never) : query.where("state", "in", filter.states);
+  if (filter.states?.includes("exited") === false) query = query.where(notExited);
+  if (filter.silentForMs !== undefined) query = query.where(leaseExpired(dialect, filter.silentForMs));
+  if (filter.ownerInstanceId !== undefined)
+    query = query.where("owner_instance_id", "=", filter.ownerInstanceId);
+  if (filter.hostIds !== undefined)
+    query = filter.hostIds.length === 0 ? query.where(never) : query.where("host_id", "in", filter.hostIds);
+  if (filter.ofState !== undefined) query = query.where(inStateDirectory(filter.ofState));
+  if (filter.runIds !== undefined)
+    query = filter.runIds.length === 0 ? query.where(never) : query.where("run_id", "in", filter.runIds);
+  if (filter.notFrom !== undefined && filter.notFrom.length > 0)
+    query = query.where("origin_instance_id", "not in", filter.notFrom);
+  if (filter.sessionKey !== undefined) query = query.where("session_key", "=", filter.sessionKey);
+  if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
+  if (filter.hidden === false) query = query.where("hidden_at", "is", null);
+  if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
+  for (const [name, value] of Object.entries(filter.labels ?? {})) {
+    // Not a JSON path: a label's name may contain anything.
+    query = query.where(
+      sql<boolean>`exists (select 1 from ${dialect.jsonEntries("labels")} as label where label.key = ${name} and label.value = ${value})`,
+    );
+  }
+  if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
+  if (filter.after !== undefined) {
+    const { createdAt, runId } = filter.after;
+    query = query.where(sql<boolean>`(created_at, run_id) < (${createdAt}, ${runId})`);
+  }
+  if (filter.limit !== undefined) query = query.limit(filter.limit);
+  if (filter.maxBytes !== undefined) {
+    // Records are read by their ids afterwards, so that large records are not sorted or read in vain.
+    const sizes = await query
+      .clearSelect()
+      .select(["run_id", recordBytes.as("bytes")])
+      .execute();
+    const ids = sizes.slice(0, countWithin(sizes, filter.maxBytes)).map(({ run_id }) => run_id);
+    if (ids.length === 0) return [];
+    query = db.selectFrom("runs").selectAll().where("run_id", "in", ids);
+    query = query.orderBy("created_at", "desc").orderBy("run_id", "desc");
+  }
+  if (filter.withoutLabels === true) {
+    const rows = await query.clearSelect().select(COLUMNS_WITHOUT_LABELS).execute();
+    return rows.map((row) => toRunRecord({ ...row, labels: "{}" }));
+  }
+  return (await query.execute()).map(toRunRecord);
+}
+
+/** The columns of a run that have no length limit. */
+const recordBytes = sql<number>`octet_length(labels) + octet_length(command) + octet_length(cwd) + octet_length(residue)`;
+
+/** How many records fit; at least one. */
+function countWithin(sizes: readonly { readonly bytes: number }[], maxBytes: number): number {
+  let total = 0;
+  const over = sizes.findIndex(({ bytes }) => (total += bytes) > maxBytes);
+  return over === -1 ? Math.max(1, sizes.length) : Math.max(1, over);
+}
+
+export async function listUnattendedRuns(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  ownerInstanceId: string,
+  { hostId, bootId, stateId }: LocalScope,
+): Promise<readonly RunRecord[]> {
+  const here =
+    stateId === null ? sql<boolean>`true` : sql<boolean>`(state_id is null or state_id = ${stateId})`;
+  const rows = await db
+    .selectFrom("runs")
+    .selectAll()
+    .where(notExited)
+    .where((row) =>
+      row.or([
+        row("owner_instance_id", "=", ownerInstanceId),
+        ...(dialect.shared
+          ? [row.and([leaseExpired(dialect, 0), row("host_id", "=", hostId), here])]
+          : [leaseExpired(dialect, 0), row("boot_id", "<>", bootId)]),
+      ]),
+    )
+    .execute();
+  return rows.map(toRunRecord);
+}
+
+export async function listOwnedRunIds(
+  db: Kysely<Schema>,
+  ownerInstanceId: string,
+): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom("runs")
+    .select("run_id")
+    .where("owner_instance_id", "=", ownerInstanceId)
+    .where(notExited)
+    .execute();
+  return rows.map(({ run_id }) => run_id);
+}
+
+export async function countEndedRuns(
+  db: Kysely<Schema>,
+  { ofState: scope, notFrom = [] }: Pick<RunFilter, "ofState" | "notFrom">,
+): Promise<number> {
+  let query = db
+    .selectFrom("runs")
+    .select((of) => of.fn.countAll<number>().as("ended"))
+    .where(sql<boolean>`state = 'exited'`);
+  if (scope !== undefined) query = query.where(inStateDirectory(scope));
+  if (notFrom.length > 0) query = query.where("origin_instance_id", "not in", notFrom);
+  return (await query.executeTakeFirstOrThrow()).ended;
+}
+
+/** None after `settled`: a later look at the same place would find more before it. */
+export async function listEvents(
+  db: Kysely<Schema>,
+  settled: number | null,
+  filter: EventFilter,
+): Promise<readonly RunEvent[]> {
+  return (await selectEvents(db, settled, filter).selectAll().execute()).map(toRunEvent);
+}
+
+export async function listScopedEvents(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  settled: number | null,
+  scope: SessionScope,
+  filter: EventFilter,
+): Promise<readonly (RunEvent | HiddenEvent)[]> {
+  const found = await listEvents(db, settled, filter);
+  const runIds = [...new Set(found.map(({ runId }) => runId))];
+  if (runIds.length === 0) return [];
+  // By run, not by event: a run has many events, and its record may be large.
+  const rows = await db
+    .selectFrom("runs")
+    .innerJoin("sessions", "sessions.id", "runs.session_id")
+    .select("runs.run_id")
+    .where("runs.run_id", "in", runIds)
+    .where(isSessionInScope(dialect, scope))
+    .execute();
+  const seen = new Set(rows.map(({ run_id }) => run_id));
+  return found.map((event) => {
+    if (seen.has(event.runId)) return event;
+    const { seq, runId, at } = event;
+    return { type: "hidden", seq, runId, at };
+  });
+}
+
+function selectEvents(db: Kysely<Schema>, settled: number | null, filter: EventFilter) {
+  let query = db.selectFrom("run_events").orderBy("seq", filter.newestFirst === true ? "desc" : "asc");
+  if (settled !== null) query = query.where("seq", "<=", settled);
+  if (filter.after !== undefined) query = query.where("seq", ">", filter.after);
+  if (filter.runId !== undefined) query = query.where("run_id", "=", filter.runId);
+  if (filter.stateId !== undefined) query = query.where("state_id", "=", filter.stateId);
+  if (filter.hostIds !== undefined) {
+    const { hostIds } = filter;
+    query = query.where("run_id", "in", (of) =>
+      of
+        .selectFrom("runs")
+        .select("runs.run_id")
+        .where((run) => (hostIds.length === 0 ? never : run("host_id", "in", hostIds))),
+    );
+  }
+  return filter.limit === undefined ? query : query.limit(filter.limit);
+}
+
+function inStateDirectory({ stateId, instanceIds }: StateDirectoryScope): RawBuilder<boolean> {
+  const started =
+    instanceIds.length === 0 ? never : sql<boolean>`origin_instance_id in (${sql.join(instanceIds)})`;
+  return sql<boolean>`(state_id = ${stateId} or (state_id is null and ${started}))`;
+}

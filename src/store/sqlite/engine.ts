@@ -1,0 +1,76 @@
+import { Kysely, SqliteAdapter, SqliteQueryCompiler } from "kysely";
+import type { Schema } from "../schema.js";
+import { EngineDialect } from "../sql/kysely-dialect.js";
+import type { SqlEngine } from "../sql/engine.js";
+import type { Steps } from "../sql/steps.js";
+import { hostMonotonicMs } from "./clock.js";
+import type { SqliteConnection } from "./connection.js";
+import type { WalSync } from "./wal-sync.js";
+import { sqliteDialect } from "./words.js";
+
+export function createSqliteKysely(connection: SqliteConnection): Kysely<Schema> {
+  const dialect = new EngineDialect({
+    connection,
+    compiler: SqliteQueryCompiler,
+    adapter: SqliteAdapter,
+  });
+  return new Kysely<Schema>({ dialect });
+}
+
+/** Each call is executed within one turn of the event loop: nothing can come between its statements in this process. */
+export class SqliteEngine implements SqlEngine {
+  readonly generation = 1;
+  readonly generationChangedAt = -Infinity;
+  readonly dialect = sqliteDialect;
+  readonly db: Kysely<Schema>;
+  readonly #connection: SqliteConnection;
+  readonly #walSync: WalSync;
+
+  constructor(connection: SqliteConnection, walSync: WalSync) {
+    this.db = createSqliteKysely(connection);
+    this.#connection = connection;
+    this.#walSync = walSync;
+  }
+
+  perform<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#connection.perform(() => this.#drive(steps()));
+  }
+
+  transact<Result>(steps: () => Steps<Result>): Promise<Result> {
+    return this.#connection.transact(() => this.#drive(steps()));
+  }
+
+  flush(): Promise<void> {
+    return this.#walSync.flush();
+  }
+
+  /** Numbers are given under the lock that the commit releases. */
+  async lastSettledEvent(): Promise<null> {
+    return null;
+  }
+
+  /** Whoever wants to know looks at the file. */
+  notifyEvents(): void {}
+
+  notifyTarget(): void {}
+
+  async now(): Promise<number> {
+    return hostMonotonicMs();
+  }
+
+  async unwritableTables(): Promise<readonly string[]> {
+    return [];
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.db.destroy();
+    await this.#connection.close();
+    this.#walSync.close();
+  }
+
+  #drive<Result>(steps: Steps<Result>): Result {
+    let step = steps.next();
+    while (step.done !== true) step = steps.next(this.#connection.execute(step.value.compile()));
+    return step.value;
+  }
+}

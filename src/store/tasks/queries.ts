@@ -1,0 +1,128 @@
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import type { Schema } from "../schema.js";
+import { toOutboxEntry, toTaskRecord, toTaskEvent } from "./rows.js";
+import { targetKey } from "../../model/task.js";
+import type { OutboxEntry, OutboxStatus, TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
+import type { OutboxFilter, TaskFilter } from "./store.js";
+import { prefixUpperBound } from "../sql/after-prefix.js";
+import { hasStatus } from "../outbox/conditions.js";
+
+/** Literals, not parameters: only so can the partial indexes serve. */
+const open = sql<boolean>`ended_at is null`;
+const ended = sql<boolean>`ended_at is not null`;
+
+export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
+  const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
+  return row === undefined ? null : toTaskRecord(row);
+}
+
+export async function getTaskByKey(db: Kysely<Schema>, key: string): Promise<TaskRecord | null> {
+  const row = await db.selectFrom("tasks").selectAll().where("key", "=", key).executeTakeFirst();
+  return row === undefined ? null : toTaskRecord(row);
+}
+
+export async function findTasks(
+  db: Kysely<Schema>,
+  prefix: string,
+  limit: number,
+): Promise<readonly TaskRecord[]> {
+  const rows = await db
+    .selectFrom("tasks")
+    .selectAll()
+    .where("task_id", ">=", prefix)
+    .where("task_id", "<", prefixUpperBound(prefix))
+    .orderBy("task_id")
+    .limit(limit)
+    .execute();
+  return rows.map(toTaskRecord);
+}
+
+export async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
+  const { sessionId, childSessionId } = filter;
+  if (childSessionId !== undefined) return selectTaskPage(db, filter, ["child_session_id", childSessionId]);
+  if (sessionId === undefined) return selectTaskPage(db, filter, null);
+  // Each from an index that has its order; both at once would be sorted anew for every page.
+  const asked = await selectTaskPage(db, filter, ["owner_session_id", sessionId]);
+  const done = await selectTaskPage(db, filter, ["child_session_id", sessionId]);
+  const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
+  return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
+}
+
+export async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promise<readonly TaskEvent[]> {
+  const rows = await db
+    .selectFrom("task_events")
+    .selectAll()
+    .where("task_id", "=", taskId)
+    .orderBy("seq")
+    .execute();
+  return rows.map(toTaskEvent);
+}
+
+export async function listOutbox(
+  db: Kysely<Schema>,
+  { taskId, taskIds, target, statuses, after, limit }: OutboxFilter,
+): Promise<readonly OutboxEntry[]> {
+  let query = db.selectFrom("task_outbox").selectAll().orderBy("created_at").orderBy("entry_key");
+  if (taskId !== undefined) query = query.where("task_id", "=", taskId);
+  if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
+  if (target !== undefined) query = query.where("target_key", "=", targetKey(target));
+  if (statuses !== undefined) query = query.where((is) => is.or(statuses.map(hasStatus)));
+  if (after !== undefined)
+    query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
+  if (limit !== undefined) query = query.limit(limit);
+  return (await query.execute()).map(toOutboxEntry);
+}
+
+export async function countOpenTasks(db: Kysely<Schema>): Promise<ReadonlyMap<TaskStatus, number>> {
+  const rows = await db
+    .selectFrom("tasks")
+    .select(({ fn }) => ["status", fn.countAll<number>().as("count")])
+    // By the index of statuses: that of the open ones does not have them.
+    .where("status", "in", ["queued", "running"])
+    .groupBy("status")
+    .execute();
+  return new Map(rows.map(({ status, count }) => [status, count]));
+}
+
+/** Each where its own index has it. */
+export async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<OutboxStatus, number>> {
+  const counts = new Map<OutboxStatus, number>();
+  for (const status of ["pending", "session_queued", "failed"] as const) {
+    const counted = db.selectFrom("task_outbox").select(({ fn }) => fn.countAll<number>().as("count"));
+    const { count } = await counted.where(hasStatus(status)).executeTakeFirstOrThrow();
+    if (count > 0) counts.set(status, count);
+  }
+  return counts;
+}
+
+async function selectTaskPage(
+  db: Kysely<Schema>,
+  filter: TaskFilter,
+  session: readonly ["owner_session_id" | "child_session_id", string] | null,
+): Promise<readonly TaskRecord[]> {
+  const { taskIds, statuses, runtimes, deliveries, runId, cleanupBefore, after } = filter;
+  // Few may be forgotten at a time: the index of ages would have all others read to find them.
+  const age = cleanupBefore === undefined ? sql.ref<number>("created_at") : sql<number>`+created_at`;
+  let query = db
+    .selectFrom("tasks")
+    .selectAll()
+    .orderBy(age, "desc")
+    .orderBy("task_id", "desc")
+    .limit(filter.limit);
+  if (session !== null) query = query.where(session[0], "=", session[1]);
+  if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
+  if (statuses !== undefined) query = query.where("status", "in", statuses);
+  if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);
+  if (deliveries !== undefined) query = query.where("delivery", "in", deliveries);
+  if (runId !== undefined) query = query.where("run_id", "=", runId);
+  if (filter.open !== undefined) query = query.where(filter.open ? open : ended);
+  if (cleanupBefore !== undefined) query = query.where("cleanup_after", "<", cleanupBefore);
+  if (after !== undefined)
+    query = query.where(sql<boolean>`(${age}, task_id) < (${after.createdAt}, ${after.taskId})`);
+  return (await query.execute()).map(toTaskRecord);
+}
+
+function newestFirst(one: TaskRecord, other: TaskRecord): number {
+  return other.createdAt - one.createdAt || (one.taskId < other.taskId ? 1 : -1);
+}

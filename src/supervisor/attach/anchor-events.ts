@@ -1,0 +1,108 @@
+import type { AnchorEvent, AnchorLink } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { LeaseLost, NotAdopted, NotSteering } from "../../errors.js";
+import { recordAnchorAnswer } from "../anchor-liveness.js";
+import { onServiceAck } from "../service/convert-to-service.js";
+import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
+import { finalizeExit } from "../conclude.js";
+import { detachRun } from "../run/lifecycle.js";
+import { isInactive, type LiveRun } from "../run/live-run.js";
+import { failPendingMemberRequests } from "../run/members.js";
+import { recordLostOutput, updateWithheld } from "../run/output.js";
+import { reattach } from "./reattach.js";
+import { step } from "../run/state.js";
+import { markStarted } from "../started.js";
+
+/** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */
+export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {
+  if (isInactive(live) || live.link !== link) return;
+  if (event.type !== "closed") recordAnchorAnswer(live);
+  switch (event.type) {
+    case "started":
+      return markStarted(live);
+    case "failed":
+      // The exit that follows says it durably; in this one's words, which know what was to be run.
+      live.failure = event.failure;
+      live.state = step(live.state, event);
+      return;
+    case "output":
+      live.withheld[event.stream] = event.withheld === true;
+      updateWithheld(live);
+      recordLostOutput(live, event.stream, event.lost ?? 0);
+      // The end of a stream is no sign of life.
+      if (!live.outputRanges.update(event.stream, event)) return;
+      live.activity.onOutput();
+      live.deadlines.recordProgress();
+      return;
+    case "stdin":
+      return live.stdin.credit(event);
+    case "leader":
+      live.state = step(live.state, event);
+      return scheduleExitingRecord(live);
+    case "stopping":
+      live.firstStop = event.stop;
+      live.state = step(live.state, { type: "stop", stop: event.stop });
+      return recordFirstStop(live, event.stop);
+    case "survivors":
+      live.state = step(live.state, event);
+      return recordSurvivors(live, event.survivors, "its anchor stays and goes on trying");
+    case "exited":
+      failPendingMemberRequests(live);
+      return finalizeExit(live, event.exit, "anchor");
+    case "refused":
+      return onAnchorRefusal(live, event);
+    case "adopted":
+      return live.pendingAdoption?.resolve();
+    case "signalled":
+      return live.pendingSignal?.resolve(event.count);
+    case "members":
+      return live.memberRequests.get(event.requestId)?.resolve(event.processes);
+    case "status":
+      return onServiceAck(live, event.welcome);
+    case "closed":
+      live.link = null;
+      live.stdin.detach();
+      // Whether it was heard is seen when the new run is asked for.
+      live.pendingAdoption?.resolve();
+      live.pendingSignal?.reject(new NotSteering(live.facts.runId, "its anchor does not answer now"));
+      failPendingMemberRequests(live);
+      if (!live.reattaching && !live.anchorLiveness.handling)
+        live.context.track(live.facts.runId, reattach(live));
+      return;
+  }
+}
+
+/** The end mostly follows at once; a state that lasts a millisecond is not worth a transaction. */
+function scheduleExitingRecord(live: LiveRun): void {
+  if (live.exitingTimer !== null || live.stopRecorded) return;
+  const { clock } = live.context;
+  live.exitingTimer = clock.setTimer(defaults.exitingNoteMs, () => {
+    live.writeQueue.enqueue({ to: "exiting", at: clock.wall() });
+  });
+}
+
+function onAnchorRefusal(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {
+  const { runId } = live.facts;
+  // Of an anchor that knows adoption and signals, and not this: the answer has no name.
+  if (live.memberRequests.size > 0 && code === "unknown-frame") return failPendingMemberRequests(live);
+  if (live.pendingAdoption !== null && (code.startsWith("adopt-") || code === "unknown-frame"))
+    return live.pendingAdoption.reject(new NotAdopted(runId, message));
+  if (live.pendingSignal !== null && (code.startsWith("signal-") || code === "unknown-frame"))
+    return live.pendingSignal.reject(new NotSteering(runId, message));
+  switch (code) {
+    case "stale-epoch":
+    case "not-owner":
+      // An observer is no owner and knows it.
+      if (live.isOwner) detachRun(live, new LeaseLost(runId, live.writeQueue.lease.epoch));
+      return;
+    case "bad-phase":
+      // It was on its way out when the command came.
+      return;
+    default:
+      live.context.report({
+        runId,
+        message: `run ${runId}: its anchor refused a command (${code}): ${message}`,
+        cause: null,
+      });
+  }
+}

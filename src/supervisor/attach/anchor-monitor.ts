@@ -1,0 +1,96 @@
+import { defaults } from "../../defaults.js";
+import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
+import type { Clock, Timer } from "../../async/clock.js";
+import { isInactive, type LiveRun } from "../run/live-run.js";
+import { reattach } from "./reattach.js";
+
+/**
+ * Notices anchors that do not answer: a connected one that has said nothing for a while is asked how it is. One look for
+ * all runs, soon while one is being stopped or asked, seldom otherwise.
+ */
+export class AnchorMonitor {
+  readonly #clock: Clock;
+  readonly #runs: () => Iterable<LiveRun>;
+  #timer: Timer | null = null;
+  #dueAt = Infinity;
+  #stopped = false;
+
+  constructor(clock: Clock, live: () => Iterable<LiveRun>) {
+    this.#clock = clock;
+    this.#runs = live;
+  }
+
+  /** There is something to watch. */
+  checkLater(): void {
+    this.#checkIn(defaults.anchorAskMs / 2);
+  }
+
+  /** An answer is expected. */
+  checkSoon(): void {
+    this.#checkIn(CHECK_SOON_MS);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#timer?.cancel();
+  }
+
+  #checkIn(ms: number): void {
+    const at = this.#clock.now() + ms;
+    if (this.#stopped || at >= this.#dueAt) return;
+    this.#timer?.cancel();
+    this.#dueAt = at;
+    this.#timer = this.#clock.setTimer(ms, () => this.#check());
+  }
+
+  #check(): void {
+    const now = this.#clock.now();
+    // This process itself was stopped or starved: answers of anchors are not read yet.
+    const late = now - this.#dueAt > LATE_CHECK_MS;
+    this.#dueAt = Infinity;
+    let any = false;
+    for (const live of this.#runs()) {
+      any = true;
+      if (late && live.anchorLiveness.statusSentAt !== null) live.anchorLiveness.statusSentAt = now;
+      if (checkRun(live, now)) this.checkSoon();
+    }
+    if (any) this.checkLater();
+  }
+}
+
+/** True: check this run again soon. A run without a connection is handled by the reconnect. */
+function checkRun(live: LiveRun, now: number): boolean {
+  const { anchorLiveness: liveness, link } = live;
+  if (isInactive(live) || link === null) return false;
+  // While it is being started or stopped, it has something to say.
+  const isDue = live.requestedStop !== null || live.state.name === "starting";
+  if (liveness.handling) return true;
+  if (liveness.statusSentAt !== null && now - liveness.statusSentAt >= defaults.anchorAnswerMs) {
+    live.context.track(live.facts.runId, handleSilence(live));
+    return true;
+  }
+  if (
+    liveness.statusSentAt === null &&
+    now - liveness.lastMessageAt >= (isDue ? STATUS_SOON_MS : defaults.anchorAskMs)
+  )
+    requestStatus(live, now);
+  return isDue || liveness.statusSentAt !== null;
+}
+
+async function handleSilence(live: LiveRun): Promise<void> {
+  await handleUnresponsiveAnchor(live);
+  // If the connection ended meanwhile, nothing else reconnects.
+  if (live.link === null && !isInactive(live) && !live.reattaching) await reattach(live);
+}
+
+function requestStatus({ anchorLiveness: liveness, link }: LiveRun, now: number): void {
+  liveness.statusSentAt = now;
+  link?.requestStatus();
+}
+
+/** While an answer is waited for. */
+const CHECK_SOON_MS = 500;
+/** A check that runs later than this shows that this process was delayed, not that anchors are silent. */
+const LATE_CHECK_MS = 2_000;
+/** For a run that is being started or stopped: its anchor should send messages by itself. */
+const STATUS_SOON_MS = 1_000;

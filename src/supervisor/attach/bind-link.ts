@@ -1,0 +1,58 @@
+import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../../anchor/host.js";
+import type { RunBoundary } from "../../model/run.js";
+import { sendServicePolicy } from "../service/convert-to-service.js";
+import { sendPendingStops, recordFirstStop, resendStop } from "../run/request-stop.js";
+import { markStarted } from "../started.js";
+import type { LiveRun } from "../run/live-run.js";
+import { updateWithheld } from "../run/output.js";
+import { step } from "../run/state.js";
+
+const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
+
+/**
+ * Take a connection into use and catch up with what its anchor says. Everything the run's owner holds (unaccepted
+ * input, owed stops, the window size) is handed to it; nothing is assumed of what an earlier connection got through.
+ */
+export function bindLink(live: LiveRun, link: AnchorLink, owner: boolean): void {
+  const { welcome } = link;
+  live.link = link;
+  live.isOwner = owner;
+  resendStop(live, link);
+  applyWelcome(live, welcome);
+  if (owner) {
+    live.stdin.attach(link, {
+      accepted: welcome.stdinAccepted,
+      limit: welcome.stdinLimit,
+      closed: welcome.stdinClosed,
+    });
+    if (live.size !== null) link.resize(live.size);
+    sendServicePolicy(live, link);
+  }
+  sendPendingStops(live);
+  link.listen((event) => live.listener(link, event));
+}
+
+function applyWelcome(live: LiveRun, welcome: Welcome): void {
+  const { anchor, root, boundary } = welcome;
+  live.tier = boundary.tier;
+  live.recordedIdentity = { ...live.recordedIdentity, anchor, root, boundary: toRunBoundary(boundary) };
+  for (const stream of STREAMS) {
+    live.outputRanges.applyWelcome(stream, welcome[stream]);
+    live.withheld[stream] = welcome[stream].withheld === true;
+  }
+  updateWithheld(live);
+  live.state = step(live.state, { type: "gated", root });
+  // `exiting` does not say whether it ever ran; the exit will.
+  if (welcome.phase === "running") markStarted(live, welcome.elapsedMs ?? 0);
+  if (welcome.phase === "exiting") live.started.resolve();
+  if (welcome.firstStop !== null) {
+    live.firstStop = welcome.firstStop;
+    live.state = step(live.state, { type: "stop", stop: welcome.firstStop });
+    recordFirstStop(live, welcome.firstStop);
+  }
+  if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
+}
+
+export function toRunBoundary({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
+  return { cgroup, cgroupInode, note: tierNote };
+}

@@ -1,0 +1,152 @@
+import type { AnchorLink } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { LeaseLost } from "../../errors.js";
+import { recordAnchorAnswer } from "../anchor-liveness.js";
+import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
+import { bindLink } from "./bind-link.js";
+import { resolveDeadAnchor } from "../end/dead-anchor.js";
+import { finalizeDeadAnchor } from "../conclude.js";
+import type { SupervisorContext } from "../context.js";
+import { detachRun } from "../run/lifecycle.js";
+import { runEventBase, isInactive, type LiveRun } from "../run/live-run.js";
+import { restoreIfRolledBack } from "../lease/restore-record.js";
+import { isTakenByOtherIncarnation, acquireRun } from "../lease/acquire.js";
+
+/**
+ * The connection broke without a word of the run's end. Its anchor has finished (the exit file knows), lives (attach
+ * again, under a new epoch) or is dead (the launcher cleans up; the run is lost).
+ */
+export async function reattach(live: LiveRun): Promise<void> {
+  live.reattaching = true;
+  try {
+    for (let tries = 0; !isInactive(live); tries++) {
+      try {
+        if (await tryReattach(live, tries)) return;
+      } catch (error) {
+        const { runId } = live.facts;
+        live.context.report({
+          runId,
+          message: `run ${runId}: cannot find out what became of it; trying again`,
+          cause: error,
+        });
+      }
+      await live.context.clock.sleep(reattachDelay(live, tries), live.ended.promise);
+    }
+  } finally {
+    live.reattaching = false;
+  }
+}
+
+/** True: connected again, or over. */
+async function tryReattach(live: LiveRun, tries: number): Promise<boolean> {
+  const { context, facts, writeQueue } = live;
+  const { runId } = facts;
+  // An observer of the attempt before has done its service.
+  live.link?.close();
+  live.link = null;
+  if (!(await context.incarnation.isCurrent())) return true;
+  const acquired = await acquireRun(context, {
+    run: facts.address,
+    from: writeQueue.lease,
+    expiredForMs: null,
+    events: (epoch) => [
+      {
+        ...runEventBase(live, context.clock.wall()),
+        type: "attach",
+        data: { epoch, decision: "continue: the connection was lost", process: context.incarnationId },
+      },
+    ],
+  });
+  switch (acquired.kind) {
+    case "attached":
+      if (isInactive(live)) {
+        acquired.link.close();
+        return true;
+      }
+      writeQueue.setLease(acquired.lease);
+      recordAnchorAnswer(live);
+      bindLink(live, acquired.link, true);
+      keepGateClosed(live, acquired.link);
+      return !connectionLost(live);
+    case "unwritable":
+      context.report({
+        runId,
+        message: `run ${runId} can be stopped, but not steered: the store refuses its lease`,
+        cause: acquired.error,
+      });
+      if (isInactive(live)) acquired.observer.close();
+      else bindLink(live, acquired.observer, false);
+      return false;
+    case "replaced":
+      onLeaseStolen(live, acquired.by);
+      return true;
+    case "ended-elsewhere":
+      stopOrphanedAnchor(context, acquired.observer);
+      detachRun(live, new LeaseLost(runId, writeQueue.lease.epoch));
+      return true;
+    case "unreachable":
+      if (acquired.lease !== null) writeQueue.setLease(acquired.lease);
+      await handleUnresponsiveAnchor(live);
+      return isInactive(live);
+    case "silent": {
+      if (acquired.lease !== null) writeQueue.setLease(acquired.lease);
+      const deadAnchor = await resolveDeadAnchor(context, live.recordedIdentity, () => isInactive(live));
+      // It makes its socket anew, if it runs.
+      if (deadAnchor.kind === "anchor-alive" && tries >= defaults.reattachTries)
+        await handleUnresponsiveAnchor(live);
+      return finalizeDeadAnchor(live, deadAnchor) || isInactive(live);
+    }
+  }
+}
+
+/** The store does not count it as ours: it has forgotten it, or it has been taken over, or ended. */
+export async function onLeaseMissing(live: LiveRun): Promise<void> {
+  const { context, facts } = live;
+  if (await restoreIfRolledBack(context, facts.runId)) return;
+  const record = await context.store.getRun(facts.runId);
+  if (record === null || record.state === "exited") onLeaseStolen(live, null);
+  else if (record.ownerInstanceId !== context.instanceId) onLeaseStolen(live, record.ownerInstanceId);
+}
+
+/** Finds out whether a newer epoch means that this process lost one run or the whole instance. */
+export async function detectOtherIncarnation({ context, facts }: LiveRun, hadEpoch: number): Promise<void> {
+  const record = await context.store.getRun(facts.runId);
+  if (record !== null && (await isTakenByOtherIncarnation(context, record, hadEpoch)))
+    context.incarnation.markTaken(`it has taken run ${facts.runId} under a newer epoch`);
+}
+
+/** Somebody else has taken the run over, as the rules allow: nothing more is done here, and it is said why. */
+export function onLeaseStolen(live: LiveRun, by: string | null): void {
+  if (isInactive(live)) return;
+  if (by === live.context.instanceId)
+    return live.context.incarnation.markTaken(`it has taken run ${live.facts.runId} under a newer epoch`);
+  const error = new LeaseLost(live.facts.runId, live.writeQueue.lease.epoch, by);
+  live.context.report({ runId: live.facts.runId, message: error.message, cause: error });
+  detachRun(live, error);
+}
+
+/** An anchor that has lost its first owner before GO must never execute; whoever comes next only sees to that. */
+export function keepGateClosed(live: LiveRun, link: AnchorLink): void {
+  if (link.welcome.phase !== "gated") return;
+  link.stop({ reason: "spawn-error", actor: live.context.actor, requestId: "", graceMs: 0 });
+}
+
+/** The record has an end, so its tree must have one too. */
+export function stopOrphanedAnchor(context: SupervisorContext, observer: AnchorLink): void {
+  observer.stop({ reason: "lost", actor: context.actor, requestId: "", graceMs: null });
+  observer.close();
+}
+
+/** The events that waited in a link are heard while it is adopted: its end may be among them. */
+function connectionLost(live: LiveRun): boolean {
+  return live.link === null && !isInactive(live);
+}
+
+function reattachDelay(live: LiveRun, tries: number): number {
+  const { runId } = live.facts;
+  if (tries === defaults.reattachTries) {
+    const message = `run ${runId}: its anchor lives but does not answer (stopped, or starved); asking again every ${defaults.storeRetryMaxMs} ms`;
+    live.context.report({ runId, message, cause: null });
+  }
+  return Math.min(defaults.reattachPauseMs * 2 ** tries, defaults.storeRetryMaxMs);
+}

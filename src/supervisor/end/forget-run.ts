@@ -1,0 +1,56 @@
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { RunRecord } from "../../model/run.js";
+import type { TerminalRunChange, RunStore } from "../../store/store.js";
+
+/**
+ * End a run on record, on the word of an operator that its host, or state directory, will not come back: lost, unproven, nobody signalled.
+ * Should it come back all the same, it terminates what is behind an ended record. False, and nothing written: its lease
+ * has not expired, or somebody was faster.
+ */
+export async function forgetRun(
+  store: Pick<RunStore, "acquireAndFinalizeRun">,
+  record: RunRecord,
+  actor: string,
+  {
+    detail = "it was given up; whether anything of it still runs where it was is not known",
+    expiredForMs = 0,
+  }: { readonly detail?: string; readonly expiredForMs?: number | null } = {},
+): Promise<boolean> {
+  const { runId, ownerInstanceId, leaseEpoch } = record;
+  const at = Date.now();
+  const claim = {
+    runId,
+    from: { ownerInstanceId, epoch: leaseEpoch },
+    ownerInstanceId,
+    epoch: leaseEpoch + 1,
+    leaseMs: 0,
+    expiredForMs,
+  };
+  const end: TerminalRunChange = {
+    to: "exited",
+    at,
+    exit: {
+      reason: "lost",
+      actor,
+      code: null,
+      signal: null,
+      source: "none",
+      detail,
+      errno: null,
+      limitHit: null,
+    },
+    residue: [],
+    residueCount: 0,
+    usage: null,
+    emptiness: "unproven",
+  };
+  const event: NewRunEvent = {
+    runId,
+    at,
+    rootPid: record.root?.pid ?? null,
+    descendants: 0,
+    type: "exit",
+    data: { reason: "lost", actor, code: null, signal: null, emptiness: "unproven" },
+  };
+  return store.acquireAndFinalizeRun(claim, end, [event]);
+}

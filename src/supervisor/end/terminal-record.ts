@@ -1,0 +1,129 @@
+import type { RunFiles, SpawnFailure } from "../../anchor/host.js";
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { KillMode, OnEscape, Residue } from "../../model/run.js";
+import type { DeadAnchorResult } from "./dead-anchor.js";
+import type { RunEventBase } from "../run/live-run.js";
+import { outcomeOfRunFiles } from "./outcome.js";
+import type { RunOutcome } from "../run/state.js";
+
+/** All there is to say about the end of a run. */
+export interface TerminalRecord {
+  readonly outcome: RunOutcome;
+  /** Whether the end was seen or concluded. */
+  readonly type: "exited" | "lost";
+  readonly mode: KillMode;
+  /** Processes that outlived the leader. */
+  readonly cleaned: number;
+  /** Processes that were ended besides the leader, by TERM or KILL: those, and the rest of a run that was stopped. */
+  readonly ended: number;
+  readonly survivors: number;
+  /** Processes seen in the run's life, the leader included; 0: nobody counted. */
+  readonly processes: number;
+  /** When the anchor saw it end, on the wall clock, if that was told; otherwise now. */
+  readonly endedAt?: number | null;
+  /** How long it ran, on the monotonic clock. */
+  readonly durationMs?: number;
+  /** When the last of its output was written, if that was told. */
+  readonly lastOutputAt?: number | null;
+}
+
+const NOTHING_CLEANED = { mode: "none", cleaned: 0, ended: 0, survivors: 0, processes: 0 } as const;
+
+/** Nothing of the command ran. */
+export function spawnFailureRecord({ errno, message }: SpawnFailure): TerminalRecord {
+  return {
+    ...NOTHING_CLEANED,
+    type: "exited",
+    outcome: {
+      exit: {
+        reason: "spawn-error",
+        actor: "",
+        code: null,
+        signal: null,
+        source: "none",
+        detail: message,
+        errno: errno === 0 ? null : errno,
+        limitHit: null,
+      },
+      residue: [],
+      residueCount: 0,
+      usage: null,
+      emptiness: "proven",
+    },
+  };
+}
+
+export const INTERRUPTED_SPAWN: SpawnFailure = {
+  errno: 0,
+  step: "interrupted",
+  message: "its supervisor ended while it was being started; the command did not run",
+};
+
+type LostRun = Extract<DeadAnchorResult, { kind: "lost" }>;
+
+/** Its anchor is gone, and nobody saw the end. */
+export function lostRunRecord(deadAnchor: LostRun, onEscape: OnEscape): TerminalRecord {
+  const exit = {
+    ...outcomeOfRunFiles(withEnforcedStop(deadAnchor)),
+    ...(isEscape(deadAnchor, onEscape) ? ESCAPE_REASON : {}),
+  };
+  const { emptiness, by, killed, killMode, residue, alive, note } = deadAnchor;
+  return {
+    type: "lost",
+    outcome: {
+      exit: note === null ? exit : { ...exit, detail: [exit.detail, note].filter(Boolean).join("; ") },
+      residue,
+      residueCount: by === "reap" ? killed : 0,
+      usage: null,
+      emptiness,
+    },
+    mode: killMode,
+    cleaned: killed,
+    ended: killed,
+    survivors: alive.length,
+    processes: 0,
+  };
+}
+
+/** The stop's reason counts only when the run was ended without its anchor and the outcome is known. */
+function withEnforcedStop({ runFiles, emptiness, sharedAnchor: shared = false }: LostRun): RunFiles | null {
+  if (runFiles === null || runFiles.firstStop?.withoutAnchor !== true) return runFiles;
+  if (emptiness === "proven" || runFiles.swept !== null || shared) return runFiles;
+  return { ...runFiles, firstStop: { ...runFiles.firstStop, withoutAnchor: false } };
+}
+
+const ESCAPE_REASON = { reason: "ownership-escape" } as const;
+
+/** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
+function isEscape({ runFiles, by, emptiness, residue }: LostRun, onEscape: OnEscape): boolean {
+  const byItself = runFiles !== null && runFiles.leader !== null && runFiles.firstStop === null;
+  return byItself && by === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
+}
+
+/** Written with the terminal row, in the same transaction. */
+export function terminalEvents(
+  facts: RunEventBase,
+  { outcome: ending, mode, cleaned, ended, survivors }: TerminalRecord,
+): NewRunEvent[] {
+  const { exit, residue, emptiness } = ending;
+  const { reason, actor, code, signal } = exit;
+  const events: NewRunEvent[] = [];
+  // Who is still there when a run is stopped has not escaped it.
+  const byItself = reason === "exit" || reason === "signal" || reason === "ownership-escape";
+  const outside = byItself ? residue.filter(isOutside) : [];
+  if (outside.length > 0)
+    events.push({
+      ...facts,
+      type: "escape",
+      data: { residue: outside.map(({ pid, kind, command }) => ({ pid, kind, command })) },
+    });
+  if (cleaned > 0 || ended > 0 || survivors > 0)
+    events.push({ ...facts, type: "cleanup", data: { mode, residue: cleaned, ended, survivors } });
+  events.push({ ...facts, type: "exit", data: { reason, actor, code, signal, emptiness } });
+  return events;
+}
+
+/** In a session of its own, or outside the boundary: not a mere background job of the leader's. */
+function isOutside({ kind }: Residue): boolean {
+  return kind === "detached" || kind === "migrated";
+}

@@ -1,0 +1,234 @@
+import type { InspectOptions, ProcessEvidence } from "../../anchor/host.js";
+import { membersOfRun, type LiveProcesses, type AnchoredRun } from "../../anchor/members.js";
+import type { NativeObserver } from "../../anchor/native-host.js";
+import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
+import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
+import { isSameMachine } from "../../home/machine-identity.js";
+import { isSameProcess, type ProcessIdentity, type RunRecord } from "../../model/run.js";
+import { cgroupOf } from "../end/dead-anchor.js";
+
+/** The live processes of one run, as far as they can be looked at. */
+export interface RunProcesses {
+  /** Live evidence about the recorded anchor and first process; null: none is recorded, or it was not looked at. */
+  readonly anchor: ProcessEvidence | null;
+  readonly root: ProcessEvidence | null;
+  /** Verified members: below the run's anchor, in its cgroup, or below its verified first process. The anchor is none. */
+  readonly processes: LiveProcesses;
+  /** Unverified processes that carry the run's marker: any process can set a marker. */
+  readonly claims: readonly ClaimingProcess[];
+  /** Why there may be processes besides these; null: all were looked at. Empty `processes` mean "none" only with null. */
+  readonly unknown: string | null;
+}
+
+export interface ClaimingProcess {
+  readonly identity: ProcessIdentity;
+  readonly command: string;
+}
+
+/** A run and what is recorded of its processes; of a run without a record, what its directory says. */
+export type InspectableRun = AnchoredRun &
+  Pick<RunRecord, "leaseId" | "state" | "imported" | "boundary" | "hostId" | "timeNamespace">;
+
+type ProcessInspector = Pick<
+  NativeObserver,
+  "machine" | "inspectProcesses" | "inspectCgroups" | "listCgroupMembers" | "listMarkedProcesses"
+>;
+
+/** Why a run's processes are not looked at; null: they are. */
+function notInspectedReason(record: InspectableRun, host: ProcessInspector): string | null {
+  if (record.state === "exited") return "it has ended";
+  if (record.imported !== null)
+    return "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running";
+  if (!isSameMachine(record, host.machine))
+    return "it lives on another machine, boot or in another pid namespace";
+  if (record.anchor !== null && !isComparable(record.anchor, record, host.machine))
+    return `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others`;
+  return null;
+}
+
+/**
+ * The live processes of these runs. Every view of processes uses this function, so that all of them show the same.
+ * `open` holds every open run: an anchor may serve several, and a process in the cgroup of one belongs to no other.
+ */
+export async function listLiveProcesses(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
+  open: readonly InspectableRun[] = records,
+  options: Pick<InspectOptions, "ports"> = {},
+): Promise<ReadonlyMap<string, RunProcesses>> {
+  const result = new Map<string, RunProcesses>();
+  for (const record of records) result.set(record.runId, notInspected(notInspectedReason(record, host)));
+  const here = open.filter((record) => notInspectedReason(record, host) === null);
+  const wanted = here.filter(({ runId }) => result.has(runId));
+  if (wanted.length === 0) return result;
+  try {
+    const evidence = await inspectAll(host, wanted, options);
+    const cgroups = await inspectCgroups(host, here, options);
+    const marked = await findMarked(host, wanted, evidence);
+    const ownerOf = new Map(
+      [...cgroups].flatMap(([runId, { members }]) =>
+        members.map(({ identity }) => [keyOf(identity), runId] as const),
+      ),
+    );
+    for (const record of wanted) {
+      const { runId, leaseId } = record;
+      const seen = evidence.get(runId) ?? { anchor: null, root: null };
+      const claims = marked.get(leaseId) ?? [];
+      result.set(runId, assembleProcesses(record, here, seen, cgroups, ownerOf, claims));
+    }
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    for (const { runId } of wanted) result.set(runId, notInspected(why));
+  }
+  return result;
+}
+
+/** The live processes of one run; `open`: every open run. */
+export async function listProcessesOfRun(
+  host: ProcessInspector,
+  record: InspectableRun,
+  open: readonly InspectableRun[],
+  options: Pick<InspectOptions, "ports"> = {},
+): Promise<RunProcesses> {
+  const others = open.filter(({ runId }) => runId !== record.runId);
+  const found = await listLiveProcesses(host, [record], [record, ...others], options);
+  return found.get(record.runId) ?? notInspected(null);
+}
+
+export function notInspected(unknown: string | null): RunProcesses {
+  return { anchor: null, root: null, processes: [], claims: [], unknown };
+}
+
+interface RunEvidence {
+  readonly anchor: ProcessEvidence | null;
+  readonly root: ProcessEvidence | null;
+}
+
+/** One question for all. */
+async function inspectAll(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
+  options: Pick<InspectOptions, "ports">,
+): Promise<ReadonlyMap<string, RunEvidence>> {
+  const asked = records.flatMap(({ anchor, root }) => [anchor, root]).filter((each) => each !== null);
+  const answers = await host.inspectProcesses(asked, options);
+  let at = 0;
+  const next = (identity: ProcessIdentity | null): ProcessEvidence | null =>
+    identity === null ? null : (answers[at++] ?? null);
+  return new Map(
+    records.map(({ runId, anchor, root }) => [runId, { anchor: next(anchor), root: next(root) }]),
+  );
+}
+
+const TRUNCATED_LIST = `only the first ${MAX_LISTED_PROCESSES} of its processes are named`;
+
+interface CgroupMembers {
+  readonly members: LiveProcesses;
+  /** Null: all of its processes are named. */
+  readonly unknown: string | null;
+}
+
+async function inspectCgroups(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
+  options: Pick<InspectOptions, "ports">,
+): Promise<ReadonlyMap<string, CgroupMembers>> {
+  const asked = records.flatMap((record) => {
+    const cgroup = cgroupOf(record);
+    return cgroup === null ? [] : [{ runId: record.runId, cgroup }];
+  });
+  const cgroups = asked.map(({ cgroup }) => cgroup);
+  const members = await host.listCgroupMembers(cgroups, options);
+  // Afterwards: one that was emptied meanwhile is empty.
+  const states = await host.inspectCgroups(cgroups);
+  return new Map(
+    asked.map(({ runId, cgroup }, at) => {
+      const found = members[at] ?? [];
+      const state = states[at] ?? "unknown";
+      const unknown =
+        state === "unknown"
+          ? `its cgroup ${cgroup.path} cannot be looked at from here`
+          : state === "populated" && found.length === 0
+            ? `its cgroup ${cgroup.path} is not empty, but its processes cannot be named`
+            : found.length >= MAX_LISTED_PROCESSES
+              ? TRUNCATED_LIST
+              : null;
+      return [runId, { members: found, unknown }];
+    }),
+  );
+}
+
+/** Marked processes by lease id. Not needed with a verified anchor, which is the parent of all orphans. */
+async function findMarked(
+  host: ProcessInspector,
+  records: readonly InspectableRun[],
+  evidence: ReadonlyMap<string, RunEvidence>,
+): Promise<ReadonlyMap<string, readonly ClaimingProcess[]>> {
+  const leases = new Set(
+    records
+      .filter(({ runId, leaseId }) => leaseId !== "" && evidence.get(runId)?.anchor?.matches !== true)
+      .map(({ leaseId }) => leaseId),
+  );
+  const found = new Map<string, ClaimingProcess[]>();
+  if (leases.size === 0) return found;
+  for (const { identity, value, command } of await host.listMarkedProcesses())
+    if (leases.has(value)) found.set(value, [...(found.get(value) ?? []), { identity, command }]);
+  return found;
+}
+
+function assembleProcesses(
+  record: InspectableRun,
+  open: readonly InspectableRun[],
+  { anchor, root }: RunEvidence,
+  cgroups: ReadonlyMap<string, CgroupMembers>,
+  ownerOf: ReadonlyMap<string, string>,
+  marked: readonly ClaimingProcess[],
+): RunProcesses {
+  const { runId } = record;
+  const cgroup = cgroups.get(runId) ?? null;
+  const below =
+    anchor?.matches === true
+      ? anchor.descendants
+      : root?.matches === true
+        ? [asMember(root), ...root.descendants]
+        : [];
+  // A cgroup decides before ancestry: an orphan has lost the ancestry of its run.
+  const descended = membersOfRun(record, open, below).filter(
+    ({ identity }) => (ownerOf.get(keyOf(identity)) ?? runId) === runId,
+  );
+  const known = new Set(descended.map(({ identity }) => keyOf(identity)));
+  const inCgroup = (cgroup?.members ?? []).filter(({ identity }) => !known.has(keyOf(identity)));
+  const processes = [...descended, ...inCgroup].filter(
+    ({ identity }) => !isSameProcess(identity, record.anchor),
+  );
+  for (const { identity } of processes) known.add(keyOf(identity));
+  const claims = marked.filter(
+    ({ identity }) =>
+      !known.has(keyOf(identity)) && !ownerOf.has(keyOf(identity)) && !isSameProcess(identity, record.anchor),
+  );
+  const unknown =
+    hiddenReason(anchor) ??
+    hiddenReason(root) ??
+    (below.length >= MAX_LISTED_PROCESSES ? TRUNCATED_LIST : null) ??
+    // A verified anchor is an ancestor of all processes of the run.
+    (anchor?.matches === true ? null : (cgroup?.unknown ?? null));
+  // Without what its anchor serves for other runs.
+  const own = anchor === null ? null : { ...anchor, descendants: descended };
+  return { anchor: own, root, processes, claims, unknown };
+}
+
+function hiddenReason(evidence: ProcessEvidence | null): string | null {
+  // One that matches by its unique id is verified, hidden or not.
+  if (evidence?.state !== HIDDEN_STATE || evidence.matches) return null;
+  return `process ${evidence.identity.pid} lives, but cannot be looked at from here`;
+}
+
+function keyOf({ pid, startTime }: ProcessIdentity): string {
+  return `${pid}:${startTime}`;
+}
+
+/** A first process among those below it. */
+function asMember(root: ProcessEvidence): LiveProcesses[number] {
+  const { identity, parentPid, sessionId, command, state, cpuMs = 0, rssKb = 0 } = root;
+  return { identity, parentPid, sessionId, command, state, cpuMs, rssKb, ports: [] };
+}

@@ -1,0 +1,68 @@
+import type { MemberSignal } from "../../anchor/host.js";
+import { membersOfRun, type LiveProcesses } from "../../anchor/members.js";
+import { PROTOCOL } from "../../anchor/protocol/messages.js";
+import { defaults } from "../../defaults.js";
+import { NotSteering } from "../../errors.js";
+import { OPEN_RUN_STATES, type ProcessIdentity } from "../../model/run.js";
+import { deferred } from "../../async/deferred.js";
+import { newRequestId } from "../../model/ids.js";
+import { isInactive, type LiveRun } from "./live-run.js";
+
+/** Who lives in a run: its anchor is asked, and looked at when it does not answer. */
+export async function listMembers(live: LiveRun): Promise<LiveProcesses> {
+  return (await membersFromAnchor(live)) ?? membersFromHost(live);
+}
+
+/** Null: its anchor is from before it could tell, or does not answer now. */
+async function membersFromAnchor(live: LiveRun): Promise<LiveProcesses | null> {
+  const { link, memberRequests, context } = live;
+  if (link === null || isInactive(live) || link.welcome.protocol < PROTOCOL) return null;
+  const answered = deferred<LiveProcesses | null>();
+  const requestId = newRequestId();
+  const enough = context.clock.setTimer(defaults.membersMs, () => answered.resolve(null));
+  memberRequests.set(requestId, answered);
+  try {
+    link.requestMembers(requestId);
+    return await answered.promise;
+  } finally {
+    enough.cancel();
+    memberRequests.delete(requestId);
+  }
+}
+
+/** Nobody will answer. */
+export function failPendingMemberRequests({ memberRequests }: LiveRun): void {
+  for (const look of memberRequests.values()) look.resolve(null);
+}
+
+/** As its anchor's own descendants say. */
+async function membersFromHost(live: LiveRun): Promise<LiveProcesses> {
+  const { host, store } = live.context;
+  const { facts } = live;
+  const records = await store.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true });
+  const record = records.find(({ runId }) => runId === facts.runId);
+  if (record === undefined || record.anchor === null) return [];
+  const [evidence] = await host.inspectProcesses([record.anchor]);
+  if (live.finalizing) return [];
+  if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be seen now");
+  return membersOfRun(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
+}
+
+/** One request at a time: the answers have no names. */
+export async function signalMembers(
+  live: LiveRun,
+  processes: readonly ProcessIdentity[],
+  signal: MemberSignal,
+): Promise<number> {
+  while (live.pendingSignal !== null) await live.pendingSignal.promise.catch(() => undefined);
+  if (live.link === null || !live.isOwner)
+    throw new NotSteering(live.facts.runId, "its anchor does not answer now");
+  const answered = deferred<number>();
+  live.pendingSignal = answered;
+  try {
+    live.link.signal(processes, signal);
+    return await Promise.race([answered.promise, live.ended.promise.then(() => 0)]);
+  } finally {
+    live.pendingSignal = null;
+  }
+}

@@ -1,0 +1,114 @@
+import type { TerminalSize } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
+
+/** Options come from JSON and JavaScript too: nothing is taken on trust. */
+
+export function checkWholeNumber(field: string, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 0) return value;
+  throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${String(value)}`);
+}
+
+/** 0 or absent: none. */
+export function checkOptionalLimit(field: string, value: number | undefined): number | null {
+  return value === undefined || value === 0 ? null : checkWholeNumber(field, value);
+}
+
+export function checkOneOf<const Word extends string>(
+  field: string,
+  value: Word,
+  words: readonly Word[],
+): Word {
+  if (words.includes(value)) return value;
+  throw new BadInput(field, `${field} must be one of ${words.join(", ")}, not ${JSON.stringify(value)}`);
+}
+
+function checkStringMap(
+  field: string,
+  words: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  for (const [key, value] of Object.entries(words)) {
+    if (key === "" || key.includes("="))
+      throw new BadInput(field, `${JSON.stringify(key)} cannot be a key of ${field}`);
+    if (typeof value !== "string") throw new BadInput(field, `${field}: the value of ${key} is not text`);
+  }
+  return { ...words };
+}
+
+/** Labels are limited, because every record and every list of runs contains them. */
+export function checkLabels(labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  const checked = checkStringMap("labels", labels);
+  const problem = labelProblem(checked);
+  if (problem === null) return checked;
+  throw new BadInput("labels", `${problem}; nothing was started`);
+}
+
+/** The limit of labels that is exceeded, as a sentence; null: none. */
+export function labelProblem(labels: Readonly<Record<string, string>>): string | null {
+  const all = Object.entries(labels);
+  const { labels: most, labelKeyChars, labelValueChars, labelsBytes } = defaults;
+  if (all.length > most) return `a run has at most ${most} labels, not ${all.length}`;
+  let bytes = 0;
+  for (const [key, value] of all) {
+    if (key.length > labelKeyChars)
+      return `the key of a label has at most ${labelKeyChars} characters, not ${key.length}`;
+    if (value.length > labelValueChars)
+      return `the value of label ${JSON.stringify(key)} has at most ${labelValueChars} characters, not ${value.length}`;
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  return bytes > labelsBytes
+    ? `the labels of a run have at most ${labelsBytes} bytes together, not ${bytes}`
+    : null;
+}
+
+/** Becomes part of a command line, an environment or a frame: no NUL. */
+export function checkText(field: string, value: string): string {
+  if (typeof value === "string" && !value.includes("\0")) return value;
+  throw new BadInput(field, `${field} must be text without NUL, not ${JSON.stringify(value)}`);
+}
+
+function checkOptionalText(field: string, value: string | null | undefined): string | null {
+  return value === undefined || value === null ? null : checkText(field, value);
+}
+
+/** Whose run it is. */
+export function checkOwnership(options: {
+  readonly sessionKey?: string;
+  readonly sessionId?: string;
+  readonly backendId?: string;
+  readonly agentId?: string;
+  readonly taskId?: string;
+}): {
+  readonly sessionKey: string | null;
+  readonly sessionId: string | null;
+  readonly backendId: string | null;
+  readonly agentId: string | null;
+  readonly taskId: string | null;
+} {
+  return {
+    sessionKey: checkOptionalText("sessionKey", options.sessionKey),
+    sessionId: checkOptionalText("sessionId", options.sessionId),
+    backendId: checkOptionalText("backendId", options.backendId),
+    agentId: checkOptionalText("agentId", options.agentId),
+    taskId: checkOptionalText("taskId", options.taskId),
+  };
+}
+
+/** What the terminal driver can hold. */
+const MAX_TERMINAL_SIDE = 65_535;
+
+export function checkTerminalSize(size: TerminalSize): TerminalSize {
+  for (const side of ["rows", "cols"] as const)
+    if (!Number.isSafeInteger(size[side]) || size[side] < 1 || size[side] > MAX_TERMINAL_SIDE)
+      throw new BadInput(
+        "size",
+        `${side} must be between 1 and ${MAX_TERMINAL_SIDE}, not ${String(size[side])}`,
+      );
+  return { rows: size.rows, cols: size.cols };
+}
+
+export function checkUmask(value: number | undefined): number | null {
+  if (value === undefined) return null;
+  if (Number.isSafeInteger(value) && value >= 0 && value <= 0o777) return value;
+  throw new BadInput("umask", `a umask must be between 0 and 0o777, not ${String(value)}`);
+}

@@ -1,0 +1,78 @@
+import type { AnchorHost, RunAddress, StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
+import type { FollowOptions, OutputChunk, ReadOptions } from "../api.js";
+import { followStreams } from "../follow.js";
+import { runEventBase, type LiveRun } from "./live-run.js";
+import { discardUnusedOutput } from "../release-output.js";
+
+const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
+
+export async function readOutput(
+  host: Pick<AnchorHost, "readOutput">,
+  run: RunAddress,
+  stream: StreamName,
+  options: ReadOptions = {},
+): Promise<OutputChunk> {
+  const { offset = 0, maxBytes = defaults.followBytes } = options;
+  checkOffset("offset", offset);
+  checkOffset("maxBytes", maxBytes);
+  const slice = await host.readOutput(run, stream, offset, maxBytes);
+  return { stream, ...slice };
+}
+
+/** A follower holds the run's output until it is done. */
+export async function* followOutput(
+  live: LiveRun,
+  options?: FollowOptions,
+): AsyncGenerator<OutputChunk, void, undefined> {
+  live.followers++;
+  try {
+    const { address } = live.facts;
+    yield* followStreams(
+      {
+        outputRanges: live.outputRanges,
+        read: (stream, offset, maxBytes) => live.context.host.readOutput(address, stream, offset, maxBytes),
+        ack: (stream, offset) => ackOutput(live, stream, offset),
+      },
+      options,
+    );
+  } finally {
+    live.followers--;
+    live.outputSeen = true;
+    discardUnusedOutput(live);
+  }
+}
+
+export function ackOutput(live: LiveRun, stream: StreamName, offset: number): void {
+  checkOffset("offset", offset);
+  live.outputRanges.setAcked(stream, offset);
+  live.link?.acknowledge(stream, offset);
+  updateWithheld(live);
+}
+
+/** The anchor stops reading at the bound until it is acked, or at a full disk: that silence is not the program's. */
+export function updateWithheld(live: LiveRun): void {
+  live.deadlines.setWithheld(
+    STREAMS.some((stream) => {
+      const bound = live.facts.withholdAt[stream];
+      return live.withheld[stream] || (bound !== null && live.outputRanges.unacked(stream) >= bound);
+    }),
+  );
+}
+
+/** Recorded and reported each time that more of it is found missing. */
+export function recordLostOutput(live: LiveRun, stream: StreamName, lost: number): void {
+  if (lost <= live.lostBytes[stream]) return;
+  live.lostBytes[stream] = lost;
+  const { runId } = live.facts;
+  const at = live.context.clock.wall();
+  live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "output-lost", data: { stream, lost } }]);
+  const message = `run ${runId}: ${lost} bytes of ${stream} are missing: a spool file was truncated or removed; the run goes on`;
+  live.context.report({ runId, message, cause: null });
+}
+
+function checkOffset(field: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 0)
+    throw new BadInput(field, `${field} must be a whole number of bytes, 0 or more, not ${value}`);
+}

@@ -1,0 +1,88 @@
+import type { AnchorLink, FirstStop, StopRequest, Survivor } from "../../anchor/host.js";
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, LeaseLost } from "../../errors.js";
+import { expectAnchorAnswer } from "../anchor-liveness.js";
+import type { CancelOptions } from "../api.js";
+import { deferred } from "../../async/deferred.js";
+import { newRequestId } from "../../model/ids.js";
+import { runEventBase, isInactive, type LiveRun } from "./live-run.js";
+import { step } from "./state.js";
+import { checkOneOf, checkText } from "./options.js";
+
+const STOP_REASONS = ["manual-cancel", "overall-timeout", "no-output-timeout", "shutdown"] as const;
+
+/** Resolves when the stop is with the anchor, which keeps the first one's reason; or when there is nothing left to stop. */
+export async function requestStop(live: LiveRun, options: CancelOptions = {}): Promise<void> {
+  const {
+    reason = "manual-cancel",
+    actor = live.context.actor,
+    requestId = newRequestId(),
+    graceMs = null,
+  } = options;
+  checkOneOf("reason", reason, STOP_REASONS);
+  checkText("actor", actor);
+  checkText("requestId", requestId);
+  if (graceMs !== null && !(Number.isFinite(graceMs) && graceMs >= 0))
+    throw new BadInput("graceMs", `a grace must be a number of milliseconds, 0 or more, not ${graceMs}`);
+  if (isInactive(live)) return;
+  const stop = { reason, actor, requestId, graceMs };
+  // A second cancel is no new reason, but it may shorten the grace.
+  if (!live.deadlines.requestStop(stop)) sendStop(live, stop);
+  if (live.pendingStops.length === 0) return;
+  live.pendingStopsSent ??= deferred<void>();
+  // After this time the run is ended without its anchor if possible. Otherwise the stop stays pending.
+  await live.context.clock.sleep(defaults.stopBoundMs, live.pendingStopsSent.promise);
+  // Robbed with the stop still in hand: nobody has heard of it.
+  if (live.detachedBy instanceof LeaseLost) throw live.detachedBy;
+}
+
+/** The anchor first, the record after: stopping works whatever the store does. */
+export function sendStop(live: LiveRun, stop: StopRequest): void {
+  if (isInactive(live)) return;
+  live.state = step(live.state, { type: "stop", stop });
+  live.requestedStop ??= stop;
+  if (live.link === null) live.pendingStops.push(stop);
+  else live.link.stop(stop);
+  expectAnchorAnswer(live);
+}
+
+/** A stop that was on its way when the connection broke: the anchor does not know of it. */
+export function resendStop({ requestedStop, pendingStops }: LiveRun, link: AnchorLink): void {
+  if (requestedStop !== null && link.welcome.firstStop === null && !pendingStops.includes(requestedStop))
+    link.stop(requestedStop);
+}
+
+/** There is a connection (again): what was asked meanwhile is asked now, in order. */
+export function sendPendingStops(live: LiveRun): void {
+  if (live.link !== null && live.pendingStops.length > 0) {
+    for (const stop of live.pendingStops) live.link.stop(stop);
+    expectAnchorAnswer(live);
+  }
+  live.pendingStops = [];
+  live.pendingStopsSent?.resolve();
+  live.pendingStopsSent = null;
+}
+
+/** Once per run, in the anchor's words: it alone knows which stop was the first. */
+export function recordFirstStop(live: LiveRun, { reason, actor, requestId }: FirstStop): void {
+  if (live.stopRecorded) return;
+  live.stopRecorded = true;
+  const at = live.context.clock.wall();
+  live.writeQueue.enqueue({ to: "exiting", at }, [
+    { ...runEventBase(live, at), type: "cancel", data: { reason, actor, requestId } },
+  ]);
+}
+
+/** Known to resist: said once in the record and once aloud. */
+export function recordSurvivors(live: LiveRun, survivors: readonly Survivor[], next: string): void {
+  if (live.survivorsRecorded || survivors.length === 0) return;
+  live.survivorsRecorded = true;
+  const at = live.context.clock.wall();
+  const data = { mode: "pid", residue: 0, ended: 0, survivors: survivors.length } as const;
+  live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "cleanup", data }]);
+  const { runId } = live.facts;
+  const names = survivors.map(describeSurvivor).join(", ");
+  const message = `run ${runId}: still there after KILL: ${names}; ${next}`;
+  live.context.report({ runId, message, cause: survivors });
+}

@@ -1,0 +1,249 @@
+import type { AnchorLink, ProcessEvidence } from "../../anchor/host.js";
+import { PROTOCOL } from "../../anchor/protocol/messages.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, NotAdopted, NotOurs, NotSteering } from "../../errors.js";
+import { newRunRecord } from "../../store/runs/apply-change.js";
+import { isSameMachine } from "../../home/machine-identity.js";
+import { NO_DEADLINES, OPEN_RUN_STATES, NO_LIMITS, type RunRecord } from "../../model/run.js";
+import type { NewRun } from "../../store/store.js";
+import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import type { AdoptedProcess, AdoptOptions } from "../api.js";
+import { findOwningRun } from "../inspect/find-owning-run.js";
+import { finalizeSpawnFailure } from "../conclude.js";
+import type { SupervisorContext } from "../context.js";
+import { deferred } from "../../async/deferred.js";
+import { newLeaseId, newRunId } from "../../model/ids.js";
+import { runEventBase, type LiveRun, type RunFacts } from "../run/live-run.js";
+import { commandHash, displayCommand } from "../../text/redact.js";
+import { reattach } from "../attach/reattach.js";
+import { assertOwned } from "../run-handle.js";
+import { checkText } from "../run/options.js";
+import { createLiveRun } from "../attach/create-live-run.js";
+
+const FIRST_EPOCH = 1;
+/** Only ancestry tells who belongs to a run, and only numbers who is who. */
+const WEAK_TIER = /^subreaper\b.*\+number$/;
+
+/**
+ * A process of one of our runs, with all below it, becomes a service of its own: the record first, then its anchor, which
+ * from then on serves both, then the identities. Killed in between, the next supervisor finds the record, and an anchor
+ * that answers for it or not.
+ */
+export async function adoptProcess(
+  context: SupervisorContext,
+  pid: number,
+  options: Pick<AdoptOptions, "actor"> = {},
+): Promise<AdoptedProcess> {
+  const actor = checkText("actor", options.actor ?? context.actor);
+  const { evidence, record: parentRecord } = await findAdoptableMember(context, pid);
+  const parent = context.runs.get(parentRecord.runId);
+  if (parent === undefined)
+    throw new NotSteering(
+      parentRecord.runId,
+      `${parentRecord.ownerInstanceId} holds it, not this supervisor`,
+    );
+  assertOwned(parent);
+  assertCanAdoptFrom(parent);
+  const live = await recordService(context, parentRecord, evidence);
+  const { runId } = live.facts;
+  try {
+    await requestAdoption(parent, live.facts, parentRecord, evidence);
+  } catch (error) {
+    finalizeSpawnFailure(live, { errno: 0, step: "adopt", message: messageOf(error) });
+    throw error;
+  }
+  const link = await attachToService(live, parent.facts.runId);
+  bindLink(live, link, true);
+  await commitIdentities(live, link, evidence);
+  const at = context.clock.wall();
+  const from = parent.facts.runId;
+  live.writeQueue.enqueue(null, [
+    { ...runEventBase(live, at), type: "adopt", data: { actor, pid, from, to: null } },
+  ]);
+  parent.writeQueue.enqueue(null, [
+    { ...runEventBase(parent, at), type: "adopt", data: { actor, pid, from: null, to: runId } },
+  ]);
+  const record = await context.store.getRun(runId);
+  if (record === null) throw new NotSteering(runId, "its record is gone");
+  return { record, from, warnings: stdioWarnings(evidence, from) };
+}
+
+/** Proven by identity, cgroup or ancestry, as `who` does; never by a marker alone. */
+async function findAdoptableMember(
+  { host, store }: SupervisorContext,
+  pid: number,
+): Promise<{ readonly evidence: ProcessEvidence; readonly record: RunRecord }> {
+  const [evidence] = await host.inspectProcesses([pid]);
+  if (evidence === undefined || !evidence.alive) throw new NotOurs(pid, "there is no such process");
+  const records = (await store.listRuns({ states: OPEN_RUN_STATES })).filter((record) =>
+    isSameMachine(record, host.machine),
+  );
+  const owner = await findOwningRun(evidence, records, (wanted) => host.inspectCgroups(wanted));
+  if (owner === null)
+    throw new NotOurs(pid, "neither its ancestry nor its cgroup leads to a run; nothing was changed");
+  const { role, record } = owner;
+  switch (role) {
+    case "member":
+      if (Object.values(record.limits).some((limit) => limit !== null))
+        throw new BadInput(
+          "pid",
+          `process ${pid} is inside run ${record.runId}, whose limits cannot be divided: adopt the run instead (holdfast service adopt ${record.runId}); nothing was changed`,
+        );
+      return { evidence, record };
+    case "leader":
+      throw new BadInput(
+        "pid",
+        `process ${pid} is the first of run ${record.runId}: adopt the run instead (holdfast service adopt ${record.runId}); nothing was changed`,
+      );
+    case "anchor":
+      throw new BadInput("pid", `process ${pid} is the anchor of run ${record.runId}; nothing was changed`);
+    case "claims":
+      throw new NotOurs(
+        pid,
+        `it only carries the marker of ${record.runId}, which anybody can set; nothing was changed`,
+      );
+  }
+}
+
+/** What the anchor would refuse, as far as it is known here: then there is nothing to record. */
+function assertCanAdoptFrom({ facts: { runId }, link, isOwner: owner, state }: LiveRun): void {
+  const why = whyNot();
+  if (why !== null) throw new NotAdopted(runId, why);
+  function whyNot(): string | null {
+    if (link === null || !owner) return "its anchor does not answer now";
+    if (link.welcome.protocol < PROTOCOL) return "its anchor was started before an upgrade, and cannot do it";
+    if (WEAK_TIER.test(link.welcome.boundary.tier))
+      return "with neither cgroups nor process handles it could not be stopped apart from its run";
+    return state.name === "running" ? null : "the run is not running, or is about to end";
+  }
+}
+
+async function recordService(
+  context: SupervisorContext,
+  parent: RunRecord,
+  { argv, command }: ProcessEvidence,
+): Promise<LiveRun> {
+  const runId = newRunId();
+  const words = argv.length === 0 ? [command] : argv;
+  const service = { port: null, readyAt: null };
+  const run: NewRun = {
+    runId,
+    leaseId: newLeaseId(),
+    sessionKey: parent.sessionKey,
+    sessionId: parent.sessionId,
+    backendId: parent.backendId,
+    agentId: parent.agentId,
+    labels: parent.labels,
+    kind: "service",
+    io: "pipe",
+    command: displayCommand(words),
+    commandHash: commandHash(words),
+    cwd: "",
+    ...context.host.machine,
+    // Its anchor is the parent's, which reads start times where it was started.
+    timeNamespace: parent.timeNamespace,
+    stateId: context.stateId,
+    anchorPath: parent.anchorPath,
+    // Its directory lies beside the other's.
+    originInstanceId: parent.originInstanceId,
+    ownerInstanceId: context.instanceId,
+    leaseEpoch: FIRST_EPOCH,
+    deadlines: NO_DEADLINES,
+    policy: { ...parent.policy, onEscape: "sweep", onOrphan: "adopt", callerBound: false },
+    limits: NO_LIMITS,
+    createdAt: context.clock.wall(),
+    service,
+    imported: null,
+  };
+  context.inserting.add(runId);
+  try {
+    const lease = await context.store.insertRun(run, defaults.leaseMs);
+    const { leaseId, policy, deadlines } = run;
+    return createLiveRun(
+      context,
+      {
+        runId,
+        address: { instanceId: run.originInstanceId, runId },
+        leaseId,
+        command: run.command,
+        attempt: null,
+        policy,
+        deadlines,
+        service,
+        withholdAt: { stdout: null, stderr: null },
+      },
+      lease,
+      newRunRecord(run, 0),
+    );
+  } finally {
+    context.inserting.delete(runId);
+  }
+}
+
+/** Resolves when the anchor has done it, or cannot be heard any more; rejects when it refuses. */
+async function requestAdoption(
+  parent: LiveRun,
+  { runId, command }: Pick<RunFacts, "runId" | "command">,
+  { sessionKey, sessionId, backendId, agentId, labels }: RunRecord,
+  { identity }: ProcessEvidence,
+): Promise<void> {
+  while (parent.pendingAdoption !== null) await parent.pendingAdoption.promise.catch(() => undefined);
+  if (parent.link === null || !parent.isOwner)
+    throw new NotAdopted(parent.facts.runId, "its anchor does not answer now");
+  const answered = deferred<void>();
+  parent.pendingAdoption = answered;
+  try {
+    const whose = { sessionKey, sessionId, backendId, agentId, taskId: null, labels };
+    const scope = { ...whose, kind: "service", command } as const;
+    parent.link.adopt(runId, identity, parent.facts.policy.graceMs, scope);
+    await Promise.race([answered.promise, parent.ended.promise.then(() => undefined)]);
+  } finally {
+    parent.pendingAdoption = null;
+  }
+}
+
+async function attachToService(live: LiveRun, from: string): Promise<AnchorLink> {
+  const { context, facts, writeQueue } = live;
+  let link: AnchorLink | null;
+  try {
+    link = await context.host.attach(facts.address, writeQueue.lease.epoch);
+  } catch (error) {
+    context.track(facts.runId, reattach(live));
+    throw error;
+  }
+  if (link !== null) return link;
+  const message = "its anchor has ended, or never heard of it";
+  finalizeSpawnFailure(live, { errno: 0, step: "adopt", message });
+  throw new NotAdopted(from, message);
+}
+
+async function commitIdentities(
+  { context, writeQueue }: LiveRun,
+  { welcome: { anchor, root, boundary } }: AnchorLink,
+  { processGroupId }: ProcessEvidence,
+): Promise<void> {
+  const { tier } = boundary;
+  const facts = { anchor, root, processGroupId, boundary: toRunBoundary(boundary), tier };
+  const change = { to: "gated", ...facts } as const;
+  await context.store.saveRun(writeQueue.lease, change);
+  writeQueue.committed(change);
+}
+
+/** What the end of the other run would do to it. */
+function stdioWarnings({ stdio }: ProcessEvidence, from: string): readonly string[] {
+  return [1, 2].flatMap((fd) => {
+    const name = fd === 1 ? "stdout" : "stderr";
+    const target = stdio[fd] ?? "";
+    if (target.startsWith("pipe:"))
+      return [
+        `its ${name} is a pipe of ${from}: what it writes is kept there, and breaks (SIGPIPE) when ${from} has ended`,
+      ];
+    if (target.startsWith("/dev/pts/"))
+      return [`its ${name} is the terminal of ${from}: it is hung up (SIGHUP, EIO) when ${from} has ended`];
+    return [];
+  });
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,75 @@
+import type { AnchorLink, Welcome } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, NotSteering } from "../../errors.js";
+import { NO_DEADLINES, type RunRecord } from "../../model/run.js";
+import type { AdoptOptions } from "../api.js";
+import { deferred } from "../../async/deferred.js";
+import { runEventBase, isInactive, type LiveRun } from "../run/live-run.js";
+import { assertOwned } from "../run-handle.js";
+import { checkText } from "../run/options.js";
+
+/**
+ * A task becomes a service: on record first, then for its anchor. Killed in between, whoever attaches next finds the
+ * record and tells the anchor; until then it goes by what it knew, and nobody was told otherwise.
+ */
+export async function convertToService(live: LiveRun, options: AdoptOptions = {}): Promise<RunRecord> {
+  const { context, facts, writeQueue } = live;
+  const { runId } = facts;
+  const actor = checkText("actor", options.actor ?? context.actor);
+  assertOwned(live);
+  if (live.state.name !== "running")
+    throw new BadInput("runId", `run ${runId} is ${live.state.name}, not running; nothing was changed`);
+  if (live.service === null) {
+    const service = { port: null, readyAt: null };
+    const deadlines = options.keepTimeouts === true ? facts.deadlines : NO_DEADLINES;
+    const at = context.clock.wall();
+    // The new owner continues the run: it no longer ends when its caller exits.
+    const policy = { ...facts.policy, onOrphan: "adopt" } as const;
+    const change = { to: "service", service, deadlines, policy } as const;
+    const written = await context.store.saveRun(writeQueue.lease, change, [
+      { ...runEventBase(live, at), type: "adopt", data: { actor, pid: null, from: null, to: null } },
+    ]);
+    if (!written) throw new BadInput("runId", `run ${runId} has ended meanwhile; nothing was changed`);
+    writeQueue.committed(change);
+    live.service = service;
+    if (options.keepTimeouts !== true) live.deadlines.disable();
+    live.serviceAck = deferred<void>();
+    if (live.link !== null && live.isOwner) sendServicePolicy(live, live.link);
+  }
+  await awaitServiceAck(live);
+  const record = await context.store.getRun(runId);
+  if (record === null) throw new NotSteering(runId, "its record is gone");
+  return record;
+}
+
+/** Until the anchor has said that it knows. Repeated on every connection until then. */
+async function awaitServiceAck(live: LiveRun): Promise<void> {
+  const { serviceAck, context, facts, ended } = live;
+  if (serviceAck === null) return;
+  const over = ended.promise.then(
+    () => undefined,
+    () => undefined,
+  );
+  await context.clock.sleep(defaults.launcherReadyMs, Promise.race([serviceAck.promise, over]));
+  if (live.serviceAck === null || isInactive(live)) return;
+  throw new NotSteering(
+    facts.runId,
+    "its record says service, but its anchor does not answer; it is told as soon as it does",
+  );
+}
+
+/** Where the record says service and the anchor does not. */
+export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
+  const unknown = live.service !== null && link.welcome.kind !== "service";
+  if (live.serviceAck === null && !unknown) return;
+  live.serviceAck ??= deferred<void>();
+  link.setPolicy({ kind: "service", ...live.deadlines.disabledLimits });
+  link.requestStatus();
+}
+
+export function onServiceAck(live: LiveRun, { kind }: Welcome): void {
+  // One that does not say has obeyed: the frame is as old as the protocol.
+  if (kind === "task") return;
+  live.serviceAck?.resolve();
+  live.serviceAck = null;
+}

@@ -1,0 +1,175 @@
+import { resolve } from "node:path";
+import type { SpoolSpec, StartSpec, TerminalSize } from "../../anchor/host.js";
+import { requirePort } from "../../anchor/inspect-port.js";
+import { defaults } from "../../defaults.js";
+import { BadInput } from "../../errors.js";
+import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../../model/run.js";
+import type { NewRun } from "../../store/store.js";
+import type { CommandInput, SpawnOptions } from "../api.js";
+import { checkCommand, checkExecSize } from "./command.js";
+import type { SupervisorContext } from "../context.js";
+import { buildEnvironment } from "./environment.js";
+import { isRunId } from "../../model/ids.js";
+import { commandHash, displayCommand } from "../../text/redact.js";
+import { checkLimits } from "../run-limits.js";
+import {
+  checkLabels,
+  checkOptionalLimit,
+  checkOneOf,
+  checkOwnership,
+  checkTerminalSize,
+  checkUmask,
+  checkWholeNumber,
+} from "../run/options.js";
+
+/** A request that can be carried out: everything is checked, nothing is recorded. */
+export interface SpawnPlan {
+  /** Null: any that is free. */
+  readonly runId: string | null;
+  readonly command: string;
+  readonly kind: RunKind;
+  readonly policy: RunPolicy;
+  readonly deadlines: RunDeadlines;
+  readonly service: ServiceFacts | null;
+  /** All of its input; null: others give it some, or nobody. */
+  readonly input: string | null;
+  record(runId: string, leaseId: string): NewRun;
+  start(runId: string, leaseId: string): StartSpec;
+}
+
+const FIRST_EPOCH = 1;
+
+export function planSpawn(context: SupervisorContext, input: CommandInput, options: SpawnOptions): SpawnPlan {
+  const { argv, io } = checkCommand(input);
+  const cwd = resolveCwd(options.cwd);
+  const command = displayCommand(argv);
+  const kind = checkOneOf("kind", options.kind ?? "task", ["task", "service"]);
+  const labels = checkLabels(options.labels ?? {});
+  const size: TerminalSize = checkTerminalSize(options.size ?? { rows: defaults.rows, cols: defaults.cols });
+  const mask = checkUmask(options.umask);
+  const stdout = spoolSpec("stdout", options.stdout);
+  const stderr = spoolSpec("stderr", options.stderr);
+  const { input: allInput = null } = options;
+  if (allInput !== null && typeof allInput !== "string")
+    throw new BadInput("input", `the input must be text, not ${JSON.stringify(allInput)}`);
+  const stdin = checkOneOf("stdin", allInput === null ? (options.stdin ?? "pipe") : "pipe", ["pipe", "null"]);
+  const policy: RunPolicy = {
+    graceMs: checkWholeNumber("graceMs", options.graceMs ?? defaults.graceMs),
+    settleMs: defaults.settleMs,
+    drainMs: defaults.drainMs,
+    killReportMs: defaults.killReportMs,
+    ownerLossMs: checkWholeNumber("ownerLossMs", options.ownerLossMs ?? defaults.ownerLossMs),
+    onEscape: checkOneOf("onEscape", options.onEscape ?? "fail", ["fail", "sweep"]),
+    onOrphan: checkOneOf("onOrphan", options.onOrphan ?? "adopt", ["adopt", "terminate"]),
+    callerBound: options.callerBound ?? false,
+  };
+  const deadlines: RunDeadlines = {
+    overallMs: checkOptionalLimit("timeoutMs", options.timeoutMs),
+    noOutputMs: checkOptionalLimit("noOutputTimeoutMs", options.noOutputTimeoutMs),
+  };
+  const limits = checkLimits(options.limits);
+  const service = serviceFacts(kind, options.port);
+  const { sessionKey, sessionId, backendId, agentId, taskId } = checkOwnership(options);
+  return {
+    runId: options.runId === undefined ? null : checkRunId(options.runId),
+    command,
+    kind,
+    policy,
+    deadlines,
+    service,
+    input: allInput,
+    record: (runId, leaseId) => ({
+      runId,
+      leaseId,
+      sessionKey,
+      sessionId,
+      backendId,
+      agentId,
+      labels,
+      kind,
+      io,
+      command,
+      commandHash: commandHash(argv),
+      cwd,
+      ...context.host.machine,
+      stateId: context.stateId,
+      anchorPath: context.host.anchorPath,
+      originInstanceId: context.instanceId,
+      ownerInstanceId: context.instanceId,
+      leaseEpoch: FIRST_EPOCH,
+      deadlines,
+      policy,
+      limits,
+      createdAt: context.clock.wall(),
+      service,
+      imported: null,
+    }),
+    start: (runId, leaseId) => {
+      const env = buildEnvironment({
+        base: options.inherit ?? withoutVariables(process.env, context.withheldEnv),
+        set: options.env ?? {},
+        clear: options.clearEnv ?? false,
+        allow: options.allowEnv ?? [],
+        markers: { leaseId, instanceId: context.instanceId, runId, sessionKey },
+      });
+      checkExecSize(argv, env);
+      return {
+        runId,
+        epoch: FIRST_EPOCH,
+        argv,
+        env,
+        cwd,
+        umask: mask,
+        io,
+        size,
+        merge: options.merge ?? false,
+        stdin,
+        stdout,
+        stderr,
+        policy: { ...policy, ...deadlines, kind, backstopMs: defaults.backstopMs },
+        limits,
+        scope: { sessionKey, sessionId, backendId, agentId, taskId, labels, kind, command },
+      };
+    },
+  };
+}
+
+function checkRunId(runId: string): string {
+  if (isRunId(runId)) return runId;
+  throw new BadInput("runId", `${JSON.stringify(runId)} cannot be the id of a run; nothing was started`);
+}
+
+/** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */
+function resolveCwd(cwd: string | undefined): string {
+  if (cwd !== undefined && typeof cwd !== "string")
+    throw new BadInput("cwd", `the working directory must be text, not ${JSON.stringify(cwd)}`);
+  if (cwd?.includes("\0") === true)
+    throw new BadInput("cwd", "the working directory contains a NUL character");
+  if (cwd === "")
+    throw new BadInput("cwd", "the working directory is empty; leave it out for the current one");
+  try {
+    return cwd === undefined ? process.cwd() : resolve(cwd);
+  } catch (error) {
+    throw new BadInput(
+      "cwd",
+      `the current directory is gone (${(error as Error).message}); name one with cwd`,
+    );
+  }
+}
+
+function serviceFacts(kind: RunKind, port: number | undefined): ServiceFacts | null {
+  if (kind === "task" && port !== undefined)
+    throw new BadInput("port", "only a service has a port to listen on; nothing was started");
+  return kind === "task" ? null : { port: port === undefined ? null : requirePort(port), readyAt: null };
+}
+
+function spoolSpec(field: string, wanted: Partial<SpoolSpec> = {}): SpoolSpec {
+  return {
+    boundBytes: checkWholeNumber(`${field}.boundBytes`, wanted.boundBytes ?? defaults.spoolBytes),
+    policy: checkOneOf(`${field}.policy`, wanted.policy ?? "keep-newest", ["keep-newest", "back-pressure"]),
+  };
+}
+
+function withoutVariables(env: NodeJS.ProcessEnv, names: readonly string[]): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !names.includes(name)));
+}

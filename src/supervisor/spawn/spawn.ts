@@ -1,0 +1,199 @@
+import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../../anchor/host.js";
+import { defaults } from "../../defaults.js";
+import { BadInput, NotSteering, RunExists, SpawnFailed } from "../../errors.js";
+import { newRunRecord } from "../../store/runs/apply-change.js";
+import type { RunChange } from "../../store/store.js";
+import { onAbort } from "../../async/abort.js";
+import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import type { CommandInput, SpawnOptions } from "../api.js";
+import { requestStop } from "../run/request-stop.js";
+import { closeRun } from "../stop/close.js";
+import { finalizeSpawnFailure } from "../conclude.js";
+import type { SupervisorContext } from "../context.js";
+import { newLeaseId, newRunId } from "../../model/ids.js";
+import { isInactive, type LiveRun, type RunFacts } from "../run/live-run.js";
+import { reattach } from "../attach/reattach.js";
+import { planSpawn, type SpawnPlan } from "./plan.js";
+import { createLiveRun } from "../attach/create-live-run.js";
+
+/**
+ * Record, gate, record, GO. The order is the promise: nothing of the command runs before its process is on record, so
+ * that a supervisor killed at any line leaves either nothing or something its successor can find.
+ */
+export async function spawn(
+  context: SupervisorContext,
+  input: CommandInput,
+  options: SpawnOptions,
+): Promise<LiveRun> {
+  const { signal } = options;
+  if (signal?.aborted === true)
+    throw new BadInput("signal", "the signal was aborted before the call; nothing was recorded or started");
+  const { live, spec } = await recordRun(context, planSpawn(context, input, options));
+  if (signal !== undefined) stopOnAbort(live, signal);
+  if (context.closing !== null) closeRun(live, context.closing);
+
+  let link: AnchorLink;
+  try {
+    link = await context.host.start(spec);
+  } catch (error) {
+    finalizeSpawnFailure(live, toSpawnFailure(error));
+    throw await awaitSpawnFailure(live, error);
+  }
+  if (isInactive(live)) link.close();
+  assertNotDetached(live);
+  bindLink(live, link, true);
+  try {
+    await commitGated(live, link);
+  } catch (error) {
+    throw failBeforeGo(live, link, error);
+  }
+  // Otherwise it was stopped, or has ended, before it began: the anchor knows, and opens no gate.
+  if (live.state.name === "starting") {
+    // Not when its anchor says that it runs: by then a short command may have ended.
+    live.startedAt = { at: live.context.clock.wall(), recorded: false };
+    link.go();
+  }
+  await live.started.promise;
+
+  assertNotDetached(live);
+  if (live.state.name === "exited" && live.state.outcome.exit.reason === "spawn-error")
+    throw await awaitSpawnFailure(live, null);
+  return live;
+}
+
+/** Closing, or somebody with a newer epoch, may have taken the run out of our hands at any await. */
+function assertNotDetached({ detachedBy }: LiveRun): void {
+  if (detachedBy !== null) throw detachedBy;
+}
+
+async function recordRun(
+  context: SupervisorContext,
+  plan: SpawnPlan,
+): Promise<{ live: LiveRun; spec: StartSpec }> {
+  for (;;) {
+    const runId = plan.runId ?? newRunId();
+    const leaseId = newLeaseId();
+    // Built first: what is wrong with the environment must be found before anything is recorded.
+    const spec = plan.start(runId, leaseId);
+    context.inserting.add(runId);
+    try {
+      const fresh = plan.record(runId, leaseId);
+      const lease = await context.store.insertRun(fresh, defaults.leaseMs);
+      const live = createLiveRun(
+        context,
+        runFactsOf(context, plan, spec, leaseId),
+        lease,
+        newRunRecord(fresh, 0),
+      );
+      if (spec.io === "pty") live.size = spec.size;
+      if (plan.input !== null) writeAllInput(live, plan.input);
+      return { live, spec };
+    } catch (error) {
+      // Sixty random bits were taken: once is chance, and the next draw is as good.
+      if (error instanceof RunExists && plan.runId === null) continue;
+      throw error;
+    } finally {
+      context.inserting.delete(runId);
+    }
+  }
+}
+
+/**
+ * At once, before anybody else can write. Not waited for: a program may read it late or never, and one that ends without
+ * reading it needs none of it.
+ */
+function writeAllInput({ stdin }: LiveRun, input: string): void {
+  stdin.write(input).catch(() => undefined);
+  stdin.close().catch(() => undefined);
+}
+
+function runFactsOf(
+  { instanceId }: SupervisorContext,
+  plan: SpawnPlan,
+  spec: StartSpec,
+  leaseId: string,
+): RunFacts {
+  const withholdAt = (stream: StreamName): number | null =>
+    spec[stream].policy === "back-pressure" ? spec[stream].boundBytes : null;
+  return {
+    runId: spec.runId,
+    address: { instanceId, runId: spec.runId },
+    leaseId,
+    command: plan.command,
+    attempt: { cwd: spec.cwd, command: spec.argv[0] ?? "" },
+    policy: plan.policy,
+    deadlines: plan.deadlines,
+    service: plan.service,
+    withholdAt: { stdout: withholdAt("stdout"), stderr: withholdAt("stderr") },
+  };
+}
+
+/** Rejects unless the root's identity is on record, and the right to say GO is still ours. */
+async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
+  const { anchor, root, boundary } = link.welcome;
+  const { runId } = live.facts;
+  const change: RunChange = {
+    to: "gated",
+    anchor,
+    root,
+    // It leads its own session, hence its own group.
+    processGroupId: root.pid,
+    boundary: toRunBoundary(boundary),
+    tier: boundary.tier,
+  };
+  const saved = await live.context.store.saveRun(live.writeQueue.lease, change);
+  if (saved) live.writeQueue.committed(change);
+  else if (!isInactive(live)) throw new NotSteering(runId, "another process ended its record");
+  // The fresh lease may be the first write in a long while that the store took: then the others can be renewed too.
+  if (live.context.leases.fenced) await live.context.leases.renew();
+  if (live.context.leases.fenced) throw new NotSteering(runId, "its lease could not be renewed");
+}
+
+/** No certain commit, no GO. To an anchor with a closed gate a lost owner means: let the child go, unexecuted. */
+function failBeforeGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFailed {
+  const { runId } = live.facts;
+  const message = `the record of run ${runId} could not be committed (${messageOf(error)}); the command did not run`;
+  live.failure = { errno: 0, step: "record", message };
+  if (!isInactive(live)) {
+    live.link = null;
+    link.close();
+    // What became of it is found out in the background: the store may refuse that as well for a while.
+    live.context.track(runId, reattach(live));
+  }
+  return toSpawnFailed(live, live.failure, error);
+}
+
+/** Rejecting waits for the terminal record, but not for a store that is failing. */
+async function awaitSpawnFailure(live: LiveRun, cause: unknown): Promise<SpawnFailed> {
+  const { clock } = live.context;
+  await clock.sleep(defaults.recordWaitMs, Promise.race([live.ended.promise, live.writeQueue.firstFailure]));
+  return toSpawnFailed(live, live.failure ?? toSpawnFailure(cause), cause);
+}
+
+function toSpawnFailed(live: LiveRun, failure: SpawnFailure, cause: unknown): SpawnFailed {
+  live.outputSeen = true;
+  if (cause instanceof SpawnFailed) return cause;
+  const { errno, step, message } = failure;
+  const failed = new SpawnFailed(live.facts.runId, errno, step, message);
+  if (cause !== null) failed.cause = cause;
+  return failed;
+}
+
+function toSpawnFailure(error: unknown): SpawnFailure {
+  if (error instanceof SpawnFailed) return { errno: error.errno, step: error.step, message: error.message };
+  return {
+    errno: 0,
+    step: "anchor",
+    message: `no anchor could be started (${messageOf(error)}); the command did not run`,
+  };
+}
+
+function stopOnAbort(live: LiveRun, signal: AbortSignal): void {
+  const stop = (): void => live.context.track(live.facts.runId, requestStop(live, {}));
+  if (signal.aborted) stop();
+  else live.removeAbortListener = onAbort(signal, stop);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,84 @@
+import { defaults } from "../../defaults.js";
+import { RunNotFound } from "../../errors.js";
+import type { RunRecord } from "../../model/run.js";
+import type { CancelOptions, RunStopResult } from "../api.js";
+import { requestStop } from "../run/request-stop.js";
+import type { SupervisorContext } from "../context.js";
+import { newRequestId } from "../../model/ids.js";
+import type { LiveRun } from "../run/live-run.js";
+import { listMembers } from "../run/members.js";
+import { runAddressOf } from "../reconcile/evidence.js";
+import { stopDirectly } from "./stop-directly.js";
+
+/**
+ * Stop a run and see it through, whoever owns it: what is held here through its owner's connection, anything else by
+ * the key in its directory. Answers what became of it within a bound, never that it was asked for.
+ */
+export async function stopRun(
+  context: SupervisorContext,
+  runId: string,
+  getRun: (runId: string) => Promise<RunRecord | null>,
+  options: CancelOptions = {},
+): Promise<RunStopResult> {
+  const until = context.clock.now() + defaults.stopBoundMs;
+  const live = context.runs.get(runId);
+  if (live !== undefined) {
+    await requestStop(live, options);
+    return awaitOutcome(live, until);
+  }
+  const { host, clock } = context;
+  const record = await getRun(runId);
+  if (record === null) throw new RunNotFound(runId);
+  if (record.state === "exited") return { outcome: "ended-before", survivors: [] };
+  const {
+    reason = "manual-cancel",
+    actor = context.actor,
+    requestId = newRequestId(),
+    graceMs = null,
+  } = options;
+  const target = { run: runAddressOf(record), record };
+  const stopped = await stopDirectly({ host, clock }, target, { reason, actor, requestId, graceMs });
+  const survivors = stopped.outcome === "survivors" ? stopped.survivors : [];
+  return { outcome: stopped.outcome, survivors };
+}
+
+async function awaitOutcome(live: LiveRun, until: number): Promise<RunStopResult> {
+  const { clock } = live.context;
+  const ended = live.ended.promise.then(
+    // Ended on record with nobody able to say whether something is left.
+    ({ emptiness }) => (emptiness === "proven" ? ("gone" as const) : ("unknown" as const)),
+    // Somebody else owns it now, or this supervisor closes: nobody here can say.
+    () => "unknown" as const,
+  );
+  for (;;) {
+    const survivors = live.state.name === "exiting" ? live.state.survivors : [];
+    if (survivors.length > 0) return { outcome: "survivors", survivors };
+    if (live.state.name === "exited") return { outcome: await awaitRecord(live, ended), survivors: [] };
+    if (clock.now() >= until) return timedOutResult(live);
+    const over = await Promise.race([ended, clock.sleep(POLL_MS, ended).then(() => null)]);
+    if (over !== null) return { outcome: over, survivors: [] };
+  }
+}
+
+/** The time is up: lists the live processes, also those within their grace period. */
+async function timedOutResult(live: LiveRun): Promise<RunStopResult> {
+  const members = await listMembers(live).catch(() => []);
+  const survivors = members.map(({ identity: { pid, startTime }, command }) => ({
+    pid,
+    startTime,
+    kind: "stopping",
+    command,
+  }));
+  return { outcome: survivors.length > 0 ? "survivors" : "unknown", survivors };
+}
+
+/** It is gone. That a store which is away has not recorded it yet keeps nobody waiting. */
+function awaitRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
+  return Promise.race([
+    ended,
+    context.clock.sleep(defaults.localAnswerMs, ended).then(() => "gone" as const),
+  ]);
+}
+
+/** Survivors are said at most once in `killReportMs`. */
+const POLL_MS = 50;

@@ -1,0 +1,130 @@
+import { createHash } from "node:crypto";
+import { defaults } from "../defaults.js";
+import { isSecretName } from "./secret-names.js";
+import { SecretOptionScanner, findSecretOptionValues } from "../supervisor/secret-options.js";
+import { shellQuote } from "./shell.js";
+
+const hidden = "***";
+
+/** Tokens that are recognized by the shape that their issuers gave them, in any position. Each is one word. */
+export const tokenPatterns = new RegExp(
+  [
+    "\\bhf[to]_[\\w-]{16,}", // Holdfast's own: a session's, the operator's
+    "(?<=\\bbot|(?<![\\w:]))\\d{8,12}:[\\w-]{35}(?![\\w-])", // Telegram bot
+    "(?<=\\bhooks\\.slack(?:-gov)?\\.com/(?:services|workflows|triggers)/)[\\w/-]{8,}",
+    "(?<=\\bdiscord(?:app)?\\.com/api/(?:v\\d{1,2}/)?webhooks/\\d{5,25}/)[\\w-]{16,}",
+    "(?<![\\w-])eyJ[\\w-]{8,}\\.[\\w-]{8,}(?:\\.[\\w-]*)?", // JSON web token
+    "\\bsk-[\\w-]{16,}", // OpenAI, Anthropic and many after them
+    "\\b(?:sk|rk|whsec)_(?:live_|test_)?\\w{16,}", // Stripe
+    "\\bgh[opsur]_\\w{16,}",
+    "\\bgithub_pat_\\w{16,}",
+    "\\bgl(?:pat|ptt|rt|dt)-[\\w.-]{16,}",
+    "\\bxox[a-z]-[\\w-]{8,}",
+    "\\bxapp-[\\w-]{8,}",
+    "\\b(?:AKIA|ASIA)[A-Z0-9]{16}\\b",
+    "\\bAIza[\\w-]{30,}",
+    "\\bya29\\.[\\w-]{16,}",
+    "\\b(?:npm|hf|gsk|dop_v1|xai|pplx|lin_api|r8)[_-][A-Za-z0-9]{24,}",
+    "\\bpypi-[\\w-]{16,}",
+    "(?<![\\w-])SG\\.[\\w-]{16,}\\.[\\w-]{16,}",
+  ].join("|"),
+  "g",
+);
+const privateKey =
+  /-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)/g;
+/** The signature of a signed URL (Azure SAS and others). A short value may be something else, such as the name of a signal. */
+export const urlSignature = /(?<![\w.-])(sig=)[\w%+/=-]{16,}/gi;
+
+/** Bounded and anchored, so that 128 KiB of anything are read in linear time. */
+const urlUser = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#'"@]*(?:@[^\s/?#'"@]*)*@/gi;
+const header =
+  /(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\s*:\s*)((?:basic|bearer|digest|token|negotiate)\s+)?[^\s'"][^'"\r\n]*/gi;
+const colonPair = /(?<![\w-])([A-Za-z][\w-]{0,80}:[ \t]*)[^\s'",;]+/g;
+const bearer = /\b(bearer\s+)[^\s'"]+/gi;
+const jsonPair = /(["'])([\w.-]{1,80})\1(\s*:\s*)(["'])((?:\\.|(?!\4)[^\\])*)\4/g;
+const assignment = /(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)("[^"]*"|'[^']*'|[^\s&;'"]+)/g;
+const optionPair = /(?<![\w-])(--?[A-Za-z][\w-]{0,80})(\s+)("[^"]*"|'[^']*'|[^\s'"]+)/g;
+
+/** A command as one line for people: quoted as for a shell, secrets hidden, bounded. */
+export function displayCommand(
+  argv: readonly string[],
+  limit: number = defaults.displayCommandChars,
+): string {
+  let line = "";
+  for (const word of redactArguments(argv)) {
+    line += (line === "" ? "" : " ") + shellQuote(word);
+    if (line.length > limit) break;
+  }
+  // Not in the middle of a surrogate pair.
+  return line.length > limit ? `${line.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, "")}…` : line;
+}
+
+/**
+ * Tells commands apart without keeping them. Over the redacted words: a hash of a short secret beside an otherwise
+ * known command line is found out by trying, and two runs that differ only in a token are the same command.
+ */
+export function commandHash(argv: readonly string[]): string {
+  return createHash("sha256")
+    .update(JSON.stringify(redactArguments(argv)))
+    .digest("hex");
+}
+
+export function redactArguments(argv: readonly string[]): string[] {
+  const options = new SecretOptionScanner();
+  return argv.map((word, at) => {
+    const before = argv[at - 1] ?? "";
+    const secretFrom = options.next(word);
+    if (secretFrom !== null) return `${word.slice(0, secretFrom)}${hidden}`;
+    // `A=b c` is one assignment, but after `sh -c` it is an assignment and a command.
+    if (/^-[a-z]*c$/.test(before)) return redactText(word);
+    return redactOptionValue(before, word) ?? redactAssignment(word) ?? redactText(word);
+  });
+}
+
+/** `--password x`, `-u name:x`. Null when the word before is no such option, or this one is another option. */
+function redactOptionValue(option: string, word: string): string | null {
+  if (!/^--?[A-Za-z]/.test(option) || option.includes("=") || word.startsWith("--")) return null;
+  if (/^(?:-u|-U|--user|--proxy-user)$/.test(option) && word.includes(":"))
+    return `${word.slice(0, word.indexOf(":"))}:${hidden}`;
+  // One dash and one letter is never named after a secret: -p is a port as often as a password.
+  return option.length > 2 && isSecretName(option) ? hidden : null;
+}
+
+/** `NAME=…` and `--name=…`, to the end of the word. */
+function redactAssignment(word: string): string | null {
+  const named = /^-{0,2}[A-Za-z_][\w.-]{0,80}=/.exec(word)?.[0];
+  return named !== undefined && isSecretName(named) ? `${named}${hidden}` : null;
+}
+
+/** Secrets inside one word, which may be a whole script or JSON document. */
+export function redactText(text: string): string {
+  return redactOptionValues(text)
+    .replace(privateKey, hidden)
+    .replace(tokenPatterns, hidden)
+    .replace(urlSignature, `$1${hidden}`)
+    .replace(urlUser, `$1${hidden}@`)
+    .replace(jsonPair, (all, quote: string, name: string, colon: string, mark: string) =>
+      isSecretName(name) ? `${quote}${name}${quote}${colon}${mark}${hidden}${mark}` : all,
+    )
+    .replace(
+      header,
+      (_, name: string, colon: string, scheme: string | undefined) =>
+        `${name}${colon}${scheme ?? ""}${hidden}`,
+    )
+    .replace(colonPair, (all, name: string) => (isSecretName(name) ? `${name}${hidden}` : all))
+    .replace(bearer, `$1${hidden}`)
+    .replace(assignment, (all, name: string) => (isSecretName(name) ? `${name}${hidden}` : all))
+    .replace(optionPair, (all, name: string, space: string, value: string) =>
+      name.length > 2 && isSecretName(name) && !value.startsWith("--") ? `${name}${space}${hidden}` : all,
+    );
+}
+
+function redactOptionValues(script: string): string {
+  let shown = "";
+  let end = 0;
+  for (const [from, to] of findSecretOptionValues(script)) {
+    shown += script.slice(end, from) + hidden;
+    end = to;
+  }
+  return shown + script.slice(end);
+}

@@ -1,0 +1,161 @@
+import { expect, test } from "vitest";
+import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+import {
+  openAdapterFixture,
+  type AdapterFixture,
+  misbehavingAgent,
+} from "../../support/agents/adapter-fixture.js";
+
+const SOON = 400;
+const MEGABYTE = 1024 * 1024;
+
+async function failure(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    (value) => ({ succeeded: value }),
+    (error: unknown) => error,
+  );
+}
+
+test.each([
+  ["never-initialize", (agent: AdapterFixture) => agent.open({ initializeMs: SOON })],
+  ["half-frames", (agent: AdapterFixture) => agent.open().then(() => agent.prompt(2 * SOON))],
+  ["never-new", (agent: AdapterFixture) => agent.open({ newMs: SOON })],
+  ["never-prompt", (agent: AdapterFixture) => agent.open().then(() => agent.prompt(SOON))],
+  ["ignores-cancel", cancelInVain],
+  ["asks-forever", (agent: AdapterFixture) => agent.open().then(() => agent.prompt(SOON))],
+])("%s: the request times out, and nothing is left", async (mode, talk) => {
+  const agent = await openAdapterFixture(misbehavingAgent(mode));
+  expect(await failure(talk(agent))).toMatchObject({ code: "ACP_TIMEOUT" });
+  const { closed, record } = await agent.waitForExit();
+  expect(closed).toMatchObject({ code: "ACP_CLOSED", reason: "request-timeout" });
+  expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "acp: request-timeout" });
+  if (mode === "asks-forever") expect(agent.permissions).toBeGreaterThan(1);
+  if (mode === "half-frames") expect(agent.adapter.connection.counts.malformed).toBe(1);
+});
+
+async function cancelInVain(agent: AdapterFixture): Promise<void> {
+  await agent.open();
+  const turn = agent.prompt(2 * SOON);
+  await agent.cancel();
+  await turn;
+}
+
+test("a silent turn ends by its watchdog", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("ignores-cancel"));
+  await agent.open();
+  agent.adapter.connection.watchTurn(SOON);
+  expect(await failure(agent.prompt())).toMatchObject({ reason: "no-frames" });
+  expect((await agent.waitForExit()).closed.reason).toBe("no-frames");
+});
+
+test("garbage is counted, never answered, and soon enough", async () => {
+  const shown: string[] = [];
+  const agent = await openAdapterFixture(misbehavingAgent("garbage"), {
+    handlers: { onMalformed: (_, excerpt) => shown.push(excerpt) },
+  });
+  expect(await failure(agent.open())).toMatchObject({ reason: "protocol-error" });
+  await agent.waitForExit();
+  expect(shown).toHaveLength(1_001);
+  expect(shown[0]).not.toMatch(/\u001b|\u0007|pwned/);
+});
+
+test.each(["giant-frame", "unterminated"])("%s: refused at the cap, in bounded memory", async (mode) => {
+  const agent = await openAdapterFixture(misbehavingAgent(mode));
+  await agent.open();
+  const before = process.memoryUsage().rss;
+  expect(await failure(agent.prompt())).toMatchObject({ reason: "frame-too-large" });
+  // The cap, once more while its buffer doubles, and what has been read and is not yet forgotten.
+  expect(process.memoryUsage().rss - before).toBeLessThan(200 * MEGABYTE);
+  expect((await agent.waitForExit()).closed.reason).toBe("frame-too-large");
+});
+
+test("20,000 frames a second: every one, in order, in bounded memory, until the turn's deadline", async () => {
+  let next = 0;
+  let broken = 0;
+  const agent = await openAdapterFixture(misbehavingAgent("flood"), {
+    handlers: {
+      onUpdates: async (batch: readonly SessionUpdate[]) => {
+        for (const { update } of batch)
+          if ((update["content"] as { text: string }).text !== `${next++}`) broken++;
+      },
+    },
+  });
+  await agent.open();
+  const before = process.memoryUsage().rss;
+  expect(await failure(agent.prompt(1_500))).toMatchObject({ code: "ACP_TIMEOUT" });
+  expect(process.memoryUsage().rss - before).toBeLessThan(200 * MEGABYTE);
+  await agent.waitForExit();
+  expect(broken).toBe(0);
+  expect(next).toBeGreaterThan(2_000);
+});
+
+test("an agent that closes its output and lives is ended", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("closes-stdout"), { leaveMs: 200 });
+  await agent.open();
+  expect(await failure(agent.prompt())).toMatchObject({ reason: "ended" });
+  const { record } = await agent.waitForExit();
+  expect(record.exit).toMatchObject({ actor: "acp: ended" });
+});
+
+test("an agent that dies in mid-frame: its last words count, the half frame does not", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("dies-mid-frame"));
+  await agent.open();
+  const turn = agent.beginTurn();
+  expect(await failure(agent.prompt())).toMatchObject({ reason: "ended" });
+  const { closed, record } = await agent.waitForExit();
+  expect(closed.message).toContain("mid-frame");
+  expect(record.exit).toMatchObject({ code: 3 });
+  expect(turn.text.text).toBe("last words");
+});
+
+test("a second answer changes nothing", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("answers-twice"));
+  await agent.open();
+  expect(await agent.prompt()).toBe("end_turn");
+  expect(await agent.prompt()).toBe("end_turn");
+  expect(agent.adapter.connection.counts.answeredTwice).toBeGreaterThan(0);
+  await agent.adapter.close();
+  await agent.waitForExit();
+});
+
+test("unknown methods are refused one by one, and the turn goes on", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("unknown-methods"));
+  await agent.open();
+  expect(await agent.prompt()).toBe("end_turn");
+  expect(agent.adapter.connection.counts.unknownRequests).toBe(500);
+  await agent.adapter.close();
+  await agent.waitForExit();
+});
+
+test("frames in single bytes, with CRLF and blank lines, are frames", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("in-pieces"));
+  await agent.open();
+  const turn = agent.beginTurn();
+  expect(await agent.prompt()).toBe("end_turn");
+  expect(turn.text.text).toBe("grün 🌱");
+  const { record } = await agent.adapter.close();
+  await agent.waitForExit();
+  // It left at the end of its input, by itself.
+  expect(record.exit).toMatchObject({ reason: "exit", code: 0 });
+});
+
+test("version 2 is not spoken", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("wrong-version"));
+  expect(await failure(agent.open())).toMatchObject({ code: "ACP_CLOSED", reason: "wrong-version" });
+  expect((await agent.waitForExit()).closed.reason).toBe("wrong-version");
+});
+
+test("what ignores SIGTERM and the end of its input is killed; its stderr was read and holds no secret", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("stays"));
+  await agent.open();
+  await agent.adapter.connection.request(
+    "session/prompt",
+    { sessionId: "s", prompt: [{ type: "text", text: "my token=abcdefghijklmnop" }] },
+    { deadlineMs: 20_000 },
+  );
+  agent.adapter.connection.close();
+  const { record } = await agent.waitForExit();
+  expect(record.exit).toMatchObject({ reason: "manual-cancel", signal: "SIGKILL" });
+  expect(agent.adapter.stderr.text).toContain("working on");
+  expect(agent.adapter.stderr.text).not.toContain("abcdefghijklmnop");
+});

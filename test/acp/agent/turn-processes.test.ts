@@ -1,0 +1,86 @@
+import { expect, test } from "vitest";
+import type { Terminals } from "../../../src/acp/client/terminals.js";
+import { SessionWriter } from "../../../src/acp/session-writer.js";
+import { auditTurn } from "../../../src/acp/turn-audit.js";
+import { listProcessKeys } from "../../../src/acp/agent/turn-processes.js";
+import { hostClock } from "../../../src/acp/wire/host-clock.js";
+import { defaultAcpLimits } from "../../../src/acp/limits.js";
+import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
+import type { LiveProcesses } from "../../../src/anchor/members.js";
+import { NotSteering } from "../../../src/errors.js";
+import type { Run } from "../../../src/supervisor/api.js";
+import { openSessionFixture } from "../../support/session-fixture.js";
+import { newAcpSession, newAcpTurn } from "../../store/acp-samples.js";
+import { AT, newSession } from "../../support/store/session-samples.js";
+
+const away = () => Promise.reject(new NotSteering("run_1", "its anchor does not answer now"));
+
+const process = (pid: number) =>
+  ({ identity: { pid, startTime: pid, uniqueId: null }, command: "tool" }) as LiveProcesses[number];
+
+/** A turn that has ended, and what is written down of a look at such a run. */
+async function audited(run: Partial<Run>, before: readonly string[] | null, reapTools = false) {
+  await using world = await openSessionFixture();
+  const row = newSession();
+  await world.store.createSession(row);
+  const session = newAcpSession(row.id, { reap: "asked" });
+  await world.store.insertAcpSession(session);
+  const kept = new SessionWriter(session, {
+    store: world.store,
+    clock: hostClock,
+    onWritten: () => undefined,
+    onProblem: () => expect.fail("the store failed"),
+  });
+  const ended = { state: "ended", endedAt: AT, outcome: "cancelled" } as const;
+  await kept.commit(() => ({ newTurn: newAcpTurn("turn_1") }));
+  await kept.commit(() => ({ turns: [{ turnId: "turn_1", from: "queued", set: ended }] }));
+  const cancel = { actor: "test", at: AT, reapTools };
+  const whole = Object.defineProperties(
+    { rootPid: 1, state: "running" },
+    Object.getOwnPropertyDescriptors(run),
+  );
+  const parts = { writer: kept, clock: hostClock, limits: defaultAcpLimits };
+  const terminals = {
+    liveProcessesOf: async () => [],
+    stopTurn: async () => undefined,
+  } as unknown as Terminals;
+  await auditTurn(parts, { run: whole as Run, terminals }, { turnId: "turn_1", before, cancel });
+  const [update] = await world.store.listAcpUpdates({ sessionId: row.id });
+  const { audit } = (await world.store.getAcpTurn("turn_1")) ?? expect.fail("there is no turn");
+  expect(update?.data ?? null).toEqual(audit);
+  return audit;
+}
+
+test("a tree that cannot be seen is not called empty", async () => {
+  const unknown = expect.stringContaining("its anchor does not answer now") as string;
+  expect(await audited({ members: away }, [])).toMatchObject({ left: [], reaped: false, unknown });
+});
+
+test("nor one that could not be seen when the turn began", async () => {
+  const audit = await audited({ members: async () => [process(7)] }, null);
+  expect(audit).toMatchObject({ left: [], unknown: expect.stringMatching(/when it began/) as string });
+});
+
+test("nor one with more processes than can be named", async () => {
+  const many = Array.from({ length: MAX_LISTED_PROCESSES }, (_, at) => process(at + 2));
+  const run = { members: async () => many };
+  await expect(listProcessKeys(run as unknown as Run)).rejects.toThrow(/cannot be told/);
+  expect(await audited(run, [])).toMatchObject({ left: [], unknown: expect.stringMatching(/512/) as string });
+});
+
+test("who was seen and could not be ended is named, with the reason", async () => {
+  const audit = await audited({ members: async () => [process(6), process(7)], signal: away }, ["6:6"], true);
+  const left = [{ pid: 7, startTime: 7, uniqueId: null, command: "tool" }];
+  const unknown = expect.stringContaining("its anchor does not answer now") as string;
+  expect(audit).toMatchObject({ left, survivors: left, reaped: false, unknown });
+});
+
+test("of an agent that has ended meanwhile nothing is said: everybody ended with it", async () => {
+  let state: Run["state"] = "running";
+  const members = (): Promise<never> => {
+    state = "exited";
+    return away();
+  };
+  const run = Object.defineProperty({ members }, "state", { get: () => state, enumerable: true });
+  expect(await audited(run as Partial<Run>, [])).toBeNull();
+});

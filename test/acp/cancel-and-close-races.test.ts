@@ -1,0 +1,207 @@
+import { setImmediate } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { newTurnId } from "../../src/acp/ids.js";
+import { StateUnusable } from "../../src/errors.js";
+import type { Store } from "../../src/store/store.js";
+import { deferred } from "../../src/async/deferred.js";
+import { AcpFixture, shellAgent, overrideStore } from "../support/agents/acp-fixture.js";
+
+test("a cancel that a gateway took to its grave is carried out by the next", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo on; sleep 3106");
+  await fixture.waitForText(turn, "on");
+  await fixture.detach();
+  // As if it had died before it could tell the agent.
+  const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
+  const cancel = { actor: "ada", at: 1, reapTools: true };
+  const { turnId } = turn;
+  await store.commitAcpChange(session, "in_acp", { turns: [{ turnId, from: "running", set: { cancel } }] });
+  const second = await fixture.restart();
+  expect(await second.waitForTurnEnd(turn)).toMatchObject({
+    outcome: "cancelled",
+    stopReason: "cancelled",
+    cancel: { actor: "ada", reapTools: true },
+  });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.waitForAgentExit(session);
+});
+
+test("a session that is closed looks for no further prompt, also not in a store that is gone", async () => {
+  const looked = deferred<void>();
+  const gate = deferred<void>();
+  let asked = 0;
+  const problems: string[] = [];
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      listAcpTurns: async (filter) => {
+        // For the first prompt, and then for the next.
+        if (filter.states?.includes("queued") === true && filter.limit === 1 && ++asked === 2) {
+          looked.resolve();
+          await gate.promise;
+        }
+        return store.listAcpTurns(filter);
+      },
+    });
+  const fixture = await AcpFixture.open({}, { through, onProblem: (message) => problems.push(message) });
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo on");
+  await fixture.waitForTurnEnd(turn);
+  await looked.promise;
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.detach();
+  gate.resolve();
+  await setImmediate();
+  expect(problems).toEqual([]);
+});
+
+test("a cancel finds the turn that is sent while it is looked for in the queue", async () => {
+  let turnSent = Promise.resolve();
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      listAcpTurns: async (filter) => {
+        const seen = await store.listAcpTurns(filter);
+        if (filter.states?.includes("queued") === true && filter.limit === undefined) await turnSent;
+        return seen;
+      },
+    });
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const sent = deferred<void>();
+  turnSent = sent.promise;
+  const turn = await fixture.prompt(session, "echo on; sleep 3106");
+  const cancelled = fixture.acp.cancelTurn(session, { actor: "test" });
+  await fixture.waitForText(turn, "on");
+  sent.resolve();
+  expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "cancelled" });
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
+});
+
+test("a cancel that comes too late for its turn is not heard by the next", async () => {
+  const ending = deferred<void>();
+  const goOn = deferred<void>();
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      commitAcpChange: async (...change) => {
+        if (change[2].turns?.some(({ set }) => set.outcome === "completed") === true) {
+          ending.resolve();
+          await goOn.promise;
+        }
+        return store.commitAcpChange(...change);
+      },
+    });
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo first");
+  await ending.promise;
+  const cancelled = fixture.acp.cancelTurn(session, { actor: "test" });
+  goOn.resolve();
+  expect(await cancelled).toMatchObject({ turnId: turn.turnId, outcome: "completed", cancel: null });
+  expect(await fixture.promptAndWait(session, "echo second")).toMatchObject({ outcome: "completed" });
+  expect(fixture.log).not.toContain("cancel");
+  await fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitForAgentExit(session);
+});
+
+test("closing cancels every prompt that waits, also when the first of them is sent meanwhile", async () => {
+  const listed = deferred<void>();
+  const sent = deferred<void>();
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      listAcpTurns: async (filter) => {
+        const seen = await store.listAcpTurns(filter);
+        // A cancel's look; the queue's own is for one.
+        if (filter.states?.includes("queued") === true && filter.limit === undefined) {
+          listed.resolve();
+          await sent.promise;
+        }
+        return seen;
+      },
+    });
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const first = await fixture.prompt(session, "echo on; sleep 3106");
+  const second = await fixture.prompt(session, "echo never");
+  const closed = fixture.acp.closeSession(session, { actor: "test" });
+  await listed.promise;
+  await fixture.waitForText(first, "on");
+  sent.resolve();
+  await closed;
+  expect(await fixture.waitForTurnEnd(first)).toMatchObject({ outcome: "cancelled" });
+  expect(await fixture.waitForTurnEnd(second)).toMatchObject({ outcome: "cancelled", startedAt: null });
+  await fixture.waitForAgentExit(session);
+});
+
+test("an agent is not started for a session that is being closed", async () => {
+  const asked = deferred<void>();
+  const goOn = deferred<void>();
+  let held = false;
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      issueToken: async (...token) => {
+        if (held) {
+          asked.resolve();
+          await goOn.promise;
+        }
+        return store.issueToken(...token);
+      },
+    });
+  const fixture = await AcpFixture.open({}, { through });
+  const session = await fixture.spawn(shellAgent());
+  const { runId } = await fixture.session(session);
+  await fixture.supervisor.stop(runId ?? "");
+  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "down");
+  held = true;
+  const turn = await fixture.prompt(session, "echo never");
+  await asked.promise;
+  const closed = fixture.acp.closeSession(session, { actor: "test" });
+  await fixture.waitFor(session, async () => (await fixture.session(session)).state === "closing");
+  goOn.resolve();
+  await closed;
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "cancelled" });
+  expect(await fixture.supervisor.listRuns({ sessionId: session })).toHaveLength(1);
+  await fixture.waitForAgentExit(session);
+});
+
+test("a prompt that is asked twice at once is one, and another session's is none", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent());
+  const request = { text: "echo once", askedBy: "test", turnId: newTurnId() };
+  const both = await Promise.all([1, 2].map(() => fixture.acp.prompt(session, request)));
+  expect(both.map(({ ordinal }) => ordinal)).toEqual([1, 1]);
+  expect(await fixture.promptAndWait(session, "echo next")).toMatchObject({ ordinal: 2, text: "next\n" });
+  expect(fixture.log).toBe("session/new\nprompt echo once\nprompt echo next\n");
+  const other = await fixture.spawn(shellAgent(), { key: "two" });
+  await expect(fixture.acp.prompt(other, request)).rejects.toMatchObject({ code: "BAD_INPUT" });
+  for (const each of [session, other]) await fixture.acp.closeSession(each, { actor: "test" });
+});
+
+test("closing ends the agent also when nothing can be written; it is on record when it can be again", async () => {
+  let broken = false;
+  const through = (store: Store): Store =>
+    overrideStore(store, {
+      commitAcpChange: async (...change) => {
+        if (broken) throw new StateUnusable("store", "no space is left");
+        return store.commitAcpChange(...change);
+      },
+    });
+  const limits = { cancelMs: 200, closeMs: 200 };
+  const problems: string[] = [];
+  const onProblem = (message: string): void => void problems.push(message);
+  const fixture = await AcpFixture.open(limits, { through, onProblem });
+  const session = await fixture.spawn(shellAgent());
+  const turn = await fixture.prompt(session, "echo on; sleep 3106");
+  await fixture.waitForText(turn, "on");
+  const { runId } = await fixture.session(session);
+  const run = fixture.supervisor.run(runId ?? "") ?? expect.fail("no agent");
+  broken = true;
+  const closed = fixture.acp.closeSession(session, { actor: "test" });
+  expect(await run.wait()).toMatchObject({ emptiness: "proven" });
+  expect(await fixture.session(session)).toMatchObject({ state: "ready" });
+  broken = false;
+  expect(await closed).toMatchObject({ session: { state: "closed" } });
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ state: "ended" });
+  expect(problems).toEqual([`the ACP session ${session} could not be written; trying again`]);
+  await fixture.waitForAgentExit(session);
+});

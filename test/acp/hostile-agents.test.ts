@@ -1,0 +1,119 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { AcpTurn } from "../../src/model/acp.js";
+import { AcpFixture, scriptedAgent } from "../support/agents/acp-fixture.js";
+import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
+
+test("what there is nothing to keep of is passed for the next process, too: it misses nothing, and reads none of it again", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(scriptedAgent);
+  const go = join(fixture.home, "go");
+  const noise = JSON.stringify({ jsonrpc: "2.0", method: "_vendor/noise", params: "x".repeat(100_000) });
+  const steps = [{ say: "before " }, { times: 400, each: { line: noise } }, { wait: go }, { say: "after" }];
+  const turn = await fixture.prompt(session, JSON.stringify(steps));
+  await fixture.waitFor(session, async () => (await fixture.session(session)).end > 400 * noise.length);
+  const second = await fixture.restart();
+  await writeFile(go, "");
+  expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "before after" });
+  await second.acp.closeSession(session, { actor: "test" });
+  await second.waitForAgentExit(session);
+});
+
+test.each(["{}", "null", '{"stopReason":5}'])(
+  "a turn that is answered with %s is not completed",
+  async (result) => {
+    const fixture = await AcpFixture.open();
+    const session = await fixture.spawn(scriptedAgent);
+    const line = `{"jsonrpc":"2.0","id":$ID,"result":${result}}`;
+    expect(await fixture.promptAndWait(session, JSON.stringify([{ say: "done" }, { line }]))).toMatchObject({
+      outcome: "interrupted",
+      stopReason: null,
+      text: "done",
+      problem: { code: "ACP_CLOSED", message: expect.stringContaining("no stopReason") },
+    });
+    await fixture.acp.closeSession(session, { actor: "test" });
+    await fixture.waitForAgentExit(session);
+  },
+);
+
+/** More than fits between us and an agent that does not read. */
+const LONG = "x".repeat(5_000_000);
+
+/** In the middle of its prompt it asks, and never reads. */
+async function deaf(fixture: AcpFixture, effect: "ask" | "reject"): Promise<AcpTurn> {
+  const session = await fixture.spawn(misbehavingAgent("asks-and-does-not-read"), { rules: [{ effect }] });
+  const turn = await fixture.prompt(session, LONG);
+  await fixture.waitFor(
+    session,
+    async () => (await fixture.store.getAcpTurn(turn.turnId))?.state === "running",
+  );
+  // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has
+  process.kill(await fixture.pid(session), "SIGUSR1");
+  return turn;
+}
+
+test("an agent that does not read holds up neither a cancel nor a close", async () => {
+  const fixture = await AcpFixture.open({ cancelMs: 300 });
+  const { sessionId, turnId } = await deaf(fixture, "ask");
+  await fixture.waitFor(
+    sessionId,
+    async () => (await fixture.store.listAcpPermissionRequests({ sessionId })).length > 0,
+  );
+  const cancelled = await fixture.acp.cancelTurn(sessionId, { actor: "test" });
+  expect(cancelled).toMatchObject({ turnId, outcome: "cancel-unconfirmed" });
+  await fixture.acp.closeSession(sessionId, { actor: "test" });
+  await fixture.waitForAgentExit(sessionId);
+});
+
+test("an agent that does not read the answer it asked for is silent", async () => {
+  const fixture = await AcpFixture.open({ noFramesMs: 500 });
+  const turn = await deaf(fixture, "reject");
+  const problem = { message: expect.stringContaining("no-frames") as string };
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ outcome: "interrupted", problem });
+  await fixture.acp.closeSession(turn.sessionId, { actor: "test" });
+  await fixture.waitForAgentExit(turn.sessionId);
+});
+
+test("questions are kept in bounds, rules see all of them, and one that cannot be answered is no question", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(scriptedAgent, {
+    rules: [{ effect: "reject", title: "* --force" }, { effect: "allow" }],
+  });
+  const long = "x".repeat(1_000_000);
+  const options = [
+    { optionId: long, name: "Yes", kind: "allow_once" },
+    { optionId: "yes", name: long, kind: "allow_once" },
+    { optionId: "no", name: "No", kind: "reject_once" },
+    ...Array.from({ length: 1_000 }, (_, at) => ({ optionId: `o${at}`, name: "", kind: "other" })),
+  ];
+  const toolCall = { toolCallId: long, title: `${long} --force`, kind: long };
+  const asked = (id: string) =>
+    `{"jsonrpc":"2.0","id":${id},"method":"session/request_permission","params":${JSON.stringify({
+      sessionId: "recital",
+      toolCall,
+      options,
+    })}}`;
+  const steps = ["1", "1e400", "9007199254740993", "{}", "[1]", "true"].map((id) => ({ line: asked(id) }));
+  expect(await fixture.promptAndWait(session, JSON.stringify(steps))).toMatchObject({ outcome: "completed" });
+  const kept = await fixture.store.listAcpPermissionRequests({ sessionId: session });
+  expect(kept).toMatchObject([{ rpcId: 1, decision: { verdict: "deny", optionId: "no" }, answered: true }]);
+  expect(JSON.stringify(kept).length).toBeLessThan(30_000);
+  await fixture.acp.closeSession(session, { actor: "test" });
+});
+
+test("what is nested too deeply to be written out again is no frame, and the turn goes on", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(scriptedAgent);
+  const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
+  const update = (depth: number) =>
+    `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"recital","update":{"sessionUpdate":"x","x":${nested(depth)}}}}`;
+  const steps = [{ line: update(400) }, { line: update(600) }, { line: update(1_000_000) }, { say: "on" }];
+  expect(await fixture.promptAndWait(session, JSON.stringify(steps))).toMatchObject({
+    outcome: "completed",
+    text: "on",
+  });
+  const updates = await fixture.store.listAcpUpdates({ sessionId: session });
+  expect(updates.filter(({ type }) => type === "update")).toHaveLength(2);
+  await fixture.acp.closeSession(session, { actor: "test" });
+});

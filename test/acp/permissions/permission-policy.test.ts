@@ -1,0 +1,193 @@
+import type { PermissionOption, ToolKind } from "@agentclientprotocol/sdk";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { parsePermissionRequest } from "../../../src/acp/permissions/parse-permission.js";
+import { decidePermission, selectOption } from "../../../src/acp/permissions/permission-policy.js";
+import { defaults } from "../../../src/defaults.js";
+import type { PermissionRule } from "../../../src/model/acp.js";
+
+const KINDS: ToolKind[] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"];
+const kind = fc.constantFrom(...KINDS);
+const title = fc.string({ unit: fc.constantFrom("a", "b", "*", " ") });
+const rule: fc.Arbitrary<PermissionRule> = fc.record(
+  { effect: fc.constantFrom("allow" as const, "reject" as const, "ask" as const), kind, title },
+  { requiredKeys: ["effect"] },
+);
+const option: fc.Arbitrary<PermissionOption> = fc.record({
+  optionId: fc.string(),
+  name: fc.string(),
+  kind: fc.constantFrom("allow_once", "allow_always", "reject_once", "reject_always"),
+});
+const tool = fc.record({ kind: fc.option(kind), title: fc.option(title) });
+const canAsk = fc.record({ canAsk: fc.boolean() });
+
+test("an answer is always one that was offered, of the kind decided, for this once", () => {
+  fc.assert(
+    fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
+      const decision = decidePermission(rules, asked, options, can);
+      if (decision.type === "ask") {
+        expect(can.canAsk).toBe(true);
+        expect(rules[decision.rule]?.effect).toBe("ask");
+        return;
+      }
+      const allowed = decision.rule !== null && rules[decision.rule]?.effect === "allow";
+      const wanted = allowed ? "allow_once" : "reject_once";
+      const first = options.find((each) => each.kind === wanted);
+      expect(decision.outcome).toEqual(
+        first === undefined ? { outcome: "cancelled" } : { outcome: "selected", optionId: first.optionId },
+      );
+    }),
+  );
+});
+
+test("nothing is allowed that no rule allows", () => {
+  fc.assert(
+    fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
+      const strict = rules.filter(({ effect }) => effect !== "allow");
+      const decision = decidePermission(strict, asked, options, can);
+      const answer = decision.type === "answer" ? decision.outcome : null;
+      const chosen = answer?.outcome === "selected" ? answer.optionId : null;
+      if (chosen !== null)
+        expect(
+          options.find(({ optionId, kind: of }) => optionId === chosen && of === "reject_once"),
+        ).toBeDefined();
+    }),
+  );
+});
+
+test("rules after the one that decides change nothing", () => {
+  fc.assert(
+    fc.property(fc.array(rule), fc.array(rule), tool, canAsk, (rules, more, asked, can) => {
+      const decision = decidePermission(rules, asked, [], can);
+      fc.pre(decision.rule !== null);
+      expect(decidePermission([...rules, ...more], asked, [], can)).toEqual(decision);
+    }),
+  );
+});
+
+test("a title matches as its pattern would as a regular expression", () => {
+  fc.assert(
+    fc.property(title, title, (pattern, text) => {
+      const like = new RegExp(
+        `^${pattern
+          .split("*")
+          .map((part) => part.replaceAll(/[^ab ]/g, "\\$&"))
+          .join("[\\s\\S]*")}$`,
+      );
+      const { rule: at } = decidePermission(
+        [{ effect: "allow", title: pattern }],
+        { kind: null, title: text },
+        [],
+        { canAsk: false },
+      ) as { rule: number | null };
+      expect(at === 0).toBe(like.test(text));
+    }),
+  );
+});
+
+test("a hostile title against a hostile pattern takes no time", () => {
+  const began = performance.now();
+  decidePermission(
+    [{ effect: "allow", title: `${"*a".repeat(2_000)}b` }],
+    { kind: null, title: "a".repeat(1_000_000) },
+    [],
+    { canAsk: false },
+  );
+  expect(performance.now() - began).toBeLessThan(5_000);
+});
+
+test("as many rules as there may be, made for a title as long as it may be, take no time", () => {
+  const half = "a".repeat(499);
+  const rules = Array.from(
+    { length: 1_000 },
+    () => ({ effect: "allow", title: `*${half}b${half}*` }) as const,
+  );
+  const began = performance.now();
+  const asked = { kind: null, title: "a".repeat(defaults.acpAskedChars) };
+  expect(decidePermission(rules, asked, [], { canAsk: false })).toMatchObject({ rule: null });
+  expect(performance.now() - began).toBeLessThan(2_000);
+});
+
+test("a title that is too long to be judged is allowed by no rule on titles, and by no gap between them", () => {
+  const asked = { kind: "execute", title: `ls ${"x".repeat(defaults.acpAskedChars)} rm` };
+  const ruleFor = (...rules: PermissionRule[]) => decidePermission(rules, asked, [], { canAsk: true }).rule;
+  expect(ruleFor({ effect: "allow", title: "ls *" })).toBeNull();
+  expect(ruleFor({ effect: "reject", title: "*rm" }, { effect: "allow" })).toBe(0);
+  expect(ruleFor({ effect: "allow", title: "*" }, { effect: "ask", title: "rm*" }, { effect: "allow" })).toBe(
+    1,
+  );
+  expect(ruleFor({ effect: "reject", kind: "read", title: "*" }, { effect: "allow" })).toBe(1);
+});
+
+test("a rule that names what is not known of the tool does not match", () => {
+  const unknown = { kind: null, title: null };
+  for (const part of [{ kind: "read" as const }, { title: "*" }])
+    expect(decidePermission([{ effect: "allow", ...part }], unknown, [], { canAsk: true })).toMatchObject({
+      type: "answer",
+      rule: null,
+    });
+});
+
+test("the first of two options of one kind", () => {
+  const options = ["one", "two"].map((optionId) => ({ optionId, name: "", kind: "allow_once" as const }));
+  expect(selectOption(options, true)).toEqual({ outcome: "selected", optionId: "one" });
+  expect(selectOption(options, false)).toEqual({ outcome: "cancelled" });
+});
+
+test("a request is read for what decides, and one that cannot be read is none", () => {
+  const options = [{ optionId: "yes", name: "Yes", kind: "allow_once" }];
+  const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
+  expect(parsePermissionRequest({ sessionId: "s", toolCall, options })).toEqual({
+    details: [],
+    sessionId: "s",
+    toolCallId: "t",
+    title: "ls",
+    kind: "execute",
+    options,
+  });
+  // An update may leave out what was said before, and offer what nobody knows.
+  const odd = [{ optionId: "x", name: 5, kind: "allow_forever" }, { kind: "allow_once" }, "no"];
+  expect(
+    parsePermissionRequest({ sessionId: "s", toolCall: { toolCallId: "t" }, options: odd }),
+  ).toMatchObject({
+    title: null,
+    kind: null,
+    options: [{ optionId: "x", name: "", kind: "allow_forever" }],
+  });
+  const endless = "z".repeat(1_000_000);
+  const flood = Array.from({ length: 10_000 }, (_, at) => ({
+    optionId: `${at}`,
+    name: endless,
+    kind: endless,
+  }));
+  const read = parsePermissionRequest({
+    sessionId: "s",
+    toolCall: { toolCallId: endless, kind: endless },
+    options: [{ optionId: endless, kind: "allow_once" }, ...flood],
+  });
+  expect(read?.options[0]?.optionId).toBe("0");
+  expect(JSON.stringify(read).length).toBeLessThan(100_000);
+  for (const wrong of [null, [], {}, { sessionId: "s" }, { sessionId: "s", toolCall, options: {} }])
+    expect(parsePermissionRequest(wrong)).toBeNull();
+});
+
+test("everything that an agent says about a tool is part of the question", () => {
+  const toolCall = {
+    toolCallId: "1",
+    title: "Run a command",
+    rawInput: { command: ["bash", "-lc", "echo Cookie: a; id > /tmp/x"], timeout: 1, "odd\nname": "" },
+    content: [{ type: "diff", path: "/a", newText: "b" }],
+    locations: [],
+  };
+  const asked = parsePermissionRequest({ sessionId: "s", toolCall, options: [] });
+  expect(asked?.details).toEqual([
+    ["input.command[0]", "bash"],
+    ["input.command[1]", "-lc"],
+    ["input.command[2]", "echo Cookie: a; id > /tmp/x"],
+    ["input.timeout (JSON)", "1"],
+    [String.raw`input.$'odd\nname'`, ""],
+    ["content[0].type", "diff"],
+    ["content[0].path", "/a"],
+    ["content[0].newText", "b"],
+  ]);
+});

@@ -1,0 +1,132 @@
+import { expect, test } from "vitest";
+import type { AcpPermissionRequest } from "../../../src/model/acp.js";
+import { AcpFixture, shellAgent } from "../../support/agents/acp-fixture.js";
+
+const ASK = [{ effect: "ask" as const }];
+
+function pending(fixture: AcpFixture, session: string): Promise<AcpPermissionRequest> {
+  return fixture.waitFor(session, async () => {
+    const [permission] = await fixture.store.listAcpPermissionRequests({ sessionId: session, pending: true });
+    return permission;
+  });
+}
+
+test("an operator is asked, and the answer is chosen by option id, once; it is in the event log", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent(), { rules: ASK });
+  const turn = await fixture.prompt(session, "ask echo allowed");
+  const { id, title, kind, decision } = await pending(fixture, session);
+  expect({ title, kind, decision }).toEqual({ title: "echo allowed", kind: "execute", decision: null });
+  const answers = await Promise.all([
+    fixture.acp.answerPermission(id, "allow", "ada"),
+    fixture.acp.answerPermission(id, "deny", "bob"),
+  ]);
+  expect(answers.filter((each) => each?.decided === true)).toHaveLength(1);
+  const ended = await fixture.waitForTurnEnd(turn);
+  expect(ended.text).toMatch(/^<(yes|no)>/);
+  const events = await fixture.supervisor.listEvents({});
+  const decided = events.filter(({ type }) => type === "permission");
+  expect(decided).toHaveLength(1);
+  expect(decided[0]?.data).toMatchObject({ permissionId: id, title: "echo allowed", kind: "execute" });
+  await fixture.acp.closeSession(session, { actor: "test" });
+});
+
+test("nobody answers: no; a rule says so at once; a cancel answers what is open", async () => {
+  const fixture = await AcpFixture.open({ permissionMs: 300 });
+  const session = await fixture.spawn(shellAgent(), {
+    rules: [{ effect: "reject", title: "rm *" }, { effect: "ask" }],
+  });
+  expect(await fixture.promptAndWait(session, "ask echo late")).toMatchObject({ text: "<no>" });
+  expect(await fixture.promptAndWait(session, "ask rm everything")).toMatchObject({ text: "<no>" });
+  const verdicts = (await fixture.store.listAcpPermissionRequests({ sessionId: session })).map(
+    ({ decision }) => [decision?.verdict, decision?.actor],
+  );
+  expect(verdicts).toEqual([
+    ["expired", "nobody answered in time"],
+    ["deny", "rule 1"],
+  ]);
+  await fixture.acp.closeSession(session, { actor: "test" });
+
+  const patient = await fixture.spawn(shellAgent(), { rules: ASK, key: "two" });
+  const turn = await fixture.prompt(patient, "ask echo never");
+  await pending(fixture, patient);
+  await fixture.acp.cancelTurn(patient, { actor: "test" });
+  const ended = await fixture.waitForTurnEnd(turn);
+  expect(ended).toMatchObject({ outcome: "cancelled" });
+  expect(await fixture.store.listAcpPermissionRequests({ sessionId: patient, pending: true })).toEqual([]);
+  await fixture.acp.closeSession(patient, { actor: "test" });
+});
+
+test("a question outlives the gateway that was asked; one that was decided is answered by the next", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent(), { rules: ASK });
+  const turn = await fixture.prompt(session, "ask echo allowed");
+  const { id } = await pending(fixture, session);
+  const second = await fixture.restart();
+  await expect(second.acp.answerPermission(id, "allow", "ada")).rejects.toThrow("does not show the whole");
+  expect(await second.allowPermission(id)).toBe(true);
+  expect(await second.waitForTurnEnd(turn)).toMatchObject({ outcome: "completed", text: "<yes>allowed\n" });
+
+  const again = await second.prompt(session, "ask echo decided");
+  const { id: other } = await pending(second, session);
+  await second.detach();
+  // As if it had died between the decision and the answer.
+  const { store } = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
+  const decision = { verdict: "allow", optionId: "yes", actor: "ada", at: 1 } as const;
+  expect(
+    await store.commitAcpChange(session, "in_acp", { decide: [{ id: other, decision }] }),
+  ).not.toBeNull();
+  const third = await second.restart();
+  expect(await third.waitForTurnEnd(again)).toMatchObject({ outcome: "completed", text: "<yes>decided\n" });
+  await third.acp.closeSession(session, { actor: "test" });
+  await third.waitForAgentExit(session);
+});
+
+test("a question that ends with its agent is in the event log, and told like every other", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent(), { rules: ASK });
+  const turn = await fixture.prompt(session, "ask echo never");
+  const { id } = await pending(fixture, session);
+  process.kill(await fixture.pid(session), "SIGKILL");
+  await fixture.waitForTurnEnd(turn);
+  const decision = { verdict: "expired", actor: "the agent has ended" };
+  expect(await fixture.store.getAcpPermissionRequest(id)).toMatchObject({ decision });
+  const events = await fixture.supervisor.listEvents({});
+  expect(events.filter(({ type }) => type === "permission").map(({ data }) => data)).toMatchObject([
+    { permissionId: id, ...decision },
+  ]);
+  const updates = await fixture.store.listAcpUpdates({ sessionId: session });
+  const told = updates.filter(({ type }) => type === "permission").map(({ data }) => data);
+  expect(told).toMatchObject([
+    { id, decision: null },
+    { id, decision },
+  ]);
+  await fixture.acp.closeSession(session, { actor: "test" });
+});
+
+test("who allows what can only be allowed for good has not allowed it, and it is not said", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent("forever"), { rules: ASK });
+  const turn = await fixture.prompt(session, "ask echo never");
+  const { id } = await pending(fixture, session);
+  const answer = await fixture.acp.answerPermission(id, "allow", "ada");
+  expect(answer).toMatchObject({
+    decided: true,
+    permission: { decision: { verdict: "cancelled", optionId: null, actor: "ada" } },
+  });
+  expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ text: "<cancelled>" });
+  await fixture.acp.closeSession(session, { actor: "test" });
+});
+
+test("a title without end is kept as far as somebody would read it", async () => {
+  const fixture = await AcpFixture.open();
+  const session = await fixture.spawn(shellAgent(), {
+    rules: [{ effect: "allow", title: "true *" }, { effect: "reject" }],
+  });
+  const turn = await fixture.promptAndWait(session, `ask true ${"x".repeat(500_000)} the end`);
+  expect(turn.text).toBe("<no>");
+  const [asked] = await fixture.store.listAcpPermissionRequests({ sessionId: session });
+  expect(asked?.title).toMatch(/^true x{5000,}…$/);
+  expect(asked?.title?.length).toBeLessThan(20_000);
+  await fixture.acp.closeSession(session, { actor: "test" });
+});

@@ -1,0 +1,116 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { TextTail } from "../../../src/acp/bounded-text.js";
+import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
+import { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+
+const of = (sessionUpdate: string, rest: object = {}, bytes = 100): SessionUpdate => ({
+  end: 1,
+  bytes,
+  sessionId: "s",
+  update: { sessionUpdate, ...rest },
+});
+const said = (text: string): SessionUpdate => of("agent_message_chunk", { content: { type: "text", text } });
+
+function turnOf(...updates: SessionUpdate[]): TurnSummary {
+  const turn = new TurnSummary();
+  for (const update of updates) turn.apply(update);
+  return turn;
+}
+
+test("text, thoughts, tool calls, plan and usage", () => {
+  const turn = turnOf(
+    of("agent_thought_chunk", { content: { type: "text", text: "hmm" } }),
+    said("Let me "),
+    of("tool_call", { toolCallId: "t1", title: "ls", kind: "execute" }),
+    of("tool_call_update", { toolCallId: "t1", status: "completed", title: null }),
+    of("tool_call_update", { toolCallId: "t2", status: "failed" }),
+    of("plan", { entries: [{ content: "first", priority: "high", status: "completed" }] }),
+    of("plan", { entries: [{ content: "second", priority: "high", status: "pending" }] }),
+    of("usage_update", { used: 5, size: 100 }),
+    said("see"),
+    of("user_message_chunk", { content: { type: "text", text: "echo" } }),
+    of("agent_message_chunk", { content: { type: "image", data: "…" } }),
+  );
+  expect(turn.text.text).toBe("Let me see[image]");
+  expect(turn.thoughts).toMatchObject({ text: "hmm", written: 3 });
+  expect(turn.tools).toEqual([
+    { id: "t1", title: "ls", kind: "execute", status: "completed" },
+    { id: "t2", title: "t2", kind: "other", status: "failed" },
+  ]);
+  expect(turn.plan).toEqual([{ content: "second", status: "pending" }]);
+  expect(turn.usage).toEqual({ used: 5, size: 100 });
+});
+
+test("kinds that are not known are kept raw, the newest of them, if they are not huge", () => {
+  const turn = turnOf(
+    ...Array.from({ length: 40 }, (_, at) => of("someday", { at })),
+    of("someday", { at: "huge" }, 1_000_000),
+  );
+  expect(turn.raw).toHaveLength(32);
+  expect(turn.raw.at(-1)).toEqual({ sessionUpdate: "someday", at: 39 });
+  expect(turn.droppedRaw).toBe(9);
+});
+
+test("whatever comes, a turn is bounded and does not throw", () => {
+  const kinds = [
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+    "usage_update",
+  ];
+  const keys = ["content", "toolCallId", "title", "kind", "status", "entries", "used", "size"];
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(fc.constantFrom(...kinds), fc.dictionary(fc.constantFrom(...keys), fc.jsonValue()))),
+      (updates) => void turnOf(...updates.map(([kind, rest]) => of(kind, rest))).tools,
+    ),
+  );
+  const turn = turnOf(
+    ...Array.from({ length: 5_000 }, (_, at) =>
+      of("tool_call", { toolCallId: `t${at}`, title: "x".repeat(10_000) }),
+    ),
+    of("tool_call", { toolCallId: "i".repeat(10_000) }),
+    of("plan", { entries: Array.from({ length: 5_000 }, () => ({ content: "y" })) }),
+    ...Array.from({ length: 30 }, () => said("z".repeat(100_000))),
+  );
+  expect(turn.tools).toHaveLength(1_000);
+  expect(turn.droppedTools).toBe(4_000);
+  expect(turn.tools.at(-1)).toMatchObject({ id: "t4999", title: "x".repeat(1_000) });
+  expect(turn.plan).toHaveLength(100);
+  expect(turn.text.text).toHaveLength(1_000_000);
+  expect(turn.text.dropped).toBe(2_000_000);
+});
+
+test("a bounded text is the end of what was written", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.string({ unit: fc.constantFrom("a", "é", "😀") })),
+      fc.integer({ min: 1, max: 8 }),
+      (parts, limit) => {
+        const bounded = new TextTail(limit);
+        for (const part of parts) bounded.append(part);
+        const whole = parts.join("");
+        expect(bounded.text).toBe(whole.slice(-limit).replace(/^[\uDC00-\uDFFF]/, ""));
+        expect(bounded.written).toBe(whole.length);
+      },
+    ),
+  );
+});
+
+test("what a load tells again is no new output, nor is what comes between turns or from another session", () => {
+  const conversation = new ReplayFilter("s");
+  conversation.beginReplay();
+  expect(conversation.classify(said("old"))).toBe("replay");
+  conversation.endReplay();
+  expect(conversation.classify(said("early"))).toBe("between");
+  const turn = conversation.beginTurn();
+  expect(conversation.classify(said("new"))).toBe("turn");
+  expect(conversation.classify({ ...said("other"), sessionId: "other" })).toBeNull();
+  conversation.endTurn();
+  expect(conversation.classify(said("late"))).toBe("between");
+  expect(turn.text.text).toBe("new");
+});

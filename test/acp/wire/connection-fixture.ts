@@ -1,0 +1,102 @@
+import { AcpConnection, type AcpConnectionDeps } from "../../../src/acp/wire/connection.js";
+import type { ConnectionHandlers, AgentRpcRequest } from "../../../src/acp/wire/handlers.js";
+import type { StreamChunk } from "../../../src/acp/wire/frame-reader.js";
+import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+import { TestClock } from "../../support/session-fixture.js";
+
+export type SentMessage = Record<string, unknown> & { id?: number; method?: string };
+
+/** A connection whose agent is the test. */
+export class ConnectionFixture {
+  readonly clock = new TestClock();
+  /** What the agent was told. */
+  readonly sent: SentMessage[] = [];
+  readonly updates: SessionUpdate[] = [];
+  readonly batches: number[] = [];
+  readonly questions: AgentRpcRequest[] = [];
+  readonly malformed: string[] = [];
+  acked = 0;
+  /** Chunks that were pulled. */
+  pulled = 0;
+  readonly connection: AcpConnection;
+  readonly #chunks: StreamChunk[] = [];
+  #wake: () => void = () => undefined;
+  #ended = false;
+  #offset: number;
+
+  constructor(parts: Partial<AcpConnectionDeps> = {}, handlers: Partial<ConnectionHandlers> = {}) {
+    this.#offset = parts.startAt ?? 0;
+    this.connection = new AcpConnection({
+      source: (signal) => this.#pull(signal),
+      write: async (bytes) => {
+        this.sent.push(JSON.parse(Buffer.from(bytes).toString()) as SentMessage);
+      },
+      ack: (offset) => {
+        this.acked = offset;
+      },
+      clock: this.clock,
+      firstId: 1,
+      ...parts,
+      handlers: {
+        onUpdates: async (batch) => {
+          this.batches.push(batch.length);
+          this.updates.push(...batch);
+        },
+        requests: {
+          "session/request_permission": async (question) => {
+            this.questions.push(question);
+          },
+        },
+        onMalformed: (why) => this.malformed.push(why),
+        ...handlers,
+      },
+    });
+  }
+
+  get offset(): number {
+    return this.#offset;
+  }
+
+  receive(...messages: object[]): void {
+    this.write(messages.map((message) => `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`).join(""));
+  }
+
+  update(text: string): object {
+    const update = { sessionUpdate: "agent_message_chunk", content: { type: "text", text } };
+    return { method: "session/update", params: { sessionId: "s", update } };
+  }
+
+  write(text: string): void {
+    const bytes = Buffer.from(text);
+    this.#chunks.push({ offset: this.#offset, bytes });
+    this.#offset += bytes.length;
+    this.#wake();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  async *#pull(signal: AbortSignal): AsyncGenerator<StreamChunk, void, undefined> {
+    signal.addEventListener("abort", () => this.#wake());
+    for (;;) {
+      if (signal.aborted) return;
+      const chunk = this.#chunks.shift();
+      if (chunk !== undefined) {
+        this.pulled++;
+        yield chunk;
+        continue;
+      }
+      if (this.#ended) return;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}
+
+/** Everything that can happen without further input has happened. */
+export async function flushPending(): Promise<void> {
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+}

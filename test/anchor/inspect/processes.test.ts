@@ -1,0 +1,205 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
+import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
+import { inspectPort } from "../../../src/anchor/inspect-port.js";
+import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
+import { BadInput } from "../../../src/errors.js";
+import { waitUntil } from "../../support/anchor/fake-peer.js";
+
+const anchor = findAnchorBinary();
+
+/** Lives until the test is over: it waits for input that never comes. */
+function live(command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): ChildProcess {
+  const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"], env });
+  onTestFinished(async () => {
+    const left = once(child, "exit");
+    child.kill("SIGKILL");
+    await left;
+  });
+  return child;
+}
+
+function pidOf({ pid }: ChildProcess): number {
+  if (pid === undefined) throw new Error("it was not started");
+  return pid;
+}
+
+async function argvOf(child: ChildProcess): Promise<readonly string[]> {
+  return (await inspectProcesses(anchor, [pidOf(child)]))[0]?.argv ?? [];
+}
+
+const WAIT = "echo up; read line";
+
+/** Numbers above any the kernel gives. */
+const nobody = (at: number) => ({ pid: 2 ** 23 + at, startTime: 1 + at, uniqueId: String(7 + at) });
+
+describe("evidence of a process", () => {
+  test("names its command line, its file, its ancestors and its markers", async () => {
+    const env = {
+      PATH: process.env["PATH"],
+      HOLDFAST_LEASE_ID: "lease",
+      HOLDFAST_RUN_ID: "run",
+      HOLDFAST_GATEWAY_INSTANCE_ID: "instance",
+      HOLDFAST_SESSION_KEY: "session",
+    };
+    const child = live("/bin/sh", ["-c", WAIT, "name", "", "last"], env);
+    await once(child.stdout!, "data");
+    const [found] = await inspectProcesses(anchor, [pidOf(child)]);
+    expect(found).toMatchObject({
+      alive: true,
+      matches: true,
+      parentPid: process.pid,
+      argv: ["/bin/sh", "-c", WAIT, "name", "", "last"],
+      executable: expect.stringMatching(/^\/.*sh$/),
+      leaseId: "lease",
+      runId: "run",
+      instanceId: "instance",
+      sessionKey: "session",
+      descendants: [],
+    });
+    const [self] = await inspectProcesses(anchor, [process.pid]);
+    expect(found?.ancestors).toEqual([self?.identity, ...(self?.ancestors ?? [])]);
+    expect(found?.ancestors.at(-1)?.pid).toBe(1);
+  });
+
+  test("is valid JSON whatever is in the command line", async () => {
+    const odd = ['quote"', "back\\slash", "new\nline", "tab\t", "\u0001\u001b[31m\u007f", "ü€😀", "{}[],:"];
+    const child = live("/bin/sh", ["-c", WAIT, ...odd]);
+    await once(child.stdout!, "data");
+    expect(await argvOf(child)).toEqual(["/bin/sh", "-c", WAIT, ...odd]);
+  });
+
+  test("shows bytes that are not UTF-8 one by one", async () => {
+    const child = live("/bin/sh", [
+      "-c",
+      `exec /bin/sh -c '${WAIT}' "$(printf 'a\\377\\300\\257b\\355\\240\\200')"`,
+    ]);
+    await once(child.stdout!, "data");
+    expect((await argvOf(child)).at(-1)).toBe("a\u00ff\u00c0\u00afb\u00ed\u00a0\u0080");
+  });
+
+  test("is bounded: at most 64 words, and 8 KiB in all", async () => {
+    const many = live("/bin/sh", ["-c", WAIT, ...Array.from({ length: 500 }, (_, at) => `w${at}`)]);
+    const long = live("/bin/sh", ["-c", WAIT, "x".repeat(100_000)]);
+    await Promise.all([once(many.stdout!, "data"), once(long.stdout!, "data")]);
+    expect(await argvOf(many)).toHaveLength(64);
+    expect((await argvOf(long)).join("").length).toBeLessThan(8192);
+  });
+
+  test("is what a process says of itself now, when it has changed its command line", async () => {
+    const script = "process.title = 'somebody else'; console.log('up'); process.stdin.resume()";
+    const child = live(process.execPath, ["-e", script]);
+    await once(child.stdout!, "data");
+    const [found] = await inspectProcesses(anchor, [pidOf(child)]);
+    expect(found?.argv[0]).toContain("somebody else");
+    expect(found?.executable).toBe(process.execPath);
+  });
+
+  test("of another process than the one asked for is only that it is another", async () => {
+    const child = live("/bin/sh", ["-c", WAIT], { HOLDFAST_RUN_ID: "run" });
+    await once(child.stdout!, "data");
+    const [found] = await inspectProcesses(anchor, [pidOf(child)]);
+    const startTime = (found?.identity.startTime ?? 0) + 1;
+    const [other] = await inspectProcesses(anchor, [{ pid: pidOf(child), startTime, uniqueId: null }]);
+    expect(other).toMatchObject({ alive: true, matches: false, command: "sh" });
+    expect(other).toMatchObject({ argv: [], runId: null, executable: null, ancestors: [], descendants: [] });
+  });
+
+  test("of a zombie is that it is dead", async () => {
+    const parent = live("/bin/sh", ["-c", "sleep 0.3 & echo $!; exec sleep 1000"]);
+    const [text] = (await once(parent.stdout!, "data")) as [Buffer];
+    const pid = Number(text.toString());
+    await waitUntil(async () => (await inspectProcesses(anchor, [pid]))[0]?.state === "Z");
+    expect((await inspectProcesses(anchor, [pid]))[0]).toMatchObject({ alive: false, matches: false });
+  });
+
+  test("says what its descendants listen on, and who listens on a port", async () => {
+    const script = `const { createServer } = require("node:net");
+      const server = createServer().listen(0, "127.0.0.1", () => console.log(server.address().port));`;
+    const child = live("/bin/sh", ["-c", `'${process.execPath}' -e '${script}' & wait`]);
+    onTestFinished(() => void process.kill(listener, "SIGKILL"));
+    const [text] = (await once(child.stdout!, "data")) as [Buffer];
+    const port = Number(text.toString());
+    const [found] = await inspectProcesses(anchor, [pidOf(child)], { ports: true });
+    const { identity, ports } = found?.descendants[0] ?? expect.fail("nobody is below it");
+    const listener = identity.pid;
+    expect(ports).toEqual([port]);
+    expect(await inspectPort(anchor, port)).toEqual({
+      open: true,
+      holders: [{ identity, command: expect.stringMatching(/^(node|MainThread)$/) as string }],
+    });
+    expect((await inspectProcesses(anchor, [pidOf(child)]))[0]?.descendants[0]?.ports).toEqual([]);
+    await expect(inspectPort(anchor, 65_536)).rejects.toBeInstanceOf(BadInput);
+  });
+
+  test("can be brief: identity and state, nothing that must be read", async () => {
+    const child = live("/bin/sh", ["-c", `sleep 1000 & ${WAIT}; kill $!`], { HOLDFAST_RUN_ID: "run" });
+    onTestFinished(() => void child.stdin?.end());
+    await once(child.stdout!, "data");
+    const [full] = await inspectProcesses(anchor, [pidOf(child)]);
+    expect(full?.descendants).toHaveLength(1);
+    const [brief] = await inspectProcesses(anchor, [pidOf(child)], { brief: true });
+    expect(brief).toEqual({
+      ...full,
+      state: brief?.state,
+      argv: [],
+      stdio: [],
+      executable: null,
+      cgroup: null,
+      runId: null,
+      ancestors: [],
+      descendants: [],
+    });
+    process.kill(full?.descendants[0]?.identity.pid ?? 0, "SIGKILL");
+  });
+});
+
+describe("many questions", () => {
+  test("are answered each in its place, the dead ones for almost nothing", async () => {
+    const wanted = Array.from({ length: 20_000 }, (_, at) => (at % 1000 === 7 ? process.pid : nobody(at)));
+    const began = performance.now();
+    const found = await inspectProcesses(anchor, wanted, { brief: true });
+    // A hundredth of a second each would be minutes; this is a bound for a loaded machine, not the figure.
+    expect(performance.now() - began).toBeLessThan(5_000);
+    expect(found).toHaveLength(wanted.length);
+    for (const [at, evidence] of found.entries())
+      if (at % 1000 === 7) expect(evidence.alive).toBe(true);
+      else if (evidence.alive || evidence.identity !== wanted[at]) expect.fail(`answer ${at} is not its own`);
+  });
+
+  test("may be asked one at a time: an answer does not wait for the next question", async () => {
+    const child = live(anchor, ["inspect"], anchorEnvironment());
+    for (let at = 0; at < 3; at += 1) {
+      child.stdin?.write(`${process.pid}\n`);
+      const [line] = (await once(child.stdout!, "data")) as [Buffer];
+      expect(JSON.parse(line.toString())).toMatchObject({ pid: process.pid, alive: true });
+    }
+    child.stdin?.end();
+  });
+
+  test("that are none are refused", async () => {
+    await expect(inspectProcesses(anchor, [-1])).rejects.toBeInstanceOf(BadInput);
+    await expect(inspectProcesses(anchor, [2 ** 31])).rejects.toBeInstanceOf(BadInput);
+    for (const line of [
+      "x",
+      "1x",
+      "1 2 3 4",
+      "-1",
+      "0",
+      "99999999999",
+      "cgroup",
+      "cgroup 1 x",
+      "cgroup x /a",
+      " 1",
+    ]) {
+      const child = spawn(anchor, ["inspect"], {
+        stdio: ["pipe", "ignore", "ignore"],
+        env: anchorEnvironment(),
+      });
+      child.stdin.end(`${line}\n`);
+      expect((await once(child, "exit"))[0], line).toBe(2);
+    }
+  });
+});

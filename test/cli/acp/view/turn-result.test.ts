@@ -1,0 +1,195 @@
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { auditNotice, turnExitCode, type ShownTurn } from "../../../../src/cli/acp/view/turn-result.js";
+import { waitForText } from "../../../support/cli/cli-fixture.js";
+import { gatewayAndCliForFile } from "../../../support/cli/batch-cli.js";
+import {
+  openScriptedSession,
+  SCRIPTED_AGENT,
+  scriptedPrompt,
+} from "../../../support/agents/scripted-agent.js";
+
+const turn = {
+  outcome: "completed",
+  stopReason: "end_turn",
+  problem: null,
+  contextLost: false,
+} satisfies Partial<ShownTurn>;
+
+test.each<[Partial<ShownTurn>, number]>([
+  [{}, 0],
+  [{ stopReason: "refusal" }, 1],
+  [{ outcome: "failed", stopReason: null, problem: { code: "ACP_REFUSED", message: "" } }, 1],
+  [{ stopReason: "max_tokens" }, 3],
+  [{ stopReason: "max_turn_requests" }, 3],
+  [{ outcome: "interrupted" }, 121],
+  [{ outcome: "cancel-unconfirmed" }, 122],
+  [{ contextLost: true }, 123],
+  [{ outcome: "failed", problem: { code: "ACP_TIMEOUT", message: "" } }, 124],
+  [{ outcome: null }, 125],
+  [{ outcome: "cancelled" }, 130],
+])("%j exits with %i", (end, code) => {
+  expect(turnExitCode({ ...turn, ...end })).toBe(code);
+});
+
+test("of a tree that could not be seen, that is said; and who was seen all the same", () => {
+  const tool = { pid: 7, startTime: 1, uniqueId: null, command: "sleep" };
+  const audit = { at: 1, left: [], reaped: false, survivors: [], unknown: null };
+  const unknown = "its anchor does not answer";
+  expect(auditNotice(audit)).toBeNull();
+  expect(auditNotice({ ...audit, unknown })?.[0]).toBe(
+    "what the turn has left running is not known (its anchor does not answer)",
+  );
+  expect(auditNotice({ ...audit, left: [tool], unknown })?.[0]).toContain(
+    ", but for 1 process: sleep (pid 7)",
+  );
+});
+
+describe("a turn that ends", () => {
+  const shared = gatewayAndCliForFile();
+  beforeAll(() => openScriptedSession(shared.gatewayFixture, "r", { reap: "asked" }), 30_000);
+  const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
+
+  test("as it should says nothing about that", async () => {
+    expect(await acp("prompt", "r", "hello")).toMatchObject({ code: 0, stdout: "hello\n", stderr: "" });
+  });
+
+  test.each([
+    [{ stop: "refusal" }, 1, "the agent refuses to go on"],
+    [{ fail: "no model\u001b[2J" }, 1, "the turn failed: the agent refused session/prompt: no model"],
+    [{ stop: "max_tokens" }, 3, "the agent stopped early: max_tokens"],
+  ])("with %j says so", async (step, code, words) => {
+    const answer = await acp("prompt", "r", scriptedPrompt({ say: "well" }, step));
+    expect(answer).toMatchObject({ code, stdout: "well\n" });
+    expect(answer.stderr).toContain(words);
+    expect(answer.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
+  });
+
+  test("with its agent is interrupted, and the next knows nothing of it", async () => {
+    const died = await acp("prompt", "r", scriptedPrompt({ say: "well" }, { exit: 3 }));
+    expect(died).toMatchObject({ code: 121, stdout: "well\n" });
+    expect(died.stderr).toContain("the turn was interrupted, and the prompt will not be sent again");
+    const next = await acp("prompt", "r", "hello");
+    expect(next).toMatchObject({ code: 123, stdout: "hello\n" });
+    expect(next.stderr).toContain("knows nothing of what was said before");
+    expect(await acp("prompt", "r", "again")).toMatchObject({ code: 0 });
+  });
+
+  test("too late ends the agent", async () => {
+    const late = await acp(
+      "prompt",
+      "r",
+      "--timeout",
+      "1s",
+      scriptedPrompt({ say: "well" }, { wait: "/nowhere" }),
+    );
+    expect(late).toMatchObject({ code: 124, stdout: "well\n" });
+  });
+
+  test("by somebody's cancel says so, whoever waited for it; --no-wait waits for nothing", async () => {
+    await acp("prompt", "r", "--format", "quiet", "hello");
+    const waiting = shared.gatewayFixture.start(
+      "acp",
+      "prompt",
+      "r",
+      scriptedPrompt({ say: "up" }, { wait: "/nowhere" }),
+    );
+    await waitForText(waiting.child.stdout, "up");
+    const queued = shared.gatewayFixture.start("acp", "prompt", "r", "after you");
+    await waitForText(queued.child.stderr, "queued, with one prompt before it");
+    const left = await acp("prompt", "r", "--no-wait", "later");
+    expect(left).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_[0-9a-z]{12}\n$/) as string });
+    const { stdout: turnId } = left;
+    expect(await acp("cancel", "r", "--turn", turnId.trim())).toMatchObject({ code: 0 });
+    expect(await acp("cancel", "r")).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/ is cancelled; r is ready for the next prompt\n$/) as string,
+    });
+    expect(await waiting.finished).toMatchObject({ code: 130, stdout: "up\n" });
+    expect(await queued.finished).toMatchObject({ code: 0, stdout: "after you\n" });
+    expect(await acp("cancel", "r")).toMatchObject({ code: 1, stdout: "" });
+  });
+
+  test("and leaves processes names them, and ends them when told to; the agent stays", async () => {
+    const client = await shared.gatewayFixture.client();
+    const shell = fileURLToPath(new URL("../../../support/agents/programs/shell-agent.mjs", import.meta.url));
+    const body = { argv: [process.execPath, shell], cwd: shared.gatewayFixture.home, key: "s" };
+    const { session } = await client.acpSpawn({ body });
+    // Until it has become what it is to be, it is a shell.
+    const sleeping = 'until test "$(cat /proc/$!/comm)" = sleep; do :; done; echo up';
+    const left = await acp("prompt", "s", `setsid sleep 3041 & ${sleeping}`);
+    expect(left).toMatchObject({ code: 0 });
+    expect(left.stderr).toMatch(
+      /^holdfast: the turn has left 1 process running, until the session is closed: sleep.* \(pid \d+\)\n$/,
+    );
+    const waiting = shared.gatewayFixture.start(
+      "acp",
+      "prompt",
+      "s",
+      `setsid sleep 3042 & ${sleeping}; sleep 3043`,
+    );
+    await waitForText(waiting.child.stdout, "up");
+    const cancel = await acp("cancel", "s", "--reap-tools");
+    expect(cancel).toMatchObject({ code: 0 });
+    expect(cancel.stderr).toMatch(/^holdfast: ended \d process(es)? that the turn had left: .*sleep/);
+    expect(await waiting.finished).toMatchObject({ code: 130 });
+    const { tree } = await client.acpShow({ params: { id: "s" } });
+    // What the first turn left goes on: only the second one's was asked for.
+    expect(tree.processes.filter(({ command }) => command.includes("sleep"))).toHaveLength(1);
+    expect((await client.acpShow({ params: { id: "s" } })).session.runId).toBe(session.runId);
+    expect(await acp("close", "s")).toMatchObject({ code: 0 });
+  });
+
+  test("with mode run closes its session, and leaves nothing", async () => {
+    const run = await acp(
+      "spawn",
+      "--agent-command",
+      SCRIPTED_AGENT,
+      "--mode",
+      "run",
+      "--name",
+      "once",
+      "hello",
+    );
+    expect(run).toMatchObject({ code: 0, stdout: "hello\n" });
+    const record = await acp("spawn", "--agent-command", SCRIPTED_AGENT, "--mode", "run", "--json", "hello");
+    expect(JSON.parse(record.stdout)).toMatchObject({ created: true, turn: { text: "hello" } });
+    const none = await acp("spawn", "--agent-command", SCRIPTED_AGENT, "--mode", "run");
+    expect(none).toMatchObject({ code: 2, stdout: "" });
+  });
+
+  test.each([
+    [["--agent-command", "exit 7"], 121, "its output has ended; it exited with code 7\n"],
+    [
+      ["--agent-command", "echo 'no\u001b[2J key' >&2; kill -9 $$"],
+      121,
+      "it was ended by SIGKILL; its last words: no key\n",
+    ],
+    [
+      ["--agent-command", `'${process.execPath}' -e 'throw Object.assign(Error("no key"), { code: 3 })'`],
+      121,
+      "its last words: Error: no key",
+    ],
+    [
+      ["--agent-command", "echo welcome"],
+      121,
+      "it has written a line that is no frame: welcome; it exited with code 0\n",
+    ],
+    [["no-such-agent"], 2, "`holdfast agents list`"],
+    [["--agent-command", "x", "--cwd", "/nowhere"], 125, "/nowhere"],
+    [["--agent-command", SCRIPTED_AGENT, "a", "b"], 2, "--agent-command"],
+    [["--agent-command", SCRIPTED_AGENT, "--approve-all", "--deny-all"], 2, "--approve-all"],
+    [["claude", "--name", "ses_0123456789ab"], 2, "ses_0123456789ab"],
+  ])("before it begins, of %j, says why and leaves no session", async (args, code, why) => {
+    const failed = await acp("spawn", ...args);
+    expect(failed.stderr).toMatch(/^holdfast: [^\n\u001b]+\n$/);
+    expect(failed.stderr).toContain(why);
+    expect(failed).toMatchObject({ code, stdout: "" });
+    const { stdout } = await acp("list", "--json");
+    expect((JSON.parse(stdout) as { key: string }[]).map(({ key }) => key)).toEqual(["r"]);
+  });
+
+  afterAll(async () => {
+    await acp("close", "r");
+  });
+});

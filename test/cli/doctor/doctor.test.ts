@@ -1,0 +1,216 @@
+import { chmod, cp, readFile, truncate, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
+import { RecoveryFixture, TWO_PROCESSES, whyNoTerminal } from "../../support/cli/recovery-fixture.js";
+
+interface Diagnosis {
+  readonly ok: boolean;
+  readonly checks: readonly {
+    readonly name: string;
+    readonly state: "ok" | "warn" | "bad";
+    readonly detail: string;
+    readonly remedy: string | null;
+  }[];
+}
+
+async function check(
+  fixture: RecoveryFixture,
+  name: string,
+  env = "",
+): Promise<Diagnosis["checks"][number] & { code: number | null }> {
+  const { code, stdout, stderr } = await fixture.shell(`${env} holdfast doctor --json`);
+  expect(stderr).toBe("");
+  const { ok, checks } = JSON.parse(stdout) as Diagnosis;
+  expect(ok).toBe(checks.every(({ state }) => state !== "bad"));
+  expect(code).toBe(ok ? 0 : 1);
+  const found = checks.find((each) => each.name === name);
+  if (found === undefined) throw new Error(`nothing is said of ${name}`);
+  return { ...found, code };
+}
+
+describe.concurrent("doctor", () => {
+  test("where nothing was ever run finds nothing wrong, and makes nothing", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const none = join(fixture.home, "none");
+    const { code, stdout, stderr } = await fixture.shell(`HOLDFAST_HOME='${none}' holdfast doctor`);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toContain(`ok    state directory  ${none} does not exist yet`);
+    expect(stdout).toMatch(/^ok {4}anchor /m);
+    expect(stdout).toMatch(/^ok {4}tier +runs started here get (cgroup|subreaper)\+launcher\+/m);
+    expect(existsSync(none)).toBe(false);
+  });
+
+  test("names the gateway and its runs, then says that they have lost it; only reads", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    expect(await check(fixture, "runs")).toMatchObject({
+      state: "ok",
+      detail: "1 open, 1 with an owner; 3 live processes",
+    });
+    expect((await check(fixture, "gateway")).detail).toMatch(/^in_\w+ is running$/);
+    await gateway.kill();
+    const copies = ["store.sqlite", "store.sqlite-wal", "gateway-id"].map((name) => join(fixture.home, name));
+    const before = await Promise.all(copies.map((path) => readFile(path)));
+    // Its lease is healthy, but there is nobody who holds it.
+    expect(await check(fixture, "runs")).toMatchObject({
+      state: "warn",
+      detail: "1 open, 0 with an owner, 1 without one; 3 live processes",
+      remedy: expect.stringContaining("holdfast gateway run"),
+    });
+    expect((await check(fixture, "gateway")).detail).toMatch(/^in_\w+ is not running$/);
+    expect(await Promise.all(copies.map((path) => readFile(path)))).toEqual(before);
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
+  });
+
+  test.each<[string, (fixture: RecoveryFixture) => Promise<void>, string, RegExp | null]>([
+    [
+      "cut off",
+      (fixture) => truncate(fixture.store, 5_000),
+      "damaged",
+      /move store\.sqlite, .*-wal and .*-shm away together/,
+    ],
+    [
+      "garbage",
+      (fixture) => writeFile(fixture.store, "x".repeat(9_000)),
+      "damaged",
+      /docs\/leases\.md, Repair/,
+    ],
+    [
+      "of a newer version",
+      async (fixture) =>
+        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
+      "newer Holdfast",
+      null,
+    ],
+    [
+      "another program's",
+      async (fixture) => fixture.sql("drop table holdfast_migrations"),
+      "some other program",
+      null,
+    ],
+  ])("says of a store that is %s what is wrong, and what to do", async (_, spoil, word, remedy) => {
+    await using fixture = await RecoveryFixture.open();
+    await fixture.holdfast("run", "--", "true");
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    await spoil(fixture);
+    const found = await check(fixture, "store");
+    expect(found).toMatchObject({ state: "bad", code: 1, detail: expect.stringContaining(word) });
+    if (remedy === null) expect(found.remedy).toBeNull();
+    else expect(found.remedy).toMatch(remedy);
+  });
+
+  test("finds damage inside a store that still opens", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await fixture.holdfast("run", "--", "true");
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    const bytes = await readFile(fixture.store);
+    // All of the last page, whosever it is: its head says what it holds.
+    bytes.fill(0xff, bytes.length - 4_096);
+    await writeFile(fixture.store, bytes);
+    expect(await check(fixture, "store")).toMatchObject({
+      state: "bad",
+      detail: expect.stringContaining("damaged"),
+    });
+  });
+
+  test("warns of a directory that others can look into, of a set-back clock, and of a run without a record", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await fixture.holdfast("run", "--", "true");
+    await chmod(fixture.home, 0o755);
+    expect(await check(fixture, "state directory")).toMatchObject({
+      state: "warn",
+      remedy: `chmod 700 '${fixture.home}'`,
+    });
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    fixture.sql(`update runs set created_at = created_at + 3600000 where run_id = '${runId}'`);
+    expect(await check(fixture, "clock")).toMatchObject({
+      state: "warn",
+      detail: expect.stringContaining("set back"),
+    });
+    await fixture.holdfast("runs", "cancel", runId);
+    expect(await check(fixture, "instances")).toMatchObject({ state: "ok" });
+    fixture.sql(`delete from runs where run_id = '${runId}'`);
+    expect(await check(fixture, "instances")).toMatchObject({
+      state: "warn",
+      detail: expect.stringContaining(`1 run directories without a record: ${runId}`),
+    });
+  });
+
+  test("says what a wrong config file, a missing anchor and low limits are", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const config = join(fixture.home, "config.toml");
+    await writeFile(config, "x = [");
+    const [wrong, anchor, limits] = await Promise.all([
+      check(fixture, "config", `HOLDFAST_CONFIG='${config}'`),
+      check(fixture, "anchor", "HOLDFAST_ANCHOR=/nowhere/anchor"),
+      check(fixture, "limits", "ulimit -n 900;"),
+    ]);
+    expect(wrong).toMatchObject({ state: "bad", remedy: `correct ${config}` });
+    expect(anchor).toMatchObject({ state: "bad", detail: expect.stringContaining("/nowhere/anchor") });
+    expect(limits).toMatchObject({ state: "warn", remedy: expect.stringContaining("ulimit -n") });
+  });
+
+  test("says which limits a run can have here, and why not", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [here, without] = await Promise.all([
+      check(fixture, "run limits"),
+      check(fixture, "run limits", "HOLDFAST_ANCHOR_WEAKEN=controllers"),
+    ]);
+    if (here.state === "ok") {
+      for (const controller of ["memory", "pids", "cpu"])
+        expect(here.detail).toMatch(new RegExp(`\\b${controller}: by cgroup v[12] in /`));
+    } else expect(here.detail).toMatch(/possible/);
+    expect(without).toMatchObject({
+      state: "warn",
+      detail: expect.stringMatching(/not possible|none is possible/),
+    });
+    expect(without.remedy).toContain("systemd-run --user --scope -p Delegate=yes");
+  });
+
+  test("warns of a disk that is nearly full, and reads a read-only one", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("16m");
+    await using fixture = await RecoveryFixture.open(disk.path);
+    await fixture.holdfast("run", "--", "true");
+    expect(await check(fixture, "state directory")).toMatchObject({
+      state: "warn",
+      remedy: expect.stringContaining("space"),
+    });
+    expect(await check(fixture, "store", `HOLDFAST_HOME='${disk.readOnlyPath}'`)).toMatchObject({
+      state: "ok",
+    });
+  });
+
+  test("has colours on a terminal, and none with NO_COLOR or in a pipe", async (context) => {
+    if (whyNoTerminal !== null) context.skip(whyNoTerminal);
+    await using fixture = await RecoveryFixture.open();
+    const coloured = await fixture.atTerminal(["doctor"]);
+    expect(coloured.stdout).toContain("\u001b[32mok  \u001b[39m");
+    const piped = await fixture.holdfast("doctor");
+    expect(piped.stdout).not.toContain("\u001b");
+    const plain = await fixture.shell(
+      `export NO_COLOR=1 TERM=xterm; script -qefc "'${process.execPath}' dist/cli/main.js doctor" /dev/null </dev/null`,
+    );
+    expect(plain.stdout).toContain("state directory");
+    expect(plain.stdout).not.toContain("\u001b");
+  });
+
+  test("does not take a copy of a state directory for the one that lives", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    await using copy = await RecoveryFixture.open();
+    await cp(fixture.home, copy.home, {
+      recursive: true,
+      force: true,
+      filter: (path) => !path.endsWith("sock"),
+    });
+    expect((await check(copy, "state directory")).detail).toContain(`is a copy of ${fixture.home}`);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
+    await gateway.kill("SIGTERM");
+  });
+});

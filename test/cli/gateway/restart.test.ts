@@ -1,0 +1,119 @@
+import { mkdtemp, readdir, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { describe, expect, test } from "vitest";
+import { waitFor } from "../../support/wait-for.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import type { CliResult } from "../../support/cli/cli-fixture.js";
+
+const refuse = pathToFileURL(fileURLToPath(new URL("children/refuse-gateway.mjs", import.meta.url))).href;
+
+/** A gateway that was started with a config file, and a run that it holds. */
+class Configured extends BackgroundGateway {
+  runId = "";
+
+  static async begin(config: string): Promise<Configured> {
+    const made = new Configured(await mkdtemp(join(tmpdir(), "hf-")));
+    await writeFile(made.config, config, { mode: 0o600 });
+    const { code, stderr } = await made.with({}, "gateway", "start");
+    expect(code, stderr).toBe(0);
+    made.runId = await made.startScript("sleep 7011");
+    return made;
+  }
+
+  get config(): string {
+    return join(this.home, "config.toml");
+  }
+
+  async with(env: NodeJS.ProcessEnv, ...words: readonly string[]): Promise<CliResult> {
+    const options = { NODE_OPTIONS: `--import ${refuse}` };
+    const { child, finished } = this.startWith(
+      { HOLDFAST_CONFIG: this.config, ...options, ...env },
+      ...words,
+    );
+    child.stdin.end();
+    return finished;
+  }
+}
+
+/** What makes a restart fail, and what is said of it. */
+type Fault = (place: Configured) => Promise<NodeJS.ProcessEnv>;
+
+const badConfig: Fault = async ({ config }) => {
+  await writeFile(config, '[gateway]\nlisten = "0.0.0.0:7433"\n');
+  return {};
+};
+const newerStore: Fault = async (place) => {
+  place.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'future', 0)");
+  return {};
+};
+
+describe.concurrent("gateway restart, when a check fails", { timeout: 60_000 }, () => {
+  test.each<[string, number, string, Fault]>([
+    ["the config is invalid", 2, "line 2: gateway.listen must be a loopback address", badConfig],
+    ["the store is of a newer version", 125, "was written by a newer Holdfast", newerStore],
+    ["the anchor is missing", 125, "/nowhere/anchor", async () => ({ HOLDFAST_ANCHOR: "/nowhere/anchor" })],
+    ["the program does not load", 125, "refused by the test", async () => ({ REFUSE_CHECK: "1" })],
+  ])("because %s, stops nothing", async (_, expected, why, fault) => {
+    await using place = await Configured.begin("[defaults]\ngrace-ms = 123\n");
+    const { pid } = await place.status();
+    const env = await fault(place);
+    const { code, stdout, stderr } = await place.with(env, "gateway", "restart");
+    if (fault === newerStore) place.sql("delete from holdfast_migrations where id = 9999");
+    expect({ code, stdout }, stderr).toEqual({ code: expected, stdout: "" });
+    expect(stderr).toContain(why);
+    expect(stderr).toContain(`the gateway was not restarted: it goes on as it is (pid ${pid})`);
+    expect(await place.status()).toMatchObject({ pid, ready: true, runs: 1 });
+    expect(await place.record(place.runId)).toMatchObject({ state: "running" });
+  });
+});
+
+describe.concurrent("gateway restart, when the new gateway does not start", { timeout: 60_000 }, () => {
+  test("starts the former configuration again, and says so", async () => {
+    await using place = await Configured.begin("[defaults]\ngrace-ms = 123\n");
+    const { pid } = await place.status();
+    await writeFile(place.config, "[defaults]\ngrace-ms = 456\n");
+    const { code, stderr } = await place.with({ REFUSE_CONFIG: place.config }, "gateway", "restart");
+    expect(code, stderr).toBe(3);
+    expect(stderr).toContain("the gateway did not start with the new configuration: refused by the test");
+    expect(stderr).toContain("it was started again with the former configuration");
+    expect(stderr).not.toMatch(/nothing was changed/i);
+    const now = await place.status();
+    expect(now).toMatchObject({ ready: true, runs: 1 });
+    expect(now.pid).not.toBe(pid);
+    const { run } = await (await place.client()).exec({ body: { argv: ["true"] } });
+    expect(run.policy.graceMs).toBe(123);
+    expect(await place.record(place.runId)).toMatchObject({ state: "running" });
+    const directory = join(place.home, "instances", now.instanceId);
+    for (const name of ["config.toml", "gateway.json"])
+      expect((await stat(join(directory, name))).mode & 0o777, name).toBe(0o600);
+    expect((await readdir(directory)).filter((name) => name.endsWith(".new"))).toEqual([]);
+  });
+
+  test("and the former configuration fails too, says that no gateway runs and when the runs end", async () => {
+    await using place = await Configured.begin("");
+    const service = await place.startRun({ argv: ["sleep", "7012"], kind: "service" });
+    const { code, stderr } = await place.with({ REFUSE_CONFIG: "*" }, "gateway", "restart");
+    expect(code).toBe(125);
+    expect(stderr).toContain("the gateway did not start with the new configuration: refused by the test");
+    expect(stderr).toContain("it did not start with the former configuration either: refused by the test");
+    expect(stderr).toContain("No gateway is running");
+    expect(stderr).toMatch(new RegExp(`${place.runId} in (2m|1m5\\ds)`));
+    expect(stderr).not.toContain(service);
+    expect(stderr).not.toMatch(/nothing was changed/i);
+    expect(await place.record(place.runId)).toMatchObject({ state: "running" });
+    await waitFor("none runs", async () => (await place.holdfast("gateway", "status")).code === 1);
+  });
+
+  test("restores the environment and flags of the former gateway, too", async () => {
+    await using place = await Configured.begin("");
+    await place.stop();
+    const env = { HOLDFAST_DEFAULTS_GRACE_MS: "321" };
+    expect((await place.with(env, "gateway", "start")).code).toBe(0);
+    const { code, stderr } = await place.with({ REFUSE_CONFIG: place.config }, "gateway", "restart");
+    expect(code, stderr).toBe(3);
+    const { run } = await (await place.client()).exec({ body: { argv: ["true"] } });
+    expect(run.policy.graceMs).toBe(321);
+  });
+});

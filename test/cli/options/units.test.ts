@@ -1,0 +1,75 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { formatDuration, parseDuration } from "../../../src/cli/options/units.js";
+import { BadInput } from "../../../src/errors.js";
+
+test.each([
+  ["30m", 1_800_000],
+  ["1h30m", 5_400_000],
+  ["500ms", 500],
+  ["10s", 10_000],
+  ["1.5h", 5_400_000],
+  ["1d", 86_400_000],
+  ["1d2h3m4s5ms", 93_784_005],
+  ["1m500ms", 60_500],
+  ["10", 10_000],
+  ["0.5", 500],
+  ["0", 0],
+  ["0s", 0],
+  ["0.0001s", 1],
+])("%s is %i ms", (text, ms) => {
+  expect(parseDuration(text)).toBe(ms);
+});
+
+test.each([
+  "",
+  " ",
+  "m",
+  "30x",
+  "30 m",
+  "-5s",
+  "+5s",
+  "1e3",
+  "30M",
+  "10m1h",
+  "5s5s",
+  ".5s",
+  "1.h",
+  "Infinity",
+  "0x10",
+  "soon",
+])("%j is no duration, and the message repeats it", (text) => {
+  expect(() => parseDuration(text)).toThrow(BadInput);
+  expect(() => parseDuration(text)).toThrow(JSON.stringify(text));
+});
+
+test("more than a year is taken for a slip", () => {
+  expect(parseDuration("365d")).toBe(31_536_000_000);
+  expect(() => parseDuration("366d")).toThrow("365 days");
+  expect(() => parseDuration("9".repeat(400))).toThrow(BadInput);
+});
+
+test.each([
+  [0, "0ms"],
+  [40, "40ms"],
+  [999, "999ms"],
+  [1_000, "1s"],
+  [2_540, "2.5s"],
+  [9_999, "9.9s"],
+  [59_999, "59s"],
+  [60_000, "1m"],
+  [90_000, "1m30s"],
+  [3_600_000, "1h"],
+  [5_430_000, "1h30m"],
+  [90_000_000, "1d1h"],
+])("%i ms reads %s", (ms, text) => {
+  expect(formatDuration(ms)).toBe(text);
+});
+
+test("what is shown can be typed again", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 10 ** 10 }), (ms) => {
+      expect(parseDuration(formatDuration(ms))).toBeLessThanOrEqual(ms + 1);
+    }),
+  );
+});

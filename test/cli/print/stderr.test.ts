@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { firstError } from "../../../src/cli/first-error.js";
+
+function failing(why: string): Disposable {
+  return {
+    [Symbol.dispose]() {
+      throw new Error(why);
+    },
+  };
+}
+
+test("of an error and of what failed after it, the first is told", () => {
+  const work = (): void => {
+    using _first = failing("closed third");
+    using _second = failing("closed second");
+    throw new Error("began it");
+  };
+  let caught: unknown;
+  try {
+    work();
+  } catch (error) {
+    caught = error;
+  }
+  expect((caught as Error).message).not.toContain("began it");
+  expect(firstError(caught)).toMatchObject({ message: "began it" });
+  expect(firstError("no error at all")).toBe("no error at all");
+});

@@ -1,0 +1,192 @@
+import { describe, expect, test } from "vitest";
+import { summarizeExit, type RunEndState } from "../../../src/cli/run/exit-summary.js";
+import { WriteFailed } from "../../../src/cli/print/fd-writer.js";
+import type { Residue, RunExit, RunRecord } from "../../../src/model/run.js";
+import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
+
+const leftover: Residue = { pid: 42, startTime: 1, kind: "detached", command: "sleep" };
+
+function ended(
+  exit: Partial<RunExit>,
+  facts: Partial<RunRecord> = {},
+  rest: Partial<RunEndState> = {},
+): RunEndState {
+  const record = sampleRunRecord({ exit: { ...sampleRunExit, ...exit }, ...facts });
+  return { record, state: record.state, survivors: [], interrupt: null, writeFailure: null, ...rest };
+}
+
+const running = { state: "running", exit: null, emptiness: null } as const;
+
+function failed(code: string): WriteFailed {
+  return new WriteFailed(1, Object.assign(new Error(`${code}: write`), { code }));
+}
+
+describe("what `holdfast run` says and exits with", () => {
+  test.each<[string, RunEndState, number, string | null]>([
+    ["a plain end: nothing to say", ended({ code: 3 }), 3, null],
+    [
+      "leftovers of a background job",
+      ended({ code: 3 }, { residue: [leftover], residueCount: 1 }),
+      3,
+      "cleaned up 1 leftover process: sleep (pid 42, detached)",
+    ],
+    [
+      "many leftovers: some by name, all by number",
+      ended({}, { residue: Array.from({ length: 5 }, () => leftover), residueCount: 70 }),
+      0,
+      "cleaned up 70 leftover processes: sleep (pid 42, detached), sleep (pid 42, detached), sleep (pid 42, detached), 67 more",
+    ],
+    [
+      "an escape",
+      ended({ reason: "ownership-escape" }, { residue: [leftover], residueCount: 1 }),
+      120,
+      "the command left detached processes behind (--on-escape sweep accepts that); cleaned up 1 leftover process: sleep (pid 42, detached)",
+    ],
+    [
+      "the overall timeout",
+      ended({ reason: "overall-timeout" }, { deadlines: { overallMs: 90_000, noOutputMs: null } }),
+      124,
+      "stopped: still running after 1m30s (--timeout)",
+    ],
+    [
+      "the no-output timeout",
+      ended({ reason: "no-output-timeout" }, { deadlines: { overallMs: null, noOutputMs: 500 } }),
+      124,
+      "stopped: no output for 500ms (--no-output-timeout)",
+    ],
+    [
+      "the memory limit",
+      ended(
+        { reason: "signal", code: null, signal: "SIGKILL", limitHit: "memory" },
+        { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } },
+      ),
+      137,
+      "ended by signal SIGKILL: over its memory limit of 64 MiB (--memory)",
+    ],
+    [
+      "the memory limit, hit by another process of it",
+      ended({ code: 1, limitHit: "memory" }, { limits: { memoryBytes: 67_108_864, pids: null, cpus: null } }),
+      1,
+      "a process of it was killed: over its memory limit of 64 MiB (--memory)",
+    ],
+    [
+      "the limit of tasks",
+      ended({ code: 2, limitHit: "pids" }, { limits: { memoryBytes: null, pids: 10, cpus: null } }),
+      2,
+      "refused more processes and threads: at its limit of 10 (--pids)",
+    ],
+    [
+      "a cancel by somebody else, who is named",
+      ended({ reason: "manual-cancel", actor: "signal:TERM pid:7", code: null, signal: "SIGTERM" }),
+      143,
+      "cancelled by signal:TERM pid:7",
+    ],
+    [
+      "a lost run",
+      ended(
+        { reason: "lost", code: null, detail: "its anchor was killed by SIGKILL" },
+        { emptiness: "unproven" },
+      ),
+      125,
+      "the run was lost: its anchor was killed by SIGKILL; that nothing is left could not be proven",
+    ],
+    [
+      "our own Ctrl-C: 130 whatever the command made of it, and no lecture",
+      ended({ reason: "manual-cancel", code: 0 }, {}, { interrupt: "SIGINT" }),
+      130,
+      null,
+    ],
+    [
+      "our own TERM, with leftovers",
+      ended(
+        { reason: "manual-cancel", code: 0 },
+        { residue: [leftover], residueCount: 1 },
+        { interrupt: "SIGTERM" },
+      ),
+      143,
+      "cleaned up 1 leftover process: sleep (pid 42, detached)",
+    ],
+    [
+      "a Ctrl-C that came after the command had ended by itself",
+      ended({ code: 5 }, {}, { interrupt: "SIGINT" }),
+      5,
+      null,
+    ],
+    [
+      "a reader that has left: as a shell pipeline, quietly",
+      ended(
+        { reason: "manual-cancel" },
+        { residue: [leftover], residueCount: 1 },
+        { writeFailure: failed("EPIPE") },
+      ),
+      141,
+      null,
+    ],
+    [
+      "a terminal that has hung up: the same",
+      ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("EIO") }),
+      141,
+      null,
+    ],
+    [
+      "a full disk: said aloud",
+      ended({ reason: "manual-cancel" }, {}, { writeFailure: failed("ENOSPC") }),
+      125,
+      "cannot write stdout: ENOSPC: write; the command was cancelled",
+    ],
+    [
+      "a reader that left when the command had ended anyway",
+      ended({ code: 0 }, {}, { writeFailure: failed("EPIPE") }),
+      141,
+      null,
+    ],
+    [
+      "a reader that left a command that failed: its failure is told",
+      ended({ code: 3 }, {}, { writeFailure: failed("EPIPE") }),
+      3,
+      null,
+    ],
+    [
+      "a full disk under a command that had ended before it could be cancelled",
+      ended({ code: 0 }, {}, { writeFailure: failed("ENOSPC") }),
+      125,
+      "cannot write stdout: ENOSPC: write; the command has ended, but its output is incomplete",
+    ],
+    [
+      "processes that cannot be killed",
+      ended(
+        {},
+        { state: "exiting", exit: null, emptiness: null },
+        { survivors: [{ pid: 9, startTime: 1, kind: "unkillable", command: "dd" }] },
+      ),
+      125,
+      "could not kill 9 dd (unkillable); the anchor of run run_0123456789ab stays and goes on trying",
+    ],
+    [
+      "a user who would not wait",
+      ended({}, { state: "exiting", exit: null, emptiness: null }, { interrupt: "SIGINT" }),
+      130,
+      "left run run_0123456789ab to its anchor, which goes on terminating it",
+    ],
+    [
+      "a user who would not wait, when the anchor was told and the record knows nothing of it",
+      ended({}, running, { state: "exiting", interrupt: "SIGINT" }),
+      130,
+      "left run run_0123456789ab to its anchor, which goes on terminating it",
+    ],
+    [
+      "a user who would not wait, when nobody could be told",
+      ended({}, running, { interrupt: "SIGINT" }),
+      130,
+      "left run run_0123456789ab, which may go on: neither its gateway nor its anchor has answered. `holdfast runs cancel run_0123456789ab` tries again",
+    ],
+    [
+      "a run that is gone before anybody could record it",
+      ended({}, running, { state: "exited", interrupt: "SIGINT" }),
+      130,
+      "run run_0123456789ab is gone; the next gateway records its end",
+    ],
+  ])("%s", (_, ending, code, message) => {
+    expect(summarizeExit(ending)).toEqual({ code, message });
+  });
+});

@@ -1,0 +1,302 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
+import { createClient } from "../../../src/api/client.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+
+const patient = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.05; done";
+
+describe("a caller that vanishes", LONG_TIMEOUT, () => {
+  test("takes its run with it, and all that the run started", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished, runId } = await fixture.startForeground(
+      "--grace",
+      "300ms",
+      "--",
+      "sh",
+      "-c",
+      TWO_PROCESSES,
+    );
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    child.kill("SIGKILL");
+    await finished;
+    const { exit, emptiness, policy } = await fixture.waitForEnd(runId);
+    expect(exit).toMatchObject({ reason: "manual-cancel", actor: "caller (left)" });
+    expect({ emptiness, bound: policy.callerBound }).toEqual({ emptiness: "proven", bound: true });
+    expect(await fixture.membersOf(runId)).toEqual([]);
+  });
+
+  test("together with its gateway is waited for by the next one, but not for long; nor is one that never came", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, runId } = await fixture.startForeground("--", "sh", "-c", TWO_PROCESSES);
+    child.kill("SIGKILL");
+    await fixture.killGateway();
+    await fixture.startGateway();
+    const client = await fixture.client();
+    const { run } = await client.exec({
+      body: { argv: ["sleep", "7003"], foreground: { bufferBytes: 1024 } },
+    });
+    expect((await fixture.record(runId)).state).toBe("running");
+    expect((await fixture.waitForEnd(runId, 45_000)).exit?.actor).toBe("caller (did not come back)");
+    expect((await fixture.waitForEnd(run.runId)).exit?.actor).toBe("caller (never attached)");
+    expect(await fixture.membersOf(runId)).toEqual([]);
+  });
+});
+
+test("nobody else has a hand in a foreground run's input or output, but anybody may stop it", async () => {
+  await using fixture = await ForegroundFixture.started();
+  const { finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+  const client = await fixture.client();
+  const params = { runId };
+  expect(await errorOf(client.write({ params, body: { text: "x" } }))).toMatchObject({
+    code: "NOT_STEERING",
+    message: expect.stringContaining("its caller's alone") as string,
+  });
+  expect((await client.kill({ params, body: { reason: "made room" } })).outcome).toBe("gone");
+  const { code, stderr } = await finished;
+  expect(code).toBe(9);
+  expect(stderr).toMatch(/^holdfast: cancelled by operator \(made room\)$/m);
+});
+
+describe("gateway stop", LONG_TIMEOUT, () => {
+  test("--runs terminate ends foreground runs; their callers get the last of the output and say why", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+    const { stdout } = await fixture.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(stdout).toContain("runs: 1 terminated");
+    const result = await finished;
+    expect(result).toMatchObject({ code: 9, stdout: "up\ntold\n" });
+    expect(result.stderr).toMatch(/^holdfast: cancelled by gateway:\S+$/m);
+    expect((await fixture.record(runId)).exit).toMatchObject({ reason: "shutdown", code: 9 });
+  });
+
+  test("leaves them otherwise, and says so; the caller starts no other, but goes on with the next", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished, runId } = await fixture.startForeground(
+      "--",
+      "sh",
+      "-c",
+      "echo up; read line; echo $line; exit 5",
+    );
+    const { stdout } = await fixture.holdfast("gateway", "stop");
+    expect(stdout).toContain("1 left to their anchors; 1 in the foreground, whose callers wait for the next");
+    child.stdin.write("hello\n");
+    // Longer than a caller waits before it replaces a gateway that was killed.
+    await setTimeout(2_500);
+    expect((await fixture.holdfast("gateway", "status")).code).toBe(1);
+    await fixture.startGateway();
+    expect(await finished).toMatchObject({
+      code: 5,
+      stdout: "up\nhello\n",
+      stderr: expect.stringMatching(
+        /^holdfast: the gateway was stopped; the command keeps running[^\n]*\n$/,
+      ) as string,
+    });
+    expect((await fixture.record(runId)).exit).toMatchObject({ reason: "exit", code: 5 });
+  });
+
+  test("keeps nobody from stopping: without a gateway, Ctrl-C goes to the anchor", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+    await fixture.stop();
+    child.kill("SIGINT");
+    const { code, stderr } = await finished;
+    expect(code).toBe(130);
+    expect(stderr).toContain(`run ${runId} is gone; the next gateway records its end`);
+    expect(await fixture.membersOf(runId)).toEqual([]);
+    await fixture.startGateway();
+    expect((await fixture.waitForEnd(runId)).exit).toMatchObject({
+      reason: "manual-cancel",
+      actor: expect.stringMatching(/^cli:/) as string,
+      code: 9,
+    });
+  });
+});
+
+describe("a gateway that stops", LONG_TIMEOUT, () => {
+  test("slowly, because somebody does not say goodbye, is not taken for the next one", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const silent = await fixture.startForeground("--", "sh", "-c", patient);
+    const { child, finished } = await fixture.startForeground(
+      "--",
+      "sh",
+      "-c",
+      "echo up; read line; echo $line; exit 5",
+    );
+    silent.child.kill("SIGSTOP");
+    expect((await fixture.holdfast("gateway", "restart")).code).toBe(0);
+    silent.child.kill("SIGCONT");
+    child.stdin.write("hello\n");
+    expect(await finished).toMatchObject({ code: 5, stdout: "up\nhello\n" });
+    silent.child.kill("SIGINT");
+    expect((await silent.finished).code).toBe(130);
+  });
+});
+
+describe("a gateway that hangs", LONG_TIMEOUT, () => {
+  test("keeps nobody from stopping: Ctrl-C goes to the anchor, and the caller leaves", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished, runId } = await fixture.startForeground("--", "sh", "-c", patient);
+    const { pid } = await fixture.status();
+    process.kill(pid, "SIGSTOP");
+    try {
+      child.kill("SIGINT");
+      const { code, stderr } = await finished;
+      expect(code).toBe(130);
+      expect(stderr).toContain(`run ${runId} is gone`);
+      expect(await fixture.membersOf(runId)).toEqual([]);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+    expect((await fixture.waitForEnd(runId)).exit).toMatchObject({ reason: "manual-cancel", code: 9 });
+  });
+
+  test("is not waited for by who insists on leaving before there is a run", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const { pid } = await fixture.status();
+    process.kill(pid, "SIGSTOP");
+    try {
+      const { child, finished } = fixture.start("run", "--", "true");
+      await waitFor("it listens to signals", () => catchesHangup(child.pid ?? 0));
+      for (const said of ["cancelling", "killing"]) {
+        child.kill("SIGINT");
+        await waitForText(child.stderr, said);
+      }
+      child.kill("SIGINT");
+      expect((await finished).code).toBe(130);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+  });
+});
+
+/** Of itself, Node does not. */
+async function catchesHangup(pid: number): Promise<boolean> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return (BigInt(`0x${/SigCgt:\s+(\w+)/.exec(status)?.[1]}`) & 1n) === 1n;
+}
+
+test(
+  "a limit that cannot be set is no failure of the gateway, and --json has the record",
+  LONG_TIMEOUT,
+  async () => {
+    await using fixture = await ForegroundFixture.open();
+    const { child, finished } = fixture.startWith(
+      { HOLDFAST_ANCHOR_WEAKEN: "controllers" },
+      ...["run", "--json", "--cpus", "1", "--", "true"],
+    );
+    child.stdin.end();
+    const { code, stdout, stderr } = await finished;
+    expect(code).toBe(125);
+    expect(stderr).toContain("cannot set a limit");
+    expect(JSON.parse(stdout)).toMatchObject({ state: "exited", exit: { reason: "spawn-error" } });
+    expect(await readFile(join(fixture.home, "gateway.log"), "utf8")).not.toContain("failed");
+  },
+);
+
+test("a reader that stalls holds up the command, and fills neither its client nor the gateway", async () => {
+  await using fixture = await ForegroundFixture.started();
+  const { pid } = await fixture.status();
+  const before = await peakKb(pid);
+  const { child, finished } = fixture.start(
+    "run",
+    "--buffer",
+    "512K",
+    "--",
+    "sh",
+    "-c",
+    "yes | head -c 200M; yes >&2",
+  );
+  child.stdout.pause();
+  child.stderr.pause();
+  await waitFor("the client is there", async () => (await fixture.status()).runs === 1);
+  await setTimeout(2_000);
+  expect(await peakKb(child.pid ?? 0)).toBeLessThan(160_000);
+  expect((await peakKb(pid)) - before).toBeLessThan(64_000);
+  child.kill("SIGTERM");
+  child.stdout.resume();
+  child.stderr.resume();
+  expect((await finished).code).toBe(143);
+});
+
+async function peakKb(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
+}
+
+test("a gateway that cannot be started is told in one line, and nothing is run", async () => {
+  await using fixture = await ForegroundFixture.open();
+  await writeFile(join(fixture.home, "gateway-id"), "no id at all");
+  const { code, stdout, stderr } = await fixture.holdfast("run", "--", "echo", "run");
+  expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
+  expect(stderr).toMatch(/^holdfast: the gateway did not start: [^\n]*gateway-id[^\n]*\n$/);
+});
+
+describe("inside a run", () => {
+  const inside = { HOLDFAST_RUN_ID: "run_000000000000", HOLDFAST_IN_PROCESS: undefined };
+
+  test.each([
+    ["run", ["run", "--", "true"], "--in-process"],
+    ["gateway start", ["gateway", "start"], "not started from inside a run"],
+    ["gateway run", ["gateway", "run"], "not run from inside a run"],
+    ["gateway restart", ["gateway", "restart"], "not restarted from inside a run"],
+  ] as const)("%s starts no gateway, and says what to do", async (_, args, sentence) => {
+    await using fixture = await ForegroundFixture.open();
+    const { child, finished } = fixture.startWith(inside, ...args);
+    child.stdin.end();
+    const { code, stderr } = await finished;
+    expect(code).toBe(125);
+    expect(stderr).toMatch(/^holdfast: [^\n]+\n$/);
+    expect(stderr).toContain(sentence);
+    expect(await fixture.processes()).toEqual([]);
+  });
+
+  test("a session's command goes through the gateway, as the session's", async () => {
+    await using fixture = await ForegroundFixture.started();
+    const client = await fixture.client();
+    const { token } = await client.openSession({
+      body: { key: "agent-1", execRules: [{ effect: "allow" }] },
+    });
+    const session = createClient({ socketPath: gatewaySocketPath(fixture.home), token });
+    const { run, output } = await session.exec({
+      body: {
+        argv: [
+          process.execPath,
+          cliPath,
+          "run",
+          "--",
+          "sh",
+          "-c",
+          'echo "$HOLDFAST_SESSION_KEY $HOLDFAST_RUN_ID"',
+        ],
+        environment: { PATH: process.env["PATH"] ?? "", HOLDFAST_HOME: fixture.home },
+      },
+    });
+    const [key, inner] = (output[0]?.text ?? "").trim().split(" ");
+    expect({ code: run.exit?.code, key }).toEqual({ code: 0, key: "agent-1" });
+    expect(inner).not.toBe(run.runId);
+    expect(await fixture.record(inner ?? "")).toMatchObject({
+      sessionKey: "agent-1",
+      policy: { callerBound: true },
+    });
+  });
+
+  test("--in-process works, but not for a session, unless as the operator", async () => {
+    await using fixture = await ForegroundFixture.open();
+    const session = { ...inside, HOLDFAST_TOKEN: "hfs_x" };
+    const run = async (env: NodeJS.ProcessEnv): Promise<number | null> => {
+      const { child, finished } = fixture.startWith(env, "run", "--in-process", "--", "sh", "-c", "exit 3");
+      child.stdin.end();
+      return (await finished).code;
+    };
+    expect(
+      await Promise.all([run(inside), run(session), run({ ...session, HOLDFAST_AS_OPERATOR: "1" })]),
+    ).toEqual([3, 2, 3]);
+  });
+});

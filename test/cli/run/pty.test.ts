@@ -1,0 +1,212 @@
+import { setTimeout } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { openSupervisor } from "../../../src/supervisor/open.js";
+import type { Run, Supervisor } from "../../../src/supervisor/api.js";
+import { cliPath, type CliFixture } from "../../support/cli/cli-fixture.js";
+import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
+
+/** `holdfast` on a real terminal, which is a PTY of ours: what a person at a keyboard would see and type. */
+class Terminal {
+  readonly run: Run;
+  #screen = "";
+  readonly #ended: Promise<void>;
+
+  constructor(run: Run) {
+    this.run = run;
+    this.#ended = this.#follow();
+  }
+
+  async #follow(): Promise<void> {
+    for await (const { bytes } of this.run.follow()) this.#screen += Buffer.from(bytes).toString("latin1");
+  }
+
+  async sees(text: string): Promise<void> {
+    const until = performance.now() + 15_000;
+    while (!this.#screen.includes(text)) {
+      if (performance.now() > until)
+        throw new Error(`no ${JSON.stringify(text)} in ${JSON.stringify(this.#screen)}`);
+      await setTimeout(10);
+    }
+  }
+
+  async type(keys: string): Promise<void> {
+    await this.run.write(keys);
+  }
+
+  /** The exit code of what ran on the terminal, and all that was shown. */
+  async end(): Promise<{ code: number | null; screen: string }> {
+    const { exit } = await this.run.wait();
+    await this.#ended;
+    return { code: exit?.code ?? null, screen: this.#screen };
+  }
+}
+
+describe.each(SUPERVISION_MODES)("%s", (mode) => {
+  const open = fixtureFactory(mode);
+
+  let cliFixture: CliFixture;
+  let supervisor: Supervisor;
+
+  beforeEach(async () => {
+    cliFixture = await open();
+    supervisor = await openSupervisor({ home: cliFixture.home });
+  });
+  afterEach(async () => {
+    await supervisor.close();
+    await cliFixture[Symbol.asyncDispose]();
+  });
+
+  const holdfast = `"${process.execPath}" "${cliPath}"`;
+
+  async function terminal(script: string): Promise<Terminal> {
+    const run = await supervisor.spawn(
+      { io: "pty", ptyCommand: script, shell: "/bin/bash" },
+      {
+        size: { rows: 30, cols: 100 },
+        env: {
+          HOLDFAST_HOME: cliFixture.home,
+          TERM: "xterm",
+          ...(mode === "through the gateway" ? {} : { HOLDFAST_IN_PROCESS: "1" }),
+        },
+      },
+    );
+    return new Terminal(run);
+  }
+
+  describe("with --pty on a terminal", () => {
+    test("the command has a terminal of the same size, and learns when it changes", async () => {
+      const screen = await terminal(
+        `${holdfast} run --pty -- bash -c 'until [ "$(stty size)" = "40 120" ]; do stty size; sleep 0.1; done; echo grown'`,
+      );
+      await screen.sees("30 100");
+      screen.run.resize({ rows: 40, cols: 120 });
+      await screen.sees("grown");
+      expect((await screen.end()).code).toBe(0);
+    });
+
+    test("keys go to the command as they are: Ctrl-C, Ctrl-Z and Ctrl-D are bytes for it", async () => {
+      const screen = await terminal(
+        `${holdfast} run --pty -- bash -c 'stty raw -echo; echo ready; head -c 4 | od -An -tx1'; echo "code $?"`,
+      );
+      await screen.sees("ready");
+      await screen.type("\x03\x1a\x04\x1c");
+      await screen.sees("code 0");
+      expect((await screen.end()).screen).toContain("03 1a 04 1c");
+    });
+
+    test("Ctrl-C interrupts what the command's own terminal says it interrupts", async () => {
+      const screen = await terminal(
+        `${holdfast} run --pty -- bash -c 'trap "echo caught; exit 9" INT; echo ready; while :; do sleep 0.05; done'; echo "code $?"`,
+      );
+      await screen.sees("ready");
+      await screen.type("\x03");
+      await screen.sees("code 9");
+      expect((await screen.end()).screen).not.toContain("cancelling");
+    });
+
+    test("nothing typed is echoed twice", async () => {
+      const screen = await terminal(`${holdfast} run --pty -- sh -c 'echo ready; cat'; echo "code $?"`);
+      await screen.sees("ready");
+      await screen.type("hello\r");
+      await screen.sees("hello\r\nhello\r\n");
+      await screen.type("\x04");
+      await screen.sees("code 0");
+      expect((await screen.end()).screen.split("hello")).toHaveLength(3);
+    });
+
+    test.each([
+      ["ends", "true", 0],
+      ["fails", "exit 3", 3],
+      ["is stopped by a timeout", "sleep 60", 124],
+      ["cannot be started", null, 127],
+    ] as const)("the terminal is as it was when the command %s", async (_, script, code) => {
+      const command = script === null ? "no-such-command" : `sh -c '${script}'`;
+      const screen = await terminal(
+        `before=$(stty -g); ${holdfast} run --timeout 500ms --pty -- ${command}; echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same`,
+      );
+      await screen.sees(`code ${code}`);
+      await screen.sees("same");
+      await screen.end();
+    });
+
+    test("the terminal is as it was when holdfast is told to end", async () => {
+      const screen = await terminal(
+        `before=$(stty -g); ${holdfast} run --pty -- sh -c 'echo ready; sleep 60'; echo "code $?"; [ "$before" = "$(stty -g)" ] && echo same`,
+      );
+      await screen.sees("ready");
+      const [inner] = (await cliFixture.processes()).filter((line) => line.includes(`${cliPath} run --pty`));
+      process.kill(Number(inner?.split(" ")[0]), "SIGTERM");
+      await screen.sees("code 143");
+      await screen.sees("same");
+      await screen.end();
+    });
+
+    test("not a byte of a large burst is lost", async () => {
+      const screen = await terminal(
+        `${holdfast} run --pty -- seq 1 50000 | tail -1; echo "code \${PIPESTATUS[0]}"`,
+      );
+      await screen.sees("code 0");
+      expect((await screen.end()).screen).toMatch(/^50000\r+\n/);
+    });
+  });
+
+  describe("with --pty but without a terminal", () => {
+    test("the command still has one, and the end of our input is its end of input", async () => {
+      const result = await cliFixture.shell(
+        `printf 'a\nb\n' | holdfast run --pty -- sh -c 'stty size; test -t 0 && cat'; echo "code $?"`,
+      );
+      const shown = result.stdout.replaceAll("\r", "");
+      // The terminal may echo what is typed before the command gets to say anything.
+      expect(shown).toContain("24 80\n");
+      expect(shown).toMatch(/a\nb\n(code 0\n)$/);
+      expect(result.stderr).toBe("");
+    });
+  });
+
+  describe("without --pty on a terminal", () => {
+    test("what is typed reaches the command, and Ctrl-D ends it", async () => {
+      const screen = await terminal(`${holdfast} run -- sh -c 'echo ready; cat'; echo "code $?"`);
+      await screen.sees("ready");
+      await screen.type("hello\r");
+      await screen.sees("hello\r\nhello\r\n");
+      await screen.type("\x04");
+      await screen.sees("code 0");
+      await screen.end();
+    });
+
+    test("Ctrl-C cancels once and kills the second time", async () => {
+      const screen = await terminal(
+        `${holdfast} run --grace 25s -- sh -c 'trap "" TERM; echo ready; while :; do sleep 0.05; done'; echo "code $?"`,
+      );
+      await screen.sees("ready");
+      await screen.type("\x03");
+      await screen.sees("press Ctrl-C again to kill");
+      await screen.type("\x03");
+      await screen.sees("code 130");
+      expect((await screen.end()).screen).toContain("killing");
+    });
+
+    test("in the background it is not stopped by the terminal, and has it back with fg", async () => {
+      const screen = await terminal(
+        `set -m; ${holdfast} run -- sh -c 'echo up-$((40+2)); cat; echo over' & sleep 1.5; jobs; fg >/dev/null; echo "code $?"`,
+      );
+      await screen.sees("up-42");
+      await screen.sees("Running");
+      await setTimeout(500);
+      await screen.type("typed\r");
+      await screen.sees("typed\r\ntyped\r\n");
+      await screen.type("\x04");
+      await screen.sees("code 0");
+      expect((await screen.end()).screen).toContain("over");
+    });
+
+    test("messages are coloured there, and nowhere else", async () => {
+      const script = `run -- sh -c 'sleep 60 & exit 0'`;
+      const screen = await terminal(`${holdfast} ${script}; NO_COLOR=1 ${holdfast} ${script}`);
+      const shown = (await screen.end()).screen.split("\r\n");
+      expect(shown[0]).toContain("\x1b[33mholdfast: cleaned up");
+      expect(shown[1]).toMatch(/^holdfast: cleaned up/);
+      expect((await cliFixture.shell(`holdfast ${script}`)).stderr).toMatch(/^holdfast: cleaned up/);
+    });
+  });
+});

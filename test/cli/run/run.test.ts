@@ -1,0 +1,353 @@
+import { createHash, randomBytes } from "node:crypto";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import type { RunRecord } from "../../../src/model/run.js";
+import { CliFixture } from "../../support/cli/cli-fixture.js";
+import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
+
+const quiet = { stdout: "", stderr: "" };
+
+describe.each(SUPERVISION_MODES)("%s", (mode) => {
+  const open = fixtureFactory(mode);
+
+  describe("the exit code", () => {
+    test.each<[string, readonly string[], number]>([
+      ["is the command's own", ["sh", "-c", "exit 7"], 7],
+      ["is 128 and the signal's number", ["sh", "-c", "kill -SEGV $$"], 139],
+      ["of success is 0", ["true"], 0],
+    ])("%s", async (_, argv, code) => {
+      await using cliFixture = await open();
+      expect(await cliFixture.holdfast("run", "--", ...argv)).toMatchObject({ code, ...quiet });
+    });
+
+    test.each<[string, readonly string[], number, string]>([
+      ["127 for a command that is not there", ["--", "no-such-command"], 127, "cannot run no-such-command"],
+      ["126 for one that cannot be executed", ["--", "/etc/passwd"], 126, "cannot run /etc/passwd"],
+      ["125 for a directory that is not there", ["--cwd", "/no/such", "--", "true"], 125, "/no/such"],
+      [
+        "124 after the overall timeout",
+        ["--timeout", "200ms", "--", "sleep", "60"],
+        124,
+        "after 200ms (--timeout)",
+      ],
+      [
+        "124 after silence",
+        ["--no-output-timeout", "300ms", "--", "sh", "-c", "echo a >&2; sleep 60"],
+        124,
+        "no output for 300ms",
+      ],
+      [
+        "120 for an escape of a successful command",
+        ["--", "sh", "-c", "setsid sleep 60 & sleep 0.2"],
+        120,
+        "cleaned up 1 leftover process: sleep",
+      ],
+      ["2 for a command that is empty", ["--", ""], 2, "empty"],
+      [
+        "2 for a variable that injects code",
+        ["-d", "--env", "LD_PRELOAD=/x.so", "--", "true"],
+        2,
+        "unless allowed by name (--allow-env LD_PRELOAD",
+      ],
+      ["2 for a detached run without a gateway", ["-d", "--in-process", "--", "true"], 2, "--in-process"],
+      ["2 for a service without a gateway", ["--service", "--in-process", "--", "true"], 2, "--in-process"],
+    ])("is %s, with one line that says so", async (_, args, code, sentence) => {
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast("run", ...args);
+      expect(result).toMatchObject({ code, stdout: "" });
+      const lines = result.stderr.split("\n").filter((line) => line.startsWith("holdfast: "));
+      expect(lines).toHaveLength(1);
+      expect(lines[0]).toContain(sentence);
+      expect(result.stderr).not.toMatch(/\n\s+at /);
+    });
+
+    test("of an escape is the command's own under --on-escape sweep, but the cleaning up is told", async () => {
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast(
+        "run",
+        "--on-escape",
+        "sweep",
+        "--",
+        "sh",
+        "-c",
+        "setsid sleep 60 & sleep 0.2",
+      );
+      expect(result.code).toBe(0);
+      expect(result.stderr).toMatch(
+        /^holdfast: cleaned up 1 leftover process: sleep \(pid \d+, detached\)\n$/,
+      );
+    });
+
+    test("of a failed command with background jobs is its own, and the jobs are gone", async () => {
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast("run", "--", "sh", "-c", "sleep 60 & sleep 61 & exit 3");
+      expect(result.code).toBe(3);
+      expect(result.stderr).toContain("cleaned up 2 leftover processes");
+    });
+  });
+
+  describe("input and output pass through", () => {
+    test("byte for byte, in both directions, more than any buffer holds", async () => {
+      await using cliFixture = await open();
+      const sent = randomBytes(20 * 1024 * 1024);
+      const { child, raw, finished } = cliFixture.start(
+        "run",
+        "--buffer",
+        "1M",
+        "--",
+        "sh",
+        "-c",
+        "tee /dev/stderr",
+      );
+      child.stdin.end(sent);
+      const hash = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
+      expect((await raw).map(hash)).toEqual([hash(sent), hash(sent)]);
+      expect((await finished).code).toBe(0);
+    });
+
+    test("to a reader that dawdles: the command waits, nothing is lost", async () => {
+      await using cliFixture = await open();
+      const { code, stdout } = await cliFixture.shell(
+        "holdfast run --buffer 256K -- head -c 3000000 /dev/zero | (sleep 1; wc -c); exit ${PIPESTATUS[0]}",
+      );
+      expect({ code, stdout: stdout.trim() }).toEqual({ code: 0, stdout: "3000000" });
+    });
+
+    test("each on its own stream, or both on stdout with --merge", async () => {
+      await using cliFixture = await open();
+      const script = "echo out; echo err >&2; echo out again";
+      expect(await cliFixture.holdfast("run", "--", "sh", "-c", script)).toMatchObject({
+        stdout: "out\nout again\n",
+        stderr: "err\n",
+      });
+      expect(await cliFixture.holdfast("run", "--merge", "--", "sh", "-c", script)).toMatchObject({
+        stdout: "out\nerr\nout again\n",
+        stderr: "",
+      });
+    });
+
+    test("with the command's own options and dashes untouched", async () => {
+      await using cliFixture = await open();
+      const words = ["--timeout", "-x", "--", "", "a b", "--json"];
+      const { stdout } = await cliFixture.holdfast("run", "--", "printf", "%s|", ...words);
+      expect(stdout).toBe("--timeout|-x|--||a b|--json|");
+      expect((await cliFixture.holdfast("run", "printf", "%s|", ...words)).stdout).toBe(stdout);
+    });
+
+    test("from a closed stdin, from /dev/null, from a file, from nothing to a command that does not read", async () => {
+      await using cliFixture = await open();
+      const file = join(cliFixture.home, "input");
+      await writeFile(file, "from a file");
+      const { stdout } = await cliFixture.shell(`
+      holdfast run -- cat <&-; echo "closed $?"
+      holdfast run -- cat </dev/null; echo "null $?"
+      holdfast run -- cat <"${file}"; echo " $?"
+      yes | holdfast run -- true; echo "unread $?"
+      holdfast run -- cat </; echo "directory $?"`);
+      expect(stdout).toBe("closed 0\nnull 0\nfrom a file 0\nunread 0\ndirectory 0\n");
+    });
+
+    test("a command that closes its stdin early lets the writer know", async () => {
+      await using cliFixture = await open();
+      const { stdout } = await cliFixture.shell(`
+      { yes; echo "$?" >"${cliFixture.home}/yes"; } | holdfast run -- sh -c 'exec <&-; sleep 2'
+      cat "${cliFixture.home}/yes"`);
+      expect(stdout).toBe("141\n");
+    });
+
+    test("until the reader has had enough: the end comes at once, quietly, as in any pipeline", async () => {
+      await using cliFixture = await open();
+      const began = performance.now();
+      const result = await cliFixture.shell("holdfast run -- yes | head -1; exit ${PIPESTATUS[0]}");
+      expect(result).toEqual({ code: 141, signal: null, stdout: "y\n", stderr: "" });
+      expect(performance.now() - began).toBeLessThan(5_000);
+    });
+
+    test("where it cannot be written, that is said, and is a failure, although the command had none", async () => {
+      await using cliFixture = await open();
+      const result = await cliFixture.shell("holdfast run -- echo hi >/dev/full");
+      expect(result).toMatchObject({
+        code: 125,
+        stderr: expect.stringContaining("cannot write stdout: ENOSPC") as string,
+      });
+      const json = await cliFixture.shell("holdfast run --json -- true >/dev/full");
+      expect(json).toMatchObject({
+        code: 125,
+        stderr: expect.stringMatching(/ENOSPC.*; the record of run_\w+ is not there/) as string,
+      });
+      expect(
+        await cliFixture.shell("holdfast run -- sh -c 'sleep 0.3; echo hi' | true; exit ${PIPESTATUS[0]}"),
+      ).toMatchObject({ code: 141, stderr: "" });
+    });
+
+    test("a terminal full of tricks in a leftover's name cannot reach ours", async () => {
+      await using cliFixture = await open();
+      const name = join(cliFixture.home, "\x1b[2Jevil");
+      await writeFile(name, "#!/bin/sh\nsleep 60\n", { mode: 0o755 });
+      const { stderr } = await cliFixture.holdfast("run", "--", "sh", "-c", `"${name}" & sleep 0.2`);
+      expect(stderr).toContain("cleaned up");
+      expect(stderr.replaceAll("\n", "")).not.toMatch(/[\x00-\x1f]/);
+    });
+  });
+
+  describe("the command's surroundings", () => {
+    test("are the caller's: environment, directory, umask", async () => {
+      await using cliFixture = await open();
+      const directory = join(cliFixture.home, "d");
+      await mkdir(directory);
+      const { stdout } = await cliFixture.shell(
+        `cd "${directory}"; umask 027; export MINE=1; holdfast run -- sh -c 'pwd; umask; echo $MINE'`,
+      );
+      expect(stdout).toBe(`${directory}\n0027\n1\n`);
+    });
+
+    test("and what the options say", async () => {
+      await using cliFixture = await open();
+      const { stdout } = await cliFixture.holdfast(
+        "run",
+        "--cwd",
+        "/",
+        "--env",
+        "A=b=c",
+        "--clear-env",
+        "--",
+        "sh",
+        "-c",
+        "pwd; env",
+      );
+      const env = stdout.split("\n").filter((line) => !/^(HOLDFAST_|PWD|SHLVL|_=|OLDPWD)/.test(line));
+      expect(env).toEqual(["/", "A=b=c", ""]);
+    });
+
+    test("an injection variable goes through when it is allowed by name", async () => {
+      await using cliFixture = await open();
+      const { stdout } = await cliFixture.holdfast(
+        ...[
+          "run",
+          "--env",
+          "PYTHONPATH=/x",
+          "--allow-env",
+          "PYTHONPATH",
+          "--",
+          "sh",
+          "-c",
+          "echo $PYTHONPATH",
+        ],
+      );
+      expect(stdout).toBe("/x\n");
+    });
+
+    test("a run inside a run carries its own marks", async () => {
+      await using cliFixture = await open();
+      const { stdout, code } = await cliFixture.shell(`holdfast run -- bash -c '
+      echo "$HOLDFAST_RUN_ID"; "${process.execPath}" dist/cli/main.js run -- sh -c "echo \\$HOLDFAST_RUN_ID"'`);
+      const [outer, inner] = stdout.split("\n");
+      expect(code).toBe(0);
+      expect(outer).toMatch(/^run_/);
+      expect(inner).toMatch(/^run_/);
+      expect(inner).not.toBe(outer);
+    });
+  });
+
+  describe("--json", () => {
+    test("gives the terminal record alone on stdout; all output goes to stderr", async () => {
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast(
+        "run",
+        "--json",
+        "--label",
+        "ticket=42",
+        "--",
+        "sh",
+        "-c",
+        "echo out; exit 4",
+      );
+      const record = JSON.parse(result.stdout) as RunRecord;
+      expect(result).toMatchObject({ code: 4, stderr: "out\n" });
+      expect(record).toMatchObject({
+        state: "exited",
+        labels: { ticket: "42" },
+        exit: { reason: "exit", code: 4 },
+        emptiness: "proven",
+        command: "sh -c 'echo out; exit 4'",
+      });
+    });
+
+    test("gives the record of a command that could not be started, too", async () => {
+      await using cliFixture = await open();
+      const result = await cliFixture.holdfast("run", "--json", "--", "no-such-command");
+      expect(JSON.parse(result.stdout)).toMatchObject({
+        state: "exited",
+        exit: { reason: "spawn-error", errno: 2 },
+      });
+      expect(result.code).toBe(127);
+    });
+
+    test("holds no secret of the command line", async () => {
+      await using cliFixture = await open();
+      const secret = "hunter2hunter2";
+      const { stdout } = await cliFixture.holdfast(
+        ...["run", "--json", "--env", `MY_TOKEN=${secret}`, "--", "true", "--password", secret],
+      );
+      expect(stdout).toContain("--password '***'");
+      expect(stdout).not.toContain(secret);
+      expect(await cliFixture.shell(`grep -rl ${secret} "${cliFixture.home}"`)).toMatchObject({ stdout: "" });
+    });
+  });
+});
+
+describe("mistakes on the command line", () => {
+  test.each<[string, readonly string[], string]>([
+    [
+      "an unknown option, with a suggestion",
+      ["run", "--timout", "3", "--", "true"],
+      "(did you mean --timeout?)",
+    ],
+    ["an unknown command, with a suggestion", ["rnu"], "(did you mean run?)"],
+    ["no command", ["run"], "missing required argument 'command'"],
+    ["a duration that is none", ["run", "--timeout", "soon", "--", "true"], `"soon" is not a duration`],
+    [
+      "a silent timeout that is none",
+      ["run", "--no-output-timeout", "5x", "--", "true"],
+      `"5x" is not a duration`,
+    ],
+    ["a size that is none", ["run", "--buffer", "big", "--", "true"], `"big" is not a size`],
+    ["a label without a value", ["run", "--label", "x", "--", "true"], "key=value"],
+    ["a policy that is none", ["run", "--on-escape", "ignore", "--", "true"], "fail, sweep"],
+  ])("%s: one line, exit code 2, nothing created", async (_, args, sentence) => {
+    await using cliFixture = await CliFixture.open();
+    const result = await cliFixture.holdfast(...args);
+    expect(result).toMatchObject({ code: 2, stdout: "" });
+    expect(result.stderr).toMatch(/^holdfast: [^\n]+\n$/);
+    expect(result.stderr).toContain(sentence);
+    expect((await cliFixture.shell(`ls -A "${cliFixture.home}"`)).stdout).toBe("");
+  });
+
+  test("a state directory that cannot be used is told in one line", async () => {
+    await using cliFixture = await CliFixture.open();
+    await writeFile(join(cliFixture.home, "file"), "");
+    const { stderr, code } = await cliFixture.shell(
+      `HOLDFAST_HOME="${cliFixture.home}/file" holdfast run -- true`,
+    );
+    expect(code).toBe(125);
+    expect(stderr).toMatch(/^holdfast: [^\n]*not a directory[^\n]*\n$/);
+  });
+
+  test("help shows the options and examples, on stdout", async () => {
+    await using cliFixture = await CliFixture.open();
+    const { code, stdout, stderr } = await cliFixture.holdfast("run", "--help");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    for (const text of ["--no-output-timeout <duration>", "(default: 8 MiB)", "Examples:", "124"])
+      expect(stdout).toContain(text);
+  });
+});
+
+test("a command that succeeds leaves no trace but its record", async () => {
+  await using cliFixture = await CliFixture.open();
+  await cliFixture.holdfast("run", "--", "true");
+  await setTimeout(50);
+  await cliFixture.expectNoProcesses();
+  expect((await cliFixture.shell(`ls -A "${cliFixture.home}/instances"`)).stdout).toBe("");
+});

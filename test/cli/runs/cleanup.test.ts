@@ -1,0 +1,197 @@
+import { createHash } from "node:crypto";
+import { lstat, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { readProcess } from "../../support/live-processes.js";
+import { RecoveryFixture, TWO_PROCESSES, whyNoTerminal } from "../../support/cli/recovery-fixture.js";
+
+interface Listed {
+  readonly runs: readonly {
+    readonly runId: string;
+    readonly outcome?: string;
+    readonly evidence: readonly string[];
+    readonly answers: boolean;
+    readonly decision: { readonly row: string };
+    readonly plan: string;
+  }[];
+}
+
+const SLEEPER = "echo up; sleep 7011";
+const ids = ({ runs }: Listed): string[] => runs.map(({ runId }) => runId).toSorted();
+
+/** Every file of a directory, with its mode and what is in it. */
+async function contents(directory: string): Promise<string[]> {
+  const names = await readdir(directory, { recursive: true });
+  const lines = names.map(async (name) => {
+    const path = join(directory, name);
+    const { mode, mtimeMs, ino } = await lstat(path);
+    const bytes = (mode & 0o170000) === 0o100000 ? await readFile(path) : "";
+    return `${name} ${mode.toString(8)} ${ino} ${mtimeMs} ${createHash("sha256").update(bytes).digest("hex")}`;
+  });
+  return (await Promise.all(lines)).toSorted();
+}
+
+describe.concurrent("runs cleanup", () => {
+  test("finds runs by id, session, agent and label, and ends those and no others", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [bySession = "", byAgent = "", byLabel = "", other = ""] = await fixture.leaveOrphans(
+      [TWO_PROCESSES, { sessionKey: "chat-7" }],
+      [SLEEPER, { agentId: "codex" }],
+      [SLEEPER, { labels: { ticket: "42", by: "me" } }],
+      [SLEEPER, { labels: { ticket: "43", by: "me" } }],
+    );
+    const find = (...scope: readonly string[]): Promise<Listed> =>
+      fixture.json<Listed>("runs", "cleanup", "--dry-run", ...scope);
+    const [session, agent, label, both, run, all, none] = await Promise.all([
+      find("--session", "chat-7"),
+      find("--agent", "codex"),
+      find("--label", "ticket=42"),
+      find("--label", "by=me", "--label", "ticket=43"),
+      find("--run", other),
+      find("--all-orphans"),
+      find("--agent", "codex", "--session", "chat-7"),
+    ]);
+    expect(ids(session)).toEqual([bySession]);
+    expect(ids(agent)).toEqual([byAgent]);
+    expect(ids(label)).toEqual([byLabel]);
+    expect(ids(both)).toEqual([other]);
+    expect(ids(run)).toEqual([other]);
+    expect(ids(all)).toEqual([bySession, byAgent, byLabel, other].toSorted());
+    expect(ids(none)).toEqual([]);
+
+    const ended = await fixture.json<Listed>("runs", "cleanup", "--yes", "--session", "chat-7");
+    expect(ended.runs).toMatchObject([{ runId: bySession, outcome: "gone", answers: true }]);
+    expect(await fixture.membersOf(bySession)).toEqual([]);
+    // Nobody else would have written it down.
+    expect(await fixture.record(bySession)).toMatchObject({
+      state: "exited",
+      exit: { reason: "manual-cancel" },
+    });
+    for (const runId of [byAgent, byLabel, other]) expect(await fixture.membersOf(runId)).toHaveLength(2);
+    const rest = await fixture.json<Listed>("runs", "cleanup", "--yes", "--all-orphans");
+    expect(rest.runs.map(({ outcome }) => outcome)).toEqual(["gone", "gone", "gone"]);
+    expect(await fixture.holdfast("runs", "cleanup", "--yes", "--all-orphans")).toMatchObject({
+      code: 0,
+      stdout: "",
+      stderr: "holdfast: there is nothing to clean up\n",
+    });
+  });
+
+  test("as a dry run shows what is left and why it is ours, and changes not one byte", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = "", lost = ""] = await fixture.leaveOrphans([TWO_PROCESSES], [SLEEPER]);
+    const { anchor, root } = await fixture.record(lost);
+    process.kill(readProcess(anchor?.pid ?? 0)?.parentPid ?? 0, "SIGKILL");
+    process.kill(anchor?.pid ?? 0, "SIGKILL");
+    const before = await contents(fixture.home);
+    const { code, stdout, stderr } = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--dry-run");
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toContain(`${runId}  running  /bin/sh -c`);
+    expect(stdout).toContain("  ours: its anchor answers to the key in its run directory\n");
+    expect(stdout).toMatch(/ {2}ours: anchor \d+ \(start \d+(, id \d+)?\) is alive\n/);
+    expect(stdout).toContain("  would: stop it, then end its record\n");
+    expect(stdout).toContain(`  ours: first process ${root?.pid} (start ${root?.startTime}`);
+    for (const pid of await fixture.membersOf(lost))
+      expect(stdout).toMatch(new RegExp(`^  process ${pid} \\w+$`, "m"));
+    expect(await contents(fixture.home)).toEqual(before);
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    const ended = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+    expect(ended.code).toBe(0);
+    expect(ended.stdout).toContain(`${runId} is gone (manual-cancel by cli:`);
+    expect(ended.stdout).toMatch(
+      new RegExp(`^${lost} is gone \\(its anchor is dead; .*proven empty\\)$`, "m"),
+    );
+    expect(ended.stdout).toMatch(new RegExp(`^  ended: ${root?.pid} sh, \\d+ sleep$`, "m"));
+    for (const each of [runId, lost])
+      expect(await fixture.record(each)).toMatchObject({ state: "exited", emptiness: "proven" });
+  });
+
+  test("counts a run as an orphan when its owner is gone, before its lease has expired", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const { runs } = await fixture.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run");
+    expect(runs).toMatchObject([{ runId, answers: true, decision: { row: "healthy" }, plan: "stop" }]);
+    const text = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+    expect(text.stdout).toMatch(
+      /its owner is gone, but its record cannot be ended before its lease expires, in [\d.]+s/,
+    );
+    expect(text.stdout).toContain(`${runId} is gone`);
+    const again = await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes");
+    expect(again.code).toBe(3);
+    expect(again.stdout).toContain("  no live process of it is verified\n  would: leave it alone\n");
+    fixture.expireLeases();
+    expect(await fixture.holdfast("runs", "cleanup", "--all-orphans", "--yes")).toMatchObject({ code: 0 });
+    expect(await fixture.record(runId)).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+  });
+
+  test("leaves a living gateway's runs out of the orphans, and ends them when they are named", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    expect(ids(await fixture.json<Listed>("runs", "cleanup", "--all-orphans", "--dry-run"))).toEqual([]);
+    const { runs } = await fixture.json<Listed>("runs", "cleanup", "--run", runId.slice(4), "--yes");
+    expect(runs).toMatchObject([{ runId, outcome: "gone" }]);
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    await gateway.kill("SIGTERM");
+  });
+
+  test("asks on a terminal, and takes anything but yes for no", async (context) => {
+    if (whyNoTerminal !== null) context.skip(whyNoTerminal);
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const command = ["runs", "cleanup", "--run", runId];
+    for (const no of ["\r", "n\r", "yesterday\r", "\u0003", "\u0004"]) {
+      const { code, stdout } = await fixture.atTerminal(command, ["End this run? [y/N]", no]);
+      expect(stdout).toContain("nothing was changed");
+      expect(code).toBe(3);
+    }
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    const { code, stdout } = await fixture.atTerminal(command, ["End this run? [y/N]", "y\r"]);
+    expect(stdout).toContain(`${runId} is gone`);
+    expect(code).toBe(0);
+  });
+
+  test("without a terminal needs --yes, without a scope does nothing, and says of no run that there is none", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const nothing = await fixture.holdfast("runs", "cleanup", "--run", "zzzz", "--yes");
+    expect(nothing).toMatchObject({ code: 1, stderr: "holdfast: no run zzzz\n" });
+    const [runId = ""] = await fixture.leaveOrphans([SLEEPER]);
+    const [unasked, scopeless, missing, several] = await Promise.all([
+      fixture.holdfast("runs", "cleanup", "--run", runId),
+      fixture.holdfast("runs", "cleanup", "--yes"),
+      fixture.holdfast("runs", "cleanup", "--run", "zzzz", "--yes"),
+      fixture.holdfast("runs", "cleanup", "--label", "nothing"),
+    ]);
+    expect(unasked.code).toBe(2);
+    expect(unasked.stderr).toMatch(/^holdfast: there is no terminal to ask on; say --yes[^\n]+\n$/);
+    expect(scopeless).toMatchObject({ code: 2, stdout: "" });
+    expect(scopeless.stderr).toContain("--all-orphans");
+    expect(missing).toMatchObject({ code: 1, stderr: "holdfast: no run zzzz\n" });
+    expect(several).toMatchObject({ code: 2, stdout: "" });
+    expect(await fixture.membersOf(runId)).toHaveLength(2);
+    await fixture.holdfast("runs", "cancel", runId, "--kill");
+  });
+
+  test("shows names as text, whatever is in them", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const evil = "\u001b[2Jred\u001b]0;title\u0007\nnext";
+    const [runId = ""] = await fixture.leaveOrphans([
+      `: '${evil}'; ${SLEEPER}`,
+      { sessionKey: evil, agentId: evil, labels: { evil } },
+    ]);
+    const shown = await Promise.all([
+      fixture.holdfast("runs", "cleanup", "--session", evil, "--dry-run"),
+      fixture.holdfast("runs", "show", runId),
+      fixture.holdfast("who", String((await fixture.record(runId)).root?.pid)),
+    ]);
+    for (const { code, stdout } of shown) {
+      expect(code).toBe(0);
+      expect(stdout).toContain("red");
+      // oxlint-disable-next-line no-control-regex -- that there is none is the promise
+      expect(stdout).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f]/);
+    }
+    expect(ids(await fixture.json<Listed>("runs", "cleanup", "--label", `evil=${evil}`, "--yes"))).toEqual([
+      runId,
+    ]);
+  });
+});

@@ -1,0 +1,163 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { isAlive, readProcess, type LiveProcess } from "../../support/live-processes.js";
+import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
+
+/** Another tool's wrapper: it starts a child and waits. */
+const WRAPPER = "sleep 7041 &\necho up\nread line\n";
+
+class OtherTool implements AsyncDisposable {
+  readonly root: string;
+  readonly #children: ChildProcess[] = [];
+
+  constructor(home: string) {
+    this.root = join(home, "other tool");
+  }
+
+  /** One of its processes, which is there and has started its child. */
+  async start(...args: readonly string[]): Promise<LiveProcess> {
+    await mkdir(this.root, { recursive: true });
+    const script = join(this.root, "wrap.sh");
+    await writeFile(script, WRAPPER);
+    const child = spawn("/bin/sh", [script, ...args], { stdio: ["pipe", "pipe", "ignore"], detached: true });
+    this.#children.push(child);
+    await once(child.stdout, "data");
+    const living = readProcess(child.pid ?? 0);
+    if (living === null) throw new Error("it is not there");
+    return living;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const child of this.#children) {
+      const gone = once(child, "exit");
+      if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
+        process.kill(-child.pid, "SIGKILL");
+        await gone;
+      }
+    }
+  }
+}
+
+interface Result {
+  readonly runId: string | null;
+  readonly pid: number;
+  readonly verified: boolean;
+  readonly why: string;
+}
+
+async function fileOf(fixture: RecoveryFixture, content: unknown): Promise<string> {
+  const path = join(fixture.home, "records.json");
+  await writeFile(path, typeof content === "string" ? content : JSON.stringify(content));
+  return path;
+}
+
+describe.concurrent("runs import", () => {
+  test("of a process that matches in all: cleanup ends it, and nobody who only looks like it", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using tool = new OtherTool(fixture.home);
+    const [wanted, lookalike] = [await tool.start("a b"), await tool.start("a b")];
+    // Quoted as it was stored; the live one is not.
+    const command = `"/bin/sh" '${tool.root}/wrap.sh' "a b"`;
+    const wrapperRoot = tool.root;
+    const file = await fileOf(fixture, [
+      { pid: wanted.pid, command, wrapperRoot, labels: { from: "tool" }, more: 1 },
+    ]);
+    const dry = await fixture.json<Result[]>("runs", "import", file, "--dry-run");
+    expect(dry).toMatchObject([{ runId: null, pid: wanted.pid, verified: true }]);
+    expect(await readdir(fixture.home)).not.toContain("store.sqlite");
+    const [first] = await fixture.json<Result[]>("runs", "import", file);
+    const [second] = await fixture.json<Result[]>("runs", "import", file);
+    expect(second?.runId).toBe(first?.runId);
+    const runId = first?.runId ?? "";
+    const shown = await fixture.holdfast("runs", "show", runId);
+    expect(shown.stdout).toMatch(new RegExp(`imported +pid ${wanted.pid}, below ${tool.root}\n`));
+    expect(shown.stdout).toMatch(/owner +nobody, epoch 1\n/);
+    const cancelled = await fixture.holdfast("runs", "cancel", runId);
+    expect(cancelled.code).toBe(3);
+    expect(isAlive(wanted)).toBe(true);
+    const cleaned = await fixture.holdfast("runs", "cleanup", "--label", "from=tool", "--yes");
+    expect(cleaned.stdout).toContain(
+      `ours: process ${wanted.pid} runs the recorded command from below ${tool.root}\n`,
+    );
+    expect([wanted, lookalike].map(isAlive)).toEqual([false, true]);
+    const { exit } = await fixture.record(runId);
+    expect(exit?.reason).toBe("lost");
+    expect(exit?.detail).not.toContain("anchor");
+  });
+
+  test("is ended by the next gateway when all matches, and left alone when one thing does not", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using tool = new OtherTool(fixture.home);
+    const there = [
+      await tool.start("1"),
+      await tool.start("2"),
+      await tool.start("3"),
+      await tool.start("4"),
+    ];
+    const [one, other, elsewhere, older] = there;
+    const wrapperRoot = tool.root;
+    const command = (word: string): string => `/bin/sh '${tool.root}/wrap.sh' ${word}`;
+    const lines = [
+      { pid: one?.pid, command: command("1"), wrapper_root: wrapperRoot, startTime: one?.startTime },
+      { pid: other?.pid, command: command("another word"), wrapperRoot },
+      { pid: elsewhere?.pid, command: command("3"), wrapperRoot: `${wrapperRoot}/deeper` },
+      { pid: older?.pid, command: command("4"), wrapperRoot, startTime: 1 },
+      { pid: 4_194_303, command: command("5"), wrapperRoot },
+    ];
+    const file = await fileOf(fixture, lines.map((line) => JSON.stringify(line)).join("\n"));
+    const imported = await fixture.json<Result[]>("runs", "import", file);
+    expect(imported.map(({ verified }) => verified)).toEqual([true, false, false, false, false]);
+    expect(imported.map(({ why }) => why)).toEqual([
+      expect.stringContaining("match"),
+      expect.stringContaining("runs another command"),
+      expect.stringContaining("runs nothing below"),
+      expect.stringContaining("was started at another time"),
+      "the process is gone",
+    ]);
+    const gateway = await fixture.gateway();
+    expect(there.map(isAlive)).toEqual([false, true, true, true]);
+    const states = await Promise.all(
+      imported.map(async ({ runId }) => (await fixture.record(runId ?? "")).state),
+    );
+    expect(states).toEqual(["exited", "starting", "starting", "starting", "exited"]);
+    const left = gateway.events.filter((news) => news.type === "problem");
+    expect(left.map(({ message }) => message)).toEqual([
+      expect.stringContaining("is left alone: imported, left alone"),
+      expect.stringContaining("is left alone: imported, left alone"),
+      expect.stringContaining("is left alone: imported, left alone"),
+    ]);
+    await gateway.kill("SIGTERM");
+  });
+
+  test.each<[string, unknown, string]>([
+    ["no JSON", "{ pid: 1 }", "cannot be read as JSON"],
+    ["an empty file", "", "cannot be read as JSON"],
+    ["half a line", '{"pid":5,"command":"x","wrapperRoot":"/a"}\n{"pid":', "cannot be read as JSON"],
+    [
+      "the first process of all",
+      [{ pid: 1, command: "x", wrapperRoot: "/a" }],
+      "entry 1 cannot be used (pid: ",
+    ],
+    ["no command", [{ pid: 5, command: "", wrapperRoot: "/a" }], "entry 1 cannot be used (command: "],
+    ["a relative place", [{ pid: 5, command: "x", wrapperRoot: "a" }], "(needs an absolute wrapperRoot)"],
+    [
+      "no place",
+      [
+        { pid: 5, command: "x", wrapperRoot: "/a" },
+        { pid: 6, command: "x" },
+      ],
+      "entry 2 cannot be used",
+    ],
+    ["a number for a text", [{ pid: 5, command: "x", wrapperRoot: "/a", labels: { a: 1 } }], "labels.a: "],
+  ])("refuses %s, and imports nothing", async (_, content, why) => {
+    await using fixture = await RecoveryFixture.open();
+    const { code, stdout, stderr } = await fixture.holdfast("runs", "import", await fileOf(fixture, content));
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(/^holdfast: [^\n]+; nothing was imported\n$/);
+    expect(stderr).toContain(why);
+    expect(await readdir(fixture.home)).toEqual(["records.json"]);
+  });
+});

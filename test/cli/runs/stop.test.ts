@@ -1,0 +1,194 @@
+import { copyFile, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { describe, expect, test } from "vitest";
+import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
+import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { readProcess } from "../../support/live-processes.js";
+
+const ACTOR = /^cli:/;
+
+/** Stopped by key: everything is gone, whatever the store is like. */
+async function stops(fixture: RecoveryFixture, runId: string): Promise<string> {
+  const { code, stdout, stderr } = await fixture.holdfast("runs", "cancel", runId, "--json");
+  expect(JSON.parse(stdout)).toMatchObject({ runId, outcome: "gone" });
+  expect(code).toBe(0);
+  expect(await fixture.membersOf(runId)).toEqual([]);
+  return stderr;
+}
+
+/** The next gateway finds how it ended and writes it down, once. */
+async function isRecorded(fixture: RecoveryFixture, runId: string): Promise<void> {
+  fixture.expireLeases();
+  const gateway = await fixture.gateway();
+  expect(await fixture.waitForEnd(runId)).toMatchObject({
+    exit: { reason: "manual-cancel", actor: expect.stringMatching(ACTOR) },
+    emptiness: "proven",
+  });
+  await gateway.kill("SIGTERM");
+  expect((await fixture.events(runId)).filter(({ type }) => type === "exit")).toHaveLength(1);
+}
+
+describe.concurrent("runs cancel", () => {
+  test("stops a run with all it started, without a gateway; the next one writes its end down", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    expect(await stops(fixture, runId)).toBe(
+      `holdfast: no gateway is running; stopped ${runId} directly; the next gateway completes its record\n`,
+    );
+    expect(await fixture.record(runId)).toMatchObject({ state: "running" });
+    await isRecorded(fixture, runId);
+  });
+
+  test("under a gateway needs no word about the record: the gateway writes it at once", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    expect(await stops(fixture, runId)).toBe("");
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect((await fixture.holdfast("runs", "cancel", runId)).stdout).toContain("manual-cancel");
+    await gateway.kill("SIGTERM");
+  });
+
+  test("answers the second who asks as the first, and the first one's name stays", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const both = await Promise.all([1, 2].map(() => fixture.holdfast("runs", "cancel", runId)));
+    expect(both.map(({ code }) => code)).toEqual([0, 0]);
+    expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({
+      code: 0,
+      stdout: `${runId}: it has ended: manual-cancel\n`,
+    });
+    await isRecorded(fixture, runId);
+  });
+
+  test("with --kill or a shorter grace does not wait for who does not listen", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const deaf = "trap '' TERM; echo up; while :; do sleep 0.05; done";
+    const [one = "", other = ""] = await fixture.leaveRuns(
+      [deaf, { graceMs: 600_000 }],
+      [deaf, { graceMs: 600_000 }],
+    );
+    expect(await fixture.holdfast("runs", "cancel", one, "--kill")).toMatchObject({ code: 0 });
+    expect(await fixture.holdfast("runs", "cancel", other, "--grace", "100ms")).toMatchObject({ code: 0 });
+    expect([await fixture.membersOf(one), await fixture.membersOf(other)]).toEqual([[], []]);
+  });
+
+  test("takes a beginning of the id; of several it names them, of none it says so", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [one = "", other = ""] = await fixture.leaveRuns(["echo up; sleep 7003"], ["echo up; sleep 7003"]);
+    const several = await fixture.holdfast("runs", "cancel", "run_");
+    expect(several).toMatchObject({ code: 2, stdout: "" });
+    expect(several.stderr).toContain([one, other].toSorted().join(", "));
+    const nobody = ["", "zzzz", "%", "../.."];
+    const answers = await Promise.all(nobody.map((nothing) => fixture.holdfast("runs", "cancel", nothing)));
+    for (const [at, nothing] of nobody.entries())
+      expect(answers[at]).toMatchObject({
+        code: 1,
+        stderr: `${`holdfast: no run ${nothing}`.trim()}\n`,
+      });
+    expect(await fixture.membersOf(one)).not.toEqual([]);
+    for (const runId of [one, other])
+      expect(await fixture.holdfast("runs", "cancel", runId.slice(4, 14))).toMatchObject({ code: 0 });
+  });
+
+  test("ends the verified processes of a run whose anchor and launcher are dead", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const { anchor } = await fixture.record(runId);
+    const launcher = readProcess(anchor?.pid ?? 0)?.parentPid ?? 0;
+    expect(readProcess(launcher)?.argv).toContain("launch");
+    process.kill(launcher, "SIGKILL");
+    process.kill(anchor?.pid ?? 0, "SIGKILL");
+    expect(await fixture.membersOf(runId)).toHaveLength(3);
+    const { code, stdout } = await fixture.holdfast("runs", "cancel", runId);
+    expect(stdout).toMatch(new RegExp(`^${runId} is gone \\(its anchor is dead; .*proven empty\\)\n$`));
+    expect(code).toBe(0);
+    expect(await fixture.membersOf(runId)).toEqual([]);
+    fixture.expireLeases();
+    expect(await fixture.holdfast("runs", "cleanup", "--run", runId, "--yes")).toMatchObject({ code: 0 });
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
+  });
+});
+
+describe.concurrent("runs cancel, whatever the store is like", () => {
+  type Spoilt = readonly [
+    what: string,
+    spoil: (fixture: RecoveryFixture) => Promise<void>,
+    word: string,
+    mend: (fixture: RecoveryFixture) => Promise<void>,
+  ];
+  const backup = (fixture: RecoveryFixture): string => join(fixture.home, "store.backup");
+  const restore = async (fixture: RecoveryFixture): Promise<void> => {
+    for (const rest of ["-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
+    await copyFile(backup(fixture), fixture.store);
+  };
+  test.each<Spoilt>([
+    ["cut off", (fixture) => truncate(fixture.store, 5_000), "damaged", restore],
+    [
+      "replaced by garbage",
+      (fixture) => writeFile(fixture.store, "garbage".repeat(3_000)),
+      "damaged",
+      restore,
+    ],
+    [
+      "of a newer version",
+      async (fixture) =>
+        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
+      "newer Holdfast",
+      async (fixture) => fixture.sql("delete from holdfast_migrations where id = 9999"),
+    ],
+    ["empty", (fixture) => writeFile(fixture.store, ""), "", restore],
+  ])("%s: the run stops, and its end is recorded when the store is mended", async (_, spoil, word, mend) => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    await copyFile(fixture.store, backup(fixture));
+    await spoil(fixture);
+    const told = await stops(fixture, runId);
+    expect(told).toContain(word);
+    expect(told).not.toMatch(/\bat .*:\d+:\d+|undefined|\[object/);
+    await mend(fixture);
+    await isRecorded(fixture, runId);
+  });
+
+  test("locked for good: the run stops, and its gateway records it when the lock is gone", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    const holder = new DatabaseSync(fixture.store);
+    holder.exec("begin exclusive");
+    await stops(fixture, runId);
+    await gateway.waitForEvent("problem", ({ message, cause }) => `${message} ${cause}`.includes("locked"));
+    holder.exec("rollback");
+    holder.close();
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    await gateway.kill("SIGTERM");
+  });
+
+  test("locked against reading, too: the run stops, and its end is recorded when the lock is gone", async () => {
+    await using fixture = await RecoveryFixture.open();
+    const [runId = ""] = await fixture.leaveRuns([TWO_PROCESSES]);
+    const holder = new DatabaseSync(fixture.store);
+    holder.exec("pragma locking_mode = exclusive; begin exclusive; update runs set updated_at = updated_at");
+    expect(await stops(fixture, runId)).toContain("stayed locked");
+    holder.exec("rollback");
+    holder.close();
+    await isRecorded(fixture, runId);
+  });
+
+  test("on a full disk: the run stops, and its gateway records it when there is space", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("16m");
+    await using fixture = await RecoveryFixture.open(disk.path);
+    const [runId = ""] = await fixture.leaveOrphans([TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    const filler = join(disk.path, "..", "filler");
+    await writeFile(filler, Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
+    await stops(fixture, runId);
+    await rm(filler);
+    expect(await fixture.waitForEnd(runId)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    await gateway.kill("SIGTERM");
+  });
+});

@@ -1,0 +1,179 @@
+import { describe, expect, test } from "vitest";
+import type { NewGateway } from "../../src/model/gateway.js";
+import type { Store } from "../../src/store/store.js";
+import { EXITED, LEASE_MS, newRun } from "../support/store/run-samples.js";
+import type { TestSessionDatabase } from "./session-contract.js";
+import { twoSupervisors } from "./two-supervisors.js";
+
+/** Every field filled in, so that a column that gets lost is noticed. */
+export function newGateway(change: Partial<NewGateway> = {}): NewGateway {
+  return {
+    instanceId: "gw_one",
+    hostId: "host",
+    hostName: "the höst",
+    bootId: "boot",
+    pidNamespace: "pid:[1]",
+    stateId: "state",
+    directory: "64768:12345",
+    version: "1.2.3",
+    capabilities: {
+      platform: "linux",
+      arch: "x64",
+      tier: "cgroup",
+      pty: true,
+      limits: ["memory", "pids"],
+      anchorProtocol: 2,
+    },
+    address: { host: "10.0.0.1", port: 4711 },
+    peerKey: "c2VjcmV0",
+    startedAt: 1_700_000_000_000,
+    ...change,
+  };
+}
+
+/** What every store promises of hosts and gateways, whatever the database. */
+export function gatewayContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+  describe(`${name} store`, () => {
+    let store: Store;
+    let other: Store;
+
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
+    });
+
+    test("a gateway is there, complete, as soon as it has announced itself; lists keep its key back", async () => {
+      const gateway = newGateway();
+      const before = await store.now();
+      expect(await store.registerGateway(gateway)).toBe(true);
+      const { heartbeatAt, ...rest } = (await other.getGateway("gw_one")) ?? expect.fail("no gateway");
+      expect(rest).toEqual({ ...gateway, stoppedAt: null });
+      expect(heartbeatAt).toBeGreaterThanOrEqual(before);
+      expect(heartbeatAt).toBeLessThanOrEqual(await store.now());
+      const { peerKey: _, directory: __, ...shown } = rest;
+      expect(await other.listGateways()).toEqual([{ ...shown, heartbeatAt }]);
+      expect(await other.getGateway("gw_two")).toBeNull();
+    });
+
+    test("it beats while it is there, and its next life replaces the former", async () => {
+      await store.registerGateway(newGateway());
+      const first = (await other.getGateway("gw_one"))?.heartbeatAt ?? 0;
+      while ((await store.now()) <= first);
+      expect(await store.heartbeatGateway("gw_one")).toBe(true);
+      expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(first);
+      expect(await store.heartbeatGateway("gw_unknown")).toBe(false);
+      await store.retireGateway("gw_one");
+      expect(await store.heartbeatGateway("gw_one")).toBe(false);
+      // Nobody is to be told where it was.
+      const gone = { stoppedAt: expect.any(Number) as number, address: null, peerKey: null };
+      expect(await other.getGateway("gw_one")).toMatchObject(gone);
+      const next = newGateway({ bootId: "next", version: "2.0.0", address: null, peerKey: null });
+      expect(await other.registerGateway(next)).toBe(true);
+      expect(await store.getGateway("gw_one")).toMatchObject({ ...next, stoppedAt: null });
+      expect(await store.listGateways()).toHaveLength(1);
+      expect(await store.listGateways({ stateId: "state" })).toHaveLength(1);
+      expect(await store.listGateways({ stateId: "another" })).toEqual([]);
+    });
+
+    test.each([
+      ["on another host", { hostId: "another", hostName: "another" }],
+      ["beside it", { directory: "64768:99" }],
+    ])(
+      "a copy of a state directory %s does not pass for the original while that one is heard of",
+      async (...[, place]) => {
+        await store.registerGateway(newGateway());
+        const copy = newGateway(place);
+        // Nobody shares a file with another host or directory: there it has moved.
+        expect(await other.registerGateway(copy)).toBe(!store.shared);
+        expect(await store.getGateway("gw_one")).toMatchObject(store.shared ? newGateway() : copy);
+        expect(await store.listHosts()).toHaveLength(store.shared || copy.hostId === "host" ? 1 : 2);
+        await store.retireGateway("gw_one");
+        expect(await other.registerGateway(copy)).toBe(true);
+      },
+    );
+
+    test("a gateway that was killed is back at once in its own directory, also after a restart of its host", async () => {
+      await store.registerGateway(newGateway());
+      for (const change of [{}, { bootId: "next", pidNamespace: "pid:[2]" }]) {
+        const next = newGateway({ ...change, startedAt: 1_800_000_000_000 });
+        expect(await other.registerGateway(next)).toBe(true);
+        expect(await store.getGateway("gw_one")).toMatchObject(next);
+      }
+    });
+
+    test("its good-bye is the last that is heard of a gateway", async () => {
+      await store.registerGateway(newGateway());
+      const before = (await other.getGateway("gw_one"))?.heartbeatAt ?? expect.fail("not announced");
+      await expect.poll(() => store.now(), { timeout: 15_000 }).toBeGreaterThan(before);
+      await store.retireGateway("gw_one");
+      expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(before);
+    });
+
+    test("a gateway is forgotten once", async () => {
+      await store.registerGateway(newGateway());
+      expect(await other.deleteGateway("gw_one")).toBe(true);
+      expect(await other.deleteGateway("gw_one")).toBe(false);
+      expect(await store.listGateways()).toEqual([]);
+    });
+
+    test("gateways that left go when they have no open run, and hosts of which nothing is left", async () => {
+      for (const each of ["idle", "busy"])
+        await store.registerGateway(
+          newGateway({ instanceId: `gw_${each}`, hostId: each, stateId: each, hostName: each }),
+        );
+      const named = async (): Promise<string[]> => [
+        ...(await other.listGateways()).map(({ instanceId }) => instanceId),
+        ...(await other.listHosts()).map(({ hostId }) => hostId),
+      ];
+      const all = await named();
+      const lease = await store.insertRun(newRun({ hostId: "busy", stateId: "busy" }), LEASE_MS);
+      for (const each of ["gw_idle", "gw_busy"]) await store.retireGateway(each);
+      expect(await other.deleteSilentGateways(60_000)).toBe(0);
+      expect(await named()).toEqual(all);
+      // Everything is older than a time to come.
+      expect(await other.deleteSilentGateways(-60_000)).toBe(1);
+      expect(await named()).toEqual(["gw_busy", "busy"]);
+      await store.saveRun(lease, EXITED);
+      expect(await other.deleteSilentGateways(-60_000)).toBe(1);
+      // Its name is still needed.
+      expect(await named()).toEqual(["busy"]);
+      await store.deleteRuns([lease.runId]);
+      await other.deleteSilentGateways(-60_000);
+      expect(await named()).toEqual([]);
+    });
+
+    test("a gateway that is back by the time it is to be forgotten keeps its row", async () => {
+      await store.registerGateway(newGateway());
+      expect(await other.deleteGateway("gw_one", 60_000)).toBe(false);
+      expect(await store.heartbeatGateway("gw_one")).toBe(true);
+      await store.retireGateway("gw_one");
+      expect(await other.deleteGateway("gw_one", 60_000)).toBe(true);
+    });
+
+    test("hosts are known by those who introduce them and by their gateways, under their newest name", async () => {
+      await store.registerHost({ hostId: "b", name: "beta", platform: "linux" });
+      await store.registerGateway(newGateway({ hostId: "a", hostName: "alpha" }));
+      const named = async (): Promise<string[]> =>
+        (await other.listHosts()).map((host) => `${host.hostId} ${host.name} ${host.platform}`);
+      expect(await named()).toEqual(["a alpha linux", "b beta linux"]);
+      const [, before] = await other.listHosts();
+      await store.registerHost({ hostId: "b", name: "beta", platform: "linux" });
+      expect((await other.listHosts())[1]).toEqual(before);
+      await store.registerHost({ hostId: "b", name: "aardvark", platform: "linux" });
+      expect(await named()).toEqual(["b aardvark linux", "a alpha linux"]);
+      expect((await other.listHosts())[0]?.firstSeenAt).toBe(before?.firstSeenAt);
+    });
+
+    test("open runs are counted by who holds them", async () => {
+      for (const ownerInstanceId of ["in_a", "in_a", "in_b"])
+        await store.insertRun(newRun({ ownerInstanceId }), LEASE_MS);
+      const ended = await store.insertRun(newRun({ ownerInstanceId: "in_c" }), LEASE_MS);
+      await store.saveRun(ended, EXITED);
+      expect(await other.countOpenRunsByOwner()).toEqual(
+        new Map([
+          ["in_a", 2],
+          ["in_b", 1],
+        ]),
+      );
+    });
+  });
+}

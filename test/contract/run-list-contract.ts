@@ -1,0 +1,220 @@
+import { describe, expect, test } from "vitest";
+import type { RunStore } from "../../src/store/store.js";
+import type { TestDatabase } from "./run-contract.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../support/store/run-samples.js";
+import { twoSupervisors } from "./two-supervisors.js";
+
+/** What every store promises of finding, counting and forgetting runs and their events. */
+export function runListContract(name: string, createDatabase: () => Promise<TestDatabase>): void {
+  describe(`${name} store`, () => {
+    let database: TestDatabase;
+    let store: RunStore;
+    let other: RunStore;
+    twoSupervisors(createDatabase, (opened) => {
+      ({ database, store, other } = opened);
+    });
+
+    test("only ended runs are forgotten, with their events, the oldest end first", async () => {
+      const ended = await Promise.all(
+        [5, 3, 4].map(() => store.insertRun(newRun({ createdAt: 1 }), LEASE_MS)),
+      );
+      for (const [at, lease] of ended.entries())
+        await store.saveRun(lease, { ...EXITED, at: [5, 3, 4][at] ?? 0 }, [newRunEvent(lease.runId)]);
+      const live = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("live")]);
+      expect(await store.countEndedRuns()).toBe(3);
+      const old = (await other.listRuns({ endedBefore: 5 })).map(({ endedAt }) => endedAt);
+      expect(old).toEqual([3, 4]);
+      const ids = [...ended.slice(0, 2), live].map(({ runId }) => runId);
+      expect(await store.deleteRuns([...ids, "no such run"])).toBe(2);
+      expect(await other.getRun(live.runId)).toMatchObject({ state: "starting" });
+      expect(await other.listRuns({ states: ["exited"] })).toHaveLength(1);
+      expect((await other.listEvents({})).map(({ runId }) => runId)).toEqual([ended[2]?.runId, "live"]);
+      expect(await store.deleteRuns([])).toBe(0);
+    });
+
+    test("runs are found by session and by agent", async () => {
+      const { runId } = await store.insertRun(newRun({ sessionKey: "s", agentId: "a" }), LEASE_MS);
+      await store.insertRun(newRun({ sessionKey: "s", agentId: "b" }), LEASE_MS);
+      expect(await other.listRuns({ sessionKey: "s" })).toHaveLength(2);
+      expect((await other.listRuns({ sessionKey: "s", agentId: "a" })).map((run) => run.runId)).toEqual([
+        runId,
+      ]);
+    });
+
+    test("ended runs are listed and counted by state directory, and without those of some instances", async () => {
+      const ended = async (stateId: string | null, originInstanceId: string): Promise<string> => {
+        const lease = await store.insertRun(newRun({ stateId, originInstanceId }), LEASE_MS);
+        await store.saveRun(lease, EXITED);
+        return lease.runId;
+      };
+      const here = await ended("state", "in_a");
+      await ended("state", "in_b");
+      await ended("another", "in_a");
+      // From before it was said: whoever has its instance's directory has it.
+      const unsaid = await ended(null, "in_a");
+      await ended(null, "in_c");
+      const ofState = { stateId: "state", instanceIds: ["in_a", "in_b"] };
+      for (const [filter, count] of [
+        [{ ofState }, 3],
+        [{ ofState: { stateId: "state", instanceIds: [] } }, 2],
+        [{ ofState: { stateId: null, instanceIds: ["in_c"] } }, 1],
+        [{ notFrom: ["in_b"] }, 4],
+        [{ notFrom: [] }, 5],
+      ] as const) {
+        expect(await store.countEndedRuns(filter)).toBe(count);
+        expect(await store.listRuns(filter)).toHaveLength(count);
+      }
+      const both = { ofState, notFrom: ["in_b"], endedBefore: Number.MAX_SAFE_INTEGER };
+      const found = (await other.listRuns(both)).map(({ runId }) => runId);
+      expect(found.toSorted()).toEqual([here, unsaid].toSorted());
+    });
+
+    test("events are of their run's state directory, whoever writes them", async () => {
+      for (const stateId of ["one", "two", null]) {
+        const runId = `run_${stateId}`;
+        const lease = await store.insertRun(newRun({ stateId, runId }), LEASE_MS, [newRunEvent(runId, 1)]);
+        await store.saveRun(lease, EXITED, [newRunEvent(runId, 2)]);
+      }
+      await other.appendEvents([
+        newRunEvent("run_one", 3),
+        newRunEvent("run_two", 3),
+        newRunEvent("nobody's", 3),
+      ]);
+      const of = async (stateId: string, page = {}): Promise<string[]> =>
+        (await other.listEvents({ stateId, ...page })).map(({ runId, at }) => `${runId} ${at}`);
+      expect(await of("one")).toEqual(["run_one 1", "run_one 2", "run_one 3"]);
+      expect(await of("two", { newestFirst: true, limit: 1 })).toEqual(["run_two 3"]);
+      expect(await of("three")).toEqual([]);
+    });
+
+    test("runs and their events are found by host", async () => {
+      for (const hostId of ["one", "two", "three"]) {
+        const runId = `run_${hostId}`;
+        await store.insertRun(newRun({ hostId, runId }), LEASE_MS, [newRunEvent(runId)]);
+      }
+      const hostIds = ["one", "three"];
+      const found = (await other.listRuns({ hostIds })).map(({ runId }) => runId).toSorted();
+      expect(found).toEqual(["run_one", "run_three"]);
+      expect((await other.listEvents({ hostIds })).map(({ runId }) => runId)).toEqual([
+        "run_one",
+        "run_three",
+      ]);
+      expect(await other.listRuns({ hostIds: [] })).toEqual([]);
+      expect(await other.listEvents({ hostIds: [] })).toEqual([]);
+    });
+
+    test("a run of a later session with the same key is told from the former's", async () => {
+      await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_first" }), LEASE_MS);
+      const { runId } = await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_second" }), LEASE_MS);
+      const found = await other.listRuns({ sessionId: "ses_second" });
+      expect(found.map((run) => [run.runId, run.sessionId])).toEqual([[runId, "ses_second"]]);
+    });
+
+    test("hidden runs are left out where they are not wanted; running or ended, nothing else of them changes", async () => {
+      const live = await store.insertRun(newRun(), LEASE_MS);
+      const ended = await store.insertRun(newRun(), LEASE_MS);
+      const shown = await store.insertRun(newRun(), LEASE_MS);
+      await store.saveRun(ended, EXITED);
+      const before = await Promise.all([live, ended].map(({ runId }) => store.getRun(runId)));
+      expect(await other.hideRuns([live.runId, ended.runId, "no such run"], 7)).toBe(2);
+      // The first time stands.
+      expect(await store.hideRuns([live.runId, ended.runId], 9)).toBe(0);
+      const after = await Promise.all([live, ended].map(({ runId }) => store.getRun(runId)));
+      expect(after).toEqual(before.map((record) => ({ ...record, hiddenAt: 7 })));
+      expect((await store.listRuns({ hidden: false })).map(({ runId }) => runId)).toEqual([shown.runId]);
+      expect(await store.listRuns({})).toHaveLength(3);
+      // Its owner goes on, and it ends as any other.
+      await store.saveRun(live, EXITED);
+      expect(await store.getRun(live.runId)).toMatchObject({ state: "exited", hiddenAt: 7 });
+    });
+
+    test("ten thousand events are written in one go", async () => {
+      await store.appendEvents(Array.from({ length: 10_000 }, (_, at) => newRunEvent("r", at)));
+      expect((await other.listEvents({ newestFirst: true, limit: 1 }))[0]?.at).toBe(9_999);
+    });
+
+    test("the newest event can be asked for first", async () => {
+      await store.appendEvents([1, 2, 3].map((at) => newRunEvent("r", at)));
+      expect((await store.listEvents({ newestFirst: true, limit: 2 })).map(({ at }) => at)).toEqual([3, 2]);
+    });
+
+    test("runs are found by the beginning of their id", async () => {
+      for (const runId of ["ab1", "ab2", "ab%", "ac1", "b"])
+        await store.insertRun(newRun({ runId }), LEASE_MS);
+      const found = async (prefix: string, limit = 10): Promise<string[]> =>
+        (await store.findRuns(prefix, limit)).map(({ runId }) => runId).toSorted();
+      expect(await found("ab")).toEqual(["ab%", "ab1", "ab2"]);
+      expect(await found("ab%")).toEqual(["ab%"]);
+      expect(await found("ab_")).toEqual([]);
+      expect(await found("", 2)).toHaveLength(2);
+    });
+
+    test("runs are listed newest first, by state, owner and every label given", async () => {
+      await store.insertRun(newRun({ runId: "old", createdAt: 1, labels: { a: "1", b: "2" } }), LEASE_MS);
+      await store.insertRun(newRun({ runId: "new", createdAt: 3, labels: { a: "1" } }), LEASE_MS);
+      const strange = { 'k"e.y$[0]': "it's" };
+      const lease = await store.insertRun(
+        newRun({ runId: "mid", createdAt: 2, ownerInstanceId: "owner-b", labels: strange }),
+        LEASE_MS,
+      );
+      await store.saveRun(lease, RUNNING);
+      const list = async (filter: Parameters<RunStore["listRuns"]>[0]): Promise<string[]> =>
+        (await store.listRuns(filter)).map(({ runId }) => runId);
+      expect(await list({})).toEqual(["new", "mid", "old"]);
+      expect(await list({ limit: 2 })).toEqual(["new", "mid"]);
+      expect(await list({ states: ["starting"] })).toEqual(["new", "old"]);
+      expect(await list({ states: ["running", "exited"] })).toEqual(["mid"]);
+      expect(await list({ states: [] })).toEqual([]);
+      expect(await list({ ownerInstanceId: "owner-b" })).toEqual(["mid"]);
+      expect(await list({ labels: { a: "1" } })).toEqual(["new", "old"]);
+      expect(await list({ labels: { a: "1", b: "2" } })).toEqual(["old"]);
+      expect(await list({ labels: strange })).toEqual(["mid"]);
+      expect(await list({ labels: { a: "2" } })).toEqual([]);
+    });
+
+    test("events are read oldest first, after a cursor, of one run, in pages", async () => {
+      await store.appendEvents([newRunEvent("r1"), newRunEvent("r2"), newRunEvent("r1")]);
+      await other.appendEvents([newRunEvent("r3")]);
+      const all = await store.listEvents({});
+      expect(all.map(({ runId }) => runId)).toEqual(["r1", "r2", "r1", "r3"]);
+      expect(all.map(({ seq }) => seq)).toEqual(all.map(({ seq }) => seq).toSorted((a, b) => a - b));
+      expect(await store.listEvents({ after: all[1]?.seq ?? 0 })).toEqual(all.slice(2));
+      expect(await store.listEvents({ runId: "r1", limit: 1 })).toEqual(all.slice(0, 1));
+      expect(await store.listEvents({ after: all[3]?.seq ?? 0 })).toEqual([]);
+    });
+
+    test("events are bounded: the oldest go, the newest stay, and no number comes twice", async () => {
+      const kept = 250;
+      const small = await database.open({ eventsKept: kept });
+      const seen = new Set<number>();
+      let last = 0;
+      for (let round = 0; round < 300; round += 1) {
+        await small.appendEvents([
+          newRunEvent(`r${round}`),
+          newRunEvent(`r${round}`),
+          newRunEvent(`r${round}`),
+        ]);
+        for (const { seq } of await small.listEvents({ after: last })) {
+          expect(seq).toBeGreaterThan(last);
+          seen.add(seq);
+          last = seq;
+        }
+      }
+      const left = await small.listEvents({});
+      expect(seen.size).toBe(900);
+      expect(left.length).toBeLessThanOrEqual(kept);
+      expect(left.length).toBeGreaterThan(kept * 0.9);
+      expect(left.at(-1)?.seq).toBe(last);
+      await small[Symbol.asyncDispose]();
+    });
+
+    test("many short-lived supervisors keep the events bounded together", async () => {
+      for (let round = 0; round < 30; round += 1) {
+        const brief = await database.open({ eventsKept: 10 });
+        await brief.appendEvents([newRunEvent(`r${round}`)]);
+        await brief[Symbol.asyncDispose]();
+      }
+      expect((await store.listEvents({})).length).toBeLessThanOrEqual(10);
+    });
+  });
+}

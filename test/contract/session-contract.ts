@@ -1,0 +1,399 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { canSeeSessionRow, visibleSessions } from "../../src/sessions/visibility.js";
+import { VISIBILITIES } from "../../src/model/session.js";
+import type { RunFilter, Store } from "../../src/store/store.js";
+import { LEASE_MS, newRunEvent, EXITED, newRun } from "../support/store/run-samples.js";
+import { newTask } from "../support/store/task-samples.js";
+import { AT, newApproval, newSession } from "../support/store/session-samples.js";
+import { twoSupervisors } from "./two-supervisors.js";
+
+export interface TestSessionDatabase extends AsyncDisposable {
+  open(): Promise<Store>;
+}
+
+const allowed = { verdict: "allow", actor: "cli:ada", at: AT + 5 } as const;
+const denied = { verdict: "deny", actor: "cli:bob", at: AT + 6 } as const;
+
+/** What every store promises of sessions, whatever the database. */
+export function sessionContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {
+  describe(`${name} store`, () => {
+    let store: Store;
+    let other: Store;
+
+    twoSupervisors(createDatabase, (opened) => {
+      ({ store, other } = opened);
+    });
+
+    test("a session is there, complete, for everybody as soon as it was created", async () => {
+      for (const session of [
+        newSession(),
+        newSession({
+          agentId: null,
+          ownerSessionKey: null,
+          spawnedBy: null,
+          parentSessionKey: null,
+          lineage: [],
+          backend: null,
+          interactionMode: "run",
+          sandboxed: false,
+          visibility: "self",
+          execRules: [],
+        }),
+      ]) {
+        const row = { ...session, closedAt: null, agentSessionId: null };
+        expect(await store.createSession(session)).toEqual({ session: row, created: true });
+        expect(await other.getSession(session.id)).toEqual(row);
+        expect(await other.getSessionByKey(session.key)).toEqual(row);
+      }
+    });
+
+    test("a scope in SQL holds exactly the sessions, runs and events that canSeeSessionRow shows", async () => {
+      const agentId = fc.constantFrom("codex", "claude", "gemini", null);
+      const ids = Array.from({ length: 24 }, (_, at) => `ses_${at}`);
+      const lineage = fc.uniqueArray(fc.constantFrom(...ids), { maxLength: 4 });
+      const facts = fc.sample(fc.record({ agentId, lineage }), ids.length);
+      const rows = facts.map(({ agentId: agent, lineage: lines }, at) =>
+        newSession({
+          id: ids[at] ?? "",
+          key: `key ${at}`,
+          agentId: agent,
+          lineage: lines,
+          createdAt: AT + at,
+        }),
+      );
+      const ofSession = new Map<string, string | null>();
+      for (const row of rows) {
+        await store.createSession(row);
+        if (rows.indexOf(row) % 3 === 0) await store.closeSession(row.id, "cli:ada", AT + 100);
+      }
+      for (const sessionId of [...ids, ...ids, "ses_unknown", null]) {
+        const run = newRun({ sessionId });
+        await store.insertRun(run, LEASE_MS, [newRunEvent(run.runId, AT)]);
+        ofSession.set(run.runId, sessionId);
+      }
+      const policy = fc.record({
+        enabled: fc.boolean(),
+        allow: fc.array(
+          fc.record({
+            from: fc.constantFrom("codex", "claude", "*"),
+            to: fc.constantFrom("codex", "claude", "gemini", "*"),
+          }),
+          { maxLength: 3 },
+        ),
+      });
+      const request = fc.record({
+        requester: fc.record({ id: fc.constantFrom(...ids), agentId }),
+        visibility: fc.constantFrom(...VISIBILITIES),
+        a2aPolicy: policy,
+        sandboxed: fc.boolean(),
+      });
+      await fc.assert(
+        fc.asyncProperty(request, async (asked) => {
+          const scope = visibleSessions(asked);
+          const seen = new Set(
+            rows.filter((row) => canSeeSessionRow({ ...asked, row }).visible).map(({ id }) => id),
+          );
+          const listed = await other.listSessions({ seenBy: scope });
+          expect(new Set(listed.map(({ id }) => id))).toEqual(seen);
+          const runs = [...ofSession.keys()].filter((runId) => seen.has(ofSession.get(runId) ?? ""));
+          const listedRuns = await other.listRuns({ seenBy: scope });
+          expect(new Set(listedRuns.map(({ runId }) => runId))).toEqual(new Set(runs));
+          const events = await other.listScopedEvents(scope, {});
+          expect(events).toHaveLength(ofSession.size);
+          const shown = events.filter(({ type }) => type !== "hidden");
+          expect(shown.map(({ runId }) => runId)).toEqual(runs);
+        }),
+      );
+    });
+
+    test("a run's token ends when the end of its run is recorded, by whichever supervisor", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      const run = newRun({ sessionId: session.id });
+      await store.issueToken(session.id, "of-run", AT, { ofRun: true });
+      expect((await other.resolveToken("of-run", AT))?.id).toBe(session.id);
+      const lease = await store.insertRun(run, LEASE_MS);
+      expect(await store.bindToken("of-run", run.runId)).toBe(true);
+      expect((await other.resolveToken("of-run", AT))?.id).toBe(session.id);
+      await store.saveRun(lease, EXITED);
+      expect(await other.resolveToken("of-run", AT)).toBeNull();
+      expect(await other.deleteEndedTokens(AT)).toBe(1);
+      expect(await other.deleteEndedTokens(AT)).toBe(0);
+    });
+
+    test("tokens of ended runs do not accumulate, and a token whose run was never started is removed", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      for (let at = 0; at < 50; at++) {
+        await store.issueToken(session.id, `hash-${at}`, AT, { ofRun: true });
+        const run = newRun({ sessionId: session.id });
+        const lease = await store.insertRun(run, LEASE_MS);
+        await store.bindToken(`hash-${at}`, run.runId);
+        await store.saveRun(lease, EXITED);
+      }
+      await store.issueToken(session.id, "unused", AT, { ofRun: true });
+      // Each new token removed those before it.
+      expect(await store.deleteEndedTokens(AT)).toBe(0);
+      expect((await store.resolveToken("unused", AT))?.id).toBe(session.id);
+      expect(await store.deleteEndedTokens(AT + 2 * 3_600_000)).toBe(1);
+      expect(await store.resolveToken("unused", AT)).toBeNull();
+    });
+
+    test("a token is invalid after its end; a rotation ends the other tokens, at once or later, except those of runs", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      await store.issueToken(session.id, "short", AT, { expiresAt: AT + 10 });
+      expect((await other.resolveToken("short", AT + 9))?.id).toBe(session.id);
+      expect(await other.resolveToken("short", AT + 10)).toBeNull();
+      await store.issueToken(session.id, "old", AT);
+      await store.issueToken(session.id, "of-run", AT, { ofRun: true });
+      expect(await store.rotateTokens(session.id, "new", AT, { expiresAt: null, endAt: AT + 5 })).toBe(true);
+      const alive = async (hash: string, now: number): Promise<boolean> =>
+        (await other.resolveToken(hash, now)) !== null;
+      expect([await alive("old", AT + 4), await alive("old", AT + 5)]).toEqual([true, false]);
+      expect(await store.rotateTokens(session.id, "newest", AT, { expiresAt: AT + 9, endAt: AT })).toBe(true);
+      expect([await alive("new", AT), await alive("short", AT), await alive("of-run", AT)]).toEqual([
+        false,
+        false,
+        true,
+      ]);
+      expect([await alive("newest", AT + 8), await alive("newest", AT + 9)]).toEqual([true, false]);
+      expect(await store.deleteEndedTokens(AT + 9)).toBe(1);
+      await store.closeSession(session.id, "cli:ada", AT);
+      expect(await store.rotateTokens(session.id, "late", AT, { expiresAt: null, endAt: AT })).toBe(false);
+    });
+
+    test("a page of runs stays within its size, and the next page continues after it", async () => {
+      const runs = Array.from({ length: 7 }, (_, at) =>
+        newRun({ createdAt: AT + at, labels: { large: "x".repeat(at === 3 ? 100_000 : 10_000) } }),
+      );
+      for (const run of runs) await store.insertRun(run, LEASE_MS);
+      const pages: string[][] = [];
+      for (let after: RunFilter["after"]; ;) {
+        const page = await other.listRuns({
+          ...(after === undefined ? {} : { after }),
+          limit: 5,
+          maxBytes: 25_000,
+        });
+        if (page.length === 0) break;
+        pages.push(page.map(({ runId }) => runId));
+        after = page.at(-1);
+      }
+      expect(pages.flat()).toEqual(runs.map(({ runId }) => runId).toReversed());
+      expect(pages.map(({ length }) => length)).toEqual([2, 1, 1, 2, 1]);
+    });
+
+    test("runs are listed without their labels, and otherwise as they are", async () => {
+      const run = newRun({ createdAt: AT, labels: { some: "label" } });
+      await store.insertRun(run, LEASE_MS);
+      const [whole] = await other.listRuns({ sessionId: run.sessionId ?? "" });
+      const [without] = await other.listRuns({ sessionId: run.sessionId ?? "", withoutLabels: true });
+      expect(whole?.labels).toEqual({ some: "label" });
+      expect(without).toEqual({ ...whole, labels: {} });
+    });
+
+    test("a key has one open session: the second creation gets the first, unchanged", async () => {
+      const first = newSession({ key: "main" });
+      await store.createSession(first);
+      const answer = await other.createSession(newSession({ key: "main", visibility: "all" }));
+      expect(answer).toEqual({ session: { ...first, closedAt: null, agentSessionId: null }, created: false });
+      expect(await store.listSessions({})).toHaveLength(1);
+    });
+
+    test("a closed session leaves its key, and its row as a tombstone", async () => {
+      const first = newSession({ key: "main" });
+      await store.createSession(first);
+      expect(await store.closeSession(first.id, "cli:ada", AT + 1)).toBe(true);
+      expect(await other.getSessionByKey("main")).toBeNull();
+      expect(await other.getSession(first.id)).toEqual({ ...first, closedAt: AT + 1, agentSessionId: null });
+      const second = newSession({ key: "main" });
+      expect(await other.createSession(second)).toMatchObject({ created: true, session: { id: second.id } });
+    });
+
+    test("a session is closed once; the first time stands", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      expect(await store.closeSession(session.id, "a", AT + 1)).toBe(true);
+      expect(await other.closeSession(session.id, "b", AT + 2)).toBe(false);
+      expect(await store.closeSession("ses_none", "b", AT + 2)).toBe(false);
+      expect((await store.getSession(session.id))?.closedAt).toBe(AT + 1);
+    });
+
+    test("what its agent calls it is kept while it is open, and it is found by that", async () => {
+      const [session, other1] = [newSession({ backend: "cli" }), newSession({ backend: "cli" })];
+      for (const each of [session, other1]) await store.createSession(each);
+      expect(await store.setAgentSessionId(session.id, "thread-1")).toBe(true);
+      expect(await store.setAgentSessionId("ses_none", "thread-1")).toBe(false);
+      expect((await other.getSession(session.id))?.agentSessionId).toBe("thread-1");
+      const found = await other.listSessions({ backend: "cli", agentSessionId: "thread-1" });
+      expect(found.map(({ id }) => id)).toEqual([session.id]);
+      await store.closeSession(session.id, "a", AT + 1);
+      expect(await store.setAgentSessionId(session.id, "thread-2")).toBe(false);
+      expect((await other.getSession(session.id))?.agentSessionId).toBe("thread-1");
+    });
+
+    test("sessions are listed newest first, by state, agent and key", async () => {
+      const old = newSession({ key: "k", createdAt: AT });
+      await store.createSession(old);
+      await store.closeSession(old.id, "a", AT + 1);
+      const young = newSession({ key: "k", createdAt: AT + 2 });
+      const stranger = newSession({ agentId: "claude", createdAt: AT + 1 });
+      await store.createSession(young);
+      await store.createSession(stranger);
+      const ids = async (filter: Parameters<Store["listSessions"]>[0]): Promise<string[]> =>
+        (await other.listSessions(filter)).map(({ id }) => id);
+      expect(await ids({})).toEqual([young.id, stranger.id, old.id]);
+      expect(await ids({ limit: 1 })).toEqual([young.id]);
+      expect(await ids({ open: true })).toEqual([young.id, stranger.id]);
+      expect(await ids({ open: false })).toEqual([old.id]);
+      expect(await ids({ agentId: "claude" })).toEqual([stranger.id]);
+      expect(await ids({ key: "k" })).toEqual([young.id, old.id]);
+    });
+
+    test("a tombstone stays while a run, a task or a session that stays refers to it", async () => {
+      const parent = newSession({ lineage: [] });
+      const child = newSession({ lineage: [parent.id] });
+      const withRun = newSession({ key: "with run", lineage: [] });
+      const open = newSession({ lineage: [] });
+      const asked = newSession({ lineage: [] });
+      const did = newSession({ lineage: [] });
+      for (const each of [parent, child, withRun, open, asked, did]) await store.createSession(each);
+      await store.insertTask(newTask({ ownerSessionId: asked.id, childSessionId: did.id }), []);
+      await store.closeSession(asked.id, "a", AT + 1);
+      await store.closeSession(did.id, "a", AT + 1);
+      await store.insertRun(newRun({ sessionKey: "with run", sessionId: withRun.id }), LEASE_MS);
+      await store.closeSession(parent.id, "a", AT + 1);
+      await store.closeSession(withRun.id, "a", AT + 1);
+      expect(await store.deleteClosedSessions(AT + 10)).toBe(0);
+      await store.closeSession(child.id, "a", AT + 11);
+      expect(await store.deleteClosedSessions(AT + 10)).toBe(0);
+      expect(await other.deleteClosedSessions(AT + 12)).toBe(2);
+      const left = (await store.listSessions({})).map(({ id }) => id);
+      expect(new Set(left)).toEqual(new Set([withRun.id, open.id, asked.id, did.id]));
+    });
+
+    test("a token acts for its session until it is revoked", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      expect(await store.issueToken(session.id, "hash-1", AT)).toBe(true);
+      expect(await store.issueToken(session.id, "hash-2", AT)).toBe(true);
+      expect(await other.resolveToken("hash-1", AT)).toEqual({
+        ...session,
+        closedAt: null,
+        agentSessionId: null,
+      });
+      expect(await other.revokeToken("hash-1")).toBe(true);
+      expect(await other.revokeToken("hash-1")).toBe(false);
+      expect(await store.resolveToken("hash-1", AT)).toBeNull();
+      expect((await store.resolveToken("hash-2", AT))?.id).toBe(session.id);
+      expect(await store.resolveToken("hash-3", AT)).toBeNull();
+    });
+
+    test("tokens die with their session, and a later session of the same key does not revive them", async () => {
+      const session = newSession({ key: "main" });
+      await store.createSession(session);
+      await store.issueToken(session.id, "hash", AT);
+      await other.closeSession(session.id, "a", AT + 1);
+      await store.createSession(newSession({ key: "main" }));
+      expect(await store.resolveToken("hash", AT)).toBeNull();
+      expect(await store.issueToken(session.id, "another", AT)).toBe(false);
+      expect(await store.issueToken("ses_none", "another", AT)).toBe(false);
+      expect(await store.revokeToken("hash")).toBe(false);
+    });
+
+    test("an approval is pending, complete, as soon as it was asked for", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      for (const approval of [newApproval(session.id), newApproval(session.id, { rule: null })]) {
+        expect(await store.insertApproval(approval)).toBe(true);
+        expect(await other.getApproval(approval.id)).toEqual({ ...approval, decision: null });
+      }
+      expect(await store.getApproval("apr_none")).toBeNull();
+      expect(await store.insertApproval(newApproval("ses_none"))).toBe(false);
+    });
+
+    test("an approval is decided exactly once", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      const approval = newApproval(session.id);
+      await store.insertApproval(approval);
+      const [first, second] = await Promise.all([
+        store.decideApproval(approval.id, allowed),
+        other.decideApproval(approval.id, denied),
+      ]);
+      expect(first).not.toBe(second);
+      const decision = first ? allowed : denied;
+      expect(await store.expireApprovals([approval.id], "time", AT + 9)).toEqual([]);
+      expect(await store.getApproval(approval.id)).toEqual({ ...approval, decision });
+      expect(await store.decideApproval("apr_none", allowed)).toBe(false);
+    });
+
+    test("only pending approvals expire, and a decision that comes later is refused", async () => {
+      const session = newSession();
+      await store.createSession(session);
+      const [late, decided] = [newApproval(session.id), newApproval(session.id)];
+      await store.insertApproval(late);
+      await store.insertApproval(decided);
+      await store.decideApproval(decided.id, denied);
+      const expired = await other.expireApprovals([late.id, decided.id, "apr_none"], "time", AT + 9);
+      expect(expired).toEqual([late.id]);
+      expect(await store.decideApproval(late.id, allowed)).toBe(false);
+      expect((await store.getApproval(late.id))?.decision).toEqual({
+        verdict: "expired",
+        actor: "time",
+        at: AT + 9,
+      });
+      expect((await store.getApproval(decided.id))?.decision).toEqual(denied);
+    });
+
+    test("closing a session expires what it asked and lets it ask no more", async () => {
+      const [session, bystander] = [newSession(), newSession()];
+      for (const each of [session, bystander]) await store.createSession(each);
+      const [asked, decided] = [newApproval(session.id), newApproval(session.id)];
+      const innocent = newApproval(bystander.id);
+      for (const each of [asked, decided, innocent]) await store.insertApproval(each);
+      await store.decideApproval(decided.id, allowed);
+      await store.closeSession(session.id, "cli:ada", AT + 7);
+      expect((await other.getApproval(asked.id))?.decision).toEqual({
+        verdict: "expired",
+        actor: "cli:ada",
+        at: AT + 7,
+      });
+      expect((await other.getApproval(decided.id))?.decision).toEqual(allowed);
+      expect((await other.getApproval(innocent.id))?.decision).toBeNull();
+      expect(await store.insertApproval(newApproval(session.id))).toBe(false);
+    });
+
+    test("approvals are listed oldest first, by state, session and gateway, and forgotten when decided", async () => {
+      const [one, two] = [newSession(), newSession()];
+      for (const each of [one, two]) await store.createSession(each);
+      const a = newApproval(one.id, { askedAt: AT + 2 });
+      const b = newApproval(two.id, { askedAt: AT + 1, gatewayInstanceId: "in_2" });
+      const c = newApproval(two.id, { askedAt: AT });
+      for (const each of [a, b, c]) await store.insertApproval(each);
+      await store.decideApproval(c.id, allowed);
+      const ids = async (filter: Parameters<Store["listApprovals"]>[0]): Promise<string[]> =>
+        (await other.listApprovals(filter)).map(({ id }) => id);
+      expect(await ids({})).toEqual([c.id, b.id, a.id]);
+      expect(await ids({ pending: true })).toEqual([b.id, a.id]);
+      expect(await ids({ pending: false })).toEqual([c.id]);
+      expect(await ids({ sessionId: two.id })).toEqual([c.id, b.id]);
+      expect(await ids({ gatewayInstanceId: "in_2" })).toEqual([b.id]);
+      expect(await ids({ limit: 1 })).toEqual([c.id]);
+      expect(await store.deleteDecidedApprovals(allowed.at)).toBe(0);
+      expect(await store.deleteDecidedApprovals(allowed.at + 1)).toBe(1);
+      expect(await ids({})).toEqual([b.id, a.id]);
+    });
+
+    test("what a session asked goes with it", async () => {
+      const session = newSession({ lineage: [] });
+      await store.createSession(session);
+      const approval = newApproval(session.id);
+      await store.insertApproval(approval);
+      await store.closeSession(session.id, "a", AT + 1);
+      expect(await store.deleteClosedSessions(AT + 2)).toBe(1);
+      expect(await store.getApproval(approval.id)).toBeNull();
+    });
+  });
+}

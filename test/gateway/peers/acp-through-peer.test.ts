@@ -1,0 +1,170 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ResponseOf } from "../../../src/api/contract.js";
+import { followNdjson } from "../../../src/api/ndjson.js";
+import { shellAgent } from "../../support/agents/acp-fixture.js";
+import { cliPath } from "../../support/cli/cli-fixture.js";
+import { whyNoPostgres } from "../../support/store/postgres-server.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { createClient } from "../../../src/api/client.js";
+import { waitForRunEnd, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { OTHER_HOST, onOtherHost } from "./far-host.js";
+import { GatewayCluster, type ClusterGateway } from "../../support/gateway/gateway-cluster.js";
+
+const LONG = { timeout: 90_000 };
+const cwd = process.cwd();
+type Update = ResponseOf<"acpWatch">["updates"][number];
+
+describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LONG, () => {
+  let cluster: GatewayCluster;
+  let here: ClusterGateway;
+  let there: ClusterGateway;
+  beforeAll(async () => {
+    cluster = await GatewayCluster.open();
+    [here, there] = await Promise.all([cluster.startGateway(), cluster.startGateway()]);
+  });
+  afterAll(() => cluster[Symbol.asyncDispose]());
+
+  const spawn = async ({ client }: Pick<ClusterGateway, "client">, key: string, ...offers: string[]) =>
+    (await client.acpSpawn({ body: { argv: shellAgent(...offers), cwd, key } })).session;
+  const texts = (updates: readonly Update[]): string =>
+    updates
+      .map(({ data }) => data as { sessionUpdate?: string; content?: { text: string } })
+      .filter(({ sessionUpdate }) => sessionUpdate === "agent_message_chunk")
+      .map(({ content }) => content?.text)
+      .join("");
+
+  test("is prompted, shown, followed, answered, cancelled and closed through this one", async () => {
+    const params = { id: "far" };
+    const session = await spawn(there, "far");
+    const heard: Update[] = [];
+    const following = (async () => {
+      for await (const update of followNdjson<Update>(here, "/v1/acp/sessions/far/updates?follow=1"))
+        heard.push(update);
+    })();
+    const { turn } = await here.client.acpPrompt({ params, body: { text: "echo hello" } });
+    expect(turn).toMatchObject({ outcome: "completed", text: "hello\n", askedBy: "operator" });
+    const { tree, session: shown } = await here.client.acpShow({ params });
+    expect(tree.verified).toBe(true);
+    expect(shown.gatewayInstanceId).toBe(there.gateway.instanceId);
+
+    const asking = here.client.acpPrompt({ params, body: { text: "ask echo allowed" } });
+    let id = "";
+    await waitFor("it asks", async () => {
+      const { permissions } = await here.client.acpPermissions({ query: { session: "far" } });
+      id = permissions[0]?.id ?? "";
+      return id !== "";
+    });
+    const answer = await here.client.acpAnswer({ params: { id }, body: { verdict: "allow" } });
+    expect(answer.decided).toBe(true);
+    expect((await asking).turn.text).toContain("allowed");
+
+    const slow = await here.client.acpPrompt({ params, body: { text: "echo on; sleep 3108", wait: false } });
+    await waitFor("it is on", () => texts(heard).includes("on\n"));
+    const cancelled = await here.client.acpCancel({ params, body: { reapTools: true } });
+    expect(cancelled.turn).toMatchObject({ turnId: slow.turn.turnId, outcome: "cancelled" });
+
+    const closed = await here.client.acpClose({ params });
+    expect(closed).toMatchObject({ session: { state: "closed" }, survivors: [], emptiness: "proven" });
+    await following;
+    expect(heard.map(({ seq }) => seq)).toEqual(heard.map((_, at) => at + 1));
+    expect(heard.at(-1)).toMatchObject({ type: "session", data: { state: "closed" } });
+    expect(await findProcessesOfRun(session.runId ?? "")).toEqual([]);
+  });
+
+  test("is as hidden there as here from a session that may not see it", async () => {
+    const session = await spawn(there, "hidden");
+    const { token } = await here.client.openSession({ body: { key: "stranger" } });
+    const stranger = createClient({ socketPath: here.socketPath, token });
+    const ask = (id: string) => errorOf(stranger.acpPrompt({ params: { id }, body: { text: "x" } }));
+    const denied = await ask(session.sessionId);
+    expect(denied.code).toBe("NOT_FOUND");
+    expect(denied.message.replace(session.sessionId, "it")).toBe(
+      (await ask("ses_000000000000")).message.replace("ses_000000000000", "it"),
+    );
+    const { token: own } = await here.client.openSession({
+      body: { key: "child", parentSessionKey: "hidden" },
+    });
+    const child = createClient({ socketPath: here.socketPath, token: own });
+    expect((await errorOf(child.acpClose({ params: { id: "hidden" } }))).code).toBe("NOT_FOUND");
+    await here.client.closeSession({ params: { id: session.sessionId } });
+    expect(await waitForRunEnd(here.client, session.runId ?? "")).toMatchObject({ emptiness: "proven" });
+  });
+
+  test("hears what was said to it here", async () => {
+    await spawn(there, "listener", "echo");
+    const params = { id: "listener" };
+    const { message } = await here.client.sendMessage({ params, body: { text: "from afar" } });
+    await waitFor("it has answered", async () => {
+      const { messages } = await here.client.sessionHistory({ params });
+      return messages.some(({ id, deliveredAt }) => id === message.id && deliveredAt !== null);
+    });
+    const { turns } = await here.client.sessionHistory({ params });
+    expect(turns).toMatchObject([{ text: "Message from the operator:\n> from afar" }]);
+    await here.client.acpClose({ params });
+  });
+
+  test("whose gateway cannot be reached is not touched, and shown as the store has it", async () => {
+    const deaf = await cluster.startGateway("");
+    const session = await spawn(deaf, "deaf");
+    const params = { id: "deaf" };
+    for (const act of [
+      () => here.client.acpPrompt({ params, body: { text: "x" } }),
+      () => here.client.acpCancel({ params, body: {} }),
+      () => here.client.acpClose({ params }),
+      () => here.client.closeSession({ params: { id: session.sessionId } }),
+    ]) {
+      const refused = await errorOf(act());
+      expect(refused.code).toBe("ACP_NOT_HELD");
+      expect(refused.message).toContain(`is gateway ${deaf.gateway.instanceId}'s, on host`);
+      expect(refused.message).toMatch(/on host \S+, and cannot be reached there: it does not listen/);
+    }
+    expect(
+      (await errorOf(here.client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "deaf" } }))).message,
+    ).toMatch(/on host \S+\. Neither/);
+    const shown = await here.client.acpShow({ params });
+    expect(shown).toMatchObject({ session: { state: "ready" }, tree: { verified: false } });
+    await deaf.client.acpClose({ params });
+  });
+
+  test("whose host is gone is closed when its run was given up: on record, and nobody is signalled", async () => {
+    const home = await cluster.newHome();
+    const far = await cluster.spawnGateway(home, await onOtherHost(home));
+    const session = await spawn(far, "gone");
+    const runId = session.runId ?? "";
+    const params = { id: "gone" };
+    await far.client.acpPrompt({ params, body: { text: "sleep 3109", wait: false } });
+    const queued = await far.client.acpPrompt({ params, body: { text: "echo never", wait: false } });
+    await waitFor("it works", async () => (await far.client.acpShow({ params })).tree.processes.length > 1);
+    await far.kill();
+    const living = await findProcessesOfRun(runId);
+    expect((await errorOf(here.client.acpClose({ params }))).message).toMatch(
+      new RegExp(`on host ${OTHER_HOST}, and cannot be reached there: .*holdfast runs forget ${runId}`),
+    );
+    await cluster.database.query(
+      `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${OTHER_HOST}'`,
+    );
+    await cluster.database.query(
+      `update holdfast.runs set lease_expires_at = lease_expires_at - 40000 where run_id = '${runId}'`,
+    );
+    expect((await errorOf(here.client.acpClose({ params }))).code).toBe("ACP_NOT_HELD");
+    await promisify(execFile)(process.execPath, [cliPath, "runs", "forget", runId, "--yes"], {
+      env: { ...process.env, HOLDFAST_HOME: here.home },
+    });
+    const closed = await here.client.acpClose({ params });
+    expect(closed).toMatchObject({ session: { state: "closed" }, survivors: [], emptiness: "unproven" });
+    expect(await findProcessesOfRun(runId)).toEqual(living);
+    const { turns } = await here.client.acpHistory({ params: { id: session.sessionId } });
+    expect(turns.map(({ turnId, outcome }) => [turnId === queued.turn.turnId, outcome])).toEqual([
+      [true, "cancelled"],
+      [false, "interrupted"],
+    ]);
+    const { session: row } = await here.client.sessionStatus({ params: { id: session.sessionId } });
+    expect(row.closedAt).not.toBeNull();
+    // Should it come back, it ends what is left.
+    const back = await cluster.spawnGateway(home, await onOtherHost(home));
+    await waitFor("nothing is left", async () => (await findProcessesOfRun(runId)).length === 0);
+    await back.kill("SIGTERM");
+  });
+});

@@ -1,0 +1,166 @@
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { GatewayClient } from "../../../src/api/client.js";
+import { whyNoPostgres } from "../../support/store/postgres-server.js";
+import { until as untilSeen } from "../../until.js";
+import { waitForRunEnd, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import {
+  GatewayCluster,
+  startRun,
+  RunViewer,
+  type ClusterGateway,
+  type ClusterProcess,
+} from "../../support/gateway/gateway-cluster.js";
+
+const LONG = { timeout: 90_000 };
+
+describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LONG, () => {
+  let cluster: GatewayCluster;
+  let here: ClusterGateway;
+  beforeAll(async () => {
+    cluster = await GatewayCluster.open();
+    here = await cluster.startGateway();
+  });
+  afterAll(() => cluster[Symbol.asyncDispose]());
+
+  /** What was handed over about a run, and how often it was said to be done. */
+  const localCopy = async (runId: string): Promise<{ done: number; waiting: number; said: unknown[] }> => {
+    const rows = await cluster.database.query(
+      `select outcome from holdfast.commands where run_id = '${runId}'`,
+    );
+    const { events } = await here.client.events({ query: { run: runId, limit: 1_000 } });
+    const said = events.filter(({ type }) => type === "command").map(({ data }) => data["outcome"]);
+    const waiting = rows.filter(({ outcome }) => outcome === null).length;
+    return { done: rows.length - waiting, waiting, said };
+  };
+
+  test("is carried out when that one is back, and is said to be under way until then", async () => {
+    const there = await cluster.startGateway();
+    const runId = await startRun(there, "sleep 1000");
+    await cluster.stopGateway(there);
+    const [first, second] = await Promise.all([
+      here.client.kill({ params: { runId }, body: { requestId: "req-first", waitMs: 500 } }),
+      here.client.kill({ params: { runId }, body: { requestId: "req-second", waitMs: 500 } }),
+    ]);
+    for (const answer of [first, second])
+      expect(answer).toMatchObject({
+        outcome: "handed-over",
+        run: { state: "running" },
+        command: { accepted: false, instanceId: there.gateway.instanceId, error: null },
+      });
+    expect(first.command?.lastHeardAt).toBeGreaterThan(0);
+    expect(await localCopy(runId)).toMatchObject({ done: 0 });
+    await cluster.startGateway(undefined, there.home);
+    expect((await waitForRunEnd(here.client, runId)).exit).toMatchObject({
+      reason: "manual-cancel",
+      actor: "operator",
+    });
+    await waitFor("it was acknowledged", async () => (await localCopy(runId)).waiting === 0);
+    // Asked again under its id, it is what it was.
+    const again = await here.client.kill({ params: { runId }, body: { requestId: "req-first" } });
+    expect(again.outcome).toBe("ended-before");
+    const { done, said } = await localCopy(runId);
+    expect(said.filter((outcome) => outcome !== null)).toHaveLength(done);
+  });
+
+  test("goes by the id of the request, which belongs to one run", async () => {
+    const there = await cluster.startGateway();
+    const [one, other] = [await startRun(there, "sleep 1000"), await startRun(there, "sleep 1000")];
+    const kill = (runId: string) => here.client.kill({ params: { runId }, body: { requestId: "req-same" } });
+    expect(await Promise.all([kill(one), kill(one)])).toMatchObject([
+      { outcome: "gone" },
+      { outcome: "gone" },
+    ]);
+    expect(await localCopy(one)).toMatchObject({ done: 1, said: [null, "gone"] });
+    expect(await errorOf(kill(other))).toMatchObject({ code: "BAD_INPUT" });
+    expect(await here.client.getRun({ params: { runId: other } })).toMatchObject({ state: "running" });
+  });
+
+  test("is acknowledged as it is when the run has ended meanwhile", async () => {
+    const there = await cluster.startGateway();
+    const [go, done] = [join(there.home, "go"), join(there.home, "done")];
+    const runId = await startRun(there, `until [ -e ${go} ]; do sleep 0.05; done; echo >${done}; exit 3`);
+    await cluster.stopGateway(there);
+    const killing = here.client.kill({ params: { runId } });
+    await waitFor("it waits", async () => (await localCopy(runId)).waiting === 1);
+    await writeFile(go, "");
+    await waitFor("it has ended", () => existsSync(done));
+    await cluster.startGateway(undefined, there.home);
+    expect(await killing).toMatchObject({ outcome: "ended-before", run: { exit: { code: 3 } } });
+    expect(await localCopy(runId)).toMatchObject({ done: 1, said: [null, "ended-before"] });
+  });
+
+  describe("survives the death of", () => {
+    let asked: ClusterProcess;
+    let there: ClusterProcess;
+    beforeAll(async () => {
+      [asked, there] = await Promise.all([cluster.spawnGateway(), cluster.spawnGateway()]);
+    });
+    afterAll(async () => {
+      await Promise.all([asked, there].map((each) => each.client.stop({ body: { runs: "terminate" } })));
+    });
+
+    test("either, at any moment: carried out, and acknowledged once", async () => {
+      const stranger = await startRun(there, "sleep 1000");
+      for (const [whom, afterMs] of [
+        ["there", 0],
+        ["there", 25],
+        ["asked", 0],
+        ["asked", 25],
+      ] as const) {
+        const runId = await startRun(there, "trap 'sleep 0.05; exit' TERM; while :; do sleep 0.02; done");
+        const killing = asked.client.kill({ params: { runId } }).catch(() => null);
+        await waitFor("it is handed over", async () => {
+          const { done, waiting } = await localCopy(runId);
+          return done + waiting > 0;
+        });
+        await setTimeout(afterMs);
+        await { asked, there }[whom].kill();
+        if (whom === "there") there = await cluster.spawnGateway(there.home);
+        else asked = await cluster.spawnGateway(asked.home);
+        await killing;
+        expect((await waitForRunEnd(here.client, runId)).exit, `${whom} ${afterMs}`).toMatchObject({
+          reason: "manual-cancel",
+          actor: "operator",
+        });
+        await waitFor("it was acknowledged", async () => (await localCopy(runId)).waiting === 0);
+        const { done, said } = await localCopy(runId);
+        expect([done, said], `${whom} ${afterMs}`).toEqual([1, [null, "gone"]]);
+      }
+      expect(await there.client.getRun({ params: { runId: stranger } })).toMatchObject({ state: "running" });
+      await there.client.kill({ params: { runId: stranger } });
+    });
+
+    test("the one whose output is being read: who comes back goes on where it was", async () => {
+      const bytes = 4_000_000;
+      const half = bytes / 2;
+      const line = "0123456789abcdef\n";
+      const script = `yes 0123456789abcdef | head -c ${half}; read go; yes 0123456789abcdef | tail -c +$((${half} % 17 + 1)) | head -c ${half}; sleep 1000`;
+      const runId = await startRun(there, script, { stdin: "pipe" });
+      const viewer = new RunViewer(here, runId);
+      await untilSeen("half of it", () => viewer.nextOffset === half, 30_000);
+      await there.kill();
+      expect(await viewer.closed).toBe(1006);
+      expect(await errorOf(here.client.log({ params: { runId } }))).toMatchObject({
+        code: "PEER_UNREACHABLE",
+      });
+      there = await cluster.spawnGateway(there.home);
+      const next = new RunViewer(here, runId, viewer.nextOffset);
+      await writeTo(here.client, runId, "go\n");
+      await untilSeen("all of it", () => next.nextOffset === bytes, 30_000);
+      next.socket.terminate();
+      const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
+      const wanted = line.repeat(bytes / line.length + 1).slice(0, bytes);
+      expect(hash(viewer.text + next.text)).toBe(hash(wanted));
+      await here.client.kill({ params: { runId }, body: { graceMs: 0 } });
+    });
+  });
+});
+
+async function writeTo(client: GatewayClient, runId: string, text: string): Promise<void> {
+  await client.write({ params: { runId }, body: { text } });
+}

@@ -1,0 +1,64 @@
+import { mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { parseConfig } from "../../../src/config/schema.js";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { shellAgent } from "../../support/agents/acp-fixture.js";
+import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+
+/** `real`: where an agent's program lies. `own`: where a session has another one of that name. */
+const cwd = await mkdtemp(join(tmpdir(), "hf-programs-"));
+const [real, own] = [join(cwd, "real"), join(cwd, "own")];
+for (const [place, program] of [
+  [real, process.execPath],
+  [own, "/bin/true"],
+] as const) {
+  await mkdir(place);
+  await symlink(program, join(place, "mine"));
+}
+afterAll(() => rm(cwd, { recursive: true }));
+
+const [, script = ""] = shellAgent();
+const gatewayFixture = gatewayForFile({
+  config: parseConfig(
+    `[agents.mine]
+env = { PATH = "${real}:/usr/bin:/bin", NODE_OPTIONS = "--no-warnings" }
+acp = { argv = ["mine", ${JSON.stringify(script)}] }
+`,
+    "",
+  ),
+});
+
+test("which program a session's rules are asked about is decided by the PATH that its agent will have", async () => {
+  const { token } = await gatewayFixture.client.openSession({
+    body: { key: "bound", execRules: [{ effect: "allow", executable: "true" }, { effect: "deny" }] },
+  });
+  const body = { agent: "mine", cwd, environment: { PATH: own } };
+  expect(await errorOf(gatewayFixture.as(token).acpSpawn({ body }))).toMatchObject({ code: "EXEC_DENIED" });
+  expect((await gatewayFixture.client.listRuns({ query: { all: "1" } })).runs).toEqual([]);
+});
+
+test("a program that a session names by its own PATH is not started again by another's", async () => {
+  const { token } = await gatewayFixture.client.openSession({
+    body: { key: "free", execRules: [{ effect: "allow" }] },
+  });
+  const environment = { PATH: `${real}:/usr/bin:/bin` };
+  await using store = await openSqliteStore({ path: join(gatewayFixture.home, "store.sqlite") });
+  for (const [program, kept] of [
+    ["mine", null],
+    [join(real, "mine"), [join(real, "mine"), script]],
+  ] as const) {
+    const body = { argv: [program, script], cwd, environment };
+    const { session } = await gatewayFixture.as(token).acpSpawn({ body });
+    expect(await store.getAcpSession(session.sessionId)).toMatchObject({ argv: kept });
+    await gatewayFixture.client.acpClose({ params: { id: session.sessionId } });
+  }
+});
+
+test("an agent has whatever its entry sets", async () => {
+  const body = { agent: "mine", cwd, key: "operator's", prompt: "echo $NODE_OPTIONS", wait: true };
+  const { turn } = await gatewayFixture.client.acpSpawn({ body });
+  expect(turn?.text).toContain("--no-warnings");
+  await gatewayFixture.client.acpClose({ params: { id: "operator's" } });
+});

@@ -1,0 +1,40 @@
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { newTurnId } from "../../../src/acp/ids.js";
+import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+
+const gatewayFixture = gatewayForFile();
+const agent = fileURLToPath(new URL("../../support/agents/programs/scripted-agent.mjs", import.meta.url));
+const argv = [process.execPath, agent];
+const cwd = process.cwd();
+
+test("what is asked again with the same turn is done once, also when its session is closed by then", async () => {
+  const { client } = gatewayFixture;
+  const turnId = newTurnId();
+  const body = { argv, cwd, key: "once", mode: "run", prompt: "hello", turnId, wait: true } as const;
+  const first = await client.acpSpawn({ body });
+  expect(first.turn).toMatchObject({ turnId, outcome: "completed", text: "hello" });
+  const { sessionId } = first.session;
+  await client.acpClose({ params: { id: sessionId } });
+  const again = await client.acpSpawn({ body });
+  expect(again).toMatchObject({ created: false, session: { sessionId }, turn: { turnId } });
+  expect((await client.acpHistory({ params: { id: sessionId } })).turns).toHaveLength(1);
+  expect((await client.acpList({})).sessions).toEqual([]);
+});
+
+test("a prompt, too; but no other session's", async () => {
+  const { client } = gatewayFixture;
+  const [one, other] = await Promise.all(
+    ["one", "other"].map(
+      async (key) => (await client.acpSpawn({ body: { argv, cwd, key } })).session.sessionId,
+    ),
+  );
+  const turnId = newTurnId();
+  const ask = (id = "") => client.acpPrompt({ params: { id }, body: { text: "hello", turnId } });
+  const answers = [await ask(one), await ask(one)];
+  expect(answers.map(({ turn }) => turn.ordinal)).toEqual([1, 1]);
+  expect(await errorOf(ask(other))).toMatchObject({ code: "BAD_INPUT" });
+  const { turns } = await client.acpHistory({ params: { id: one ?? "" }, query: { turn: turnId } });
+  expect(turns).toMatchObject([{ turnId, text: "hello" }]);
+  for (const id of [one, other]) await client.acpClose({ params: { id: id ?? "" } });
+});

@@ -1,0 +1,88 @@
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import { parseConfig } from "../../../src/config/schema.js";
+import { CallerSearchPath } from "../../../src/queries/agents.js";
+import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+
+const work = await mkdtemp(join(tmpdir(), "hf-agents-path-"));
+await mkdir(join(work, "bin"));
+await writeFile(join(work, "bin", "mine"), "#!/bin/sh\n");
+await chmod(join(work, "bin", "mine"), 0o755);
+afterAll(() => rm(work, { recursive: true }));
+
+const gatewayFixture = gatewayForFile({
+  config: parseConfig('[agents.mine]\ncli = { argv = ["mine"] }\n', ""),
+});
+
+async function listed(path: string): Promise<string | null | undefined> {
+  const { agents } = await gatewayFixture.client.listAgents({ query: { path } });
+  return agents.find(({ id }) => id === "mine")?.cli?.executable;
+}
+
+test("the operator's path is searched: only absolute directories that exist", async () => {
+  const found = join(work, "bin", "mine");
+  expect(await listed(join(work, "bin"))).toBe(found);
+  expect(await listed(`:bin:${work}/none:${found}:${work}/bin:${work}/bin`)).toBe(found);
+  const before = process.cwd();
+  process.chdir(join(work, "bin"));
+  try {
+    for (const path of ["", ".", ":", "bin"]) expect([path, await listed(path)]).toEqual([path, null]);
+  } finally {
+    process.chdir(before);
+  }
+});
+
+test("a session learns nothing about the file system from a path: every path is refused", async () => {
+  const { token } = await gatewayFixture.client.openSession({
+    body: { key: "curious", execRules: [{ effect: "allow" }] },
+  });
+  const client = gatewayFixture.as(token);
+  const answers = await Promise.all(
+    [join(work, "bin"), `${work}/none`, "", "."].map((path) =>
+      errorOf(client.listAgents({ query: { path } })),
+    ),
+  );
+  for (const answer of answers) expect(answer).toEqual({ ...answers[0], code: "BAD_INPUT" });
+  const { agents } = await client.listAgents();
+  expect(agents.find(({ id }) => id === "mine")?.cli?.executable).toBeNull();
+  // What it says in an environment is no way either: its runs are found on the gateway's PATH.
+  const body = { environment: { PATH: join(work, "bin") } };
+  const { checks } = await client.checkAgent({ params: { id: "mine" }, body });
+  expect(checks).toMatchObject([{ executable: null, failure: "not-found" }]);
+});
+
+test("a path with too many directories or characters is refused", async () => {
+  const path = "/:".repeat(defaults.agentPathDirectories);
+  expect(await errorOf(gatewayFixture.client.listAgents({ query: { path } }))).toMatchObject({
+    code: "BAD_INPUT",
+  });
+  const long = `/${"x".repeat(8_192)}`;
+  expect(await errorOf(gatewayFixture.client.listAgents({ query: { path: long } }))).toMatchObject({
+    code: "BAD_INPUT",
+  });
+});
+
+test("directories that do not answer block one lookup, and every request is answered in time", async () => {
+  const looked: string[] = [];
+  let answer = (): void => undefined;
+  const hangs = new Promise<boolean>((resolve) => (answer = () => resolve(true)));
+  const path = new CallerSearchPath(50, (directory) => {
+    looked.push(directory);
+    return directory === "/away" ? hangs : Promise.resolve(true);
+  });
+  const asked = Array.from({ length: defaults.agentPathWaiting + 4 }, (_, at) =>
+    errorOf(path.directories(`/here:/away:/never-${at}`)),
+  );
+  const codes = (await Promise.all(asked)).map(({ code }) => code);
+  expect(codes.filter((code) => code === "BAD_INPUT")).toHaveLength(defaults.agentPathWaiting);
+  expect(codes.filter((code) => code === "TOO_MANY_REQUESTS")).toHaveLength(4);
+  expect(looked).toEqual(["/here", "/away"]);
+  answer();
+  // Whoever waits is let go of one after the other.
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(await path.directories("/here:/away:/here")).toEqual(["/here", "/away"]);
+  expect(looked.some((directory) => directory.startsWith("/never"))).toBe(false);
+});

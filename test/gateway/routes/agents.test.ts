@@ -1,0 +1,357 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { CLI_OUTPUTS } from "../../../src/config/agents.js";
+import { createClient, type GatewayClient } from "../../../src/api/client.js";
+import { parseConfig } from "../../../src/config/schema.js";
+import type { ResponseOf } from "../../../src/api/contract.js";
+import { toCheckResult } from "../../../src/gateway/routes/agents.js";
+import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
+import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
+import { waitForRunEnd, gatewayForFile, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+
+const config = parseConfig(fakeAgentsConfig, "");
+const gatewayFixture = gatewayForFile({ config });
+
+/** Waited for to its end. */
+async function run(
+  id: string,
+  prompt: string,
+  more: { readonly resume?: string; readonly background?: boolean } = {},
+  client: GatewayClient = gatewayFixture.client,
+): Promise<ResponseOf<"runAgent">> {
+  return client.runAgent({ params: { id }, body: { prompt, yieldMs: 20_000, ...more } });
+}
+
+async function said(id: string): Promise<string[]> {
+  const { messages } = await gatewayFixture.client.sessionHistory({ params: { id } });
+  return messages.map(({ role, text }) => `${role}: ${text}`);
+}
+
+describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
+  test("answers, and can be gone on with by any of its session's names", async () => {
+    const first = await run(dialect, "hello");
+    const { session } = first;
+    expect(first.result).toMatchObject({ text: "you said: hello", error: null });
+    expect(first.run).toMatchObject({
+      agentId: dialect,
+      backendId: "cli",
+      kind: "task",
+      sessionId: session.id,
+      policy: { onEscape: "sweep" },
+      deadlines: { noOutputMs: 600_000 },
+    });
+    expect(session).toMatchObject({ agentId: dialect, backend: "cli", interactionMode: "interactive" });
+    if (dialect === "text") {
+      // It has not told how to go on.
+      expect(first.result?.agentSessionId).toBeNull();
+      expect(await errorOf(run(dialect, "more", { resume: session.id }))).toMatchObject({
+        code: "BAD_INPUT",
+      });
+      expect(await errorOf(run(dialect, "more", { resume: "last" }))).toMatchObject({ code: "NOT_FOUND" });
+      return;
+    }
+    const agentSessionId = first.result?.agentSessionId ?? "";
+    expect(agentSessionId).toMatch(new RegExp(`^${dialect}-\\d+$`));
+    const names = ["last", session.id, session.key, agentSessionId];
+    // All of them for one; what they name does not depend on the dialect.
+    for (const resume of dialect === "codex" ? names : ["last"]) {
+      const next = await run(dialect, "more", { resume });
+      expect(next.session.id).toBe(session.id);
+      expect(next.result?.text).toBe(`again in ${agentSessionId}: more`);
+      expect(next.run.deadlines.noOutputMs).toBe(180_000);
+    }
+    const history = await said(session.id);
+    expect(history.slice(0, 4)).toEqual([
+      "user: hello",
+      "agent: you said: hello",
+      "user: more",
+      `agent: again in ${agentSessionId}: more`,
+    ]);
+    expect(await gatewayFixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+      state: "idle",
+      session: { agentSessionId },
+      messages: { total: history.length, pending: 0 },
+    });
+  });
+
+  test("that fails says why, in its own words, and so does the history", async () => {
+    const failed = await run(dialect, "fail");
+    expect(failed.failure).toBe("exit-code");
+    expect(failed.result?.error).toContain(
+      dialect === "text" ? "it ended with code 3" : "it ended with code 3: the model said no",
+    );
+    if (dialect !== "text" && dialect !== "codex") return;
+    const broken = await run(dialect, "broken");
+    expect(broken.result?.error).toContain("it ended with code 4: not logged in");
+    expect(broken.result?.error).not.toContain("verysecret");
+    expect((await said(broken.session.id))[1]).toContain("system: it ended with code 4");
+    if (dialect === "text") return;
+    const quiet = await run(dialect, "quiet");
+    expect(quiet).toMatchObject({ failure: null, result: { text: "", error: "the model said no" } });
+  });
+});
+
+test("what an agent leaves behind is swept, and its answer stands", async () => {
+  const { run: record, result } = await run("codex", "leave");
+  expect(result).toMatchObject({ text: "you said: leave", error: null });
+  expect(record).toMatchObject({ exit: { reason: "exit", code: 0 }, emptiness: "proven" });
+  expect(record.residueCount).toBeGreaterThan(0);
+  expect(await findProcessesOfRun(record.runId)).toEqual([]);
+});
+
+test("a session takes one prompt at a time; in the background its answer is there when it has ended", async () => {
+  const gate = join(gatewayFixture.home, "gate");
+  const {
+    run: working,
+    session,
+    result,
+  } = await gatewayFixture.client.runAgent({
+    params: { id: "codex" },
+    body: {
+      prompt: "wait",
+      background: true,
+      environment: { PATH: process.env["PATH"] ?? "", GATE: gate },
+    },
+  });
+  expect(result).toBeNull();
+  expect(session.interactionMode).toBe("run");
+  expect(await gatewayFixture.client.agentResult({ params: working })).toMatchObject({ result: null });
+  expect(await gatewayFixture.client.sessionStatus({ params: { id: session.id } })).toMatchObject({
+    state: "working",
+    runs: [{ runId: working.runId }],
+  });
+  await writeFile(gate, "");
+  await waitForRunEnd(gatewayFixture.client, working.runId);
+  await waitFor("it is answered", async () => (await said(session.id)).length === 2);
+  expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
+  expect(await gatewayFixture.client.agentResult({ params: working })).toMatchObject({
+    result: { text: "done", error: null },
+  });
+});
+
+test("asked for again, a run that goes on is answered by itself, once", async () => {
+  const gate = join(gatewayFixture.home, "gate of the same");
+  const ask = () =>
+    gatewayFixture.client.runAgent({
+      params: { id: "codex" },
+      body: {
+        prompt: "wait",
+        background: true,
+        runId: "run_00000000same",
+        environment: { PATH: process.env["PATH"] ?? "", GATE: gate },
+      },
+    });
+  const { session, run: working } = await ask();
+  expect(await errorOf(ask())).toMatchObject({ code: "RUN_EXISTS" });
+  expect(await said(session.id)).toEqual(["user: wait"]);
+  await writeFile(gate, "");
+  await waitForRunEnd(gatewayFixture.client, working.runId);
+  await waitFor("it is answered", async () => (await said(session.id)).length === 2);
+  expect(await said(session.id)).toEqual(["user: wait", "agent: done"]);
+});
+
+test("the id of another's run is taken: nothing is said, and nothing of that run is learned", async () => {
+  const { run: others } = await run("result", "hello");
+  const body = { prompt: "mine", runId: others.runId };
+  const asked = gatewayFixture.client.runAgent({ params: { id: "codex" }, body });
+  expect(await errorOf(asked)).toMatchObject({ code: "RUN_EXISTS" });
+  const { sessions } = await gatewayFixture.client.listSessions({ query: { limit: 1 } });
+  expect(sessions[0]).toMatchObject({ agentId: "codex", agentSessionId: null });
+  expect(await said(sessions[0]?.id ?? "")).toEqual([]);
+});
+
+test("two prompts at once in one session: one is refused, and nothing of it is recorded", async () => {
+  const { session } = await run("codex", "hello");
+  const both = await Promise.allSettled([
+    run("codex", "one", { resume: session.id }),
+    run("codex", "two", { resume: session.id }),
+  ]);
+  const refused = both.filter((each) => each.status === "rejected");
+  expect(refused.map(({ reason }) => (reason as { code: string }).code)).toEqual(["SESSION_BUSY"]);
+  expect(await said(session.id)).toHaveLength(4);
+});
+
+test("a prompt whose command cannot be started is answered with that", async () => {
+  const missing = await gatewayFixture.client
+    .runAgent({
+      params: { id: "codex" },
+      body: { prompt: "hello", cwd: "/nonexistent", yieldMs: 20_000 },
+    })
+    .catch((error: unknown) => error as Error);
+  const { sessions } = await gatewayFixture.client.listSessions({ query: { limit: 1 } });
+  const [asked, answer, ...more] = await said(sessions[0]?.id ?? "");
+  expect(asked).toBe("user: hello");
+  expect(answer).toMatch(/^system: .*nonexistent/);
+  expect(more).toEqual([]);
+  expect(missing).toBeDefined();
+});
+
+test("an agent that there is not, and one without such a command", async () => {
+  expect(await errorOf(run("nobody", "x"))).toMatchObject({ code: "NOT_FOUND" });
+  expect(await errorOf(gatewayFixture.client.checkAgent({ params: { id: "nobody" } }))).toMatchObject({
+    code: "NOT_FOUND",
+  });
+});
+
+test("list shows where the commands lie and executes nothing; check runs them, with a deadline", async () => {
+  const before = (await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } })).runs.length;
+  const { agents } = await gatewayFixture.client.listAgents({ query: { path: "/nowhere" } });
+  expect(agents.find(({ id }) => id === "codex")).toMatchObject({
+    from: "config",
+    acp: null,
+    cli: { executable: expect.stringContaining("node") as string, output: "codex", resumes: true },
+  });
+  expect(agents.find(({ id }) => id === "claude")).toMatchObject({
+    from: "built-in",
+    acp: { executable: null },
+    cli: { executable: null },
+    install: expect.any(String) as string,
+  });
+  expect(JSON.stringify(agents)).not.toContain("sk-of-the-entry");
+  const all = await gatewayFixture.client.listRuns({ query: { all: "1", limit: 1_000 } });
+  expect(all.runs).toHaveLength(before);
+  const { checks } = await gatewayFixture.client.checkAgent({ params: { id: "codex" } });
+  expect(checks).toMatchObject([{ forms: ["cli"], version: "1.2.3", failure: null }]);
+  const checked = await gatewayFixture.client.getRun({ params: { runId: checks[0]?.runId ?? "" } });
+  expect(checked).toMatchObject({ deadlines: { overallMs: 20_000 }, emptiness: "proven" });
+  const claude = await gatewayFixture.client.checkAgent({
+    params: { id: "claude" },
+    body: { environment: { PATH: "/nowhere" } },
+  });
+  expect(claude.checks.map(({ forms, failure }) => [forms, failure])).toEqual([
+    [["acp"], "not-found"],
+    [["cli"], "not-found"],
+  ]);
+});
+
+test("a program that said its version and does not end does not work", () => {
+  const piece = {
+    stream: "stdout",
+    offset: 0,
+    nextOffset: 6,
+    text: "1.2.3\n",
+    skipped: 0,
+    lost: 0,
+    ended: false,
+  } as const;
+  const ended = { running: false, failure: null, output: [piece] };
+  expect(toCheckResult(ended)).toEqual({ version: "1.2.3", failure: null });
+  expect(toCheckResult({ ...ended, running: true })).toEqual({ version: null, failure: "overall-timeout" });
+});
+
+describe("for a session", () => {
+  test("an agent's session is its child: in its sandbox, under its rules, seeing no more than it", async () => {
+    const execRules = [{ effect: "allow" as const, executable: process.execPath }];
+    const { token, session: parent } = await gatewayFixture.client.openSession({
+      body: { key: "boss", agentId: "planner", visibility: "self", sandboxed: true, execRules },
+    });
+    const { session, run: record, result } = await run("codex", "hello", {}, gatewayFixture.as(token));
+    expect(result?.text).toBe("you said: hello");
+    expect(session).toMatchObject({
+      ownerSessionKey: "boss",
+      spawnedBy: "boss",
+      parentSessionKey: "boss",
+      lineage: [parent.id],
+      sandboxed: true,
+      visibility: "self",
+      execRules,
+    });
+    expect(record).toMatchObject({ sessionId: session.id, agentId: "codex" });
+    const [asked] = (await gatewayFixture.client.sessionHistory({ params: { id: session.id } })).messages;
+    expect(asked).toMatchObject({ fromSessionId: parent.id, actor: "session:boss" });
+  });
+
+  test("what its rules forbid is not started, nor anything said or opened", async () => {
+    const execRules = [{ effect: "deny" as const }];
+    const { token } = await gatewayFixture.client.openSession({ body: { key: "bound", execRules } });
+    const count = async (): Promise<number> => (await gatewayFixture.client.listSessions()).sessions.length;
+    const before = await count();
+    for (const ask of [
+      () => run("codex", "hello", {}, gatewayFixture.as(token)),
+      () => gatewayFixture.as(token).checkAgent({ params: { id: "codex" } }),
+    ])
+      expect(await errorOf(ask())).toMatchObject({ code: "EXEC_DENIED" });
+    expect(await count()).toBe(before);
+  });
+
+  test("another's session cannot be gone on with: it looks as if it were not there", async () => {
+    const { session, result } = await run("codex", "hello");
+    const execRules = [{ effect: "allow" as const }];
+    const { token } = await gatewayFixture.client.openSession({ body: { key: "curious", execRules } });
+    const ask = (resume: string) => errorOf(run("codex", "x", { resume }, gatewayFixture.as(token)));
+    for (const name of [session.id, session.key, result?.agentSessionId ?? "", "missing"])
+      expect(await ask(name)).toEqual({
+        code: "NOT_FOUND",
+        message: `there is no session ${name} of codex to go on with`,
+      });
+    expect(await ask("last")).toMatchObject({ code: "NOT_FOUND" });
+    const own = await run("codex", "mine", {}, gatewayFixture.as(token));
+    const next = await run("codex", "more", { resume: "last" }, gatewayFixture.as(token));
+    expect(next.session.id).toBe(own.session.id);
+    expect(await said(session.id)).toHaveLength(2);
+  });
+});
+
+/** A state directory whose gateway comes and goes. */
+async function openGatewayHome() {
+  const home = await temporaryHome();
+  let gateway: Gateway | null = null;
+  onTestFinished(() => gateway?.stop({ runs: "terminate", waitMs: 0 }));
+  const start = async (): Promise<GatewayClient> => {
+    gateway = await openGateway({ home, config, onEvent: () => undefined });
+    await gateway.ready;
+    const token = (await readOperatorToken(home)) ?? "";
+    return createClient({ socketPath: gatewaySocketPath(home), token });
+  };
+  return { home, start, stop: async () => gateway?.stop() };
+}
+
+test("a gateway that goes while the agent works: the next one records its answer, once", async () => {
+  const { home, start, stop } = await openGatewayHome();
+  const client = await start();
+  const ask = (gate: string) =>
+    client.runAgent({
+      params: { id: "result" },
+      body: {
+        prompt: "wait",
+        background: true,
+        environment: { PATH: process.env["PATH"] ?? "", GATE: join(home, gate) },
+      },
+    });
+  const [meanwhile, afterwards] = [await ask("meanwhile"), await ask("afterwards")];
+  await stop();
+  // One ends when there is no gateway, the other when the next is there.
+  await writeFile(join(home, "meanwhile"), "");
+  await waitFor(
+    "the first has ended",
+    async () => (await findProcessesOfRun(meanwhile.run.runId)).length === 0,
+  );
+  const next = await start();
+  await writeFile(join(home, "afterwards"), "");
+  for (const { run: record, session } of [meanwhile, afterwards]) {
+    await waitForRunEnd(next, record.runId);
+    await waitFor("it is answered", async () => {
+      const { messages } = await next.sessionHistory({ params: { id: session.id } });
+      return messages.length > 1;
+    });
+    const { messages } = await next.sessionHistory({ params: { id: session.id } });
+    expect(messages.map(({ role, text }) => `${role}: ${text}`)).toEqual(["user: wait", "agent: done"]);
+    expect(await next.agentResult({ params: record })).toMatchObject({ result: { text: "done" } });
+  }
+});
+
+test("a gateway that goes before the agent has all of its prompt: the next one gives it the rest", async () => {
+  const { start, stop } = await openGatewayHome();
+  const prompt = `${"long ".repeat(180_000)}end`;
+  const body = { prompt, background: true };
+  const { run: begun } = await (await start()).runAgent({ params: { id: "result" }, body });
+  await stop();
+  const next = await start();
+  await waitForRunEnd(next, begun.runId);
+  const { result } = await next.agentResult({ params: begun });
+  expect(result?.text).toBe(`you said: ${prompt}`);
+});

@@ -1,0 +1,120 @@
+import { describe, expect, test } from "vitest";
+import { shellAgent } from "../../support/agents/acp-fixture.js";
+import { errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
+
+const { stage: gatewayFixture, place, userHeard, shown, told, typesOf, boss } = taskGateway();
+
+describe("another program's work", () => {
+  test("is created once for a name, heard of, finished, and told where its user is", async () => {
+    const body = { label: "nightly", key: "nightly-1", queued: true, origin: userOrigin };
+    const { task, created } = await gatewayFixture.client.createTask({ body });
+    expect([created, task.status, task.policy]).toEqual([true, "queued", "done_only"]);
+    expect(await gatewayFixture.client.createTask({ body })).toEqual({ task, created: false });
+    const params = { id: task.taskId };
+    const early = await errorOf(gatewayFixture.client.finishTask({ params, body: { status: "succeeded" } }));
+    expect(early).toMatchObject({ code: "TASK_REFUSED" });
+    expect(await gatewayFixture.client.taskProgress({ params, body: { text: "half way" } })).toMatchObject({
+      stop: false,
+      task: { status: "running", progress: "half way" },
+    });
+    const end = { status: "succeeded", outcome: "blocked", summary: "needs a password" } as const;
+    expect(await gatewayFixture.client.finishTask({ params, body: end })).toMatchObject({ changed: true });
+    expect(await gatewayFixture.client.finishTask({ params, body: end })).toMatchObject({ changed: false });
+    const late = await errorOf(gatewayFixture.client.finishTask({ params, body: { status: "failed" } }));
+    expect(late).toMatchObject({ code: "TASK_REFUSED" });
+    await told(task.taskId, "delivered");
+    expect(userHeard().filter(({ taskId }) => taskId === task.taskId)).toMatchObject([
+      { type: "task.terminal", text: "Task “nightly” is blocked: needs a password" },
+    ]);
+    expect(await typesOf(task.taskId)).toEqual([
+      "created",
+      "refused",
+      "started",
+      "progress",
+      "ended",
+      "refused",
+    ]);
+  });
+
+  test("that is cancelled hears so at its next heartbeat", async () => {
+    const { task } = await gatewayFixture.client.createTask({ body: { text: "dig", heartbeatMs: 60_000 } });
+    const params = { id: task.taskId };
+    expect((await gatewayFixture.client.taskProgress({ params })).stop).toBe(false);
+    expect((await gatewayFixture.client.cancelTask({ params })).outcome).toBe("cancelled");
+    expect(await gatewayFixture.client.taskProgress({ params })).toMatchObject({
+      stop: true,
+      task: { status: "cancelled" },
+    });
+    expect(await typesOf(task.taskId)).toEqual(["created", "started", "ended"]);
+  });
+
+  test.for([
+    ["done_only", ["task.terminal"]],
+    ["state_changes", ["task.state", "task.terminal"]],
+    ["silent", []],
+  ] as const)("under the policy %s the user hears %j", async ([notify, types]) => {
+    const { task } = await gatewayFixture.client.createTask({
+      body: { label: `under ${notify}`, notify, origin: userOrigin },
+    });
+    const params = { id: task.taskId };
+    if (notify === "state_changes")
+      await waitFor("its start is told", () => userHeard().some(({ taskId }) => taskId === task.taskId));
+    // Told so soon after the start, it gives way to the end.
+    await gatewayFixture.client.taskProgress({ params, body: { text: "chatter" } });
+    await gatewayFixture.client.finishTask({ params, body: { status: "failed", error: "no luck" } });
+    await told(task.taskId, notify === "silent" ? "not_applicable" : "delivered");
+    const about = userHeard().filter(({ taskId }) => taskId === task.taskId);
+    expect(about.map(({ type }) => type)).toEqual(types);
+    expect(about.at(-1)?.text ?? "none").toBe(
+      notify === "silent" ? "none" : `Task “under ${notify}” failed: no luck`,
+    );
+  });
+
+  test("a policy can be changed on the way, and wrong ones are refused wherever they are said", async () => {
+    const { task } = await gatewayFixture.client.createTask({ body: { label: "quiet", origin: userOrigin } });
+    const params = { id: task.taskId };
+    expect(await gatewayFixture.client.notifyTask({ params, body: { policy: "silent" } })).toMatchObject({
+      changed: true,
+      task: { delivery: "not_applicable" },
+    });
+    await gatewayFixture.client.finishTask({ params, body: { status: "succeeded" } });
+    expect((await shown(task.taskId)).messages).toEqual([]);
+    const wrong = { notify: "always", policy: "always" } as never;
+    for (const asked of [
+      () => gatewayFixture.client.notifyTask({ params, body: wrong }),
+      () => gatewayFixture.client.createTask({ body: { label: "x", ...(wrong as object) } }),
+      () => gatewayFixture.client.exec({ body: { argv: ["true"], ...(wrong as object) } }),
+      () => gatewayFixture.client.createTask({ body: { label: "x", origin: { channel: "nobody" } } }),
+      () => gatewayFixture.client.createTask({ body: {} }),
+      () => gatewayFixture.client.createTask({ body: { label: "x", key: "a\0b" } }),
+      () =>
+        gatewayFixture.client.createTask({
+          body: { label: "x", origin: { ...userOrigin, address: "\ud800" } },
+        }),
+      () => shown("a\0b"),
+      async () => gatewayFixture.client.taskProgress({ params: { id: await aBackgroundRun() } }),
+    ])
+      expect(await errorOf(asked())).toMatchObject({ code: "BAD_INPUT" });
+    const nobody = { origin: { channel: "nobody" } };
+    const sessions = (await gatewayFixture.client.acpList()).sessions.length;
+    for (const asked of [
+      () => gatewayFixture.client.exec({ body: { argv: ["true"], ...nobody } }),
+      () =>
+        gatewayFixture.client.acpSpawn({ body: { argv: shellAgent(), cwd: place, prompt: "x", ...nobody } }),
+      () => gatewayFixture.client.runAgent({ params: { id: "codex" }, body: { prompt: "x", ...nobody } }),
+    ])
+      expect(await errorOf(asked())).toMatchObject({ code: "BAD_INPUT" });
+    // Nothing was begun.
+    expect((await gatewayFixture.client.acpList()).sessions).toHaveLength(sessions);
+    const { client } = await boss("boss-7");
+    expect(await errorOf(client.createTask({ body: { label: "x", origin: userOrigin } }))).toMatchObject({
+      code: "BAD_INPUT",
+    });
+  });
+});
+
+async function aBackgroundRun(): Promise<string> {
+  const { run } = await gatewayFixture.client.exec({ body: { argv: ["true"], background: true } });
+  return run.runId;
+}

@@ -1,0 +1,88 @@
+import { writeFileSync } from "node:fs";
+import type { OutgoingHttpHeaders } from "node:http";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { createClient } from "../../../src/api/client.js";
+import { parseConfig } from "../../../src/config/schema.js";
+import { openGateway } from "../../../src/gateway/gateway.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver.js";
+import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
+import { waitFor } from "../../support/gateway/real-gateway.js";
+
+/** What each receiver does, and what becomes of the first attempt to tell it. */
+const receivers = {
+  hangs: { url: () => startRawReceiver(() => undefined), status: "pending", error: /within 500 ms/ },
+  fails: { url: () => answering(500), status: "pending", error: /500/ },
+  redirects: {
+    url: () => answering(302, { location: "http://127.0.0.1:1/" }),
+    status: "pending",
+    error: /redirects elsewhere/,
+  },
+  "is-given-up": { url: () => answering(410), status: "failed", error: /410/ },
+  "closes-mid-body": {
+    url: () =>
+      startRawReceiver((socket) => {
+        socket.write("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
+        socket.destroy();
+      }),
+    status: "pending",
+    error: /./,
+  },
+  "is-absent": { url: async () => "http://127.0.0.1:1", status: "pending", error: /nobody listens/ },
+} as const;
+
+async function answering(status: number, headers: OutgoingHttpHeaders = {}): Promise<string> {
+  return (await startHttpReceiver((_, response) => response.writeHead(status, headers).end())).url;
+}
+
+test("whatever a receiver does, an attempt is bounded, and what came of it is in the task's record", async () => {
+  const home = await temporaryHome();
+  const secret = join(home, "secret");
+  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
+  const tables = [];
+  for (const [name, { url }] of Object.entries(receivers))
+    tables.push(`[channels.${name}]
+kind = "webhook"
+url = "${await url()}"
+secrets = [{ file = "${secret}" }]
+timeout-ms = 500
+allow-http = true
+allow-networks = ["127.0.0.0/8"]
+`);
+  const problems: unknown[] = [];
+  const gateway = await openGateway({
+    home,
+    config: parseConfig(tables.join(""), ""),
+    onEvent: (news) => news.type === "problem" && problems.push(news),
+  });
+  onTestFinished(() => gateway.stop({ runs: "terminate", waitMs: 0 }));
+  await gateway.ready;
+  const client = createClient({
+    socketPath: gatewaySocketPath(home),
+    token: (await readOperatorToken(home)) ?? "",
+  });
+  await Promise.all(
+    Object.entries(receivers).map(async ([channel, { status, error }]) => {
+      const { task } = await client.createTask({ body: { label: channel, origin: { channel } } });
+      const params = { id: task.taskId };
+      await client.finishTask({ params, body: { status: "succeeded" } });
+      const message = async () => (await client.getTask({ params })).messages[0];
+      await waitFor(`${channel} was tried`, async () => ((await message())?.error ?? null) !== null);
+      expect(await message()).toMatchObject({ status, attempts: 1, error: expect.stringMatching(error) });
+      expect((await client.getTask({ params })).task).toMatchObject({
+        status: "succeeded",
+        delivery: status,
+      });
+    }),
+  );
+  // Only what is given up needs somebody; the rest is tried again.
+  const { findings } = await client.auditTasks();
+  const { tasks } = await client.listTasks({ query: { delivery: "failed" } });
+  expect(findings.map(({ code, taskId }) => [code, taskId])).toEqual(
+    tasks.map(({ taskId }) => ["delivery_failed", taskId]),
+  );
+  expect(tasks.map(({ label }) => label)).toEqual(["is-given-up"]);
+  expect(problems).toEqual([]);
+});

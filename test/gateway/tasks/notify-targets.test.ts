@@ -1,0 +1,56 @@
+import { describe, expect, test } from "vitest";
+import { shellAgent } from "../../support/agents/acp-fixture.js";
+import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
+
+const { stage: gatewayFixture, place, userHeard, shown, told, boss } = taskGateway();
+
+describe("who is told of work that the operator starts", () => {
+  const agent = { argv: shellAgent(), cwd: place };
+  const heardOf = (taskId: string): number => userHeard().filter((each) => each.taskId === taskId).length;
+  const newest = async (): Promise<string> => {
+    const [task] = (await gatewayFixture.client.listTasks({ query: { limit: 1 } })).tasks;
+    return task?.taskId ?? "";
+  };
+
+  test("for a user who speaks alone with an agent: the user, there", async () => {
+    await gatewayFixture.client.acpSpawn({
+      body: { ...agent, key: "alone", prompt: "echo hi", background: true, origin: userOrigin },
+    });
+    const id = await newest();
+    await told(id, "delivered");
+    expect(heardOf(id)).toBe(1);
+    // The conversation in the foreground has no task, and nobody is told.
+    await gatewayFixture.client.acpPrompt({ params: { id: "alone" }, body: { text: "echo and you?" } });
+    expect(await newest()).toBe(id);
+  });
+
+  test("in a group, and for a child in the background: its session, whatever is said of the user", async () => {
+    const parent = await boss("boss-10");
+    for (const body of [
+      { ...agent, key: "grouped", prompt: "echo 1", origin: { ...userOrigin, chat: "group" as const } },
+      { ...agent, mode: "run" as const, prompt: "echo 2", origin: userOrigin },
+    ]) {
+      await gatewayFixture.client.acpSpawn({
+        body: { ...body, parentSessionKey: "boss-10", background: true },
+      });
+      const id = await newest();
+      expect((await shown(id)).task.targets).toEqual([{ kind: "session", sessionId: parent.id }]);
+      await told(id, "session_queued");
+      expect(heardOf(id)).toBe(0);
+    }
+  });
+
+  test("for a session that has ended meanwhile: nobody, and that is said", async () => {
+    const parent = await boss("boss-11");
+    const { run } = await gatewayFixture.client.exec({
+      body: { argv: ["sleep", "1000"], background: true, sessionKey: "boss-11", notify: "done_only" },
+    });
+    expect((await shown(run.runId)).task.ownerSessionId).toBe(parent.id);
+    await gatewayFixture.client.acpClose({ params: { id: parent.id } });
+    await gatewayFixture.client.cancelTask({ params: { id: run.runId } });
+    await told(run.runId, "parent_missing");
+    expect((await gatewayFixture.client.auditTasks()).findings).toMatchObject(
+      expect.arrayContaining([expect.objectContaining({ code: "delivery_failed" })]),
+    );
+  });
+});

@@ -1,0 +1,159 @@
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, test, vi } from "vitest";
+import type { GatewayClient } from "../../../src/api/client.js";
+import type { ResponseOf } from "../../../src/api/contract.js";
+import { shellAgent } from "../../support/agents/acp-fixture.js";
+import { startHttpReceiver, type ReceivedRequest } from "../../support/http-receiver.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import {
+  startGatewayProcess,
+  killGateway,
+  temporaryHomeWithBystander,
+} from "../../support/gateway/gateway-process.js";
+import { errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+
+const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
+const origin = { channel: "user" } as const;
+type Task = ResponseOf<"getTask">["task"];
+
+/** A state directory whose gateways tell a real receiver. */
+async function told(): Promise<{ readonly home: string; readonly received: readonly ReceivedRequest[] }> {
+  const home = await temporaryHomeWithBystander();
+  const { url, received } = await startHttpReceiver();
+  const secret = join(home, "secret");
+  writeFileSync(secret, `whsec_${Buffer.alloc(32, 7).toString("base64")}`, { mode: 0o600 });
+  const config = join(home, "config.toml");
+  writeFileSync(
+    config,
+    `[channels.user]
+kind = "webhook"
+url = "${url}"
+secrets = [{ file = "${secret}" }]
+allow-http = true
+allow-networks = ["127.0.0.0/8"]
+`,
+  );
+  vi.stubEnv("HOLDFAST_CONFIG", config);
+  return { home, received };
+}
+
+async function begin(client: GatewayClient, home: string, round: number): Promise<readonly string[]> {
+  const script = `sleep 0.${round % 4}; echo result ${round}`;
+  const asked = await Promise.allSettled([
+    client.exec({ body: { argv: ["/bin/sh", "-c", script], background: true, origin } }),
+    client.acpSpawn({
+      body: { argv: shellAgent(), cwd: home, mode: "run", prompt: script, background: true, origin },
+    }),
+  ]);
+  expect(asked.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled"]);
+  return asked.map(() => `result ${round}`);
+}
+
+async function allEnded(client: GatewayClient): Promise<readonly Task[]> {
+  let tasks: readonly Task[] = [];
+  await waitFor("all have ended and were told", async () => {
+    ({ tasks } = await client.listTasks({ query: { limit: 1_000 } }));
+    return tasks.every(({ endedAt, delivery }) => endedAt !== null && delivery === "delivered");
+  });
+  return tasks;
+}
+
+test(
+  "a gateway killed at any moment between the beginning of work and the note that it was told: nothing lost, nothing under two ids",
+  { timeout: 600_000 },
+  async () => {
+    const { home, received } = await told();
+    let { client, pid } = await startGatewayProcess(home);
+    const wanted: string[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      wanted.push(...(await begin(client, home, round)));
+      await sleep(Math.random() * 500);
+      killGateway(pid);
+      ({ client, pid } = await startGatewayProcess(home));
+    }
+    const tasks = await allEnded(client);
+    expect(tasks.map(({ status }) => status)).toEqual(wanted.map(() => "succeeded"));
+    expect(tasks.map(({ summary }) => summary ?? "").toSorted()).toEqual(wanted.toSorted());
+    const ids = received.map(({ headers }) => String(headers["webhook-id"]));
+    expect([...new Set(ids)].toSorted()).toEqual(
+      tasks.map(({ taskId }) => `task-terminal:${taskId}`).toSorted(),
+    );
+    for (const { taskId } of tasks) {
+      const { events, messages } = await client.getTask({ params: { id: taskId } });
+      const types = events.map(({ type }) => type).filter((type) => !["progress", "linked"].includes(type));
+      expect(types).toEqual(["created", "started", "ended"]);
+      expect(messages).toHaveLength(1);
+      // A repeat was begun by one that was killed in it, and says so.
+      const about = received.filter(({ headers }) => headers["webhook-id"] === `task-terminal:${taskId}`);
+      const repeats = about.map(({ body }) => (JSON.parse(body) as { data: { repeat?: true } }).data.repeat);
+      expect(repeats.slice(1).every((repeat) => repeat === true)).toBe(true);
+    }
+  },
+);
+
+test("work that ends while no gateway is there gets its true end from the next", async () => {
+  const { home } = await told();
+  const first = await startGatewayProcess(home);
+  const go = join(home, "go");
+  const asked = [];
+  for (const end of ["echo fine", "echo broken >&2; exit 4"]) {
+    const script = `while [ ! -e ${go} ]; do sleep 0.02; done; ${end}`;
+    asked.push(await first.client.exec({ body: { argv: ["/bin/sh", "-c", script], background: true } }));
+  }
+  killGateway(first.pid);
+  writeFileSync(go, "");
+  for (const { run } of asked)
+    await waitFor("its processes are gone", async () => (await findProcessesOfRun(run.runId)).length === 0);
+  const { client } = await startGatewayProcess(home);
+  await waitFor("both have ended", async () => {
+    const { tasks } = await client.listTasks({ query: { open: "1" } });
+    return tasks.length === 0;
+  });
+  const ends = [];
+  for (const { run } of asked) ends.push((await client.getTask({ params: { id: run.runId } })).task);
+  expect(ends).toMatchObject([
+    { status: "succeeded", summary: "fine", error: null },
+    { status: "failed", summary: "broken", error: "it ended with code 4" },
+  ]);
+});
+
+for (const [who, more, delivery] of [
+  ["nobody is to hear of", {}, "not_applicable"],
+  ["the user is to hear of", { origin }, "delivered"],
+] as const)
+  test(`a command that ${who}, whose gateway is killed while its caller still waits, is one task with its true end`, async () => {
+    const { home, received } = await told();
+    const { client, pid } = await startGatewayProcess(home);
+    const [begun, go] = [join(home, "begun"), join(home, "go")];
+    const script = `: > ${begun}; while [ ! -e ${go} ]; do sleep 0.02; done; echo fine`;
+    const body = { argv: ["/bin/sh", "-c", script], yieldMs: 100_000, ...more };
+    const asked = errorOf(client.exec({ body }));
+    const service = ["sleep", "1000"];
+    await client.exec({ body: { argv: service, kind: "service", background: true } });
+    await waitFor("it has begun", () => existsSync(begun));
+    killGateway(pid);
+    expect(await asked).toMatchObject({ code: "GATEWAY_UNREACHABLE" });
+    // Whoever takes it over twice gives it no second one.
+    const second = await startGatewayProcess(home);
+    await waitFor(
+      "it has a task",
+      async () => (await second.client.listTasks({ query: {} })).tasks.length > 0,
+    );
+    killGateway(second.pid);
+    const { client: last } = await startGatewayProcess(home);
+    writeFileSync(go, "");
+    let tasks: readonly Task[] = [];
+    await waitFor("it has ended", async () => {
+      ({ tasks } = await last.listTasks({ query: {} }));
+      return tasks.every(({ endedAt }) => endedAt !== null);
+    });
+    await waitFor("it is told", async () => {
+      ({ tasks } = await last.listTasks({ query: {} }));
+      return tasks.every((task) => task.delivery === delivery);
+    });
+    expect(tasks).toMatchObject([{ runtime: "exec", status: "succeeded", summary: "fine" }]);
+    expect(tasks[0]?.label).toContain("echo fine");
+    expect(received).toHaveLength(delivery === "delivered" ? 1 : 0);
+  });

@@ -1,0 +1,44 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { createClient } from "../../src/api/client.js";
+import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { startGateway } from "../../src/gateway/start.js";
+import { fakeGateway } from "../support/gateway/fake-gateway.js";
+import { errorOf } from "../support/gateway/real-gateway.js";
+
+/** What no gateway of ours does unless it is broken off or stuck. */
+async function stuck(token: string, answer: RequestListener): Promise<string> {
+  const home = await mkdtemp(join(tmpdir(), "hf-"));
+  const server = createServer(fakeGateway(token, answer));
+  await new Promise<void>((resolve) => server.listen(gatewaySocketPath(home), resolve));
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await rm(home, { recursive: true });
+  });
+  return home;
+}
+
+test("an answer that is cut off in the middle is a gateway that cannot be reached", async () => {
+  const home = await stuck("t", (_, response) => {
+    response.writeHead(200, { "content-length": 100 });
+    response.write('{"instanceId":', () => response.destroy());
+  });
+  const client = createClient({ socketPath: gatewaySocketPath(home), token: "t" });
+  expect(await errorOf(client.status())).toMatchObject({
+    code: "GATEWAY_UNREACHABLE",
+    message: expect.stringContaining("broke off") as string,
+  });
+});
+
+test("one that runs but never gets ready is said to be so, and no other is launched beside it", async () => {
+  const home = await stuck("hfo_x", (_, response) => response.end(JSON.stringify({ ready: false, pid: 1 })));
+  await writeFile(join(home, "operator-token"), "hfo_x");
+  expect(await errorOf(startGateway(home, "/nonexistent", 100))).toEqual({
+    code: "GATEWAY_UNREACHABLE",
+    message: "the gateway did not start: the one that runs does not get ready",
+  });
+});

@@ -1,0 +1,48 @@
+import { SimulatedConnection } from "../parts/connection.js";
+import { endProcess } from "../parts/signal.js";
+import type { SimulationContext } from "../simulation-context.js";
+
+export function killAnchor(context: SimulationContext): void {
+  const anchor = context.random.maybePick(context.actors.anchors);
+  if (anchor === null) return;
+  context.world.watch.truth(anchor.runId).anchorKilled = true;
+  endProcess(context.world, anchor.process, 9);
+}
+
+export function killLauncher(context: SimulationContext): void {
+  const slot = context.random.pick(context.actors.slots);
+  const { launcher } = context.world.directoryOf(slot.place.machine).instance(slot.instanceId);
+  if (launcher !== null) endProcess(context.world, launcher.process, 9);
+}
+
+/** Everybody who could know dies at once, and somebody else has the number of one of them before anybody looks. */
+export function killAnchorAndReusePid(context: SimulationContext): void {
+  const anchor = context.random.maybePick(context.actors.anchors.filter(({ executed }) => executed));
+  if (anchor === null) return;
+  const { process, root, place } = anchor;
+  context.world.watch.truth(anchor.runId).anchorKilled = true;
+  if (process.parent !== null && context.random.chance(0.7)) endProcess(context.world, process.parent, 9);
+  endProcess(context.world, process, 9);
+  if (context.random.chance(0.8)) endProcess(context.world, root, 9);
+  const { pid } = context.random.pick([process, root]).identity;
+  if (!place.processes.has(pid))
+    context.actors.unrelated.push(place.bear({ what: "stranger", parent: null, pid }));
+}
+
+export function stopAnchor(context: SimulationContext): void {
+  const anchor = context.random.maybePick(context.actors.anchors);
+  anchor?.halt(context.random.chance(0.6));
+}
+
+export function continueAnchor(context: SimulationContext): void {
+  const anchor = context.random.maybePick(context.actors.anchors.filter(({ held }) => held));
+  anchor?.release();
+}
+
+export function breakConnection(context: SimulationContext): void {
+  const anchor = context.random.maybePick(context.actors.anchors);
+  const connection = anchor && context.random.maybePick([...anchor.connections]);
+  if (!(connection instanceof SimulatedConnection)) return;
+  context.world.note(() => `a connection of ${connection.by.name} breaks`);
+  connection.break();
+}

@@ -1,0 +1,161 @@
+import type { MachineIdentity, ReapRequest } from "../../src/anchor/host.js";
+import type { RunEvent } from "../../src/model/run-event.js";
+import type { SimulatedAnchor } from "./parts/anchor.js";
+import { deadlinesKeepTime } from "./checks/deadlines-keep-time.js";
+import { endsOnce, exitEventOnce } from "./checks/one-end.js";
+import { epochIsCommitted, neverTakenBack, onlyNewestOwnerControls } from "./invariants.js";
+import { signalsOnlyOwnProcesses } from "./checks/only-ours.js";
+import { provenIsEmpty } from "./checks/proven-is-empty.js";
+import { recordedBeforeRun } from "./checks/recorded-before-run.js";
+import { leaseTakenByRules } from "./checks/taken-by-the-rules.js";
+import type { RecordCommit } from "./parts/database.js";
+import type { SimulatedProcess } from "./parts/machine.js";
+import { RunTruth } from "./run-truth.js";
+import type { SignalSender } from "./parts/signal.js";
+import type { SimulatedSupervisor } from "./parts/supervisor.js";
+import type { SimulatedWorld } from "./world.js";
+
+/** A promise was broken. */
+export class InvariantViolation extends Error {}
+
+/** Where an instance's supervisor is now, and whether anything ever kept it from renewing. */
+export interface InstanceLocation {
+  readonly identity: MachineIdentity;
+  hindered: boolean;
+}
+
+/** Sees everything that happens, in the moment it happens, and checks it against the invariants. */
+export class InvariantMonitor {
+  readonly runs = new Map<string, RunTruth>();
+  readonly whereabouts = new Map<string, InstanceLocation>();
+  readonly #world: SimulatedWorld;
+  #violation: string | null = null;
+  #asking: SimulatedSupervisor | null = null;
+  commits = 1;
+
+  constructor(world: SimulatedWorld) {
+    this.#world = world;
+  }
+
+  /** Throw what was found since the last time. Not at once: the code under test catches what is thrown through it. */
+  raise(): void {
+    if (this.#violation !== null) throw new InvariantViolation(this.#violation);
+  }
+
+  /** What is committed meanwhile is this process's doing. */
+  by<T>(process: SimulatedSupervisor, work: () => T): T {
+    this.#asking = process;
+    try {
+      return work();
+    } finally {
+      this.#asking = null;
+    }
+  }
+
+  blame(runId: string | null, what: string | null): void {
+    if (what === null) return;
+    this.#violation ??= runId === null ? what : `${this.alias(runId)}: ${what}`;
+    this.#world.note(() => `VIOLATION ${this.#violation}`);
+  }
+
+  truth(runId: string): RunTruth {
+    let found = this.runs.get(runId);
+    if (found === undefined) {
+      found = new RunTruth(`run ${this.runs.size + 1}`);
+      this.runs.set(runId, found);
+    }
+    return found;
+  }
+
+  alias(runId: string): string {
+    return this.truth(runId).alias;
+  }
+
+  started(anchor: SimulatedAnchor): void {
+    const truth = this.truth(anchor.runId);
+    truth.anchor = anchor;
+    truth.leaseId = anchor.spec.env["HOLDFAST_LEASE_ID"] ?? "";
+  }
+
+  runOfLease({ leaseId, root }: ReapRequest): string | null {
+    for (const [runId, truth] of this.runs) if (leaseId !== null && truth.leaseId === leaseId) return runId;
+    for (const [runId, { anchor }] of this.runs)
+      if (root !== null && anchor?.root.identity.uniqueId === root.uniqueId) return runId;
+    return null;
+  }
+
+  signalled(by: SignalSender, target: SimulatedProcess): void {
+    this.blame(by.runId, signalsOnlyOwnProcesses(by, target));
+  }
+
+  executed(anchor: SimulatedAnchor): void {
+    if (this.truth(anchor.runId).forgotten) return;
+    this.blame(anchor.runId, recordedBeforeRun(anchor, this.#world.database.getRun(anchor.runId)));
+  }
+
+  owned(anchor: SimulatedAnchor, epoch: number): void {
+    const truth = this.truth(anchor.runId);
+    this.blame(anchor.runId, epochIsCommitted(epoch, truth));
+    truth.highestOwned = Math.max(truth.highestOwned, epoch);
+  }
+
+  steered(anchor: SimulatedAnchor, epoch: number, what: string): void {
+    this.blame(anchor.runId, onlyNewestOwnerControls(epoch, what, this.truth(anchor.runId)));
+  }
+
+  stopped(anchor: SimulatedAnchor, reason: string): void {
+    this.blame(anchor.runId, deadlinesKeepTime(anchor, reason));
+    this.truth(anchor.runId).stoppedAt ??= anchor.place.machine.monotonic;
+  }
+
+  discarded(runId: string): void {
+    const state = this.#world.database.getRun(runId)?.state;
+    // Another supervisor may just have forgotten it.
+    const wasForgotten = state === undefined && this.truth(runId).ended;
+    if (state !== "exited" && !wasForgotten)
+      this.blame(runId, `its directory was removed while it was ${state ?? "unknown"}`);
+  }
+
+  noted(event: RunEvent): void {
+    this.blame(event.runId, exitEventOnce(event, this.truth(event.runId)));
+  }
+
+  committed(commit: RecordCommit): void {
+    const { before, after, by } = commit;
+    const { runId, leaseEpoch } = after;
+    const truth = this.truth(runId);
+    this.commits++;
+    this.blame(runId, endsOnce(commit));
+    if (before?.state !== "exited") this.blame(runId, provenIsEmpty(after, truth));
+    if (after.state === "exited") truth.end();
+    if (by === "claim" && before !== null) this.#taken(commit, truth);
+    if (by === "claim" && this.#asking !== null) this.blame(runId, neverTakenBack(this.#asking, truth));
+    truth.committedEpochs.add(leaseEpoch);
+    if (by !== "save") truth.renewedAt = this.commits;
+    if (by !== "renew")
+      this.#world.note(() => {
+        const end = after.exit === null ? "" : `, ${after.exit.reason}, ${after.emptiness}`;
+        return `store: ${by} ${truth.alias}: ${after.state} by ${after.ownerInstanceId}, epoch ${leaseEpoch}${end}`;
+      });
+  }
+
+  #taken({ before, after }: RecordCommit, truth: RunTruth): void {
+    const taker = this.whereabouts.get(after.ownerInstanceId);
+    if (before === null || taker === undefined) return;
+    const machine = this.#world.machines.find(({ hostId }) => hostId === taker.identity.hostId);
+    const instance = machine && this.#world.directoryOf(machine).instances.get(before.ownerInstanceId);
+    this.blame(
+      after.runId,
+      leaseTakenByRules({
+        before,
+        after,
+        taker: taker.identity,
+        now: this.#world.database.now(),
+        truth,
+        lockWasFree: instance === undefined || !instance.locked || instance.freeAt >= truth.renewedAt,
+        local: instance !== undefined,
+        hindered: this.whereabouts.get(before.ownerInstanceId)?.hindered ?? true,
+      }),
+    );
+  }
+}

@@ -1,0 +1,167 @@
+import type {
+  AnchorEvent,
+  AnchorLink,
+  AnchorPolicy,
+  StopRequest,
+  StreamName,
+  TerminalSize,
+  Welcome,
+} from "../../../src/anchor/host.js";
+import { OrderedQueue, type Actor, type Scheduler } from "../scheduler.js";
+
+export type AnchorCommand =
+  | { readonly type: "stop"; readonly stop: StopRequest }
+  | { readonly type: "write"; readonly offset: number; readonly length: number }
+  | { readonly type: "policy"; readonly change: Partial<AnchorPolicy> }
+  | { readonly type: "status" }
+  | { readonly type: "go" | "closeStdin" | "resize" | "ack" | "heartbeat" | "abandon" };
+
+/** What a connection needs of the anchor at its other end. */
+export interface AnchorEndpoint extends Actor {
+  receive(connection: SimulatedConnection, command: AnchorCommand): void;
+  hungUp(connection: SimulatedConnection): void;
+}
+
+/** One socket between a supervisor (or somebody with the key) and an anchor. Each direction keeps its order. */
+export class SimulatedConnection {
+  readonly epoch: number;
+  readonly by: Actor & { readonly name: string };
+  readonly #anchor: AnchorEndpoint;
+  readonly #toAnchor: OrderedQueue;
+  readonly #toSupervisor: OrderedQueue;
+  #link: SimulatedLink | null = null;
+  /** At the supervisor's end. */
+  open = true;
+
+  constructor(
+    scheduler: Scheduler,
+    anchor: AnchorEndpoint,
+    by: Actor & { readonly name: string },
+    epoch: number,
+  ) {
+    this.epoch = epoch;
+    this.by = by;
+    this.#anchor = anchor;
+    this.#toAnchor = new OrderedQueue(scheduler, anchor);
+    this.#toSupervisor = new OrderedQueue(scheduler, by);
+  }
+
+  /** The first thing the supervisor hears: it has a link. */
+  welcome(welcome: Welcome, opened: (link: AnchorLink) => void): void {
+    this.#toSupervisor.post(() => {
+      this.#link = new SimulatedLink(this, welcome);
+      opened(this.#link);
+    });
+  }
+
+  tell(event: AnchorEvent): void {
+    this.#toSupervisor.post(() => this.#link?.hear(event));
+  }
+
+  /** The anchor's end is closed: what it said before is still heard. */
+  drop(): void {
+    this.#toSupervisor.post(() => this.#end());
+  }
+
+  send(command: AnchorCommand): void {
+    if (this.open) this.#toAnchor.post(() => this.#anchor.receive(this, command));
+  }
+
+  /** The supervisor's end is closed, or its process is gone: what it sent before still arrives. */
+  hangUp(): void {
+    if (!this.open) return;
+    this.open = false;
+    this.#toAnchor.post(() => this.#anchor.hungUp(this));
+    this.#end();
+  }
+
+  /** Everything on its way is lost. */
+  break(): void {
+    this.#toAnchor.clear();
+    // Who has not heard yet that there is a connection hears that, and that it is gone.
+    if (this.#link !== null) this.#toSupervisor.clear();
+    this.#toAnchor.post(() => this.#anchor.hungUp(this));
+    this.#toSupervisor.post(() => this.#end());
+  }
+
+  #end(): void {
+    this.open = false;
+    this.#link?.hear({ type: "closed" });
+  }
+}
+
+/** The supervisor's end. */
+class SimulatedLink implements AnchorLink {
+  readonly welcome: Welcome;
+  readonly #connection: SimulatedConnection;
+  readonly #waiting: AnchorEvent[] = [];
+  #listener: ((event: AnchorEvent) => void) | null = null;
+  #closed = false;
+
+  constructor(connection: SimulatedConnection, welcome: Welcome) {
+    this.#connection = connection;
+    this.welcome = welcome;
+  }
+
+  hear(event: AnchorEvent): void {
+    if (this.#closed) return;
+    if (event.type === "closed") this.#closed = true;
+    if (this.#listener === null) this.#waiting.push(event);
+    else this.#listener(event);
+  }
+
+  listen(listener: (event: AnchorEvent) => void): void {
+    this.#listener = listener;
+    for (const event of this.#waiting.splice(0)) listener(event);
+  }
+
+  go(): void {
+    this.#connection.send({ type: "go" });
+  }
+
+  stop(stop: StopRequest): void {
+    this.#connection.send({ type: "stop", stop });
+  }
+
+  write(offset: number, data: Uint8Array): void {
+    this.#connection.send({ type: "write", offset, length: data.length });
+  }
+
+  closeStdin(_offset: number): void {
+    this.#connection.send({ type: "closeStdin" });
+  }
+
+  resize(_size: TerminalSize): void {
+    this.#connection.send({ type: "resize" });
+  }
+
+  acknowledge(_stream: StreamName, _offset: number): void {
+    this.#connection.send({ type: "ack" });
+  }
+
+  setPolicy(change: Partial<AnchorPolicy>): void {
+    this.#connection.send({ type: "policy", change });
+  }
+
+  heartbeat(): void {
+    this.#connection.send({ type: "heartbeat" });
+  }
+
+  adopt(): void {}
+
+  signal(): void {}
+
+  requestMembers(): void {}
+
+  requestStatus(): void {
+    this.#connection.send({ type: "status" });
+  }
+
+  abandon(): void {
+    this.#connection.send({ type: "abandon" });
+  }
+
+  close(): void {
+    this.#connection.hangUp();
+  }
+}

@@ -1,0 +1,106 @@
+import type { RunRecord } from "../../src/model/run.js";
+import type { Actors } from "./actors.js";
+import type { RunTruth } from "./run-truth.js";
+
+/** After a while without faults: what is still not as it should be. */
+export function findUnsettledRun(actors: Actors): { readonly runId: string; readonly what: string } | null {
+  const { database, watch } = actors.world;
+  for (const record of database.records.values()) {
+    const { runId } = record;
+    const what = whyStuck(actors, record, watch.truth(runId));
+    if (what !== null) return { runId, what };
+  }
+  for (const anchor of actors.anchors) {
+    const record = database.getRun(anchor.runId);
+    const unattended = actors.emptyMachines.includes(anchor.place.machine);
+    if (!unattended && (record === null || record.state === "exited"))
+      return { runId: anchor.runId, what: "its anchor lives although its record has ended" };
+  }
+  return null;
+}
+
+/** Of two processes of one instance, one is left. */
+export function findDoubledInstance({
+  alive,
+}: Actors): { readonly runId: null; readonly what: string } | null {
+  const twice = alive.find((one) =>
+    alive.some((other) => other !== one && other.instanceId === one.instanceId),
+  );
+  return twice === undefined
+    ? null
+    : { runId: null, what: `several processes of one instance live: ${twice.name} and another` };
+}
+
+/** Of such a run something else may be said with every look. */
+export function hiddenByStrangers({ world: { database, watch } }: Actors): boolean {
+  return [...database.records.values()].some((record) => looksAlive(record, watch.truth(record.runId)));
+}
+
+function whyStuck(actors: Actors, record: RunRecord, truth: RunTruth): string | null {
+  const { anchor } = truth;
+  if (record.state === "exited") return whyWrongEnd(actors, record, truth);
+  const host = actors.world.machines.find(({ hostId }) => hostId === record.hostId);
+  // Of a machine where nobody came back, nothing may be concluded elsewhere.
+  if (host === undefined || !actors.alive.some(({ place }) => place.machine === host)) return null;
+  if (looksAlive(record, truth)) return null;
+  if (anchor === null || anchor.gone) return `it is ${record.state}, and its anchor is gone`;
+  const owner = actors.alive.find(({ instanceId }) => instanceId === record.ownerInstanceId);
+  if (owner === undefined) return `it is ${record.state}, and its owner ${record.ownerInstanceId} is gone`;
+  if (owner.supervisor.run(record.runId) === null) return `its owner ${owner.name} does not hold it`;
+  const other = actors.alive.find((each) => each !== owner && each.supervisor.run(record.runId) !== null);
+  if (other !== undefined) return `${other.name} holds it as well as its owner ${owner.name}`;
+  if (anchor.owner?.by !== owner) return `its owner ${owner.name} is not connected to its anchor`;
+  if (
+    record.policy.onOrphan === "terminate" &&
+    record.originInstanceId !== record.ownerInstanceId &&
+    anchor.firstStop === null
+  )
+    return "it was not to outlive its owner, and goes on under another";
+  if (anchor.leaderDone || anchor.firstStop !== null)
+    return "it was stopped or has ended, and is still there";
+  if (!anchor.executed) return "it was never executed, and is still there";
+  const due = anchor.deadline();
+  const late = due === null ? 0 : anchor.place.machine.monotonic - due;
+  const { backstopMs, graceMs } = anchor.spec.policy;
+  if (late > backstopMs + graceMs) return `its deadline passed ${late} ms ago`;
+  return null;
+}
+
+/** Another process has the anchor's number, since the same tick, and no unique id tells them apart: nothing is concluded. */
+function looksAlive({ state, anchor: recorded }: RunRecord, { anchor }: RunTruth): boolean {
+  if (
+    state === "exited" ||
+    recorded === null ||
+    recorded.uniqueId !== null ||
+    anchor === null ||
+    !anchor.gone
+  )
+    return false;
+  return anchor.place.processes.get(recorded.pid)?.identity.startTime === recorded.startTime;
+}
+
+function whyWrongEnd(actors: Actors, record: RunRecord, truth: RunTruth): string | null {
+  const holder = actors.alive.find(({ supervisor }) => supervisor.run(record.runId) !== null);
+  if (holder !== undefined) return `${holder.name} still holds it, and it has ended`;
+  const left = truth.processes();
+  const inCgroup = left.filter(({ cgroup }) => cgroup?.exists === true);
+  if (inCgroup.length > 0 && !actors.emptyMachines.some((machine) => machine.hostId === record.hostId))
+    return `${inCgroup.length} of its processes live in its cgroup, and it has ended`;
+  if (record.emptiness === "proven") {
+    return left.length > 0 ? `${left.length} of its processes live, after an end that was proven` : null;
+  }
+  // A launcher has no word for anybody while somebody it must kill cannot be killed.
+  const stuckSomewhere = [...actors.world.watch.runs.values()].some(({ wasStuck }) => wasStuck);
+  return isUnprovenJustified(truth, stuckSomewhere) ? null : "its end is unproven without need";
+}
+
+/** Unproven is right only where nobody could know: the anchor killed, no word of the launcher's, no cgroup to ask. */
+function isUnprovenJustified(truth: RunTruth, stuckSomewhere: boolean): boolean {
+  const { anchorKilled, endedUnswept, restarted, givenUp, forgotten, anchor } = truth;
+  return (
+    restarted ||
+    givenUp ||
+    forgotten ||
+    (anchorKilled && (stuckSomewhere || (endedUnswept && anchor?.cgroup === null)))
+  );
+}

@@ -1,0 +1,77 @@
+import type { Store } from "../../../src/store/store.js";
+import { newAcpPermission, newAcpSession, newAcpTurn } from "../acp-samples.js";
+import { newGateway } from "../../contract/gateway-contract.js";
+import { newApproval, newMessage, newSession } from "../../support/store/session-samples.js";
+import { CHAT, endWithNotification, newTask, PARENT, taskEvent } from "../../support/store/task-samples.js";
+import { newRunEvent, EXITED, GATED, LEASE_MS, newRun, RUNNING } from "../../support/store/run-samples.js";
+
+export const EVENT_COUNT = 1_200;
+
+/** Records of every kind: runs that go on and that have ended, a session with its tokens, questions, messages and turns, and more events than are read at a time, the newest of them gone. */
+export async function fillStore(store: Store): Promise<void> {
+  await store.registerHost({ hostId: "host", name: "ada", platform: "linux" });
+  await store.registerGateway(newGateway({ instanceId: "owner-a" }));
+  const open = await store.insertRun(newRun({ runId: "run_open" }), LEASE_MS);
+  await store.saveRun(open, GATED);
+  await store.saveRun(open, RUNNING);
+  const ended = await store.insertRun(newRun({ runId: "run_ended", command: "printf 'a\0b' \u{1F600}" }), 0);
+  await store.saveRun(ended, EXITED);
+  await store.hideRuns(["run_ended"], 7);
+  await store.insertRemoteStop(
+    {
+      id: "cmd_1",
+      runId: "run_open",
+      target: "state",
+      kind: "stop",
+      actor: "ada",
+      graceMs: null,
+      handedOverBy: "owner-a",
+    },
+    [],
+  );
+  const { session } = await store.createSession(newSession({ id: "ses_1", key: "key" }));
+  await store.issueToken(session.id, "hash", 1);
+  await store.insertApproval(newApproval(session.id, { id: "apr_1" }));
+  await store.insertApproval(newApproval(session.id, { id: "apr_2" }));
+  await store.decideApproval("apr_2", { verdict: "allow", actor: "ada", at: 2 });
+  const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
+  await store.appendMessage(newMessage(session.id, { id: "msg_1", text: "a\0b \u{1F600}" }), bounds);
+  await store.appendMessage(newMessage(session.id, { id: "msg_2", deliveredAt: 5 }), bounds);
+  await store.setAgentSessionId(session.id, "own");
+  await store.insertAcpSession(newAcpSession(session.id));
+  await store.commitAcpChange(session.id, "in_1", {
+    newTurn: newAcpTurn("turn_1"),
+    updates: [{ turnId: "turn_1", at: 3, type: "update", data: { text: "\u{1F600}" } }],
+    newPermission: newAcpPermission(session.id, "prm_1"),
+  });
+  await store.insertTask(newTask({ taskId: "task_1" }), [taskEvent("created")]);
+  await store.commitTask("task_1", 1, endWithNotification("task_1", [PARENT, CHAT]));
+  await store.claimOutbox({ owner: "owner-a", limit: 1, leaseMs: 60_000 });
+  await store.appendEvents(Array.from({ length: EVENT_COUNT }, (_, at) => newRunEvent("run_open", at)));
+  const gone = await store.insertRun(newRun({ runId: "run_gone" }), 0, [newRunEvent("run_gone")]);
+  await store.saveRun(gone, EXITED);
+  await store.deleteRuns(["run_gone"]);
+}
+
+/** All that a store says, but for when leases end: that is another clock's. */
+export async function dumpStore(store: Store): Promise<unknown> {
+  const runs = await store.listRuns({});
+  const gateways = await store.listGateways();
+  return {
+    runs: runs.map((run) => ({ ...run, leaseExpiresAt: null })),
+    gateways: gateways.map((gateway) => ({ ...gateway, heartbeatAt: null })),
+    hosts: await store.listHosts(),
+    events: await store.listEvents({}),
+    sessions: await store.listSessions({}),
+    messages: await store.listMessages("ses_1", { limit: 100 }),
+    acp: await store.listAcpSessions({}),
+    turns: await store.listAcpTurns({ sessionId: "ses_1" }),
+    updates: await store.listAcpUpdates({ sessionId: "ses_1" }),
+    permissions: await store.listAcpPermissionRequests({ sessionId: "ses_1" }),
+    tasks: await store.listTasks({ limit: 100 }),
+    taskEvents: await store.listTaskEvents("task_1"),
+    outbox: (await store.listOutbox({})).map((entry) => ({ ...entry, dueAt: null })),
+    approvals: await store.listApprovals({}),
+    acts: (await store.resolveToken("hash", 1))?.id,
+  };
+}

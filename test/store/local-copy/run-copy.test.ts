@@ -1,0 +1,73 @@
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { beforeEach, expect, onTestFinished, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
+import { FileRunCopy } from "../../../src/store/local-copy/run-copy.js";
+import type { CopiedRun } from "../../../src/store/ledger/ledger.js";
+import { EXITED, newRun } from "../../support/store/run-samples.js";
+import { temporaryDirectory } from "../../support/temporary-directory.js";
+
+let path: string;
+let localCopy: FileRunCopy;
+beforeEach(async () => {
+  const directory = await temporaryDirectory();
+  onTestFinished(() => directory[Symbol.asyncDispose]());
+  path = join(directory.path, "ledger");
+  localCopy = new FileRunCopy(path);
+});
+
+const open = (runId: string): CopiedRun => ({ record: newRunRecord(newRun({ runId }), 0), anchorEpoch: 1 });
+const ended = (runId: string): CopiedRun => {
+  const told = open(runId);
+  return { ...told, record: applyRunChange(told.record, EXITED) };
+};
+
+test("what is kept is there for the next process, an end instead of what was open", async () => {
+  await localCopy.keep(open("one"));
+  await localCopy.keep(open("two"));
+  await localCopy.keep(ended("two"));
+  const next = new FileRunCopy(path);
+  expect((await next.runIds()).toSorted()).toEqual(["one", "two"]);
+  expect(await next.get("one")).toEqual(open("one"));
+  expect(await next.get("two")).toEqual(ended("two"));
+  expect(await next.get("three")).toBeNull();
+  expect(await readdir(path)).toHaveLength(2);
+});
+
+test("what is remembered is known here, and nowhere else", async () => {
+  localCopy.keepInMemory(open("one"));
+  expect(await localCopy.get("one")).toEqual(open("one"));
+  expect(await new FileRunCopy(path).get("one")).toBeNull();
+});
+
+test("of many writes at once for one run, the last one told stays", async () => {
+  const epochs = Array.from({ length: 20 }, (_, at) => at + 1);
+  await Promise.all(epochs.map((anchorEpoch) => localCopy.keep({ ...open("one"), anchorEpoch })));
+  expect(await new FileRunCopy(path).get("one")).toMatchObject({ anchorEpoch: 20 });
+});
+
+test("ends are forgotten on purpose, and when they are a day old; what is open is not", async () => {
+  await localCopy.keep(ended("first"));
+  await localCopy.keep(ended("old"));
+  await localCopy.keep(open("open"));
+  const before = (Date.now() - defaults.ledgerEndsKeptMs - 1_000) / 1_000;
+  for (const name of ["old.ended.json", "open.json"]) await utimes(join(path, name), before, before);
+  const next = new FileRunCopy(path);
+  // The first end of a process looks for those that are too old.
+  await next.keep(ended("new"));
+  await next.deleteEnded(["first", "open"]);
+  expect((await next.runIds()).toSorted()).toEqual(["new", "open"]);
+});
+
+test("a file that is damaged is as if it had not been kept", async () => {
+  await localCopy.keep(open("one"));
+  await writeFile(join(path, "one.json"), "{");
+  expect(await new FileRunCopy(path).get("one")).toBeNull();
+});
+
+test("what could not be written leaves nothing behind", async () => {
+  await mkdir(join(path, "one.json"), { recursive: true });
+  await expect(localCopy.keep(open("one"))).rejects.toThrow();
+  expect(await readdir(path)).toEqual(["one.json"]);
+});

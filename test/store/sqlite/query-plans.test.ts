@@ -1,0 +1,51 @@
+import { DatabaseSync } from "@photostructure/sqlite";
+import { expect, test, vi } from "vitest";
+import { SqliteConnection } from "../../../src/store/sqlite/connection.js";
+import type { Store } from "../../../src/store/store.js";
+import { openTaskRegistry } from "../../support/task-registry.js";
+
+const asked: readonly [what: string, index: string, ask: (store: Store) => Promise<unknown>][] = [
+  ["open tasks", "tasks_open", (store) => store.listTasks({ open: true, limit: 500 })],
+  ["what may be forgotten", "tasks_to_forget", (store) => store.listTasks({ cleanupBefore: 1, limit: 500 })],
+  [
+    "what a session is at",
+    "tasks_of_child",
+    (store) => store.listTasks({ childSessionId: "ses_1", open: true, limit: 1 }),
+  ],
+  [
+    "what waits in sessions",
+    "task_outbox_queued",
+    (store) => store.listOutbox({ statuses: ["session_queued"], limit: 500 }),
+  ],
+  [
+    "what waits in one session",
+    "task_outbox_queued_for",
+    (store) =>
+      store.listOutbox({
+        target: { kind: "session", sessionId: "ses_1" },
+        statuses: ["session_queued"],
+        limit: 500,
+      }),
+  ],
+  [
+    "what a session has not answered",
+    "session_messages_in_order",
+    (store) => store.listUnansweredMessages({ sessionId: "ses_1" }, 1),
+  ],
+];
+
+test.each(asked)("%s: found without all that is settled", async (_, index, ask) => {
+  await using registry = await openTaskRegistry();
+  using execute = vi.spyOn(SqliteConnection.prototype, "execute");
+  await ask(registry.store);
+  const db = new DatabaseSync(registry.path, { readOnly: true });
+  const plans = execute.mock.calls.map(([{ sql, parameters }]) =>
+    db
+      .prepare(`explain query plan ${sql}`)
+      .all(...(parameters as string[]))
+      .map((step) => (step as { readonly detail: string }).detail),
+  );
+  db.close();
+  expect(plans).toHaveLength(1);
+  expect(plans[0]?.join("\n")).toMatch(new RegExp(`USING INDEX ${index}\\b`));
+});

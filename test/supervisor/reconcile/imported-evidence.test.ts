@@ -1,0 +1,119 @@
+import { describe, expect, test } from "vitest";
+import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { ImportedFacts } from "../../../src/model/run.js";
+import {
+  compareImported,
+  gatherImportedEvidence,
+} from "../../../src/supervisor/reconcile/imported-evidence.js";
+import { commandHash } from "../../../src/text/redact.js";
+import { splitShellWords } from "../../../src/supervisor/split-command.js";
+import { sampleRunRecord } from "../../cli/sample-record.js";
+
+const argv = ["node", "/opt/tool/wrap.mjs", "--fast"];
+const facts: ImportedFacts = {
+  pid: 41,
+  commandHash: commandHash(argv),
+  wrapperRoot: "/opt/tool",
+  startTime: 7,
+};
+
+function live(change: Partial<ProcessEvidence> = {}): ProcessEvidence {
+  return {
+    identity: { pid: 41, startTime: 7, uniqueId: "1" },
+    alive: true,
+    matches: true,
+    state: "S",
+    parentPid: 1,
+    processGroupId: 41,
+    sessionId: 41,
+    uid: 0,
+    cgroup: null,
+    command: "node",
+    argv,
+    stdio: [],
+    executable: "/usr/bin/node",
+    leaseId: null,
+    runId: null,
+    instanceId: null,
+    sessionKey: null,
+    ancestors: [],
+    descendants: [],
+    ...change,
+  };
+}
+
+describe("an imported record and the process that has its number", () => {
+  test("match when command, place and start time do", () => {
+    expect(compareImported(facts, live())).toEqual({ kind: "matches" });
+    expect(compareImported({ ...facts, startTime: null }, live())).toEqual({ kind: "matches" });
+  });
+
+  test("match when the stored command is quoted and the live one is not", () => {
+    const stored = splitShellWords(`"node" '/opt/tool/wrap.mjs' --fast`) ?? [];
+    expect(compareImported({ ...facts, commandHash: commandHash(stored) }, live())).toEqual({
+      kind: "matches",
+    });
+  });
+
+  test.each<[string, Partial<ProcessEvidence>]>([
+    ["nobody has it", { alive: false }],
+    ["it is a zombie's", { alive: false, state: "Z" }],
+  ])("the process is gone when %s", (_, change) => {
+    expect(compareImported(facts, live(change))).toEqual({ kind: "gone" });
+  });
+
+  test.each<[string, Partial<ImportedFacts>, Partial<ProcessEvidence>, string]>([
+    ["another start time", { startTime: 8 }, {}, "was started at another time"],
+    ["another word", {}, { argv: [...argv, "more"] }, "runs another command"],
+    [
+      "the same text in other words",
+      {},
+      { argv: ["node /opt/tool/wrap.mjs --fast"] },
+      "runs another command",
+    ],
+    ["another place", { wrapperRoot: "/opt/other" }, {}, "runs nothing below /opt/other"],
+    ["a place that only begins alike", { wrapperRoot: "/opt/to" }, {}, "runs nothing below /opt/to"],
+    ["no place on file", { wrapperRoot: "" }, {}, "no wrapper root is on file"],
+    ["a relative place", { wrapperRoot: "tool" }, {}, "no wrapper root is on file"],
+  ])("differ by %s", (_, recorded, change, why) => {
+    const sight = compareImported({ ...facts, ...recorded }, live(change));
+    expect(sight).toMatchObject({ kind: "differs", why: expect.stringContaining(why) });
+  });
+
+  test("differ when only a later word names the place, or a way out of it does", () => {
+    for (const words of [
+      ["rm", "-rf", "x", "/opt/tool/wrap.mjs"],
+      ["node", "/opt/tool/../other/wrap.mjs"],
+      ["node", "wrap.mjs"],
+    ])
+      expect(compareImported({ ...facts, commandHash: commandHash(words) }, live({ argv: words })).kind).toBe(
+        "differs",
+      );
+  });
+
+  test("match by the running file, wherever its arguments point", () => {
+    const words = ["agent", "serve"];
+    const evidence = live({ argv: words, executable: "/opt/tool/bin/agent" });
+    expect(compareImported({ ...facts, commandHash: commandHash(words) }, evidence)).toEqual({
+      kind: "matches",
+    });
+  });
+
+  test("nothing is concluded when the command line, or the process, cannot be read", async () => {
+    expect(compareImported(facts, live({ argv: [] }))).toMatchObject({ kind: "unknown" });
+    const record = sampleRunRecord({ imported: facts });
+    const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: "time:[1]" };
+    const broken = { machine, inspectProcesses: () => Promise.reject(new Error("no /proc")) };
+    expect(await gatherImportedEvidence(broken, record)).toMatchObject({ kind: "unknown" });
+    expect(await gatherImportedEvidence({ machine, inspectProcesses: async () => [] }, record)).toMatchObject(
+      {
+        kind: "unknown",
+      },
+    );
+    const seeing = { machine, inspectProcesses: async () => [live()] };
+    expect(await gatherImportedEvidence(seeing, record)).toEqual({ kind: "matches" });
+    const elsewhen = { ...record, timeNamespace: "time:[2] boottime+1000000000ns" };
+    const differently = { ...elsewhen, imported: { ...facts, startTime: 5 } };
+    expect(await gatherImportedEvidence(seeing, differently)).toMatchObject({ kind: "unknown" });
+  });
+});

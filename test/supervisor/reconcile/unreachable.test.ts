@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import type { Decision } from "../../../src/supervisor/reconcile/decide.js";
+import { UnreachableTracker } from "../../../src/supervisor/reconcile/unreachable.js";
+
+const decided = (row: Decision["row"]) => new Map([["run", { row, action: "leave", why: "" } as Decision]]);
+const LOOK_MS = defaults.reconcileMs;
+
+test("what is left alone is watched from the first look on, as long as it stays what it is", () => {
+  const left = new UnreachableTracker();
+  for (let now = 0; now <= 60_000; now += LOOK_MS) left.update("everywhere", decided("stalled"), now);
+  expect(left.unreachableMs("run", 60_000)).toBe(60_000);
+  left.update("everywhere", decided("elsewhere"), 70_000);
+  expect(left.unreachableMs("run", 80_000)).toBe(10_000);
+  left.update("everywhere", new Map(), 80_000);
+  expect(left.unreachableMs("run", 90_000)).toBe(0);
+});
+
+test("an owner that could not renew while nobody could look is not held to have stalled", () => {
+  const left = new UnreachableTracker();
+  left.update("everywhere", decided("stalled"), 0);
+  left.update("everywhere", decided("stalled"), LOOK_MS);
+  // The store was away.
+  const back = LOOK_MS + defaults.stalledWatchMs + 1;
+  expect(left.unreachableMs("run", back)).toBe(0);
+  left.update("everywhere", decided("stalled"), back);
+  expect(left.unreachableMs("run", back + LOOK_MS)).toBe(LOOK_MS);
+});
+
+test("what is silent elsewhere is watched on between the rare looks at it; what is here is seen at every look", () => {
+  const left = new UnreachableTracker();
+  left.recordFarPass(new Set(["run"]), defaults.silentLookMs);
+  left.update(
+    "everywhere",
+    new Map([...decided("elsewhere"), ["near", { row: "stalled", action: "leave", why: "" }]]),
+    0,
+  );
+  left.update("here", new Map(), LOOK_MS);
+  expect(left.unreachableMs("run", defaults.hostLostMs)).toBe(defaults.hostLostMs);
+  expect(left.unreachableMs("near", LOOK_MS)).toBe(0);
+  expect(left.isFarPassDue(LOOK_MS)).toBe(false);
+  expect(left.isFarPassDue(defaults.silentLookMs)).toBe(true);
+  // Its owner has renewed.
+  left.recordFarPass(new Set(), 2 * defaults.silentLookMs);
+  left.update("everywhere", new Map(), defaults.silentLookMs);
+  expect(left.unreachableMs("run", defaults.hostLostMs)).toBe(0);
+});

@@ -1,0 +1,95 @@
+import { expect, test, vi } from "vitest";
+import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
+import { defaults } from "../../../src/defaults.js";
+import type { ProcessEvidence } from "../../../src/anchor/host.js";
+import type { FakeAnchor } from "../../support/supervisor/fake-host.js";
+import {
+  fakeSupervisor,
+  spawnFakeRun,
+  nextTurn,
+  waitUntil,
+} from "../../support/supervisor/fake-supervisor.js";
+
+const told = (pid: number): ProcessEvidence["descendants"][number] => ({
+  identity: { pid, startTime: pid, uniqueId: null },
+  parentPid: 1,
+  sessionId: 1,
+  command: "told",
+  state: "S",
+  cpuMs: 0,
+  rssKb: 0,
+  ports: [],
+});
+
+/** A run that goes on, and what its anchor was asked. */
+async function running() {
+  const world = fakeSupervisor();
+  const inspect = vi.spyOn(world.host, "inspectProcesses");
+  const run = await spawnFakeRun(world);
+  const anchor = world.host.anchors.get(run.runId) as FakeAnchor;
+  const asked = () =>
+    anchor.links
+      .flatMap(({ sent }) => sent)
+      .filter((line) => line.startsWith("members "))
+      .map((line) => line.slice("members ".length));
+  inspect.mockClear();
+  return { world, run, anchor, asked, inspect };
+}
+
+test("the anchor's own word is enough: no process is started to look", async () => {
+  const { run, anchor, asked, inspect } = await running();
+  const [one, two] = [run.members(), run.members()];
+  const [first = "", second = ""] = asked();
+  anchor.emit({ type: "members", requestId: second, processes: [told(22)] });
+  anchor.emit({ type: "members", requestId: first, processes: [told(21)] });
+  expect([await one, await two]).toEqual([[told(21)], [told(22)]]);
+  expect(inspect).not.toHaveBeenCalled();
+});
+
+test.for([
+  ["does not know the question", { type: "refused", code: "unknown-frame", message: "", epoch: null }],
+  ["hangs up", { type: "closed" }],
+] as const)("an anchor that %s is looked at from outside", async ([, event]) => {
+  const { world, run, anchor, inspect } = await running();
+  const members = run.members();
+  anchor.emit(event);
+  expect(await members).toEqual([]);
+  expect(inspect).toHaveBeenCalledOnce();
+  expect(world.problems).toEqual([]);
+});
+
+test("one from before an upgrade is not even asked", async () => {
+  const { run, anchor, asked, inspect } = await running();
+  anchor.welcome = { ...anchor.welcome, protocol: PROTOCOL - 1 };
+  anchor.disconnect();
+  await waitUntil(() => anchor.links.length > 0);
+  expect(await run.members()).toEqual([]);
+  expect(asked()).toEqual([]);
+  expect(inspect).toHaveBeenCalledOnce();
+});
+
+test("one that does not answer keeps nobody waiting; its late answer is not taken for the next one's", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const { run, anchor, asked, inspect } = await running();
+    const members = run.members();
+    await vi.advanceTimersByTimeAsync(defaults.membersMs);
+    expect(await members).toEqual([]);
+    expect(inspect).toHaveBeenCalledOnce();
+    const again = run.members();
+    const [late = "", now = ""] = asked();
+    anchor.emit({ type: "members", requestId: late, processes: [told(21)] });
+    anchor.emit({ type: "members", requestId: now, processes: [told(22)] });
+    expect(await again).toEqual([told(22)]);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("nobody waits for an anchor that has said its last word", async () => {
+  const { run, anchor } = await running();
+  const members = run.members();
+  anchor.exit();
+  await nextTurn();
+  expect(await members).toEqual([]);
+});

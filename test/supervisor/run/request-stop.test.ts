@@ -1,0 +1,103 @@
+import { expect, test } from "vitest";
+import {
+  fakeSupervisor,
+  spawnFakeRun,
+  nextTurn,
+  waitUntil,
+} from "../../support/supervisor/fake-supervisor.js";
+
+test("cancel hands the stop to the anchor and records who asked", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  await run.cancel({ actor: "cli:alice", requestId: "r1" });
+  expect(world.host.last.stops).toEqual([
+    { reason: "manual-cancel", actor: "cli:alice", requestId: "r1", graceMs: null },
+  ]);
+  expect(run.state).toBe("exiting");
+  expect(run.firstStop).toMatchObject({ actor: "cli:alice" });
+  expect(world.store.runs.get(run.runId)?.state).toBe("exiting");
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel"]);
+});
+
+test("a second cancel can shorten the grace, and is no second reason", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  await run.cancel({ actor: "first" });
+  await run.cancel({ actor: "second", reason: "shutdown", graceMs: 0 });
+  expect(world.host.last.stops.map(({ graceMs }) => graceMs)).toEqual([null, 0]);
+  expect(run.firstStop).toMatchObject({ actor: "first", reason: "manual-cancel" });
+  world.host.last.exit();
+  expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "first" });
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "exit"]);
+});
+
+test("the anchor's first stop is the truth when somebody else was faster", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  world.host.last.stop({ reason: "manual-cancel", actor: "signal:TERM pid:7", requestId: "", graceMs: null });
+  await run.cancel({ actor: "late" });
+  world.host.last.exit();
+  expect((await run.wait()).exit).toMatchObject({ actor: "signal:TERM pid:7" });
+});
+
+test("stopping does not wait for the store", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  world.store.failing = new Error("database is locked");
+  await run.cancel();
+  expect(world.host.last.stops).toHaveLength(1);
+  await nextTurn();
+  expect(world.problems[0]).toMatchObject({ runId: run.runId, cause: world.store.failing });
+  world.host.last.exit();
+  const ended = run.wait();
+  expect(run.state).toBe("exited");
+  world.store.failing = null;
+  expect(await ended).toMatchObject({ state: "exited", exit: { reason: "manual-cancel" } });
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "exit"]);
+});
+
+test("a cancel between two connections is owed to the next", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  world.host.last.disconnect();
+  await run.cancel({ actor: "meanwhile" });
+  expect(world.host.last.stops).toMatchObject([{ actor: "meanwhile" }]);
+});
+
+test("a cancel after the end does nothing", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  world.host.last.exit();
+  const record = await run.wait();
+  await run.cancel();
+  expect(await world.supervisor.getRun(run.runId)).toEqual(record);
+});
+
+test("a bad grace is refused and stops nothing", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world);
+  await expect(run.cancel({ graceMs: -1 })).rejects.toMatchObject({ code: "BAD_INPUT" });
+  expect(world.host.last.stops).toEqual([]);
+});
+
+test("a deadline stops the run in its own name", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world, { timeoutMs: 20 });
+  await waitUntil(() => world.host.last.stops.length > 0);
+  expect(world.host.last.stops).toMatchObject([{ reason: "overall-timeout", actor: "deadline" }]);
+  world.host.last.exit();
+  expect((await run.wait()).exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
+});
+
+test("a heartbeat keeps a silent run alive, and the anchor hears of it", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world, { noOutputTimeoutMs: 60 });
+  for (let beat = 0; beat < 10; beat++) {
+    await new Promise((resolve) => setTimeout(resolve, 15));
+    run.heartbeat();
+  }
+  expect(world.host.last.stops).toEqual([]);
+  expect(world.host.last.links[0]?.sent).toContain("heartbeat");
+  await waitUntil(() => world.host.last.stops.length > 0);
+  expect(world.host.last.stops).toMatchObject([{ reason: "no-output-timeout" }]);
+});

@@ -1,0 +1,237 @@
+import { expect, test } from "vitest";
+import { BadInput, RunExists, SpawnFailed, StateUnusable } from "../../../src/errors.js";
+import type { SpawnOptions } from "../../../src/supervisor/api.js";
+import {
+  fakeSupervisor,
+  spawnFakeRun,
+  nextTurn,
+  waitUntil,
+} from "../../support/supervisor/fake-supervisor.js";
+
+test("the record is committed with the root's identity before GO, and running after", async () => {
+  const world = fakeSupervisor();
+  const { store, host } = world;
+  const seen: string[] = [];
+  host.prepare = (anchor) => {
+    const go = anchor.go.bind(anchor);
+    anchor.go = () => {
+      seen.push(...store.log);
+      go();
+    };
+  };
+  const run = await spawnFakeRun(world);
+  expect(seen).toEqual(["insert", "gated"]);
+  expect(store.log).toEqual(["insert", "gated", "running"]);
+  expect(run.state).toBe("running");
+  expect(run.rootPid).toBe(host.last.welcome.root.pid);
+  expect(store.runs.get(run.runId)).toMatchObject({
+    state: "running",
+    root: host.last.welcome.root,
+    processGroupId: run.rootPid,
+    tier: "subreaper+unique",
+    leaseEpoch: 1,
+  });
+  expect(store.eventTypes(run.runId)).toEqual(["spawn"]);
+});
+
+test("markers are in the environment; what is in it is not in the record", async () => {
+  const world = fakeSupervisor();
+  const run = await spawnFakeRun(world, { env: { API_TOKEN: "hunter2" }, sessionKey: "session" });
+  const record = world.store.runs.get(run.runId);
+  expect(world.host.specs[0]?.env).toMatchObject({
+    HOLDFAST_RUN_ID: run.runId,
+    HOLDFAST_LEASE_ID: record?.leaseId,
+    HOLDFAST_GATEWAY_INSTANCE_ID: "in_test",
+    HOLDFAST_SESSION_KEY: "session",
+    API_TOKEN: "hunter2",
+  });
+  expect(JSON.stringify([record, world.store.events])).not.toContain("hunter2");
+});
+
+test("a start and an end in one breath lose nothing", async () => {
+  const world = fakeSupervisor();
+  world.host.prepare = (anchor) => {
+    const go = anchor.go.bind(anchor);
+    anchor.go = () => {
+      go();
+      anchor.emit({ type: "leader", status: { code: 0, signal: null } });
+      anchor.exit();
+    };
+  };
+  const run = await spawnFakeRun(world);
+  const record = await run.wait();
+  expect(record).toMatchObject({ state: "exited", exit: { reason: "exit", code: 0 }, emptiness: "proven" });
+  expect(record.startedAt).not.toBeNull();
+  expect(world.store.log).toEqual(["insert", "gated", "running", "exited"]);
+  expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
+});
+
+test("a taken id is drawn again", async () => {
+  const world = fakeSupervisor();
+  let first = true;
+  world.store.beforeWrite = () => {
+    if (!first) return;
+    first = false;
+    throw new RunExists("run_taken");
+  };
+  expect((await spawnFakeRun(world)).state).toBe("running");
+});
+
+for (const [name, gate] of [
+  [
+    "refused",
+    (): never => {
+      throw new Error("disk full");
+    },
+  ],
+  [
+    "uncertain",
+    (): never => {
+      throw new StateUnusable("/store", "commit may or may not have happened");
+    },
+  ],
+] as const)
+  test(`no GO when the commit is ${name}`, async () => {
+    const world = fakeSupervisor();
+    const { store, host } = world;
+    let broken = true;
+    store.beforeWrite = (what) => {
+      if (what === "gated" && broken) gate();
+    };
+    host.prepare = (anchor) => {
+      const link = anchor.links[0];
+      const close = link?.close.bind(link);
+      if (link !== undefined)
+        link.close = () => {
+          close?.();
+          // What an anchor does when its owner leaves before GO.
+          host.left.set(anchor.runId, {
+            exit: anchor.exitFacts({ reason: "spawn-error", leader: null }),
+            leader: null,
+            firstStop: null,
+            swept: null,
+          });
+          anchor.answers = false;
+        };
+    };
+    const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(SpawnFailed);
+    expect(error).toMatchObject({ step: "record", runId: host.last.runId });
+    expect(host.last.goCount).toBe(0);
+    broken = false;
+    await waitUntil(() => store.runs.get(host.last.runId)?.state === "exited");
+    const record = store.runs.get(host.last.runId);
+    expect(record?.exit).toMatchObject({ reason: "spawn-error" });
+    expect(record?.exit?.detail).toContain("could not be committed");
+    expect(record?.startedAt).toBeNull();
+  });
+
+test("a command that cannot be executed is a record and an error with the same words", async () => {
+  const world = fakeSupervisor();
+  world.host.prepare = (anchor) => {
+    anchor.go = () => {
+      const failure = { errno: 2, step: "exec", message: "cannot run nothing: no such command" };
+      anchor.emit({ type: "failed", failure });
+      anchor.exit({
+        executed: false,
+        reason: "spawn-error",
+        leader: null,
+        spawnError: { errno: 2, step: "exec", message: "" },
+      });
+    };
+  };
+  const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
+  const { runId } = world.host.last;
+  expect(error).toMatchObject({ code: "SPAWN_FAILED", errno: 2, step: "exec", runId });
+  expect(world.store.runs.get(runId)).toMatchObject({
+    state: "exited",
+    emptiness: "proven",
+    startedAt: null,
+    exit: { reason: "spawn-error", errno: 2, detail: (error as Error).message },
+  });
+  expect(world.supervisor.run(runId)).toBeNull();
+});
+
+test("an anchor that cannot be prepared is a record and an error", async () => {
+  const world = fakeSupervisor();
+  world.host.failStart = new SpawnFailed(
+    "run_x",
+    28,
+    "directory",
+    "cannot write the run's directory: the disk is full",
+  );
+  const error = await spawnFakeRun(world).catch((reason: unknown) => reason);
+  expect(error).toBe(world.host.failStart);
+  expect([...world.store.runs.values()]).toMatchObject([
+    { state: "exited", exit: { reason: "spawn-error", errno: 28 } },
+  ]);
+});
+
+test("a launcher that is not to be had is a SpawnFailed too", async () => {
+  const world = fakeSupervisor();
+  world.host.failStart = new Error("connection refused");
+  await expect(spawnFakeRun(world)).rejects.toMatchObject({
+    code: "SPAWN_FAILED",
+    step: "anchor",
+    cause: world.host.failStart,
+  });
+});
+
+test("a failed start is told at once, also when the store refuses its record", async () => {
+  const world = fakeSupervisor();
+  world.host.failStart = new SpawnFailed("run_x", 28, "directory", "full");
+  world.store.beforeWrite = (what) => {
+    if (what === "exited") throw new Error("disk full");
+  };
+  await expect(spawnFakeRun(world)).rejects.toBe(world.host.failStart);
+  expect(world.problems).not.toEqual([]);
+});
+
+test.each([
+  ["an empty command", { argv: [] }, {}],
+  ["NUL in argv", { argv: ["a\0b"] }, {}],
+  ["a negative timeout", {}, { timeoutMs: -1 }],
+  ["a fraction of a millisecond", {}, { graceMs: 0.5 }],
+  ["NaN", {}, { noOutputTimeoutMs: Number.NaN }],
+  ["an unknown kind", {}, { kind: "daemon" }],
+  ["an unknown policy", {}, { onEscape: "ignore" }],
+  ["an empty label", {}, { labels: { "": "x" } }],
+  ["a label that is no text", {}, { labels: { a: 1 } }],
+  ["a terminal without columns", {}, { size: { rows: 1, cols: 0 } }],
+  ["an impossible umask", {}, { umask: 0o1000 }],
+  ["NUL in cwd", {}, { cwd: "a\0b" }],
+  ["an empty cwd", {}, { cwd: "" }],
+  ["an injection variable", {}, { env: { LD_PRELOAD: "x" } }],
+  ["an unknown spool policy", {}, { stdout: { policy: "keep-all" } }],
+  ["an aborted signal", {}, { signal: AbortSignal.abort() }],
+])("%s is refused before anything is recorded", async (_, input, options) => {
+  const world = fakeSupervisor();
+  const spawned = world.supervisor.spawn({ io: "pipe", argv: ["true"], ...input }, options as SpawnOptions);
+  await expect(spawned).rejects.toThrow(BadInput);
+  expect(world.store.log).toEqual([]);
+  expect(world.host.specs).toEqual([]);
+});
+
+test("an abort while the anchor is being prepared stops it, and no GO is said", async () => {
+  const world = fakeSupervisor();
+  const controller = new AbortController();
+  world.host.prepare = () => controller.abort();
+  const pending = spawnFakeRun(world, { signal: controller.signal });
+  await waitUntil(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
+  world.host.last.exit({ executed: false, leader: null });
+  const run = await pending;
+  expect(world.host.last.goCount).toBe(0);
+  expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel" });
+});
+
+test("a thousand runs under one signal are one listener, and one abort cancels them all", async () => {
+  const world = fakeSupervisor();
+  const controller = new AbortController();
+  await Promise.all(Array.from({ length: 1_000 }, () => spawnFakeRun(world, { signal: controller.signal })));
+  await nextTurn();
+  controller.abort();
+  const anchors = [...world.host.anchors.values()];
+  expect(anchors.every(({ stops }) => stops.length === 1)).toBe(true);
+  for (const anchor of anchors) anchor.exit();
+  await waitUntil(() => [...world.store.runs.values()].every(({ state }) => state === "exited"));
+});

@@ -1,0 +1,122 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished } from "vitest";
+import {
+  type Adapter,
+  type AdapterEnd,
+  type AdapterOptions,
+  startAdapter,
+} from "../../../src/acp/agent/adapter.js";
+import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
+import { parsePermissionRequest } from "../../../src/acp/permissions/parse-permission.js";
+import { decidePermission } from "../../../src/acp/permissions/permission-policy.js";
+import type { PermissionRule } from "../../../src/model/acp.js";
+import type { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
+import type { ConnectionHandlers, AgentRpcRequest } from "../../../src/acp/wire/handlers.js";
+import { initialize } from "../../../src/acp/wire/initialize.js";
+import { plantLookalike, findProcessesOfRun, realSupervisor } from "../supervisor/real-supervisor.js";
+
+const CLIENT_INFO = { name: "holdfast-test", version: "0" };
+const TIMEOUT_MS = 20_000;
+
+export const misbehavingAgent = (mode: string): string[] => [
+  process.execPath,
+  fileURLToPath(new URL("programs/misbehaving-agent.mjs", import.meta.url)),
+  mode,
+];
+
+interface OpenLimits {
+  readonly initializeMs?: number;
+  readonly newMs?: number;
+  readonly cwd?: string;
+}
+
+/** An agent under a real supervisor, and a client that does what any client does. */
+export class AdapterFixture {
+  readonly adapter: Adapter;
+  /** Of the session that is open. */
+  conversation = new ReplayFilter("");
+  sessionId = "";
+  permissions = 0;
+
+  constructor(adapter: Adapter) {
+    this.adapter = adapter;
+  }
+
+  /** Both: the agent is ready for a prompt. */
+  async open(limits: OpenLimits = {}): Promise<void> {
+    const { initializeMs = TIMEOUT_MS, newMs = TIMEOUT_MS, cwd = process.cwd() } = limits;
+    await initialize(this.adapter.connection, CLIENT_INFO, { deadlineMs: initializeMs });
+    const { sessionId } = await this.adapter.connection.request(
+      "session/new",
+      { cwd, mcpServers: [] },
+      { deadlineMs: newMs, fatal: true },
+    );
+    this.sessionId = sessionId;
+    this.conversation = new ReplayFilter(sessionId);
+  }
+
+  beginTurn(): TurnSummary {
+    return this.conversation.beginTurn();
+  }
+
+  cancel(): Promise<void> {
+    return this.adapter.connection.notify("session/cancel", { sessionId: this.sessionId });
+  }
+
+  async prompt(deadlineMs: number = TIMEOUT_MS, fatal = true): Promise<string> {
+    const prompt = [{ type: "text" as const, text: "go" }];
+    const { stopReason } = await this.adapter.connection.request(
+      "session/prompt",
+      { sessionId: this.sessionId, prompt },
+      { deadlineMs, fatal },
+    );
+    return stopReason;
+  }
+
+  /** The connection is over, every process is gone, the directory too. */
+  async waitForExit(): Promise<AdapterEnd> {
+    const end = await this.adapter.ended;
+    expect(end.record).toMatchObject({ state: "exited", emptiness: "proven" });
+    expect(await findProcessesOfRun(this.adapter.run.runId)).toEqual([]);
+    expect(existsSync(this.adapter.tmpdir)).toBe(false);
+    return end;
+  }
+}
+
+interface AdapterFixtureOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "leaveMs"> {
+  readonly rules?: readonly PermissionRule[];
+  readonly handlers?: Partial<ConnectionHandlers>;
+}
+
+export async function openAdapterFixture(
+  argv: readonly string[],
+  { rules = [], handlers = {}, ...rest }: AdapterFixtureOptions = {},
+): Promise<AdapterFixture> {
+  const supervisor = await realSupervisor();
+  // As like to what the agents leave as can be.
+  plantLookalike("sleep", "3018");
+  const answer = async ({ id, params }: AgentRpcRequest): Promise<void> => {
+    adapterFixture.permissions++;
+    const asked = parsePermissionRequest(params);
+    if (asked === null) throw new Error("not a permission request");
+    const decision = decidePermission(rules, asked, asked.options, { canAsk: false });
+    if (decision.type === "answer")
+      await adapterFixture.adapter.connection.answer(id, { result: { outcome: decision.outcome } });
+  };
+  const adapter = await startAdapter(supervisor, {
+    argv,
+    ...rest,
+    graceMs: 300,
+    handlers: {
+      onUpdates: async (batch) => {
+        for (const update of batch) adapterFixture.conversation.classify(update);
+      },
+      requests: { "session/request_permission": answer },
+      ...handlers,
+    },
+  });
+  const adapterFixture = new AdapterFixture(adapter);
+  onTestFinished(() => adapter.connection.close());
+  return adapterFixture;
+}

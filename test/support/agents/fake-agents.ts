@@ -1,0 +1,18 @@
+import { fileURLToPath } from "node:url";
+import { CLI_OUTPUTS } from "../../../src/config/agents.js";
+
+const script = fileURLToPath(new URL("programs/fake-cli.mjs", import.meta.url));
+const argvJson = (...argv: readonly string[]): string => JSON.stringify([process.execPath, script, ...argv]);
+
+/** A config with an agent for each dialect, by its name. Their commands are children/fake-cli.mjs. */
+export const fakeAgentsConfig = CLI_OUTPUTS.map(
+  (output) => `
+[agents.${output}]
+versionArgs = ${JSON.stringify([script, "--version"])}
+env = { FAKE_KEY = "sk-of-the-entry" }
+[agents.${output}.cli]
+argv = ${argvJson(output)}
+resumeArgv = ${argvJson(output, "--resume", "{sessionId}")}
+output = "${output}"
+`,
+).join("");

@@ -1,0 +1,134 @@
+import { connect, type Socket } from "node:net";
+import { FrameDecoder } from "../../../src/anchor/protocol/frame-decoder.js";
+import {
+  type MessageFields,
+  decodeMessage,
+  type AnchorMessage,
+  type AnchorMessageName,
+} from "../../../src/anchor/protocol/message-codec.js";
+
+type Received<N extends AnchorMessageName> = { readonly name: N } & MessageFields<N>;
+
+interface Waiter {
+  readonly name: AnchorMessageName;
+  readonly resolve: (message: AnchorMessage) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** Far above any answer; only bounds a hang. */
+const TIMEOUT_MS = 5_000;
+
+/** One connection, frame by frame, with nothing added and nothing understood. */
+export class RawLink {
+  readonly socket: Socket;
+  /** Every message that came, in order. */
+  readonly received: AnchorMessage[] = [];
+  readonly #closed: Promise<void>;
+  readonly #unread: AnchorMessage[] = [];
+  #waiters: Waiter[] = [];
+  #over = false;
+
+  static async open(path: string): Promise<RawLink> {
+    for (;;) {
+      const socket = connect({ path });
+      const link = new RawLink(socket);
+      const error = await new Promise<NodeJS.ErrnoException | null>((resolve) => {
+        socket.once("connect", () => resolve(null));
+        socket.once("error", resolve);
+      });
+      if (error === null) return link;
+      // The backlog is full: connect(2) on a local socket does not wait for room in it.
+      if (error.code !== "EAGAIN") throw error;
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+  }
+
+  private constructor(socket: Socket) {
+    this.socket = socket;
+    const decoder = new FrameDecoder();
+    socket.on("data", (chunk) => {
+      for (const frame of decoder.push(chunk)) {
+        const message = decodeMessage(frame);
+        if (message !== null) this.#hear(message);
+      }
+    });
+    // A reset is a close like any other here.
+    socket.on("error", () => {});
+    this.#closed = new Promise((resolve) => {
+      socket.once("close", () => {
+        this.#over = true;
+        for (const { name, reject } of this.#waiters) reject(new Error(`closed without ${name}`));
+        this.#waiters = [];
+        resolve();
+      });
+    });
+  }
+
+  get isOpen(): boolean {
+    return !this.#over;
+  }
+
+  send(...frames: Buffer[]): void {
+    if (this.socket.writable) this.socket.write(Buffer.concat(frames));
+  }
+
+  /** One byte per packet, each on its way before the next. */
+  async sendByteByByte(bytes: Buffer): Promise<void> {
+    this.socket.setNoDelay(true);
+    for (const byte of bytes) {
+      await new Promise<void>((resolve) => this.socket.write(Buffer.of(byte), () => resolve()));
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /** The first message of that name which nobody has asked for yet. */
+  receive<N extends AnchorMessageName>(name: N): Promise<Received<N>> {
+    const at = this.#unread.findIndex((message) => message.name === name);
+    const [found] = at < 0 ? [] : this.#unread.splice(at, 1);
+    if (found !== undefined) return Promise.resolve(found as Received<N>);
+    if (this.#over) return Promise.reject(new Error(`closed without ${name}`));
+    return new Promise<Received<N>>((resolve, reject) => {
+      const timer = setTimeout(() => waiter.reject(new Error(`no ${name} came`)), TIMEOUT_MS);
+      const waiter: Waiter = {
+        name,
+        resolve: (message) => {
+          clearTimeout(timer);
+          resolve(message as Received<N>);
+        },
+        reject: (error) => {
+          clearTimeout(timer);
+          this.#waiters = this.#waiters.filter((each) => each !== waiter);
+          reject(error);
+        },
+      };
+      this.#waiters.push(waiter);
+    });
+  }
+
+  /** The other side has closed the connection, or we have. */
+  async ended(): Promise<void> {
+    const late = Symbol("late");
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise((resolve) => {
+      timer = setTimeout(() => resolve(late), TIMEOUT_MS);
+    });
+    const first = await Promise.race([this.#closed, patience]);
+    clearTimeout(timer);
+    if (first === late) throw new Error("the connection was not closed");
+  }
+
+  close(): void {
+    this.socket.destroy();
+  }
+
+  #hear(message: AnchorMessage): void {
+    this.received.push(message);
+    const waiter = this.#waiters.find(({ name }) => name === message.name);
+    if (waiter === undefined) {
+      this.#unread.push(message);
+      return;
+    }
+    this.#waiters = this.#waiters.filter((each) => each !== waiter);
+    waiter.resolve(message);
+  }
+}

@@ -1,0 +1,67 @@
+import { fork, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import type { Readable } from "node:stream";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll } from "vitest";
+import { BackgroundGateway } from "./background-gateway.js";
+import type { CliResult } from "./cli-fixture.js";
+
+const child = fileURLToPath(new URL("children/batch-cli.mjs", import.meta.url));
+const END_MARK = "\n<<< that was it >>>\n";
+
+/** A `holdfast` that is told one command line after another. None of them may read its stdin. */
+export class BatchCli implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<null>;
+
+  constructor(env: NodeJS.ProcessEnv) {
+    this.#child = fork(child, { env, stdio: ["ignore", "pipe", "pipe", "ipc"] });
+    this.#ended = once(this.#child, "exit").then(() => null);
+  }
+
+  async holdfast(...args: readonly string[]): Promise<CliResult> {
+    const { stdout: out, stderr: err } = this.#child;
+    if (out === null || err === null) throw new Error("it has no output");
+    const said = Promise.all([readToMark(out), readToMark(err), once(this.#child, "message")]);
+    this.#child.send({ args, mark: END_MARK });
+    const first = await Promise.race([said, this.#ended]);
+    if (first === null) throw new Error(`${args.join(" ")} ended the program`);
+    const [stdout, stderr, [code]] = first;
+    return { code: code as number, signal: null, stdout, stderr };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.kill();
+    await this.#ended;
+  }
+}
+
+/** One gateway, and a `holdfast` beside it, for all tests of a file. */
+export function gatewayAndCliForFile(): {
+  readonly gatewayFixture: BackgroundGateway;
+  readonly batchCli: BatchCli;
+} {
+  const fixture = {} as { gatewayFixture: BackgroundGateway; batchCli: BatchCli };
+  beforeAll(async () => {
+    fixture.gatewayFixture = await BackgroundGateway.started();
+    fixture.batchCli = new BatchCli(fixture.gatewayFixture.env);
+  }, 60_000);
+  afterAll(async () => {
+    await fixture.batchCli[Symbol.asyncDispose]();
+    await fixture.gatewayFixture[Symbol.asyncDispose]();
+  });
+  return fixture;
+}
+
+function readToMark(stream: Readable): Promise<string> {
+  let text = "";
+  return new Promise((resolve) => {
+    const hear = (data: Buffer): void => {
+      text += data.toString();
+      if (!text.endsWith(END_MARK)) return;
+      stream.off("data", hear);
+      resolve(text.slice(0, -END_MARK.length));
+    };
+    stream.on("data", hear);
+  });
+}

@@ -1,0 +1,175 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import type { Readable, Writable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { setTimeout } from "node:timers/promises";
+import { expect } from "vitest";
+import { removeStateDirectory } from "../../remove-home.js";
+
+export const cliPath = resolve("dist/cli/main.js");
+
+export interface CliResult {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface CliProcess {
+  readonly child: ChildProcess & {
+    readonly stdin: Writable;
+    readonly stdout: Readable;
+    readonly stderr: Readable;
+  };
+  /** All of stdout and stderr, for where they are no text. */
+  readonly raw: Promise<readonly [Buffer, Buffer]>;
+  readonly finished: Promise<CliResult>;
+}
+
+/**
+ * A state directory of its own, and a bystander that has nothing to do with it. At the end the bystander must live,
+ * and nothing else that belongs to the directory.
+ */
+export class CliFixture implements AsyncDisposable {
+  readonly home: string;
+  readonly #bystander: ChildProcess;
+
+  constructor(home: string) {
+    this.home = home;
+    this.#bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
+  }
+
+  static async open(): Promise<CliFixture> {
+    return new CliFixture(await mkdtemp(join(tmpdir(), "hf-")));
+  }
+
+  /** Foreground commands supervise themselves, which is quick, unless a test is about the gateway. */
+  get env(): NodeJS.ProcessEnv {
+    return {
+      ...process.env,
+      HOLDFAST_HOME: this.home,
+      HOLDFAST_IN_PROCESS: "1",
+      NO_COLOR: undefined,
+      FORCE_COLOR: undefined,
+    };
+  }
+
+  /** Start `holdfast` and leave its streams to the test. */
+  start(...args: readonly string[]): CliProcess {
+    return this.startWith({}, ...args);
+  }
+
+  /** The same with more in its environment. */
+  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
+    return collectOutput(
+      spawn(process.execPath, [cliPath, ...args], {
+        env: { ...this.env, ...env },
+        stdio: ["pipe", "pipe", "pipe"],
+      }),
+    );
+  }
+
+  /** Run `holdfast` with nothing on its stdin. */
+  async holdfast(...args: readonly string[]): Promise<CliResult> {
+    const { child, finished } = this.start(...args);
+    child.stdin.end();
+    return finished;
+  }
+
+  /** Run a shell script in which `holdfast` is the command. */
+  async shell(script: string): Promise<CliResult> {
+    const child = spawn(
+      "bash",
+      ["-c", `holdfast() { "${process.execPath}" "${cliPath}" "$@"; }\n${script}`],
+      {
+        env: this.env,
+        stdio: ["ignore", "pipe", "pipe"],
+      },
+    );
+    const [stdout, stderr, [code, signal]] = await Promise.all([
+      buffer(child.stdout),
+      buffer(child.stderr),
+      once(child, "close"),
+    ]);
+    return { code, signal, stdout: stdout.toString(), stderr: stderr.toString() };
+  }
+
+  /** Processes of this stage: the directory is named in their environment or command line. */
+  async processes(): Promise<string[]> {
+    const pids = (await readdir("/proc")).filter(
+      (name) => /^\d+$/.test(name) && name !== String(process.pid),
+    );
+    const found = await Promise.all(
+      pids.map(async (pid) => {
+        const [environ, cmdline, stat] = await Promise.all(
+          ["environ", "cmdline", "stat"].map((name) =>
+            readFile(`/proc/${pid}/${name}`, "latin1").catch(() => ""),
+          ),
+        );
+        if (/\) Z /.test(stat ?? "")) return null;
+        return `${environ}\0${cmdline}`.includes(this.home)
+          ? `${pid} ${cmdline?.replaceAll("\0", " ")}`
+          : null;
+      }),
+    );
+    return found.filter((line) => line !== null);
+  }
+
+  async expectNoProcesses(withinMs = 3_000): Promise<void> {
+    const until = performance.now() + withinMs;
+    let left = await this.processes();
+    while (left.length > 0 && performance.now() < until) {
+      await setTimeout(20);
+      left = await this.processes();
+    }
+    expect(left).toEqual([]);
+  }
+
+  protected async cleanUp(): Promise<void> {
+    await removeStateDirectory(this.home);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.expectNoProcesses();
+      expect(this.#bystander.exitCode ?? this.#bystander.signalCode, "the bystander").toBeNull();
+    } finally {
+      this.#bystander.kill("SIGKILL");
+      await once(this.#bystander, "exit").catch(() => {});
+      await this.cleanUp();
+    }
+  }
+}
+
+/** What becomes of a command that was started with pipes. */
+export function collectOutput(child: CliProcess["child"]): CliProcess {
+  child.stdin.on("error", () => {});
+  const raw = Promise.all([buffer(child.stdout), buffer(child.stderr)]);
+  const finished = Promise.all([raw, once(child, "close")]).then(([[stdout, stderr], [code, signal]]) => ({
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+    stdout: stdout.toString(),
+    stderr: stderr.toString(),
+  }));
+  return { child, raw, finished };
+}
+
+/** Until the command's output holds this text. */
+export async function waitForText(stream: Readable, text: string): Promise<void> {
+  let seen = "";
+  await new Promise<void>((done, fail) => {
+    const onData = (data: Buffer): void => {
+      seen += data.toString();
+      if (!seen.includes(text)) return;
+      stream.off("data", onData);
+      done();
+    };
+    stream.on("data", onData);
+    stream.once("end", () =>
+      fail(new Error(`ended without ${JSON.stringify(text)}; it wrote ${JSON.stringify(seen)}`)),
+    );
+  });
+}

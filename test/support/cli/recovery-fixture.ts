@@ -1,0 +1,251 @@
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { DatabaseSync } from "@photostructure/sqlite";
+import type { GatewayEvent } from "../../../src/gateway/gateway.js";
+import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
+import type { RunEvent } from "../../../src/model/run-event.js";
+import type { RunRecord } from "../../../src/model/run.js";
+import type { SpawnOptions } from "../../../src/supervisor/api.js";
+import { waitFor, withTimeout } from "../wait-for.js";
+import { CliFixture, type CliResult } from "./cli-fixture.js";
+
+const libraryPath = resolve("dist/index.js");
+const leaveRuns = fileURLToPath(new URL("children/leave-runs.mjs", import.meta.url));
+
+/** What a run does: it must say something once everything it starts is there. */
+export type RunScript = readonly [script: string, options?: SpawnOptions];
+
+type TerminalStep = readonly [seen: string, answer: string | (() => Promise<unknown>)];
+
+/** Two processes, one of them in a session of its own, and neither of them loud. */
+export const TWO_PROCESSES = "setsid sleep 7001 & sleep 7002 & echo up; wait";
+
+/** A state directory in which supervisors die and others take over, with a hand in its store. */
+export class RecoveryFixture extends CliFixture {
+  readonly #leftRuns: string[] = [];
+  readonly #gateways: GatewayRun[] = [];
+
+  static override async open(home?: string): Promise<RecoveryFixture> {
+    return new RecoveryFixture(home ?? (await mkdtemp(join(tmpdir(), "hf-"))));
+  }
+
+  get store(): string {
+    return join(this.home, "store.sqlite");
+  }
+
+  /** Runs whose supervisor, an embedding program, has been killed outright. Their leases are healthy for a while. */
+  async leaveRuns(...orders: readonly RunScript[]): Promise<string[]> {
+    const child = spawn(process.execPath, [leaveRuns, libraryPath, this.home, JSON.stringify(orders)], {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: this.env,
+    });
+    const ended = once(child, "close");
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    const said = await Promise.race([lines.next(), ended.then(() => null)]);
+    if (said === null || said.done === true) throw new Error("the runs could not be started");
+    const runIds = JSON.parse(said.value) as string[];
+    this.#leftRuns.push(...runIds);
+    child.kill("SIGKILL");
+    await ended;
+    return runIds;
+  }
+
+  /** The same, long ago. */
+  async leaveOrphans(...orders: readonly RunScript[]): Promise<string[]> {
+    const runIds = await this.leaveRuns(...orders);
+    this.expireLeases();
+    return runIds;
+  }
+
+  expireLeases(): void {
+    this.sql("update runs set lease_expires_at = 0 where state <> 'exited'");
+  }
+
+  /** As a second connection, beside whoever has the store open. */
+  sql(text: string): void {
+    const db = new DatabaseSync(this.store, { timeout: 5_000 });
+    try {
+      db.exec(text);
+    } finally {
+      db.close();
+    }
+  }
+
+  /** A resident supervisor that is up and has looked once at everything. */
+  async gateway(env: NodeJS.ProcessEnv = {}): Promise<GatewayRun> {
+    const gateway = new GatewayRun(this, env);
+    this.#gateways.push(gateway);
+    await gateway.ready;
+    return gateway;
+  }
+
+  async record(runId: string): Promise<RunRecord> {
+    await using store = await openSqliteStoreForReading(this.store);
+    const record = await store?.getRun(runId);
+    if (record === null || record === undefined) throw new Error(`no record of ${runId}`);
+    return record;
+  }
+
+  async events(runId: string): Promise<readonly RunEvent[]> {
+    await using store = await openSqliteStoreForReading(this.store);
+    return (await store?.listEvents({ runId })) ?? [];
+  }
+
+  /** Its record, once it has an end. */
+  async waitForEnd(runId: string, withinMs = 15_000): Promise<RunRecord> {
+    await waitFor(
+      `${runId} has ended on record`,
+      async () => (await this.record(runId)).state === "exited",
+      withinMs,
+    );
+    return this.record(runId);
+  }
+
+  /** Everybody with the run's marker in the environment, but for its anchor. */
+  async membersOf(runId: string): Promise<number[]> {
+    const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+    const found = await Promise.all(
+      pids.map(async (pid) => {
+        const environment = await readFile(`/proc/${pid}/environ`, "latin1").catch(() => "");
+        return environment.split("\0").includes(`HOLDFAST_RUN_ID=${runId}`) ? [Number(pid)] : [];
+      }),
+    );
+    return found.flat();
+  }
+
+  async json<Value>(...args: readonly string[]): Promise<Value> {
+    const { stdout, stderr, code } = await this.holdfast(...args, "--json");
+    if (stdout === "") throw new Error(`${args.join(" ")} ended with ${code}: ${stderr}`);
+    return JSON.parse(stdout) as Value;
+  }
+
+  /** On a terminal, typing each answer when its question is seen, or doing something then. */
+  atTerminal(args: readonly string[], ...talk: readonly TerminalStep[]): Promise<CliResult> {
+    return this.atSizedTerminal(null, args, ...talk);
+  }
+
+  async atSizedTerminal(
+    size: { readonly rows: number; readonly cols: number } | null,
+    args: readonly string[],
+    ...talk: readonly TerminalStep[]
+  ): Promise<CliResult> {
+    const sized = size === null ? "" : `stty rows ${size.rows} cols ${size.cols}; `;
+    const words = [process.execPath, resolve("dist/cli/main.js"), ...args].map((word) => `'${word}'`);
+    const child = spawn("script", ["-qefc", `${sized}exec ${words.join(" ")}`, "/dev/null"], {
+      env: { ...this.env, TERM: "xterm" },
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    let screen = "";
+    child.stdout.on("data", (text: Buffer) => (screen += text.toString()));
+    const ended = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
+    for (const [question, answer] of talk) {
+      await waitFor(`${question} is asked: ${screen}`, () => screen.includes(question));
+      if (typeof answer === "string") child.stdin.write(answer);
+      else await answer();
+    }
+    const [code, signal] = await withTimeout(15_000, `${args.join(" ")} ends: ${screen}`, ended);
+    return { code, signal, stdout: screen.replaceAll("\r", ""), stderr: "" };
+  }
+
+  override async [Symbol.asyncDispose](): Promise<void> {
+    for (const gateway of this.#gateways) await gateway.kill();
+    // What a failed test has left; a passed one leaves nothing, and then nothing is done.
+    for (const runId of this.#leftRuns)
+      if ((await this.membersOf(runId)).length > 0) await this.holdfast("runs", "cancel", runId, "--kill");
+    await super[Symbol.asyncDispose]();
+  }
+}
+
+export const whyNoTerminal =
+  spawnSync("script", ["--version"]).status === 0 ? null : "script(1) is not installed";
+
+/** A `holdfast gateway run --json`, and all it has said. */
+export class GatewayRun {
+  readonly pid: number;
+  readonly events: GatewayEvent[] = [];
+  readonly finished: Promise<CliResult>;
+  /** Up, and through its first look. */
+  readonly ready: Promise<void>;
+  readonly #kill: (signal: NodeJS.Signals) => void;
+  #over = false;
+  #onEvent: () => void = () => {};
+
+  constructor(fixture: Pick<CliFixture, "startWith">, env: NodeJS.ProcessEnv) {
+    const { child, finished } = fixture.startWith(env, "gateway", "run", "--json");
+    this.pid = child.pid ?? 0;
+    this.#kill = (signal) => child.kill(signal);
+    this.finished = finished;
+    void finished.then(() => {
+      this.#over = true;
+      this.#onEvent();
+    });
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      this.events.push(JSON.parse(line) as GatewayEvent);
+      this.#onEvent();
+    });
+    // One of many that start at once has to wait for the others.
+    this.ready = this.waitForEvent("ready", () => true, 60_000).then(() => undefined);
+  }
+
+  /** The first that is such, whether it has been said or will be. */
+  async waitForEvent<Type extends GatewayEvent["type"]>(
+    type: Type,
+    such: (news: Extract<GatewayEvent, { type: Type }>) => boolean = () => true,
+    withinMs = 15_000,
+  ): Promise<Extract<GatewayEvent, { type: Type }>> {
+    const find = (): Extract<GatewayEvent, { type: Type }> | undefined =>
+      this.events
+        .filter((each): each is Extract<GatewayEvent, { type: Type }> => each.type === type)
+        .find((each) => such(each));
+    await withTimeout(
+      withinMs,
+      `the gateway says ${type}`,
+      (async () => {
+        while (find() === undefined && !this.#over) await new Promise<void>((done) => (this.#onEvent = done));
+      })(),
+    );
+    const found = find();
+    if (found === undefined) throw new Error(`the gateway ended: ${(await this.finished).stderr}`);
+    return found;
+  }
+
+  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<CliResult> {
+    if (!this.#over) this.#kill(signal);
+    return this.finished;
+  }
+}
+
+/** A place where a run waits until the test lets it go on. */
+export class RunGate implements AsyncDisposable {
+  readonly path: string;
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+    this.path = join(directory, "gate");
+    spawnSync("mkfifo", [this.path]);
+  }
+
+  static async create(): Promise<RunGate> {
+    return new RunGate(await mkdtemp(join(tmpdir(), "gate-")));
+  }
+
+  /** Say `up`, wait, and exit with this code. */
+  waitScript(code: number): string {
+    return `echo up; read line <'${this.path}'; exit ${code}`;
+  }
+
+  /** One who waits goes on. */
+  async release(): Promise<void> {
+    await writeFile(this.path, "go\n");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}

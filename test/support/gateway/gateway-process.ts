@@ -1,0 +1,50 @@
+import { spawn } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished } from "vitest";
+import type { GatewayClient } from "../../../src/api/client.js";
+import { reachGateway, startGateway } from "../../../src/gateway/start.js";
+import { removeStateDirectory } from "../../remove-home.js";
+
+const cliPath = join(process.cwd(), "dist/cli/main.js");
+
+/** A gateway in a process of its own. */
+export interface GatewayProcess {
+  readonly client: GatewayClient;
+  readonly pid: number;
+}
+
+export async function startGatewayProcess(home: string): Promise<GatewayProcess> {
+  await startGateway(home, cliPath);
+  const reached = (await reachGateway(home)) ?? expect.fail("it does not answer");
+  return { client: reached.client, pid: reached.status.pid };
+}
+
+/** A state directory, and a bystander. */
+export async function temporaryHomeWithBystander(): Promise<string> {
+  const home = await mkdtemp(join(tmpdir(), "hf-"));
+  onTestFinished(() => removeStateDirectory(home));
+  const bystander = spawn("sleep", ["3018"], { stdio: "ignore" });
+  onTestFinished(() => {
+    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
+    bystander.kill("SIGKILL");
+  });
+  onTestFinished(async () => {
+    const last = await reachGateway(home).catch(() => null);
+    await last?.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
+    await waitUntilStopped(home);
+  });
+  return home;
+}
+
+/** It has answered, and leaves. */
+export async function waitUntilStopped(home: string): Promise<void> {
+  while ((await reachGateway(home).catch(() => null)) !== null) await sleep(20);
+}
+
+export function killGateway(pid: number): void {
+  // oxlint-disable-next-line no-restricted-properties -- the gateway this test started, asked for its own number
+  process.kill(pid, "SIGKILL");
+}

@@ -1,0 +1,70 @@
+import { expect, test } from "vitest";
+import { FakeLanguageModel } from "./fake-language-model.js";
+
+const schema = {
+  type: "object",
+  properties: { command: { type: "string" }, description: { type: "string" } },
+  required: ["command", "description"],
+};
+
+/** The same conversation in each dialect. */
+const dialects = {
+  "chat completions": {
+    path: "/v1/chat/completions",
+    offer: { tools: [{ type: "function", function: { name: "bash", parameters: schema } }], stream: true },
+    prompt: { messages: [{ role: "user", content: "go" }] },
+    result: { messages: [{ role: "tool", tool_call_id: "call_1", content: "" }] },
+  },
+  responses: {
+    path: "/v1/responses",
+    offer: { tools: [{ type: "function", name: "shell_command", parameters: schema }], stream: true },
+    prompt: { input: [{ type: "message", role: "user", content: [] }] },
+    result: { input: [{ type: "function_call_output", call_id: "call_1", output: "" }] },
+  },
+  generateContent: {
+    path: "/v1beta/models/fake:streamGenerateContent?alt=sse",
+    offer: {
+      tools: [{ functionDeclarations: [{ name: "run_shell_command", parametersJsonSchema: schema }] }],
+    },
+    prompt: { contents: [{ role: "user", parts: [{ text: "go" }] }] },
+    result: { contents: [{ role: "user", parts: [{ functionResponse: { name: "x", response: {} } }] }] },
+  },
+};
+
+async function ask(model: FakeLanguageModel, path: string, body: object): Promise<string> {
+  const response = await fetch(`${model.url}${path}`, { method: "POST", body: JSON.stringify(body) });
+  expect(response.headers.get("content-type")).toBe("text/event-stream");
+  const events = (await response.text()).match(/^data: .*$/gm) ?? [];
+  expect(events.length).toBeGreaterThan(0);
+  for (const event of events)
+    if (event !== "data: [DONE]") expect(() => JSON.parse(event.slice(6)) as unknown).not.toThrow();
+  return events.join("\n");
+}
+
+test.each(Object.entries(dialects))(
+  "%s: a tool call with the command given, then the text",
+  async (_, { path, offer, prompt, result }) => {
+    await using model = await FakeLanguageModel.start();
+    model.script.command = "echo hi";
+    model.script.text = "All done.";
+    expect(await ask(model, path, { ...offer, ...prompt })).toMatch(/echo hi/);
+    expect(await ask(model, path, { ...offer, ...result })).toMatch(/All done\./);
+    model.script.command = null;
+    expect(await ask(model, path, { ...offer, ...prompt })).toMatch(/All done\./);
+    expect(model.asked).toEqual(["prompt", "tool-result", "prompt"]);
+  },
+);
+
+test("an answer can be held back until the test says so", async () => {
+  await using model = await FakeLanguageModel.start();
+  const { path, offer, prompt } = dialects.responses;
+  const release = model.hold();
+  let answered = false;
+  const answer = ask(model, path, { ...offer, ...prompt }).then(() => {
+    answered = true;
+  });
+  while (model.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  expect(answered).toBe(false);
+  release();
+  await answer;
+});

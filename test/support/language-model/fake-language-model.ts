@@ -1,0 +1,92 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
+import { chatCompletions } from "./chat-completions.js";
+import type { ModelRequest, ModelDialect, JsonObject, ModelReply } from "./dialect.js";
+import { generateContent } from "./generate-content.js";
+import { responses } from "./responses.js";
+import { callShellTool } from "../../acp/model/shell-call.js";
+
+const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent];
+
+/** What the model does with the next prompts. */
+export interface ModelScript {
+  /** To be run first by the agent's shell tool; null: nothing. */
+  command: string | null;
+  /** Said at once, or when the tool's result is there. */
+  text: string;
+}
+
+/** A language model on loopback that thinks what it is told to. */
+export class FakeLanguageModel implements AsyncDisposable {
+  readonly script: ModelScript = { command: null, text: "Done." };
+  /** Every request, in order. */
+  readonly asked: ModelRequest["kind"][] = [];
+  /** The last one, as it came. */
+  heard = "";
+  /** Paths that are no question to a model. */
+  readonly other: string[] = [];
+  readonly #server = createServer((request, response) => {
+    this.#serve(request, response).catch((error: unknown) => response.destroy(error as Error));
+  });
+  #held: Promise<void> = Promise.resolve();
+
+  static async start(): Promise<FakeLanguageModel> {
+    const model = new FakeLanguageModel();
+    model.#server.listen(0, "127.0.0.1");
+    await once(model.#server, "listening");
+    return model;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** From now on answers wait until the returned function is called. */
+  hold(): () => void {
+    let release: () => void = () => undefined;
+    this.#held = new Promise((resolve) => {
+      release = resolve;
+    });
+    return release;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { pathname } = new URL(request.url ?? "/", "http://model");
+    const body = await text(request);
+    const dialect = dialects.find((each) => each.matches(pathname));
+    if (dialect === undefined) return this.#elsewhere(pathname, response);
+    const ask = dialect.read(JSON.parse(body) as JsonObject, pathname);
+    this.asked.push(ask.kind);
+    if (ask.kind !== "aside") this.heard = body;
+    if (ask.kind !== "aside") await this.#held;
+    const reply = this.#reply(ask);
+    response.setHeader("content-type", ask.streamed ? "text/event-stream" : "application/json");
+    response.end(ask.streamed ? dialect.stream(reply).join("") : JSON.stringify(dialect.whole(reply)));
+  }
+
+  #reply({ kind, tools }: ModelRequest): ModelReply {
+    const { command, text: answer } = this.script;
+    return kind === "prompt" && command !== null ? callShellTool(tools, command) : { text: answer };
+  }
+
+  #elsewhere(path: string, response: ServerResponse): void {
+    this.other.push(path);
+    const counting = path.endsWith(":countTokens");
+    const listing = path.endsWith("/models");
+    response.statusCode = counting || listing ? 200 : 404;
+    response.setHeader("content-type", "application/json");
+    response.end(
+      JSON.stringify(
+        counting ? { totalTokens: 10 } : listing ? { object: "list", data: [], models: [] } : { error: {} },
+      ),
+    );
+  }
+}

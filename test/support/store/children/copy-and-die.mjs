@@ -1,0 +1,15 @@
+// Copies a store, and is killed when so many portions of it are there.
+const [dist, from, to, portions] = process.argv.slice(2);
+const { copyStore } = await import(`${dist}/store/copy/copy.js`);
+const { parseStoreLocation } = await import(`${dist}/store/location.js`);
+let left = Number(portions);
+await copyStore({
+  from: await parseStoreLocation(from),
+  to: await parseStoreLocation(to),
+  home: "/nowhere",
+  onProgress: () => {
+    left -= 1;
+    if (left === 0) process.kill(process.pid, "SIGKILL");
+  },
+});
+process.exit(0);

@@ -1,0 +1,13 @@
+// Tries to take an instance's lock; says "held" and keeps it, or says why not.
+const [dist, dir] = process.argv.slice(2);
+const { acquireInstanceLock } = await import(`${dist}/home/instance-lock.js`);
+try {
+  const lock = await acquireInstanceLock(dir);
+  process.send("held");
+  process.on("message", () => {
+    lock[Symbol.asyncDispose]().then(() => process.disconnect());
+  });
+} catch (error) {
+  process.send(error.code);
+  process.disconnect();
+}

@@ -1,0 +1,119 @@
+import { randomBytes } from "node:crypto";
+import type { NewRunEvent } from "../../../src/model/run-event.js";
+import type { Lease, LeaseRequest, NewRun, RunChange } from "../../../src/store/store.js";
+
+export const LEASE_MS = 30_000;
+
+export const THIS_HOST = { hostId: "host", bootId: "boot", stateId: "state" };
+
+/** A run with every field filled in, so that a column that gets lost is noticed. */
+export function newRun(change: Partial<NewRun> = {}): NewRun {
+  const runId = change.runId ?? `run_${randomBytes(8).toString("hex")}`;
+  return {
+    runId,
+    leaseId: `lease-of-${runId}`,
+    sessionKey: "session-1",
+    sessionId: "ses_1",
+    backendId: "codex",
+    agentId: "agent-1",
+    labels: { project: "holdfast", 'a "quoted" näme': "välue" },
+    kind: "task",
+    io: "pipe",
+    command: "sh -c 'sleep 1'",
+    commandHash: "hash",
+    cwd: "/tmp",
+    ...THIS_HOST,
+    pidNamespace: "pid:[1]",
+    timeNamespace: "time:[1]",
+    anchorPath: "/bin/anchor",
+    originInstanceId: "owner-a",
+    ownerInstanceId: "owner-a",
+    leaseEpoch: 1,
+    deadlines: { overallMs: 60_000, noOutputMs: null },
+    policy: {
+      graceMs: 5_000,
+      settleMs: 100,
+      drainMs: 2_000,
+      killReportMs: 2_000,
+      ownerLossMs: 120_000,
+      onEscape: "fail",
+      onOrphan: "adopt",
+      callerBound: false,
+    },
+    limits: { memoryBytes: 67_108_864, pids: 20, cpus: 1.5 },
+    createdAt: 1_700_000_000_000,
+    service: null,
+    imported: { pid: 4, commandHash: "hash", wrapperRoot: "/opt/x", startTime: null },
+    ...change,
+  };
+}
+
+export const GATED = {
+  to: "gated",
+  anchor: { pid: 100, startTime: 5_000, uniqueId: "77" },
+  root: { pid: 101, startTime: 5_001, uniqueId: null },
+  processGroupId: 101,
+  boundary: { cgroup: "/sys/fs/cgroup/x", cgroupInode: "9", note: null },
+  tier: "cgroup",
+} as const satisfies RunChange;
+
+export const RUNNING = { to: "running", at: 1_700_000_000_100 } as const satisfies RunChange;
+export const EXITING = { to: "exiting", at: 1_700_000_000_300 } as const satisfies RunChange;
+
+export const EXITED = {
+  to: "exited",
+  at: 1_700_000_000_400,
+  exit: {
+    reason: "exit",
+    actor: "",
+    code: 3,
+    signal: null,
+    source: "anchor",
+    detail: "a sentence",
+    errno: null,
+    limitHit: "memory",
+  },
+  residue: [{ pid: 102, startTime: 5_002, kind: "background", command: "sleep" }],
+  residueCount: 1,
+  usage: {
+    cpuMs: 10,
+    peakKb: 2_048,
+    processes: 2,
+    peakTasks: 5,
+    source: { cpu: "cgroup", memory: "reaped" },
+  },
+  emptiness: "proven",
+} as const satisfies RunChange;
+
+export function newRunEvent(runId: string, at = 1_700_000_000_000): NewRunEvent {
+  return {
+    type: "spawn",
+    runId,
+    at,
+    rootPid: 101,
+    descendants: 2,
+    data: { tier: "cgroup", command: "sleep 1" },
+  };
+}
+
+/** An owner's next claim on what it holds itself. */
+export function ownClaim({ runId, ownerInstanceId, epoch }: Lease): LeaseRequest {
+  const from = { ownerInstanceId, epoch };
+  return { runId, from, ownerInstanceId, epoch: epoch + 1, leaseMs: LEASE_MS, expiredForMs: null };
+}
+
+/** Somebody else's claim. */
+export function stealClaim(of: Lease, thief: string, expiredForMs: number | null = 0): LeaseRequest {
+  return { ...ownClaim(of), ownerInstanceId: thief, expiredForMs };
+}
+
+/** Of a run that has ended, whatever statement tries. `different`: the columns, each with another value for it. */
+export function forbiddenUpdates(different: ReadonlyMap<string, string>): string[] {
+  return [
+    "exit_code = 9",
+    "hidden_at = null",
+    ...[...different].flatMap(([name, value]) =>
+      name === "hidden_at" ? [] : [`hidden_at = 1, ${name} = ${value}`],
+    ),
+  ];
+}

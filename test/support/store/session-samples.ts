@@ -1,0 +1,62 @@
+import { randomBytes } from "node:crypto";
+import type { NewApproval } from "../../../src/model/approval.js";
+import type { NewMessage } from "../../../src/model/message.js";
+import type { NewSession } from "../../../src/model/session.js";
+
+export const AT = 1_700_000_000_000;
+
+/** A session with every field filled in, so that a column that gets lost is noticed. */
+export function newSession(change: Partial<NewSession> = {}): NewSession {
+  const id = `ses_${randomBytes(6).toString("hex")}`;
+  return {
+    id,
+    key: `key of ${id}`,
+    agentId: "codex",
+    ownerSessionKey: "owner",
+    spawnedBy: "spawner",
+    parentSessionKey: "parent",
+    lineage: ["ses_a", "ses_b"],
+    backend: "acp",
+    gatewayInstanceId: "in_1",
+    interactionMode: "interactive",
+    sandboxed: true,
+    visibility: "agent",
+    execRules: [{ effect: "deny", executable: "/bin/rm", args: ["-rf", "..."] }, { effect: "allow" }],
+    createdAt: AT,
+    ...change,
+  };
+}
+
+export function newApproval(sessionId: string, change: Partial<NewApproval> = {}): NewApproval {
+  return {
+    id: `apr_${randomBytes(6).toString("hex")}`,
+    sessionId,
+    gatewayInstanceId: "in_1",
+    executable: "/usr/bin/git",
+    command: "git push",
+    cwd: "/work",
+    rule: 3,
+    askedAt: AT,
+    expiresAt: AT + 1_000,
+    ...change,
+  };
+}
+
+export function newMessage(sessionId: string, change: Partial<NewMessage> = {}): NewMessage {
+  return {
+    id: `msg_${randomBytes(6).toString("hex")}`,
+    sessionId,
+    role: "user",
+    fromSessionId: "ses_a",
+    actor: "session:a",
+    text: "hello",
+    runId: "run_1",
+    cause: null,
+    at: AT,
+    deliver: "wake",
+    turnId: null,
+    inVain: 0,
+    deliveredAt: null,
+    ...change,
+  };
+}

@@ -1,0 +1,106 @@
+import { randomUUID } from "node:crypto";
+import type {
+  NewOutboxEntry,
+  NewTaskEvent,
+  Notification,
+  NotificationTarget,
+  TaskEventType,
+  TaskPatch,
+} from "../../../src/model/task.js";
+import type { NewTask, TaskChange } from "../../../src/store/tasks/store.js";
+import { AT } from "./session-samples.js";
+
+export const PARENT: NotificationTarget = { kind: "session", sessionId: "ses_parent" };
+export const CHAT = { kind: "channel", channel: "chat", address: "42" } as const;
+
+export function newTask(change: Partial<NewTask> = {}): NewTask {
+  const taskId = `task_${randomUUID().slice(0, 12)}`;
+  return {
+    taskId,
+    key: `run:${taskId}`,
+    runtime: "exec",
+    kind: "background",
+    ownerSessionId: "ses_parent",
+    childSessionId: "ses_child",
+    parentTaskId: "task_above",
+    agentId: "codex",
+    runId: `run_${taskId}`,
+    turnId: "turn_1",
+    label: "build \u{1F600}",
+    text: "make all",
+    status: "queued",
+    delivery: "pending",
+    policy: "done_only",
+    targets: [PARENT],
+    createdAt: AT,
+    startedAt: null,
+    endedAt: null,
+    lastEventAt: AT,
+    progress: null,
+    summary: null,
+    outcome: null,
+    error: null,
+    cleanupAfter: null,
+    heartbeatMs: null,
+    missingSince: null,
+    stalledAt: null,
+    noticedAt: null,
+    ...change,
+  };
+}
+
+export function taskEvent(type: TaskEventType, data: NewTaskEvent["data"] = {}): NewTaskEvent {
+  return { type, at: AT, data };
+}
+
+export function newNotification(
+  taskId: string,
+  kind: Notification["kind"],
+  change: Partial<NewOutboxEntry> & { readonly seq?: number } = {},
+): NewOutboxEntry {
+  const { seq = 2, ...rest } = change;
+  const notification: Notification = {
+    id: kind === "terminal" ? `task-terminal:${taskId}` : `task-state:${taskId}:${seq}`,
+    taskId,
+    kind,
+    status: kind === "terminal" ? "succeeded" : "running",
+    outcome: kind === "terminal" ? "succeeded" : null,
+    label: "build",
+    runtime: "exec",
+    summary: "all built",
+    error: null,
+    at: AT,
+    text: "Task “build” succeeded: all built",
+  };
+  return { target: PARENT, notification, inMs: 0, ...rest };
+}
+
+/** A change that is to be told. */
+export function changeWithNotification(
+  taskId: string,
+  change: Parameters<typeof newNotification>[2] = {},
+): TaskChange {
+  return { set: { noticedAt: AT }, notices: [newNotification(taskId, "state", change)] };
+}
+
+export const SUCCEEDED: TaskPatch = {
+  status: "succeeded",
+  outcome: "succeeded",
+  startedAt: AT + 1,
+  endedAt: AT + 2,
+  lastEventAt: AT + 2,
+  summary: "all built",
+  cleanupAfter: AT + 100,
+};
+
+/** An end, and its message. */
+export function endWithNotification(
+  taskId: string,
+  targets: readonly NotificationTarget[] = [PARENT],
+): TaskChange {
+  return {
+    set: SUCCEEDED,
+    events: [taskEvent("started"), taskEvent("ended", { status: "succeeded" })],
+    notices: targets.map((target) => newNotification(taskId, "terminal", { target })),
+  };
+}

@@ -1,0 +1,40 @@
+import { onTestFinished } from "vitest";
+import type { Problem, Run, Supervisor } from "../../../src/supervisor/api.js";
+import { createSupervisor, type SupervisorDependencies } from "../../../src/supervisor/supervisor.js";
+import { FakeHost } from "./fake-host.js";
+import { FakeStore } from "./fake-store.js";
+
+export interface FakeSupervisor {
+  readonly supervisor: Supervisor;
+  readonly store: FakeStore;
+  readonly host: FakeHost;
+  readonly problems: Problem[];
+}
+
+/** A supervisor on fakes. With the store and host of another world: its successor after a restart. */
+export function fakeSupervisor(
+  parts: Partial<SupervisorDependencies> & { store?: FakeStore; host?: FakeHost } = {},
+): FakeSupervisor {
+  const { store = new FakeStore(), host = new FakeHost() } = parts;
+  const problems: Problem[] = [];
+  const supervisor = createSupervisor({
+    instanceId: "in_test",
+    home: "/nowhere",
+    onProblem: (problem) => problems.push(problem),
+    ...parts,
+    store,
+    host,
+  });
+  onTestFinished(() => supervisor.close({ leaveRuns: true }));
+  return { supervisor, store, host, problems };
+}
+
+export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Poll: for what happens after a real pause of the supervisor's. */
+export async function waitUntil(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));
+}
+
+export const spawnFakeRun = ({ supervisor }: FakeSupervisor, options = {}): Promise<Run> =>
+  supervisor.spawn({ io: "pipe", argv: ["/bin/true"] }, options);

@@ -1,0 +1,452 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
+import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
+import { waitUntil } from "../../support/anchor/fake-peer.js";
+import { rawField, rawFrame } from "../../anchor/raw-frame.js";
+import { RawLauncher } from "../../support/anchor/raw-launcher.js";
+import type { RawLink } from "../../support/anchor/raw-link.js";
+
+const GO = encodeMessage("go", {});
+const STATUS = encodeMessage("status", {});
+/** Says when it is deaf to TERM; only KILL ends it. */
+const DEAF = "trap '' TERM; echo deaf; while :; do sleep 0.05; done";
+
+function stop(change: Partial<Parameters<typeof encodeMessage<"stop">>[1]> = {}): Buffer {
+  return encodeMessage("stop", {
+    reason: "manual-cancel",
+    actor: "test",
+    requestId: "",
+    graceMs: null,
+    ...change,
+  });
+}
+
+function policy(change: Partial<Parameters<typeof encodeMessage<"policy">>[1]>): Buffer {
+  return encodeMessage("policy", {
+    overallMs: null,
+    noOutputMs: null,
+    ownerLossMs: null,
+    kind: null,
+    onEscape: null,
+    graceMs: null,
+    ...change,
+  });
+}
+
+async function exitOf(link: RawLink): Promise<Record<string, unknown>> {
+  return JSON.parse((await link.receive("exited")).json) as Record<string, unknown>;
+}
+
+async function ended(launcher: RawLauncher, runId: string): Promise<unknown> {
+  await waitUntil(async () => (await launcher.readRunFile(runId, "exit.json")) !== null, 8_000);
+  return launcher.readRunFile(runId, "exit.json");
+}
+
+describe("STOP", () => {
+  test("is monotone: the first is kept and wins, every later one gets it back", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", DEAF, { graceMs: 300 });
+    const observer = await launcher.attach("run_a", 0);
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    const first = { reason: "overall-timeout", actor: "deadline", requestId: "one" };
+    owner.send(stop(first));
+    expect(await observer.receive("stopping")).toMatchObject(first);
+    expect(await launcher.readRunFile("run_a", "stop.json")).toEqual(first);
+    for (const link of [observer, owner, observer]) {
+      if (link === owner) await owner.receive("stopping");
+      link.send(stop({ reason: "shutdown", actor: "later", requestId: "two" }));
+      expect(await link.receive("stopping")).toMatchObject(first);
+    }
+    expect(await exitOf(owner)).toMatchObject({ ...first, leader: { signal: 9 }, emptiness: "proven" });
+    expect(await launcher.readRunFile("run_a", "stop.json")).toEqual(first);
+  });
+
+  test("can be hurried by a later one", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    owner.send(stop({ actor: "first" }));
+    owner.send(stop({ actor: "second", graceMs: 50 }));
+    expect(await exitOf(owner)).toMatchObject({ actor: "first", leader: { signal: 9 } });
+  });
+
+  test("cannot be delayed by a later one", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    owner.send(stop({ actor: "first", graceMs: 50 }), stop({ actor: "second", graceMs: 60_000 }));
+    expect(await exitOf(owner)).toMatchObject({ actor: "first", leader: { signal: 9 } });
+  });
+
+  test("cannot be delayed by a new policy, not even one that comes with it", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
+    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    owner.send(stop({ graceMs: 50 }), policy({ graceMs: 4_000 }));
+    const asked = performance.now();
+    expect(await exitOf(owner)).toMatchObject({ leader: { signal: 9 } });
+    expect(performance.now() - asked).toBeLessThan(3_000);
+  });
+
+  test("without a reason or an actor is refused, and nothing is stopped", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "cat");
+    for (const fields of [
+      [],
+      [rawField(27, "why")],
+      [rawField(28, "who")],
+      [rawField(27, "x".repeat(400)), rawField(28, "a")],
+    ]) {
+      owner.send(rawFrame(5, ...fields));
+      expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-frame" });
+    }
+    owner.send(STATUS);
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
+    owner.send(stop());
+    await owner.receive("exited");
+  });
+
+  test.each([
+    ["quotes", '"'.repeat(255)],
+    ["control characters", "\u0001\u001b".repeat(127)],
+    ["umlauts", "ä".repeat(127)],
+  ])("is kept word for word, whatever its actor is called: %s", async (_, actor) => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "cat");
+    owner.send(stop({ actor, requestId: actor.slice(0, 60), graceMs: 0 }));
+    expect(await exitOf(owner)).toMatchObject({ actor });
+    expect(await launcher.readRunFile("run_a", "exit.json")).toMatchObject({ actor });
+    expect(await launcher.readRunFile("run_a", "stop.json")).toMatchObject({ actor });
+  });
+
+  test.each(["TERM", "INT", "HUP"] as const)(
+    "is what %s means to an anchor, in the sender's name",
+    async (name) => {
+      const launcher = await RawLauncher.start();
+      const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");
+      owner.send(STATUS);
+      const { anchorPid } = await owner.receive("welcome");
+      owner.send(GO);
+      await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
+      process.kill(anchorPid, `SIG${name}`);
+      const exit = await exitOf(owner);
+      expect(exit).toMatchObject({ reason: "manual-cancel", actor: `signal:${name} pid:${process.pid}` });
+      expect(exit).toMatchObject({ emptiness: "proven" });
+    },
+  );
+});
+
+describe("before GO", () => {
+  test("the end of the owner's connection means that the command never runs", async () => {
+    const launcher = await RawLauncher.start();
+    const mark = join(launcher.directory, "mark");
+    const owner = await launcher.start("run_a", `: > '${mark}'`);
+    owner.close();
+    expect(await ended(launcher, "run_a")).toMatchObject({ executed: false, leader: null });
+    expect(existsSync(mark)).toBe(false);
+  });
+
+  test("STOP means that the command never runs, and GO after it is refused", async () => {
+    const launcher = await RawLauncher.start();
+    const mark = join(launcher.directory, "mark");
+    const owner = await launcher.start("run_a", `: > '${mark}'`);
+    owner.send(stop({ actor: "hasty" }), GO);
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-phase" });
+    expect(await exitOf(owner)).toMatchObject({ executed: false, actor: "hasty", leader: null });
+    expect(existsSync(mark)).toBe(false);
+  });
+
+  test("an owner that comes after the first has gone may not GO", async () => {
+    const launcher = await RawLauncher.start();
+    let answered = 0;
+    for (let round = 0; round < 20; round++) {
+      const runId = `run_${round}`;
+      const mark = join(launcher.directory, runId);
+      const first = await launcher.start(runId, `: > '${mark}'`);
+      // Stopped, it finds the end of one owner and the greeting of the next at the same time.
+      first.send(STATUS);
+      const { anchorPid } = await first.receive("welcome");
+      process.kill(anchorPid, "SIGSTOP");
+      const next = await launcher.connectTo(runId);
+      next.send(launcher.helloFrame(runId, { epoch: 2 }), GO);
+      first.close();
+      await first.ended();
+      process.kill(anchorPid, "SIGCONT");
+      await next.ended();
+      if (next.received.some(({ name }) => name === "welcome")) answered += 1;
+      expect(await ended(launcher, runId)).toMatchObject({ executed: false });
+      expect(existsSync(mark)).toBe(false);
+    }
+    console.log(`a later owner was let in, and could not GO: ${answered} of 20`);
+  });
+
+  test("and no later: who comes right after GO is not told that the gate is closed", async () => {
+    const launcher = await RawLauncher.start();
+    for (let round = 0; round < 10; round++) {
+      const runId = `run_${round}`;
+      const first = await launcher.start(runId, "cat");
+      first.send(STATUS);
+      const { anchorPid } = await first.receive("welcome");
+      process.kill(anchorPid, "SIGSTOP");
+      first.send(GO);
+      const next = await launcher.connectTo(runId);
+      next.send(launcher.helloFrame(runId, { epoch: 2 }), STATUS);
+      process.kill(anchorPid, "SIGCONT");
+      // Whoever is told `gated` may believe that nothing has run, and stop it as such.
+      expect(await next.receive("welcome")).toMatchObject({ phase: 2 });
+      next.send(stop({ graceMs: 0 }));
+      expect(await exitOf(next)).toMatchObject({ executed: true });
+    }
+  });
+
+  test("GO opens the gate once", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.start("run_a", "cat");
+    owner.send(GO, GO);
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-phase" });
+    await owner.receive("started");
+    owner.send(GO);
+    expect(await owner.receive("refused")).toMatchObject({ codeName: "bad-phase" });
+    owner.send(stop());
+    expect(owner.received.filter(({ name }) => name === "started")).toHaveLength(1);
+    await owner.receive("exited");
+  });
+});
+
+describe("a deadline", () => {
+  test.each([
+    ["overall-timeout", { overallMs: 150 }, "while :; do echo busy; sleep 0.02; done"],
+    ["no-output-timeout", { noOutputMs: 150 }, "exec sleep 3031"],
+  ])("is enforced without an owner: %s", async (reason, change, script) => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", script, { kind: 1, backstopMs: 60_000, ...change });
+    owner.close();
+    expect(await ended(launcher, "run_a")).toMatchObject({ reason, actor: "anchor", emptiness: "proven" });
+  });
+
+  test.each([
+    ["overall-timeout", { overallMs: 100 }],
+    ["no-output-timeout", { noOutputMs: 100 }],
+  ])("is enforced for an owner that is stuck, after the backstop: %s", async (reason, change) => {
+    const launcher = await RawLauncher.start();
+    const began = performance.now();
+    const owner = await launcher.run("run_a", "exec sleep 3031", { backstopMs: 400, ...change });
+    expect(await exitOf(owner)).toMatchObject({ reason, actor: "anchor" });
+    expect(performance.now() - began).toBeGreaterThan(499);
+  });
+
+  test("is replaced by POLICY, and counted from then", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "exec sleep 3031", { overallMs: 100, backstopMs: 50 });
+    owner.send(policy({ overallMs: 0 }), STATUS);
+    await owner.receive("welcome");
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    owner.send(STATUS);
+    expect(await owner.receive("welcome")).toMatchObject({ phase: 2, reason: null });
+    const again = performance.now();
+    owner.send(policy({ overallMs: 100 }));
+    expect(await exitOf(owner)).toMatchObject({ reason: "overall-timeout" });
+    expect(performance.now() - again).toBeGreaterThan(149);
+  });
+
+  test("for output is re-armed by HEARTBEAT", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "exec sleep 3031", { noOutputMs: 200, backstopMs: 0 });
+    const began = performance.now();
+    for (let beat = 0; beat < 6; beat++) {
+      await new Promise((resolve) => setTimeout(resolve, 80));
+      owner.send(encodeMessage("heartbeat", {}));
+    }
+    expect(await exitOf(owner)).toMatchObject({ reason: "no-output-timeout" });
+    expect(performance.now() - began).toBeGreaterThan(6 * 80 + 199);
+  });
+});
+
+describe("without an owner", () => {
+  test("a task ends by its policy, and says so", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "trap '' TERM; sleep 3031 & setsid sleep 3031 & wait", {
+      graceMs: 100,
+    });
+    owner.close();
+    expect(await ended(launcher, "run_a")).toMatchObject({
+      reason: "owner-lost",
+      actor: "anchor",
+      emptiness: "proven",
+    });
+  });
+
+  test("the clock begins anew when an owner has been back", async () => {
+    const launcher = await RawLauncher.start();
+    let owner = await launcher.run("run_a", "exec sleep 3031", { ownerLossMs: 400 });
+    const began = performance.now();
+    for (let epoch = 2; epoch < 6; epoch++) {
+      owner.close();
+      await new Promise((resolve) => setTimeout(resolve, 250));
+      owner = await launcher.attach("run_a", epoch);
+    }
+    owner.close();
+    expect(await ended(launcher, "run_a")).toMatchObject({ reason: "owner-lost" });
+    expect(performance.now() - began).toBeGreaterThan(4 * 250 + 399);
+  });
+
+  test("a service goes on, and its next owner finds it as it was", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "echo up; cat", { kind: 1, ownerLossMs: 50 });
+    await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
+    owner.close();
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    const next = await launcher.connectTo("run_a");
+    next.send(launcher.helloFrame("run_a", { epoch: 2 }));
+    expect(await next.receive("welcome")).toMatchObject({ phase: 2, reason: null, outEnd: 3 });
+    next.send(encodeMessage("closeStdin", { offset: 0 }));
+    expect(await exitOf(next)).toMatchObject({ reason: "exit", leader: { code: 0 } });
+  });
+
+  test("a service that is made a task ends like one", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "exec sleep 3031", { kind: 1 });
+    owner.send(policy({ kind: 0, ownerLossMs: 50 }), STATUS);
+    await owner.receive("welcome");
+    owner.close();
+    expect(await ended(launcher, "run_a")).toMatchObject({ reason: "owner-lost" });
+  });
+
+  test("the true status is kept for whoever asks later", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "sleep 0.1; echo late; exit 9", { ownerLossMs: 5_000 });
+    owner.close();
+    expect(await ended(launcher, "run_a")).toMatchObject({
+      reason: "exit",
+      leader: { code: 9 },
+      stdout: { end: 5 },
+    });
+    expect(await launcher.output("run_a")).toBe("late\n");
+  });
+});
+
+describe("what is left behind", () => {
+  test("anchor.json: who is who, before anything has run", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.connect();
+    owner.send(launcher.startFrame("run_a", "cat"));
+    const welcome = await owner.receive("welcome");
+    expect(await launcher.readRunFile("run_a", "anchor.json")).toMatchObject({
+      protocol: PROTOCOL,
+      runId: "run_a",
+      instanceId: "in_raw",
+      anchor: { pid: welcome.anchorPid, startTime: welcome.anchorStart },
+      root: { pid: welcome.rootPid, startTime: welcome.rootStart },
+      tier: welcome.tier,
+    });
+    owner.send(stop());
+    await owner.receive("exited");
+  });
+
+  test("anchor.json: the scope that START brought, whatever is in it; one that is too long is left out", async () => {
+    const launcher = await RawLauncher.start();
+    const longest = `{"labels":{"a":"${'"\\\\u001b\\n'.repeat(200)}"}}`.slice(0, 2047);
+    const scopes: readonly (readonly [string, string])[] = [
+      ['{"sessionKey":"näme \\" \u001b[2J"}', '{"sessionKey":"näme \\" \u001b[2J"}'],
+      [longest.padEnd(2047, '"'), longest.padEnd(2047, '"')],
+      ["x".repeat(2048), ""],
+    ];
+    for (const [at, [given, kept]] of scopes.entries()) {
+      const owner = await launcher.connect();
+      owner.send(launcher.startFrame(`run_${at}`, "cat", { scope: given }));
+      await owner.receive("welcome");
+      expect(await launcher.readRunFile(`run_${at}`, "anchor.json")).toMatchObject({ scope: kept });
+      owner.send(stop());
+      await owner.receive("exited");
+    }
+  });
+
+  test("anchor.json: the kind, also after POLICY has changed it", async () => {
+    const launcher = await RawLauncher.start();
+    const kind = async (runId: string): Promise<unknown> =>
+      ((await launcher.readRunFile(runId, "anchor.json")) as { kind?: unknown }).kind;
+    const owner = await launcher.run("run_a", "echo up; cat");
+    expect(await kind("run_a")).toBe("task");
+    owner.send(policy({ kind: 1 }));
+    await waitUntil(async () => (await kind("run_a")) === "service");
+    owner.send(policy({ kind: 0 }));
+    await waitUntil(async () => (await kind("run_a")) === "task");
+    owner.send(stop());
+    await owner.receive("exited");
+  });
+
+  test("exit.json: everything the page promises, equal to what the owner was told", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", "echo out; echo error >&2; exit 3");
+    const told = await exitOf(owner);
+    expect(told).toMatchObject({
+      protocol: PROTOCOL,
+      runId: "run_a",
+      executed: true,
+      reason: "exit",
+      actor: "",
+      requestId: "",
+      leader: { code: 3 },
+      spawnError: null,
+      residue: [],
+      residueCount: 0,
+      killMode: "none",
+      emptiness: "proven",
+      stdout: { start: 0, end: 4, dropped: 0 },
+      stderr: { start: 0, end: 6, dropped: 0 },
+      processes: 1,
+      limitHit: null,
+    });
+    expect(Object.keys(told["usage"] as object).sort()).toEqual(["cpuMs", "peakKb", "peakTasks", "source"]);
+    expect(told["durationMs"]).toBeTypeOf("number");
+    expect(await launcher.readRunFile("run_a", "exit.json")).toEqual(told);
+    expect(await launcher.readRunFile("run_a", "leader.json")).toBeNull();
+    await waitUntil(() => !existsSync(join(launcher.runDirectory("run_a"), "sock")));
+  });
+
+  test("leader.json: the leader's own status, as soon as something outlives it", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.run("run_a", `(${DEAF}) & setsid sleep 3031 & sleep 0.1; kill -USR1 $$`, {
+      graceMs: 200,
+    });
+    expect(await owner.receive("leader")).toMatchObject({ code: null, signal: 10 });
+    await waitUntil(async () => (await launcher.readRunFile("run_a", "leader.json")) !== null);
+    expect(await launcher.readRunFile("run_a", "leader.json")).toEqual({ signal: 10 });
+    const exit = await exitOf(owner);
+    expect(exit).toMatchObject({ reason: "ownership-escape", leader: { signal: 10 }, emptiness: "proven" });
+    const kinds = (exit["residue"] as { kind: string }[]).map(({ kind }) => kind);
+    expect(new Set(kinds)).toEqual(new Set(["background", "detached"]));
+    expect(exit["residueCount"]).toBe(kinds.length);
+  });
+
+  test("a command that cannot be executed: FAILED with the step, and an end that says so", async () => {
+    const launcher = await RawLauncher.start();
+    const owner = await launcher.start("run_a", "", { args: ["/nonexistent/command"] });
+    owner.send(GO);
+    expect(await owner.receive("failed")).toMatchObject({ errno: 2, step: "exec" });
+    expect(await exitOf(owner)).toMatchObject({
+      executed: false,
+      reason: "spawn-error",
+      leader: null,
+      spawnError: { errno: 2, step: "exec" },
+    });
+  });
+
+  test("an anchor that is killed: the launcher kills its tree, says so, and writes it down", async () => {
+    const launcher = await RawLauncher.start();
+    const holder = await launcher.hold();
+    const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");
+    owner.send(GO, STATUS);
+    const { anchorPid } = await owner.receive("welcome");
+    await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
+    process.kill(anchorPid, "SIGKILL");
+    expect(await holder.receive("anchorLost")).toMatchObject({ runId: "run_a", anchorPid, signal: 9 });
+    await waitUntil(async () => (await launcher.readRunFile("run_a", "swept.json")) !== null);
+    expect(await launcher.readRunFile("run_a", "swept.json")).toMatchObject({
+      anchorSignal: 9,
+      emptiness: "proven",
+    });
+  });
+});

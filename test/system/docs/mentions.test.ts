@@ -1,0 +1,74 @@
+import type { Command } from "commander";
+import { expect, test } from "vitest";
+import { buildProgram } from "../../../src/cli/program.js";
+import { codeBlocks, inlineCode, pages } from "./pages.js";
+
+const program = buildProgram(() => {});
+
+/** Every way of writing `holdfast …` on a page or in a help text. */
+const mentions = [
+  ...pages.flatMap((page) => [
+    ...inlineCode(page),
+    ...codeBlocks(page)
+      .filter(({ language }) => language === "console" || language === "sh")
+      .flatMap(({ text }) => text.split("\n").map((line) => line.replace(/^\$ /, ""))),
+  ]),
+  ...commandsOf(program).flatMap((command) => helpOf(command).split("\n")),
+]
+  .map((text) => text.trim().replace(/\s+#\s.*$/, ""))
+  .filter((text) => text.startsWith("holdfast "));
+
+test("pages and help texts speak of many commands", () => expect(mentions.length).toBeGreaterThan(50));
+
+test.each([...new Set(mentions)])("%s", (mention) => {
+  expect(wrongWordsOf(mention)).toEqual([]);
+});
+
+test.each([
+  ["holdfast rum -- x", ["rum"]],
+  ["holdfast runs list --jsom", ["--jsom"]],
+  ["holdfast gateway run|stip", ["stip"]],
+  ["holdfast run --timeout 3s -- npm --what", []],
+  ["holdfast runs cleanup [--dry-run] [--yse]", ["--yse"]],
+])("a page that said %s would be wrong in %j", (mention, wrong) => {
+  expect(wrongWordsOf(mention)).toEqual(wrong);
+});
+
+/** Commands and options that there are not. */
+function wrongWordsOf(mention: string): string[] {
+  let commands: Command[] = [program];
+  const words = mention.replaceAll(/"[^"]*"|'[^']*'|\$\([^)]*\)/g, "word").split(/\s+/);
+  for (const word of words.slice(1)) {
+    if (word === "--" || /^(…|\.\.\.|\||;|&&?|>|<\S+|2>\S*|\\)$/.test(word)) return [];
+    if (word.startsWith("-") || word.startsWith("[-")) {
+      const flag = word.replaceAll(/[[\],;]/g, "").replace(/=.*/, "");
+      const flags = flag.split("|");
+      const wrong = flags.filter((one) => !commands.every((command) => knows(command, one)));
+      if (wrong.length > 0) return wrong;
+      continue;
+    }
+    const below = commands.flatMap(({ commands: inner }) => inner);
+    if (below.length === 0) continue;
+    const found = word.split("|").map((name) => [name, below.find((one) => one.name() === name)] as const);
+    const wrong = found.filter(([, command]) => command === undefined).map(([name]) => name);
+    if (wrong.length > 0) return wrong;
+    commands = found.flatMap(([, command]) => command ?? []);
+  }
+  return [];
+}
+
+function knows(command: Command, flag: string): boolean {
+  if (["--help", "-h", "--version"].includes(flag)) return true;
+  return command.options.some((option) => option.long === flag || option.short === flag);
+}
+
+function commandsOf(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(commandsOf)];
+}
+
+function helpOf(command: Command): string {
+  let text = "";
+  command.configureOutput({ writeOut: (piece) => (text += piece) });
+  command.outputHelp();
+  return text;
+}

@@ -1,0 +1,298 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { waitFor } from "../../support/wait-for.js";
+import { readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
+import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+
+/** Asked by a process of its own: this one may have a connection from before. */
+async function answersAgain(place: BackgroundGateway): Promise<void> {
+  const asked = async (): Promise<number | null> => (await place.holdfast("gateway", "status")).code;
+  await waitFor("the gateway answers again", async () => (await asked()) === 0, 30_000);
+}
+
+/** The gateway's process, stopped; it goes on at the end, if it is still there. */
+async function stopped(place: BackgroundGateway): Promise<{ readonly one: LiveProcess } & AsyncDisposable> {
+  const { pid } = await place.status();
+  const one = readProcess(pid);
+  if (one === null) throw new Error("the gateway is gone");
+  signalProcess(one, "SIGSTOP");
+  await waitFor("it is stopped", () => readProcess(pid)?.state === "T");
+  return { one, [Symbol.asyncDispose]: async () => signalProcess(one, "SIGCONT") };
+}
+
+type Damage = (path: string) => Promise<unknown>;
+
+const deadSocket: Damage = async (path) => {
+  await rm(path);
+  const script = `require("node:net").createServer().listen(process.argv[1], () => process.kill(process.pid, "SIGKILL"))`;
+  const child = spawn(process.execPath, ["-e", script, path], { stdio: "ignore" });
+  await once(child, "exit");
+};
+
+describe.concurrent("a gateway whose socket is lost", LONG_TIMEOUT, () => {
+  test.each<[string, Damage]>([
+    ["deleted", (path) => rm(path)],
+    ["replaced by a file", async (path) => rm(path).then(() => writeFile(path, "not a socket"))],
+    ["replaced by a socket that nobody listens on", deadSocket],
+  ])("%s, makes it again, and keeps the connections that it has", async (_, damage) => {
+    await using fixture = await ForegroundFixture.started();
+    const { child, finished } = await fixture.startForeground(
+      "--",
+      "sh",
+      "-c",
+      "echo up; read line; echo $line; exit 5",
+    );
+    const { pid } = await fixture.status();
+    await damage(gatewaySocketPath(fixture.home));
+    await answersAgain(fixture);
+    expect((await fixture.status()).pid).toBe(pid);
+    child.stdin.write("hello\n");
+    expect(await finished).toMatchObject({ code: 5, stdout: "up\nhello\n", stderr: "" });
+    expect(await readFile(join(fixture.home, "gateway.log"), "utf8")).toContain("gateway.sock");
+  });
+
+  test("together with its directory for a while, makes it again when that is back", async () => {
+    await using place = await BackgroundGateway.started();
+    const { pid } = await place.status();
+    const away = `${place.home}-away`;
+    await rename(place.home, away);
+    await rm(gatewaySocketPath(away));
+    await setTimeout(defaults.socketCheckMs + 500);
+    await rename(away, place.home);
+    await answersAgain(place);
+    expect((await place.status()).pid).toBe(pid);
+  });
+
+  test("does not take the path from another process that listens there", async () => {
+    await using place = await BackgroundGateway.started();
+    const { pid } = await place.status();
+    const path = gatewaySocketPath(place.home);
+    await rm(path);
+    const other = createServer((socket) => socket.destroy());
+    await new Promise<void>((resolve) => other.listen(path, resolve));
+    await setTimeout(2 * defaults.socketCheckMs + 500);
+    expect((await place.holdfast("gateway", "status")).code).toBe(3);
+    await new Promise((resolve) => other.close(resolve));
+    await answersAgain(place);
+    expect((await place.status()).pid).toBe(pid);
+  });
+
+  test.each([
+    ["stop", /^gateway in_\w{8} is down; runs: 1 left to their anchors\n$/],
+    ["restart", / is down; runs: 1 left to their anchors\nstarted: .* 1 open run, /],
+  ])("is waited for by gateway %s", async (verb, said) => {
+    await using place = await BackgroundGateway.started();
+    await place.startScript("sleep 7021");
+    await rm(gatewaySocketPath(place.home));
+    const { code, stdout, stderr } = await place.holdfast("gateway", verb);
+    expect(code, stderr).toBe(0);
+    expect(stdout).toMatch(said);
+  });
+});
+
+describe.concurrent("a gateway that does not answer", LONG_TIMEOUT, () => {
+  test.each([
+    ["it is stopped", false, "does not answer"],
+    ["it is stopped and its socket is gone", true, "runs, but cannot be reached"],
+  ])("because %s, is told from one that does not run", async (_, withoutSocket, words) => {
+    await using place = await BackgroundGateway.started();
+    const { instanceId } = await place.status();
+    await using held = await stopped(place);
+    if (withoutSocket) await rm(gatewaySocketPath(place.home));
+    const { pid } = held.one;
+    const began = performance.now();
+    const status = await place.holdfast("gateway", "status");
+    expect(performance.now() - began).toBeLessThan(defaults.gatewayAnswerMs + 10_000);
+    expect(status).toMatchObject({ code: 3, stdout: "" });
+    expect(status.stderr).toContain(`gateway ${instanceId} (pid ${pid}) ${words}`);
+    expect(status.stderr).toContain("holdfast gateway stop");
+    const json = await place.holdfast("gateway", "status", "--json");
+    expect(JSON.parse(json.stdout)).toMatchObject({ running: true, reachable: false, instanceId, pid });
+    const { checks } = await place.json<{ checks: { name: string; state: string; detail: string }[] }>(
+      "doctor",
+    );
+    const check = checks.find(({ name }) => name === "gateway");
+    expect(check).toMatchObject({ state: "warn" });
+    expect(check?.detail).toContain(`gateway ${instanceId} (pid ${pid}) ${words}`);
+  });
+
+  test("gateway start waits for it for a limited time, and starts no second gateway", async () => {
+    await using place = await BackgroundGateway.started();
+    await using held = await stopped(place);
+    const { code, stdout, stderr } = await place.holdfast("gateway", "start");
+    expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
+    expect(stderr).toContain(`(pid ${held.one.pid}) does not answer`);
+    expect((await place.processes()).filter((line) => line.includes("gateway run"))).toHaveLength(1);
+  });
+
+  test("is ended by gateway stop, and its runs are left", async () => {
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startScript("sleep 7022");
+    await using held = await stopped(place);
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop");
+    expect(code, stderr).toBe(0);
+    expect(stdout).toContain(`did not answer and was ended by a signal (pid ${held.one.pid})`);
+    await waitFor("it is gone", () => readProcess(held.one.pid)?.startTime !== held.one.startTime);
+    expect(await place.record(runId)).toMatchObject({ state: "running" });
+    expect(await place.membersOf(runId)).not.toEqual([]);
+  });
+
+  test("is replaced by gateway restart", async () => {
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startScript("sleep 7023");
+    await using held = await stopped(place);
+    const { code, stderr } = await place.holdfast("gateway", "restart");
+    expect(code, stderr).toBe(0);
+    const { pid, runs } = await place.status();
+    expect(pid).not.toBe(held.one.pid);
+    expect(runs).toBe(1);
+    expect(await place.record(runId)).toMatchObject({ state: "running" });
+  });
+
+  test("because it cannot prove that it knows the token, is sent nothing and is replaced by gateway restart", async () => {
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startScript("sleep 7024");
+    const { pid } = await place.status();
+    // As seen from here it is one of before the proof: it knows no token of that id.
+    await writeFile(join(place.home, "operator-token"), `hfo_${"x".repeat(43)}\n`);
+    const listed = await place.holdfast("process", "list");
+    expect(listed.code).toBe(125);
+    expect(listed.stderr).toContain("did not prove that it knows the token");
+    const status = await place.holdfast("gateway", "status");
+    expect(status.code).toBe(3);
+    expect(status.stderr).toContain(
+      `(pid ${pid}) runs, but the process that listens on ${gatewaySocketPath(place.home)} did not prove`,
+    );
+    const { code, stdout, stderr } = await place.holdfast("gateway", "restart");
+    expect(code, stderr).toBe(0);
+    expect(stdout).toContain(`was ended by a signal (pid ${pid})`);
+    expect(await place.record(runId)).toMatchObject({ state: "running" });
+  });
+
+  test("is not ended by gateway stop --runs drain", async () => {
+    await using place = await BackgroundGateway.started();
+    await using held = await stopped(place);
+    const { code, stderr } = await place.holdfast("gateway", "stop", "--runs", "drain");
+    expect(code).toBe(3);
+    expect(stderr).toContain("nothing was done");
+    expect(readProcess(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
+  });
+
+  test("is not signalled when its process cannot be verified", async () => {
+    await using place = await BackgroundGateway.started();
+    const { instanceId } = await place.status();
+    await using held = await stopped(place);
+    const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
+    const path = join(place.home, "instances", instanceId, "gateway.json");
+    const noted = JSON.parse(await readFile(path, "utf8")) as object;
+    await writeFile(path, JSON.stringify({ ...noted, pid: bystander.pid }));
+    const { code, stderr } = await place.holdfast("gateway", "stop");
+    expect(code).toBe(3);
+    expect(stderr).toContain("the gateway was not signalled");
+    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
+    expect(readProcess(held.one.pid)).toMatchObject({ startTime: held.one.startTime });
+    await writeFile(path, JSON.stringify(noted));
+    bystander.kill("SIGKILL");
+    await once(bystander, "exit");
+  });
+});
+
+/** What happens to the gateway before the command. */
+type Fault = (place: BackgroundGateway) => Promise<AsyncDisposable>;
+
+const none: AsyncDisposable = { [Symbol.asyncDispose]: async () => {} };
+
+const killed: Fault = async (place) => {
+  const { pid } = await place.status();
+  const one = readProcess(pid);
+  if (one === null) throw new Error("the gateway is gone");
+  signalProcess(one, "SIGKILL");
+  await waitFor("it is gone", () => readProcess(pid)?.startTime !== one.startTime);
+  return none;
+};
+
+/** The store cannot be read, and the gateway is dead. */
+const killedWithoutStore: Fault = async (place) => {
+  await killed(place);
+  for (const rest of ["-wal", "-shm"]) await rm(`${place.store}${rest}`, { force: true });
+  await writeFile(place.store, "garbage".repeat(3_000));
+  return none;
+};
+
+/** The bound of the command, and what a loaded machine needs to start it. */
+const BOUND_MS = defaults.stopBoundMs + 5_000;
+
+describe.concurrent("gateway stop --runs terminate", LONG_TIMEOUT, () => {
+  test.each<[string, Fault, string]>([
+    ["is stopped", stopped, "did not answer and was ended by a signal"],
+    ["was killed", killed, "no gateway is running"],
+  ])("ends its task and its service, and nothing else, when the gateway %s", async (_, fault, words) => {
+    await using place = await BackgroundGateway.started();
+    const { pid } = await place.status();
+    const task = await place.startScript("setsid sleep 7024 & sleep 7025 & echo up; wait");
+    const service = await place.startRun({ argv: ["sleep", "7026"], kind: "service" });
+    await place.waitForOutput(task, "up");
+    await using _fault = await fault(place);
+    const [other = ""] = await place.leaveRuns(["echo up; sleep 7027"]);
+    const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
+    const began = performance.now();
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(performance.now() - began).toBeLessThan(BOUND_MS);
+    expect(code, stdout + stderr).toBe(0);
+    for (const runId of [task, service]) {
+      expect(stdout).toMatch(new RegExp(`^${runId} is gone \\(manual-cancel .*proven empty\\)$`, "m"));
+      expect(await place.membersOf(runId)).toEqual([]);
+    }
+    expect(stdout + stderr).toContain(words);
+    expect(stdout + stderr).not.toMatch(/left to their anchors|go on under their anchors/);
+    expect(readProcess(pid)?.argv ?? []).not.toContain("gateway");
+    expect(stdout).not.toContain(other);
+    expect(await place.membersOf(other)).not.toEqual([]);
+    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
+    bystander.kill("SIGKILL");
+    await once(bystander, "exit");
+    await place.holdfast("runs", "cancel", other, "--kill");
+  });
+
+  test("finds the runs by their directories when the store cannot be read either", async () => {
+    await using place = await BackgroundGateway.started();
+    const service = await place.startRun({ argv: ["sleep", "7030"], kind: "service" });
+    await using _fault = await killedWithoutStore(place);
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate", "--json");
+    expect(code, stderr).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ running: false, runs: [{ runId: service, outcome: "gone" }] });
+    expect(await place.membersOf(service)).toEqual([]);
+    await rm(place.store);
+  });
+
+  test.each<[string, Fault]>([
+    ["answers", async () => none],
+    ["is stopped", stopped],
+    ["was killed", killed],
+  ])("names what is left within its bound when the gateway %s", async (_, fault) => {
+    await using place = await BackgroundGateway.started();
+    const runId = await place.startRun({
+      argv: ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 7028; done"],
+      graceMs: 90_000,
+    });
+    await place.waitForOutput(runId, "up");
+    const other = await place.startScript("sleep 7029");
+    await using _fault = await fault(place);
+    const began = performance.now();
+    const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
+    expect(performance.now() - began).toBeLessThan(BOUND_MS);
+    expect(code, stdout + stderr).toBe(3);
+    expect(stdout).toMatch(new RegExp(`^${runId} has survivors:\\n  \\d+ sh `, "m"));
+    expect(await place.membersOf(other)).toEqual([]);
+    const { code: ended } = await place.holdfast("runs", "cancel", runId, "--kill");
+    expect(ended).toBe(0);
+  });
+});

@@ -1,0 +1,101 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { waitFor } from "../../support/wait-for.js";
+import { processState } from "../../support/supervisor/silent-anchor.js";
+import { openScriptedSession } from "../../support/agents/scripted-agent.js";
+import { COMMAND_USES, type SampleNames } from "../../cli/command-table.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+
+/** What a reading command may take: twice the wait for an answer, and its start on a loaded machine. */
+const BOUND_MS = 10_000 + 30_000;
+const AT_ONCE = 4;
+
+/** They ask about what only a gateway has: that it does not answer is their answer. */
+const NEED_A_GATEWAY = ["approvals list", "gateway status"];
+
+let gatewayFixture: BackgroundGateway;
+let sights: SampleNames;
+let token: string;
+let pid: number;
+
+beforeAll(async () => {
+  gatewayFixture = await BackgroundGateway.started();
+  const records = join(gatewayFixture.home, "records.json");
+  await writeFile(records, JSON.stringify([{ pid: 4_000_000, command: "true", wrapperRoot: "/opt/x" }]));
+  await writeFile(
+    join(gatewayFixture.home, "config.toml"),
+    '[[foreign]]\nname = "tool"\nmarker = "SOME_TOOL_ID"\n',
+  );
+  const client = await gatewayFixture.client();
+  ({ token } = await client.openSession({ body: { key: "k" } }));
+  await client.sendMessage({ params: { id: "k" }, body: { text: "one" } });
+  const ended = await gatewayFixture.startRun({ argv: ["printf", "one\ntwo\n"], pty: true });
+  await gatewayFixture.waitForEnd(ended);
+  const open = await gatewayFixture.startBash();
+  const { root } = await gatewayFixture.record(open);
+  const closed = await openScriptedSession(gatewayFixture, "spoken");
+  await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
+  await client.acpClose({ params: { id: closed } });
+  sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
+  ({ pid } = await gatewayFixture.status());
+  process.kill(pid, "SIGSTOP");
+  await waitFor("it is stopped", () => processState(pid) === "T");
+}, 60_000);
+afterAll(async () => {
+  process.kill(pid, "SIGCONT");
+  await gatewayFixture[Symbol.asyncDispose]();
+});
+
+const readers = Object.entries(COMMAND_USES).flatMap(([path, looks]) =>
+  looks === "acts" ? [] : [{ path, looks }],
+);
+
+describe("a gateway that is stopped", () => {
+  test("keeps no reading command waiting: each reads without it, or says that it does not answer", async () => {
+    const env = { HOLDFAST_CONFIG: join(gatewayFixture.home, "config.toml") };
+    const failed: object[] = [];
+    const waiting = readers.map(({ path, looks }) => ({ path, words: looks(sights)[0] ?? [] }));
+    const work = async (): Promise<void> => {
+      for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+        const { path, words } = next;
+        const began = performance.now();
+        const { child, finished } = gatewayFixture.startWith(env, ...path.split(" "), ...words);
+        child.stdin.end();
+        const { code, stdout, stderr } = await finished;
+        const tookMs = performance.now() - began;
+        const needs = NEED_A_GATEWAY.includes(path);
+        const may = needs ? [3, 125] : ["doctor", "tasks audit"].includes(path) ? [0, 1] : [0];
+        const well = may.includes(code ?? -1) && tookMs < BOUND_MS;
+        if (!well || (needs && !stderr.includes(`pid ${pid}`)))
+          failed.push({ path, code, stdout, stderr, tookMs });
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    expect(failed).toEqual([]);
+  }, 300_000);
+
+  test("makes every command of a session fail: nothing is stopped or shown", async () => {
+    const asSession = async (...words: readonly string[]) => {
+      const { child, finished } = gatewayFixture.startWith({ HOLDFAST_TOKEN: token }, ...words);
+      child.stdin.end();
+      return finished;
+    };
+    const [kill, list] = await Promise.all([
+      asSession("process", "kill", sights.open),
+      asSession("process", "list"),
+    ]);
+    expect(kill.stderr).toMatch(/did not answer within 5 s, and a session has no other way to stop anything/);
+    expect(list.stderr).toMatch(
+      /did not answer within 5 s, and only a gateway can say what this session may see/,
+    );
+    expect([kill.code, list.code]).toEqual([125, 125]);
+    expect(await gatewayFixture.membersOf(sights.open)).not.toEqual([]);
+  });
+
+  test("starts no second gateway for a command that acts: it says that this one does not answer", async () => {
+    const { code, stderr } = await gatewayFixture.holdfast("run", "-d", "--", "true");
+    expect(stderr).toContain(`(pid ${pid}) does not answer`);
+    expect(code).toBe(125);
+  }, 90_000);
+});

@@ -1,0 +1,310 @@
+import { existsSync } from "node:fs";
+import { cp, mkdir, readdir, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "@photostructure/sqlite";
+import { describe, expect, test } from "vitest";
+import { waitFor } from "../../support/wait-for.js";
+import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
+import { RecoveryFixture, RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+
+/** No trace of our own insides. */
+const INSIDES = /\bat .*:\d+:\d+|\(node:|undefined|\[object/;
+
+/** Stopped through its anchor, whatever the store is like. */
+async function stops(fixture: RecoveryFixture, runId: string): Promise<void> {
+  expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
+  expect(await fixture.membersOf(runId)).toEqual([]);
+}
+
+async function live(fixture: RecoveryFixture, ...runIds: readonly string[]): Promise<void> {
+  for (const runId of runIds) expect(await fixture.membersOf(runId), runId).not.toEqual([]);
+}
+
+/** A gateway that cannot be started on this store: one clear line. */
+async function refusesToStart(fixture: RecoveryFixture, word: string): Promise<void> {
+  const { code, stdout, stderr } = await fixture.holdfast("gateway", "run", "--json");
+  expect({ code, stdout }).toEqual({ code: 125, stdout: "" });
+  expect(stderr).toMatch(/^holdfast: [^\n]+\n$/);
+  expect(stderr).toContain(fixture.store);
+  expect(stderr).toContain(word);
+  expect(stderr).not.toMatch(INSIDES);
+}
+
+/** As docs/leases.md says under Repair. */
+async function repair(fixture: RecoveryFixture): Promise<void> {
+  const away = join(fixture.home, "damaged");
+  await mkdir(away);
+  for (const name of await readdir(fixture.home))
+    if (/^store\.sqlite(?:-wal|-shm)?$/.test(name)) await rename(join(fixture.home, name), join(away, name));
+}
+
+/** It holds what lives; what has ended meanwhile is on record with its true end; nobody was killed. */
+async function isWellAgain(
+  fixture: RecoveryFixture,
+  { gate, going, over, stopped }: { gate: RunGate; going: string; over: string; stopped: string },
+): Promise<void> {
+  const gateway = await fixture.gateway();
+  const { instanceId } = await gateway.waitForEvent("up");
+  expect(await fixture.waitForEnd(over)).toMatchObject({
+    exit: { reason: "exit", code: 9 },
+    emptiness: "proven",
+  });
+  expect(await fixture.waitForEnd(stopped)).toMatchObject({
+    exit: { reason: "manual-cancel" },
+    emptiness: "proven",
+  });
+  expect(await fixture.record(going)).toMatchObject({ state: "running", ownerInstanceId: instanceId });
+  await live(fixture, going);
+  await gate.release();
+  const record = await fixture.waitForEnd(going);
+  expect(record).toMatchObject({ exit: { reason: "exit", code: 7 }, emptiness: "proven" });
+  expect(record.startedAt).toBeLessThanOrEqual(record.endedAt ?? 0);
+  for (const runId of [going, over, stopped])
+    expect((await fixture.events(runId)).filter(({ type }) => type === "exit")).toHaveLength(1);
+  expect(await gateway.kill("SIGTERM")).toMatchObject({ code: 0, stderr: "" });
+}
+
+describe.concurrent("a store", () => {
+  test("locked for longer than leases are renewed in: it is told, nothing is killed or lost, stopping works", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    await using later = await RunGate.create();
+    const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
+      [gate.waitScript(9)],
+      [TWO_PROCESSES],
+      [later.waitScript(7), { timeoutMs: 600_000 }],
+    );
+    const gateway = await fixture.gateway();
+    const { instanceId } = await gateway.waitForEvent("up");
+    const holder = new DatabaseSync(fixture.store);
+    holder.exec("begin exclusive");
+    await gate.release();
+    await stops(fixture, stopped);
+    // Reading goes on, and shows what was last known.
+    expect(await fixture.record(over)).toMatchObject({ state: "running" });
+    const told = await gateway.waitForEvent("problem", ({ message }) => message.includes("leases"), 25_000);
+    expect(`${told.message} ${told.cause}`).toContain("locked");
+    expect(told.cause).not.toMatch(INSIDES);
+    await live(fixture, going);
+    holder.exec("rollback");
+    holder.close();
+    expect(await fixture.waitForEnd(over)).toMatchObject({ exit: { reason: "exit", code: 9 } });
+    expect(await fixture.waitForEnd(stopped)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    expect(await fixture.record(going)).toMatchObject({
+      state: "running",
+      ownerInstanceId: instanceId,
+      leaseEpoch: 2,
+    });
+    await later.release();
+    expect(await fixture.waitForEnd(going)).toMatchObject({ exit: { reason: "exit", code: 7 } });
+    await gateway.kill("SIGTERM");
+  });
+
+  const fillerOf = (path: string): string => join(path, "..", "filler");
+  const fill = (path: string): Promise<void> =>
+    writeFile(fillerOf(path), Buffer.alloc(64 * 1024 * 1024)).catch(() => {});
+
+  test("on a disk that is full while a gateway holds runs: all that happened is on record when there is space", async (context) => {
+    if (whyNoMounts !== null) context.skip(whyNoMounts);
+    await using disk = mountSmallDisk("16m");
+    await using fixture = await RecoveryFixture.open(disk.path);
+    await using gate = await RunGate.create();
+    await using later = await RunGate.create();
+    const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
+      [gate.waitScript(9)],
+      [TWO_PROCESSES],
+      [later.waitScript(7)],
+    );
+    const gateway = await fixture.gateway();
+    // The log is short from here on: the next write needs room.
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    await fill(disk.path);
+    await gate.release();
+    await stops(fixture, stopped);
+    const told = await gateway.waitForEvent("problem", ({ cause }) => cause.includes("no space"));
+    expect(told.cause).not.toMatch(INSIDES);
+    await live(fixture, going);
+    expect((await fixture.holdfast("runs", "list")).stdout).toContain(going);
+    await rm(fillerOf(disk.path));
+    expect(await fixture.waitForEnd(over)).toMatchObject({
+      exit: { reason: "exit", code: 9 },
+      emptiness: "proven",
+    });
+    expect(await fixture.waitForEnd(stopped)).toMatchObject({ exit: { reason: "manual-cancel" } });
+    await later.release();
+    expect(await fixture.waitForEnd(going)).toMatchObject({ exit: { reason: "exit", code: 7 } });
+    await gateway.kill("SIGTERM");
+  });
+
+  test.for(["before a gateway starts", "when it is killed", "when it lets go"])(
+    "on a disk that is full %s: its runs live, can be stopped, and are taken up when there is space",
+    async (moment, context) => {
+      if (whyNoMounts !== null) context.skip(whyNoMounts);
+      await using disk = mountSmallDisk("16m");
+      await using fixture = await RecoveryFixture.open(disk.path);
+      await using gate = await RunGate.create();
+      await using other = await RunGate.create();
+      const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
+        [other.waitScript(9)],
+        [TWO_PROCESSES],
+        [gate.waitScript(7)],
+      );
+      if (moment !== "before a gateway starts") {
+        const before = await fixture.gateway();
+        fixture.sql("pragma wal_checkpoint(truncate)");
+        await fill(disk.path);
+        const { code } = await before.kill(moment === "when it is killed" ? "SIGKILL" : "SIGTERM");
+        expect(code).toBe(moment === "when it is killed" ? null : 0);
+      } else fixture.sql("pragma wal_checkpoint(truncate)");
+      await fill(disk.path);
+      // It may refuse, or come up and say what fails; it must not pretend, nor harm anybody.
+      const full = fixture.start("gateway", "run");
+      let said = "";
+      full.child.stderr.on("data", (text: Buffer) => (said += text.toString()));
+      await waitFor("it says what is wrong", () => /no space|ENOSPC|full/.test(said));
+      expect(said).not.toMatch(INSIDES);
+      await other.release();
+      await stops(fixture, stopped);
+      await live(fixture, going);
+      full.child.kill("SIGKILL");
+      await full.finished;
+      await rm(fillerOf(disk.path));
+      fixture.expireLeases();
+      await isWellAgain(fixture, { gate, going, over, stopped });
+    },
+  );
+
+  type Damage = readonly [
+    what: string,
+    spoil: (fixture: RecoveryFixture) => Promise<void> | void,
+    word: string,
+  ];
+  test.for<Damage>([
+    ["cut off", (fixture) => truncate(fixture.store, 5_000), "damaged"],
+    ["replaced by garbage", (fixture) => writeFile(fixture.store, "garbage".repeat(3_000)), "damaged"],
+    [
+      "of a newer version",
+      (fixture) =>
+        fixture.sql("insert into holdfast_migrations (id, name, applied_at) values (9999, 'x', 0)"),
+      "newer Holdfast",
+    ],
+  ])(
+    "%s: a gateway does not start on it; after the repair every live run is held again and ends truly",
+    async ([, spoil, word]) => {
+      await using fixture = await RecoveryFixture.open();
+      await using gate = await RunGate.create();
+      await using other = await RunGate.create();
+      const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
+        [other.waitScript(9)],
+        [TWO_PROCESSES],
+        [gate.waitScript(7)],
+      );
+      const gateway = await fixture.gateway();
+      await gateway.kill();
+      fixture.sql("pragma wal_checkpoint(truncate)");
+      await spoil(fixture);
+      await refusesToStart(fixture, word);
+      await live(fixture, over, stopped, going);
+      await other.release();
+      await stops(fixture, stopped);
+      await repair(fixture);
+      await isWellAgain(fixture, { gate, going, over, stopped });
+    },
+  );
+
+  test("that is cut off under a running gateway: nothing is killed, and the repair brings all of it back", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    await using other = await RunGate.create();
+    const [over = "", stopped = "", going = ""] = await fixture.leaveOrphans(
+      [other.waitScript(9)],
+      [TWO_PROCESSES],
+      [gate.waitScript(7)],
+    );
+    const gateway = await fixture.gateway();
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    await truncate(fixture.store, 5_000);
+    await other.release();
+    await stops(fixture, stopped);
+    await live(fixture, going);
+    // Told to stop, it does, whatever it could not write.
+    expect(await gateway.kill("SIGTERM")).toMatchObject({ code: 0, stderr: "" });
+    for (const { type, ...rest } of gateway.events)
+      if (type === "problem") expect(JSON.stringify(rest)).not.toMatch(INSIDES);
+    await live(fixture, going);
+    await refusesToStart(fixture, "damaged");
+    await repair(fixture);
+    await isWellAgain(fixture, { gate, going, over, stopped });
+  });
+});
+
+describe.concurrent("an old copy of the state directory, put back", () => {
+  test("keeps its live runs; what was started since is held again when its instance is put back, too", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using old = await RunGate.create();
+    await using young = await RunGate.create();
+    await using between = await RunGate.create();
+    const [before = "", meanwhile = ""] = await fixture.leaveOrphans(
+      [old.waitScript(7)],
+      [between.waitScript(9)],
+    );
+    const first = await fixture.gateway();
+    const [backup, away] = [`${fixture.home}.backup`, `${fixture.home}.away`];
+    try {
+      // As a backup would: while everything is in use, and without sockets.
+      fixture.sql("pragma wal_checkpoint(truncate)");
+      await cp(fixture.home, backup, { recursive: true, filter: (path) => !path.endsWith("sock") });
+      await between.release();
+      await fixture.waitForEnd(meanwhile);
+      const [since = ""] = await fixture.leaveOrphans([young.waitScript(8)]);
+      await first.kill();
+      await rename(fixture.home, away);
+      await rename(backup, fixture.home);
+      expect(await fixture.holdfast("state", "keep-identity", "--yes")).toMatchObject({ code: 0 });
+
+      const second = await fixture.gateway();
+      // Its end is in the directory that was moved away: nobody here can know it.
+      expect(await fixture.waitForEnd(meanwhile)).toMatchObject({ exit: { reason: "lost" } });
+      await live(fixture, before, since);
+      // Its anchor notices, within seconds, that its directory is another one now.
+      const { originInstanceId } = await fixture.record(before);
+      const socket = join(fixture.home, "instances", originInstanceId, "runs", before, "sock");
+      await waitFor("its anchor listens here", () => existsSync(socket));
+      for (const name of await readdir(join(away, "instances")))
+        if (existsSync(join(away, "instances", name, "runs", since)))
+          await rename(join(away, "instances", name), join(fixture.home, "instances", name));
+      await second.kill();
+      const third = await fixture.gateway();
+      expect(await third.waitForEvent("decision", ({ runId }) => runId === since)).toMatchObject({
+        action: "continue",
+      });
+      await young.release();
+      expect(await fixture.waitForEnd(since)).toMatchObject({ exit: { reason: "exit", code: 8 } });
+      await old.release();
+      expect(await fixture.waitForEnd(before)).toMatchObject({ exit: { reason: "exit", code: 7 } });
+      await third.kill("SIGTERM");
+    } finally {
+      await rm(backup, { recursive: true, force: true });
+      await rm(away, { recursive: true, force: true });
+    }
+  });
+
+  test("of the store alone costs nothing: every run is there again, with its true end", async () => {
+    await using fixture = await RecoveryFixture.open();
+    await using gate = await RunGate.create();
+    await using other = await RunGate.create();
+    const [going = ""] = await fixture.leaveOrphans([gate.waitScript(7)]);
+    fixture.sql("pragma wal_checkpoint(truncate)");
+    const backup = join(fixture.home, "old.sqlite");
+    await cp(fixture.store, backup);
+    const [over = "", stopped = ""] = await fixture.leaveOrphans([other.waitScript(9)], [TWO_PROCESSES]);
+    const gateway = await fixture.gateway();
+    await gateway.kill();
+    await other.release();
+    await stops(fixture, stopped);
+    for (const rest of ["", "-wal", "-shm"]) await rm(`${fixture.store}${rest}`, { force: true });
+    await rename(backup, fixture.store);
+    fixture.expireLeases();
+    await isWellAgain(fixture, { gate, going, over, stopped });
+  });
+});

@@ -1,0 +1,96 @@
+import type { ChildProcess } from "node:child_process";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { defaults } from "../../../src/defaults.js";
+import { createClient, type GatewayClient } from "../../../src/api/client.js";
+import type { RequestOf } from "../../../src/api/contract.js";
+import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
+import { GatewayRun } from "../../support/cli/recovery-fixture.js";
+import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../support/cli/cli-fixture.js";
+import { TestMachine, type TestMachineOptions } from "./test-machine.js";
+
+const overrideDefaults = fileURLToPath(new URL("children/override-defaults.mjs", import.meta.url));
+
+/** A machine with Holdfast on it, its state directory, and the address of a database. */
+export class TestHost extends TestMachine {
+  readonly #url: string;
+  #gateway: GatewayRun | null = null;
+
+  private constructor(options: TestMachineOptions, url: string) {
+    super(options);
+    this.#url = url;
+  }
+
+  static async open(options: TestMachineOptions, url: string): Promise<TestHost> {
+    const host = new TestHost(options, url);
+    await host.boot();
+    return host;
+  }
+
+  get env(): NodeJS.ProcessEnv {
+    return {
+      ...process.env,
+      HOLDFAST_HOME: this.home,
+      HOLDFAST_DATABASE_URL: this.#url,
+      // The file system of cgroups is one for all hosts here.
+      HOLDFAST_ANCHOR_WEAKEN: "cgroup",
+    };
+  }
+
+  spawn(argv: readonly string[], stderr: "pipe" | "ignore"): ChildProcess {
+    return this.enter(argv, stderr, this.env);
+  }
+
+  async holdfast(...args: readonly string[]): Promise<CliResult> {
+    const { child, finished } = this.startWith({}, ...args);
+    child.stdin.end();
+    return finished;
+  }
+
+  /** The same with more in its environment, and its streams left to the test. */
+  startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
+    return this.#start([cliPath, ...args], env);
+  }
+
+  /** Up and through its first look. With some numbers of its own, where a test is about time. */
+  async gateway(numbers: Partial<Record<keyof typeof defaults, number>> = {}): Promise<GatewayRun> {
+    const program = [overrideDefaults, resolve("dist"), JSON.stringify(numbers)];
+    const startWith: TestHost["startWith"] = (env, ...args) => this.#start([...program, ...args], env);
+    this.#gateway = new GatewayRun({ startWith }, {});
+    await this.#gateway.ready;
+    return this.#gateway;
+  }
+
+  /** The gateway, and nobody else. */
+  async killGateway(): Promise<void> {
+    if (this.#gateway === null) throw new Error(`no gateway was started on ${this.name}`);
+    const { pid } = await this.#gateway.waitForEvent("up");
+    await this.run("kill", "-KILL", String(pid));
+    await this.#gateway.finished;
+  }
+
+  /** From here: a socket's path reaches into every network. */
+  async client(): Promise<GatewayClient> {
+    const token = (await readOperatorToken(this.files)) ?? "";
+    return createClient({ socketPath: gatewaySocketPath(this.files), token });
+  }
+
+  /** A run in the background; its id. */
+  async script(script: string, body: Partial<RequestOf<"exec">["body"]> = {}): Promise<string> {
+    const { exec } = await this.client();
+    const argv = ["sh", "-c", script];
+    const { run } = await exec({ body: { argv, background: true, graceMs: 200, ...body } });
+    return run.runId;
+  }
+
+  override async powerOff(): Promise<void> {
+    await super.powerOff();
+    await this.#gateway?.finished;
+  }
+
+  #start(words: readonly string[], env: NodeJS.ProcessEnv): CliProcess {
+    const child = this.enter([process.execPath, ...words], "pipe", { ...this.env, ...env });
+    return collectOutput(child as CliProcess["child"]);
+  }
+}

@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { PidNamespaces, canCreatePidNamespace } from "./pid-namespaces.js";
+
+interface Decided {
+  readonly decisions: readonly { readonly runId: string; readonly row: string; readonly action: string }[];
+  readonly runId: string;
+  readonly unchanged: boolean;
+  readonly state: string;
+  readonly reason: string;
+  readonly emptiness: string;
+  readonly told: number;
+}
+
+interface Outcome {
+  readonly byStrangers: Decided & { readonly fates: readonly object[] };
+  readonly byARun: Decided & {
+    readonly sameNumber: boolean;
+    readonly exit: { readonly reason: string; readonly code: number };
+    readonly leaseEpoch: number;
+  };
+}
+
+const driver = new URL("children/reconcile-after-pid-reuse.mjs", import.meta.url);
+const untouched = { alive: true, stopped: false, signals: [] };
+/** With unique ids, and with start times only. */
+const tiers = ["cgroup", "cgroup,inode"] as const;
+
+describe.skipIf(!canCreatePidNamespace())("a dead run whose number was reused", () => {
+  let namespaces: PidNamespaces;
+  const outcomes = new Map<string, Promise<Outcome>>();
+
+  beforeAll(async () => {
+    namespaces = await PidNamespaces.open();
+    for (const tier of tiers)
+      outcomes.set(
+        tier,
+        namespaces.runDriver(driver, [], { HOLDFAST_ANCHOR_WEAKEN: tier }) as Promise<Outcome>,
+      );
+    // Failures are the tests' to report.
+    await Promise.allSettled(outcomes.values());
+  });
+  afterAll(() => namespaces[Symbol.asyncDispose]());
+
+  async function outcomeOf(tier: string): Promise<Outcome> {
+    const outcome = await outcomes.get(tier);
+    if (outcome === undefined) throw new Error(`no outcome for ${tier}`);
+    return outcome;
+  }
+
+  function lost({ decisions, runId, unchanged, state, reason, emptiness, told }: Decided): void {
+    const decision = decisions.find((each) => each.runId === runId);
+    expect(decision).toMatchObject({ row: "unverifiable", action: "lose" });
+    expect({ unchanged, state, reason, emptiness, told }).toEqual({
+      unchanged: true,
+      state: "exited",
+      reason: "lost",
+      emptiness: "unproven",
+      told: 1,
+    });
+  }
+
+  test.for(tiers)(
+    "by an unrelated process, weakened by '%s': it is lost, the process untouched",
+    async (tier) => {
+      const { byStrangers } = await outcomeOf(tier);
+      lost(byStrangers);
+      expect(byStrangers.fates).toEqual([untouched, untouched, untouched]);
+    },
+  );
+
+  test.for(tiers)(
+    "by another gateway's run, weakened by '%s': it is lost, the other goes on",
+    async (tier) => {
+      const { byARun } = await outcomeOf(tier);
+      expect(byARun.sameNumber).toBe(true);
+      lost(byARun);
+      expect(byARun.exit).toMatchObject({ reason: "exit", code: 9 });
+      expect(byARun.leaseEpoch).toBe(1);
+    },
+  );
+});

@@ -1,0 +1,55 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
+
+/** See `children/attend.mjs`. */
+export interface SupervisorOrder {
+  readonly home: string;
+  readonly instanceId: string;
+  readonly spawn?: readonly (readonly [CommandInput, SpawnOptions])[];
+  readonly follow?: string;
+  readonly feed?: string;
+  readonly pauseMs?: number;
+  readonly lastly?: "cancel" | "write";
+}
+
+export interface KillableSupervisor {
+  /** The runs it holds, once it says so. */
+  readonly runIds: Promise<readonly string[]>;
+  readonly ended: Promise<void>;
+  kill(): Promise<void>;
+}
+
+/** A supervising process of its own. */
+export function startKillableSupervisor(task: SupervisorOrder): KillableSupervisor {
+  const script = fileURLToPath(new URL("children/killable-supervisor.mjs", import.meta.url));
+  const child = spawn(process.execPath, [script, JSON.stringify(task)], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let complaint = "";
+  child.stderr.on("data", (text: Buffer) => (complaint += text.toString()));
+  const ended = once(child, "close").then(
+    () => undefined,
+    (error: unknown) => void (complaint += String(error)),
+  );
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const runIds = new Promise<readonly string[]>((resolve, reject) => {
+    child.stdout.once("data", (line: Buffer) => resolve(JSON.parse(line.toString()) as string[]));
+    void ended.then(() =>
+      reject(new Error(`the supervising process ended before it held a run: ${complaint}`)),
+    );
+  });
+  // One that is killed early enough never says it.
+  runIds.catch(() => {});
+  return {
+    runIds,
+    ended,
+    kill: async () => {
+      child.kill("SIGKILL");
+      await ended;
+      if (complaint !== "") throw new Error(complaint);
+    },
+  };
+}

@@ -1,0 +1,322 @@
+import { readFile, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { expect, test } from "vitest";
+import type { Run, Supervisor } from "../../../src/supervisor/api.js";
+import {
+  plantLookalike,
+  waitForOutput,
+  findProcessesOfRun,
+  realSupervisor,
+  shellInput,
+  temporaryHome,
+  readOutput,
+} from "../../support/supervisor/real-supervisor.js";
+import { startKillableSupervisor, type SupervisorOrder } from "./killable-supervisor.js";
+import { stdinAccepted } from "./children/stdin-accepted.mjs";
+import { hash, numberedLines, repetitions } from "../../support/byte-pattern.js";
+
+const INSTANCE = "in_again";
+const KIB = 1024;
+const rounds = repetitions(12, 150);
+const timeout = repetitions(60_000, 900_000);
+
+/** From before the supervisor has opened its store to well after it has attached. */
+const longestLifeMs = 350;
+
+/** Start, kill at any moment, again and again. The first of them is let live until it holds its runs. */
+async function killAgainAndAgain(
+  { spawn, ...task }: SupervisorOrder,
+  afterEach: () => Promise<void> = async () => {},
+): Promise<readonly string[]> {
+  const first = startKillableSupervisor(spawn === undefined ? task : { ...task, spawn });
+  const runIds = await first.runIds;
+  await setTimeout(Math.random() * 100);
+  await first.kill();
+  await afterEach();
+  for (let round = 1; round < rounds; round += 1) {
+    const next = startKillableSupervisor(task);
+    // Every other one attaches before its time is measured, so that the kills fall into its work too.
+    if (round % 2 === 0) await next.runIds;
+    await setTimeout(Math.random() * (round % 2 === 0 ? 100 : longestLifeMs));
+    await next.kill();
+    await afterEach();
+  }
+  return runIds;
+}
+
+interface Chunk {
+  readonly offset: number;
+  readonly bytes: Buffer;
+}
+
+/** What has been written down. The last chunk may be torn by the kill: then it has not happened. */
+async function chunksIn(path: string): Promise<{ chunks: Chunk[]; whole: number }> {
+  const log = await readFile(path).catch(() => Buffer.alloc(0));
+  const chunks: Chunk[] = [];
+  let at = 0;
+  while (at + 16 <= log.length) {
+    const offset = Number(log.readBigUInt64LE(at));
+    const length = Number(log.readBigUInt64LE(at + 8));
+    if (at + 16 + length > log.length) break;
+    chunks.push({ offset, bytes: log.subarray(at + 16, at + 16 + length) });
+    at += 16 + length;
+  }
+  return { chunks, whole: at };
+}
+
+async function exitsOf(supervisor: Supervisor, runId: string): Promise<number> {
+  const events = await supervisor.listEvents({ runId });
+  return events.filter(({ type }) => type === "exit").length;
+}
+
+async function recoverOnly(supervisor: Supervisor, runId: string): Promise<Run> {
+  const runs = await supervisor.recover();
+  expect(runs.map((run) => run.runId)).toEqual([runId]);
+  return runs[0] ?? expect.fail("nothing was recovered");
+}
+
+test(
+  `${rounds} supervisors killed while they read: the next goes on where the last had acked, nothing lost or doubled`,
+  { timeout },
+  async () => {
+    const home = await temporaryHome();
+    plantLookalike("sleep", "3051");
+    const log = join(home, "log");
+    const lines = 3_000_000;
+    const borders: number[] = [];
+    const [runId = ""] = await killAgainAndAgain(
+      {
+        home,
+        instanceId: INSTANCE,
+        spawn: [
+          [
+            shellInput(`seq 1 ${lines}; exit 9`),
+            { stdout: { policy: "back-pressure", boundBytes: 64 * KIB } },
+          ],
+        ],
+        follow: log,
+        pauseMs: repetitions(8, 80),
+      },
+      async () => {
+        const { chunks, whole } = await chunksIn(log);
+        borders.push(chunks.length);
+        await truncate(log, whole).catch(() => {});
+      },
+    );
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    const run = await recoverOnly(supervisor, runId);
+    const { chunks } = await chunksIn(log);
+    for await (const { offset, bytes } of run.follow({ streams: ["stdout"], ack: true }))
+      chunks.push({ offset, bytes: Buffer.from(bytes) });
+
+    const wanted = Buffer.from(numberedLines(lines));
+    let [at, doubled] = [0, 0];
+    for (const [index, { offset, bytes }] of chunks.entries()) {
+      // Only what was written down, but not yet acked when the kill came, may come again: to the next one, first thing.
+      if (offset < at && borders.includes(index)) doubled += at - offset;
+      else if (offset !== at) expect.fail(`chunk ${index} begins at ${offset}, and ${at} is next`);
+      if (!bytes.equals(wanted.subarray(offset, offset + bytes.length)))
+        expect.fail(`wrong bytes at ${offset}`);
+      at = offset + bytes.length;
+    }
+    expect(at).toBe(wanted.length);
+    // At most what one chunk holds, per kill.
+    expect(doubled).toBeLessThanOrEqual(rounds * 64 * KIB);
+    expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 9, source: "anchor" } });
+    expect(await exitsOf(supervisor, runId)).toBe(1);
+  },
+);
+
+test(
+  `${rounds} supervisors killed while they write: every byte of the input arrives once`,
+  { timeout },
+  async () => {
+    const home = await temporaryHome();
+    const feed = join(home, "input");
+    const input = numberedLines(450_000);
+    await writeFile(feed, input);
+    const [runId = ""] = await killAgainAndAgain({
+      home,
+      instanceId: INSTANCE,
+      spawn: [[shellInput("cat; exit 3"), {}]],
+      feed,
+      pauseMs: repetitions(1, 40),
+    });
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    const run = await recoverOnly(supervisor, runId);
+    const accepted = await stdinAccepted(supervisor, runId);
+    expect(accepted).toBeGreaterThan(0);
+    await run.write(input.slice(accepted));
+    await run.closeStdin();
+    const { stdout } = await readOutput(run, { offsets: { stdout: 0 } });
+    expect(stdout.length).toBe(input.length);
+    expect(hash(stdout)).toBe(hash(input));
+    expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 3, source: "anchor" } });
+    expect(await exitsOf(supervisor, runId)).toBe(1);
+  },
+);
+
+test(
+  "many runs that end while supervisors come and go: each has one end, and its true one",
+  { timeout },
+  async () => {
+    const home = await temporaryHome();
+    plantLookalike("sleep", "3052");
+    const spawn = Array.from({ length: 16 }, (_, at): NonNullable<SupervisorOrder["spawn"]>[number] => [
+      shellInput(
+        `sleep ${(at * repetitions(0.17, 2)).toFixed(2)}; echo ${at}; ${at % 4 === 3 ? "kill -9 $$" : `exit ${at}`}`,
+      ),
+      {},
+    ]);
+    const runIds = await killAgainAndAgain({ home, instanceId: INSTANCE, spawn });
+    const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+    await Promise.all((await supervisor.recover()).map((run) => run.wait()));
+    for (const [at, runId] of runIds.entries()) {
+      const record = await supervisor.getRun(runId);
+      expect(record, `run ${at}`).toMatchObject({
+        state: "exited",
+        exit:
+          at % 4 === 3
+            ? { reason: "signal", code: null, signal: "SIGKILL" }
+            : { reason: "exit", code: at, signal: null },
+        emptiness: "proven",
+        residueCount: 0,
+      });
+      expect(["anchor", "exit-file"]).toContain(record?.exit?.source);
+      expect(await exitsOf(supervisor, runId), `run ${at}`).toBe(1);
+      expect(await findProcessesOfRun(runId)).toEqual([]);
+    }
+    expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
+  },
+);
+
+test("what a supervisor was told is done is done, although it dies in the same breath", async () => {
+  const home = await temporaryHome();
+  const cancelling = startKillableSupervisor({
+    home,
+    instanceId: "in_cancel",
+    spawn: [[shellInput("trap 'exit 5' TERM; while :; do sleep 0.02; done"), {}]],
+    lastly: "cancel",
+  });
+  const [cancelled = ""] = await cancelling.runIds;
+  await cancelling.ended;
+  const first = await realSupervisor({ home, instanceId: "in_cancel" });
+  await Promise.all((await first.recover()).map((run) => run.wait()));
+  expect(await first.getRun(cancelled)).toMatchObject({
+    exit: { reason: "manual-cancel", actor: "the first" },
+    emptiness: "proven",
+  });
+  expect(await exitsOf(first, cancelled)).toBe(1);
+
+  const writing = startKillableSupervisor({
+    home,
+    instanceId: "in_write",
+    spawn: [[shellInput("read line; echo got $line; read line"), {}]],
+    lastly: "write",
+  });
+  const [written = ""] = await writing.runIds;
+  await writing.ended;
+  const second = await realSupervisor({ home, instanceId: "in_write" });
+  const run = await recoverOnly(second, written);
+  await run.closeStdin();
+  expect((await readOutput(run)).stdout).toBe("got from the first\n");
+  await run.wait();
+});
+
+test("a PTY run is taken up like any other: output, input, window and end of input go on", async () => {
+  const home = await temporaryHome();
+  const script = `stty -echo; echo ready; while read line; do echo "got $line"; stty size; done; exit 6`;
+  const started = startKillableSupervisor({
+    home,
+    instanceId: INSTANCE,
+    spawn: [[{ io: "pty", argv: ["/bin/sh", "-c", script] }, { size: { rows: 30, cols: 100 } }]],
+  });
+  const [runId = ""] = await started.runIds;
+  await started.kill();
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  const run = await recoverOnly(supervisor, runId);
+  await waitForOutput(run, "ready");
+  await run.write("one\n");
+  await waitForOutput(run, "30 100");
+  run.resize({ rows: 44, cols: 132 });
+  await run.write("two\n");
+  await waitForOutput(run, "44 132");
+  await run.closeStdin();
+  expect(await run.wait()).toMatchObject({ io: "pty", exit: { reason: "exit", code: 6, source: "anchor" } });
+  expect((await readOutput(run)).stdout).toBe("ready\r\ngot one\r\n30 100\r\ngot two\r\n44 132\r\n");
+});
+
+test("the overall deadline counts from the start of the command, whoever supervises it", async () => {
+  const home = await temporaryHome();
+  const timeoutMs = 6_000;
+  const started = startKillableSupervisor({
+    home,
+    instanceId: INSTANCE,
+    spawn: [[shellInput("while :; do echo busy; sleep 0.02; done"), { timeoutMs, graceMs: 100 }]],
+  });
+  const [runId = ""] = await started.runIds;
+  for (let turn = 0; turn < 3; turn += 1) {
+    const next = turn === 0 ? started : startKillableSupervisor({ home, instanceId: INSTANCE });
+    await next.runIds;
+    await setTimeout(100);
+    await next.kill();
+  }
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  const taken = Date.now();
+  // On a slow machine it is over by now.
+  const [run] = await supervisor.recover();
+  await run?.wait();
+  const { exit, startedAt, endedAt } = (await supervisor.getRun(runId)) ?? expect.fail("no record");
+  expect(exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
+  // The start is dated when it is heard of, by a machine that may be slow; the anchor counts from the start itself.
+  expect((endedAt ?? 0) - (startedAt ?? 0)).toBeGreaterThanOrEqual(timeoutMs - 500);
+  // One that counted anew would have had until then.
+  expect(endedAt).toBeLessThan(taken + timeoutMs - 300);
+  expect(await exitsOf(supervisor, runId)).toBe(1);
+});
+
+test("the record of a run that ended unattended says when that was, not when somebody came to look", async () => {
+  const home = await temporaryHome();
+  const started = startKillableSupervisor({
+    home,
+    instanceId: INSTANCE,
+    spawn: [[shellInput("sleep 0.1; exit 2"), {}]],
+  });
+  const [runId = ""] = await started.runIds;
+  await started.kill();
+  while ((await findProcessesOfRun(runId)).length > 0) await setTimeout(20);
+  const gone = Date.now();
+  await setTimeout(1_500);
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  await supervisor.recover();
+  const record = await supervisor.getRun(runId);
+  expect(record?.exit).toMatchObject({ reason: "exit", code: 2, source: "exit-file" });
+  expect(record?.endedAt).toBeGreaterThanOrEqual(record?.startedAt ?? Infinity);
+  expect(record?.endedAt).toBeLessThanOrEqual(gone + 500);
+});
+
+test.each([
+  ["overall", { timeoutMs: 600 }, "overall-timeout", "while :; do echo busy; sleep 0.02; done"],
+  ["no-output", { noOutputTimeoutMs: 600 }, "no-output-timeout", "echo once; sleep 3053"],
+])("the %s deadline is kept although nobody supervises", async (_, limits, reason, script) => {
+  const home = await temporaryHome();
+  plantLookalike("sleep", "3053");
+  const started = startKillableSupervisor({
+    home,
+    instanceId: INSTANCE,
+    spawn: [[shellInput(script), { ...limits, graceMs: 100 }]],
+  });
+  const [runId = ""] = await started.runIds;
+  await started.kill();
+  const began = performance.now();
+  while ((await findProcessesOfRun(runId)).length > 0) await setTimeout(20);
+  expect(performance.now() - began).toBeLessThan(600 + 1_000);
+  const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
+  await Promise.all((await supervisor.recover()).map((run) => run.wait()));
+  expect(await supervisor.getRun(runId)).toMatchObject({
+    exit: { reason, actor: "anchor", source: expect.stringMatching(/anchor|exit-file/) as string },
+    emptiness: "proven",
+  });
+  expect(await exitsOf(supervisor, runId)).toBe(1);
+});

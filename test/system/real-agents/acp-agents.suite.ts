@@ -1,0 +1,229 @@
+import { spawn } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, expect, onTestFinished, test } from "vitest";
+import type { GatewayClient } from "../../../src/api/client.js";
+import type { ResponseOf } from "../../../src/api/contract.js";
+import { reachGateway, startGateway } from "../../../src/gateway/start.js";
+import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { removeStateDirectory } from "../../remove-home.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { until } from "../../until.js";
+import type { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
+import {
+  TREE_LEGEND,
+  livingParts,
+  STUBBORN_TREE,
+  STUBBORN_TREE_THEN_EXIT,
+} from "../../support/agents/stubborn-tree.js";
+import { agentRecipes } from "./agent-recipes.js";
+import { prepareAgent } from "../../acp/real/settle.js";
+
+/** How long a tool's processes are given to go away by themselves. */
+const SETTLE_MS = 3_000;
+const SLOWLY = 120_000;
+const main = join(process.cwd(), "dist/cli/main.js");
+
+type Turn = ResponseOf<"acpPrompt">["turn"];
+
+/** A gateway of its own with one session of one real agent. */
+class Scene {
+  readonly home: string;
+  readonly model: FakeLanguageModel;
+  client: GatewayClient;
+  /** The session's. */
+  params = { id: "" };
+  #pid: number;
+
+  constructor(home: string, model: FakeLanguageModel, client: GatewayClient, pid: number) {
+    this.home = home;
+    this.model = model;
+    this.client = client;
+    this.#pid = pid;
+  }
+
+  static async open(agent: string): Promise<Scene> {
+    const state = await mkdtemp(join(tmpdir(), "hf-"));
+    onTestFinished(() => removeStateDirectory(state));
+    const { home, model, inherit: environment } = await prepareAgent(agent);
+    const bystander = spawn("sleep", ["3199"], { stdio: "ignore" });
+    onTestFinished(() => {
+      expect(bystander.exitCode ?? bystander.signalCode, "the bystander").toBeNull();
+      bystander.kill("SIGKILL");
+    });
+    const { client, pid } = await gateway(state);
+    const scene = new Scene(state, model, client, pid);
+    onTestFinished(() => scene.#leave());
+    const body = { agent, cwd: home, environment, key: "one", permissions: "approve-all" } as const;
+    const { session } = await client.acpSpawn({ body });
+    scene.params = { id: session.sessionId };
+    return scene;
+  }
+
+  async killGateway(): Promise<void> {
+    // oxlint-disable-next-line no-restricted-properties -- the gateway this test started, asked for its own number
+    process.kill(this.#pid, "SIGKILL");
+    const { client, pid } = await gateway(this.home);
+    this.client = client;
+    this.#pid = pid;
+  }
+
+  async root(): Promise<number> {
+    const { session } = await this.client.acpShow({ params: this.params });
+    const { root } = await this.client.getRun({ params: { runId: session.runId ?? "" } });
+    return root?.pid ?? expect.fail("there is no agent");
+  }
+
+  async signalAgent(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+    // oxlint-disable-next-line no-restricted-properties -- the agent of this test, by the number its run has
+    process.kill(await this.root(), signal);
+  }
+
+  async ask(text: string): Promise<Turn> {
+    return (await this.client.acpPrompt({ params: this.params, body: { text } })).turn;
+  }
+
+  /** In the middle of a turn, with the whole tree alive. */
+  async begin(): Promise<Turn> {
+    this.model.script.command = STUBBORN_TREE;
+    const { turn } = await this.client.acpPrompt({ params: this.params, body: { text: "go", wait: false } });
+    await until("all of the tree lives", () => livingParts() === "Fbnste", SLOWLY);
+    return turn;
+  }
+
+  async last(): Promise<Turn> {
+    const { turns } = await this.client.acpHistory({ params: this.params, query: { limit: 1 } });
+    return turns[0] ?? expect.fail("there is no turn");
+  }
+
+  /** Closed, and every run of it proven to be empty. */
+  async close(): Promise<void> {
+    const { session } = await this.client.acpClose({ params: this.params });
+    expect(session.state).toBe("closed");
+    for (const { runId } of (await this.client.listRuns({ query: { all: "1" } })).runs) {
+      expect(await waitForRunEnd(this.client, runId)).toMatchObject({ emptiness: "proven" });
+      expect(await findProcessesOfRun(runId)).toEqual([]);
+    }
+  }
+
+  async #leave(): Promise<void> {
+    await this.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
+    while ((await reachGateway(this.home).catch(() => null)) !== null) await sleep(20);
+  }
+}
+
+async function gateway(home: string): Promise<{ client: GatewayClient; pid: number }> {
+  await startGateway(home, main);
+  const reached = (await reachGateway(home)) ?? expect.fail("it does not answer");
+  return { client: reached.client, pid: reached.status.pid };
+}
+
+/** What is done in mid-turn, with the tool's foreground command running; what lives then. */
+const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
+  cancel: async (scene) => {
+    const root = await scene.root();
+    const { turn } = await scene.client.acpCancel({ params: scene.params });
+    expect(turn?.outcome).toMatch(/^cancel/);
+    await sleep(SETTLE_MS);
+    const left = livingParts();
+    expect(turn?.audit?.reaped).toBe(false);
+    expect(await scene.root()).toBe(root);
+    return left;
+  },
+  "cancel, reap": async (scene) => {
+    const root = await scene.root();
+    const { turn } = await scene.client.acpCancel({ params: scene.params, body: { reapTools: true } });
+    const left = livingParts();
+    expect(left).toBe("");
+    expect(turn?.audit).toMatchObject({ reaped: true, survivors: [] });
+    scene.model.script.command = null;
+    scene.model.script.text = "Once more.";
+    const next = await scene.ask("again");
+    expect(next).toMatchObject({ outcome: "completed" });
+    expect(next.text).toContain("Once more.");
+    if (turn?.outcome === "cancelled") expect(await scene.root()).toBe(root);
+    return left;
+  },
+  "SIGTERM agent": async (scene) => {
+    await scene.signalAgent("SIGTERM");
+    await sleep(SETTLE_MS);
+    return livingParts();
+  },
+  "SIGKILL agent": async (scene) => {
+    await scene.signalAgent("SIGKILL");
+    await until("nothing lives", () => livingParts() === "", SLOWLY);
+    while ((await scene.last()).state !== "ended") await sleep(50);
+    expect(await scene.last()).toMatchObject({ outcome: "interrupted" });
+    scene.model.script.command = null;
+    scene.model.script.text = "Back again.";
+    const next = await scene.ask("again");
+    expect(next.text).toContain("Back again.");
+    return `-${next.contextLost ? " (context lost)" : ""}`;
+  },
+  "SIGKILL gateway": async (scene) => {
+    const root = await scene.root();
+    await scene.killGateway();
+    const left = livingParts();
+    expect(left).toBe("Fbnste");
+    expect(await scene.last()).toMatchObject({ state: "running" });
+    expect(await scene.root()).toBe(root);
+    const { turn } = await scene.client.acpCancel({ params: scene.params, body: { reapTools: true } });
+    expect(turn?.audit).toMatchObject({ reaped: true, survivors: [] });
+    expect(livingParts()).toBe("");
+    return left;
+  },
+  close: async (scene) => {
+    await scene.close();
+    return livingParts();
+  },
+};
+
+const table: Record<string, Record<string, string>> = {};
+afterAll(() => {
+  console.log(`alive after the action, and after the session's close (${TREE_LEGEND})`);
+  console.table(table);
+});
+
+for (const name of Object.keys(agentRecipes)) {
+  test(
+    `${name}: a whole turn with a tool, then another by the same process; nothing outlives the close`,
+    async () => {
+      const scene = await Scene.open(name);
+      const root = await scene.root();
+      scene.model.script.command = STUBBORN_TREE_THEN_EXIT;
+      scene.model.script.text = "The tool has run.";
+      const turn = await scene.ask("go");
+      expect(turn).toMatchObject({ outcome: "completed", stopReason: "end_turn" });
+      expect(turn.text).toContain("The tool has run.");
+      expect(turn.toolCalls.map(({ status }) => status)).toEqual(["completed"]);
+      const left = livingParts();
+      scene.model.script.command = null;
+      scene.model.script.text = "Once more.";
+      expect((await scene.ask("again")).text).toContain("Once more.");
+      expect(await scene.root()).toBe(root);
+      await scene.close();
+      note(name, "turn end", left);
+    },
+    SLOWLY,
+  );
+
+  test.each(Object.entries(actions))(
+    `${name}: %s in mid-turn`,
+    async (action, act) => {
+      const scene = await Scene.open(name);
+      await scene.begin();
+      const left = await act(scene);
+      await scene.close();
+      note(name, action, left);
+    },
+    SLOWLY,
+  );
+}
+
+function note(name: string, action: string, left: string): void {
+  const after = livingParts();
+  (table[name] ??= {})[action] = `${left || "-"} → ${after || "-"}`;
+  expect(after).toBe("");
+}

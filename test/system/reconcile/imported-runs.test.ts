@@ -1,0 +1,145 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { text } from "node:stream/consumers";
+import { describe, expect, test } from "vitest";
+import { readProcess, until } from "../../support/live-processes.js";
+import { SharedHome } from "../../support/supervisor/shared-home.js";
+
+/** Another tool's agent: a script below its wrapper root, with a child of its own. */
+interface Agent {
+  readonly child: ChildProcess;
+  readonly pid: number;
+  readonly startTime: number;
+  readonly script: string;
+  readonly wrapperRoot: string;
+}
+
+/** `words` are its arguments. Its child carries the crowd's token, and is in its group. */
+async function agent(sharedHome: SharedHome, ...words: readonly string[]): Promise<Agent> {
+  const wrapperRoot = join(sharedHome.sandbox.directory, "wrapper");
+  mkdirSync(wrapperRoot, { recursive: true });
+  const script = join(wrapperRoot, "agent.sh");
+  writeFileSync(script, `sleep "100001.$1" &\nwait\n: "$@"\n`);
+  const before = sharedHome.tokenProcesses.ofRuns().length;
+  const child = spawn("sh", [script, sharedHome.tokenProcesses.token, ...words], {
+    detached: true,
+    stdio: "ignore",
+  });
+  await until("it has its child", () => sharedHome.tokenProcesses.ofRuns().length === before + 2);
+  const pid = child.pid ?? 0;
+  return { child, pid, startTime: readProcess(pid)?.startTime ?? 0, script, wrapperRoot };
+}
+
+interface Told {
+  readonly runId: string;
+  readonly verified: boolean;
+  readonly why: string;
+}
+
+/** `holdfast runs import`, of a file as other tools write it. */
+async function imported(sharedHome: SharedHome, entries: readonly object[]): Promise<readonly Told[]> {
+  const file = join(sharedHome.sandbox.directory, "runs.json");
+  writeFileSync(file, JSON.stringify(entries));
+  const cli = sharedHome.sandbox.spawn(
+    [process.execPath, resolve("dist/cli/main.js"), "runs", "import", file, "--json"],
+    "pipe",
+  );
+  if (cli.stdout === null || cli.stderr === null) throw new Error("it has no streams");
+  const [out, errors, [code]] = await Promise.all([text(cli.stdout), text(cli.stderr), once(cli, "exit")]);
+  expect({ code: code as number, errors }).toEqual({ code: 0, errors: "" });
+  return JSON.parse(out) as readonly Told[];
+}
+
+describe.concurrent("a record that another tool kept", () => {
+  test("whose command is quoted, the live one not: it is the same, and is ended", async () => {
+    await using sharedHome = await SharedHome.open();
+    const { child, pid, script, wrapperRoot } = await agent(sharedHome, "two words", "it's", "");
+    const gone = once(child, "exit");
+    const twin = await agent(sharedHome, "two words", "it's", "");
+    const { token } = sharedHome.tokenProcesses;
+    const command = `'sh' "${script}" ${token} "two words" 'it'\\''s' ''`;
+    const [told] = await imported(sharedHome, [{ pid, command, wrapper_root: wrapperRoot }]);
+    expect(told).toMatchObject({ verified: true });
+    const runId = told?.runId ?? "";
+
+    const gateway = await sharedHome.gateway();
+    await gone;
+    expect(await gateway.supervisor.getRun(runId)).toMatchObject({
+      state: "exited",
+      leaseId: "",
+      exit: { reason: "lost", actor: "", source: "none" },
+      emptiness: "unproven",
+    });
+    // The very same command, which nobody has on file, and its child.
+    expect(readProcess(twin.pid)?.startTime).toBe(twin.startTime);
+    expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(2);
+    expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
+      { row: "imported", action: "sweep", from: "" },
+    ]);
+    const settled = sharedHome.dumpStore();
+    await gateway.supervisor.reconcile();
+    expect(sharedHome.dumpStore()).toEqual(settled);
+    await sharedHome.killStrays();
+  });
+
+  test("whose process is gone, but a grandchild is still in its group: that is left alone", async () => {
+    await using sharedHome = await SharedHome.open();
+    const { child, pid, script, wrapperRoot } = await agent(sharedHome);
+    const command = `sh ${script} ${sharedHome.tokenProcesses.token}`;
+    const gone = once(child, "exit");
+    child.kill("SIGKILL");
+    await gone;
+    const grandchild = sharedHome.survivors();
+    expect(grandchild).toHaveLength(1);
+    const [told] = await imported(sharedHome, [{ pid, command, wrapperRoot }]);
+    expect(told).toMatchObject({ verified: false });
+    const runId = told?.runId ?? "";
+    const gateway = await sharedHome.gateway();
+    expect(await gateway.supervisor.getRun(runId)).toMatchObject({
+      state: "exited",
+      exit: { reason: "lost" },
+      emptiness: "unproven",
+    });
+    expect(sharedHome.reconcileDecisions(runId)).toMatchObject([{ row: "imported", action: "lose" }]);
+    expect(sharedHome.survivors()).toEqual(grandchild);
+    await sharedHome.killStrays();
+  });
+
+  test("of which anything does not match: the process is left alone, and it is said why", async () => {
+    await using sharedHome = await SharedHome.open();
+    const { pid, startTime, script, wrapperRoot } = await agent(sharedHome);
+    const { token } = sharedHome.tokenProcesses;
+    const command = `sh ${script} ${token}`;
+    const wrong = [
+      { entry: { pid, command: `${command} --more`, wrapperRoot }, why: "runs another command" },
+      { entry: { pid, command: `"${command}"`, wrapperRoot }, why: "runs another command" },
+      { entry: { pid, command, wrapperRoot: `${wrapperRoot}-not` }, why: "runs nothing below" },
+      { entry: { pid, command, wrapperRoot: join(wrapperRoot, "bin") }, why: "runs nothing below" },
+      { entry: { pid, command, wrapperRoot, startTime: startTime + 1 }, why: "at another time" },
+    ];
+    const told = await imported(
+      sharedHome,
+      wrong.map(({ entry }) => entry),
+    );
+    const alive = sharedHome.survivors();
+    const gateway = await sharedHome.gateway();
+    for (const [at, { why }] of wrong.entries()) {
+      const { runId = "", verified, why: said } = told[at] ?? {};
+      expect({ verified, said }).toEqual({ verified: false, said: expect.stringContaining(why) as string });
+      expect(sharedHome.column(runId, "state")).toBe("starting");
+      expect(sharedHome.reconcileDecisions(runId)).toMatchObject([
+        { row: "imported", action: "leave", why: expect.stringContaining(why) as string },
+      ]);
+    }
+    expect(sharedHome.survivors()).toEqual(alive);
+    const settled = sharedHome.dumpStore();
+    await gateway.supervisor.reconcile();
+    expect(sharedHome.dumpStore()).toEqual(settled);
+    await sharedHome.killStrays();
+    // Now there is nothing to be mistaken for it.
+    await gateway.supervisor.reconcile();
+    for (const { runId } of told) expect(sharedHome.column(runId, "state")).toBe("exited");
+  });
+});

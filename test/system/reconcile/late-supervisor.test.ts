@@ -1,0 +1,158 @@
+import { describe, expect, test } from "vitest";
+import { defaults } from "../../../src/defaults.js";
+import { until } from "../../support/live-processes.js";
+import { tiers, type SandboxTier } from "../../support/sandbox.js";
+import { SharedHome } from "../../support/supervisor/shared-home.js";
+import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
+import type { SupervisorStep } from "../../reconcile/steps.js";
+
+const FIRST = "in_first";
+const graceMs = 200;
+/** What an owner must have been expired for before it counts as stuck, and a little more. */
+const STALLED_MS = defaults.stalledOwnerMs + 1_000;
+
+/** An orphan; whether its anchor lives. */
+async function orphan(sharedHome: SharedHome, silenced: boolean): Promise<string> {
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+  const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
+  await sharedHome.tokenProcesses.waitForAllRoles();
+  await supervisorProcess.kill();
+  if (silenced) await sharedHome.stopAnchors(FIRST);
+  sharedHome.expireLeases();
+  return runId;
+}
+
+async function stoppedAt(sharedHome: SharedHome, step: SupervisorStep): Promise<SupervisorProcess> {
+  const late = await sharedHome.supervisorProcess("in_late");
+  await late.pauseAt(step);
+  late.order("reconcile", { scope: {} });
+  await late.waitUntilPaused();
+  return late;
+}
+
+describe.concurrent("a supervisor that stopped in the midst of taking over a run, and wakes when another has it,", () => {
+  for (const step of ["looking", "stealing", "stolen", "attached"] as const)
+    test(`at ${step}: leaves it to the other, with whom it goes on`, async () => {
+      await using sharedHome = await SharedHome.open();
+      const runId = await orphan(sharedHome, false);
+      const late = await stoppedAt(sharedHome, step);
+      sharedHome.expireLeases(STALLED_MS);
+      const other = await sharedHome.supervisor("in_other");
+      const [run] = (await other.reconcile()).runs;
+      if (run === undefined) throw new Error("it was not taken over");
+      const taken = sharedHome.dumpStore();
+
+      late.resume();
+      const { runIds } = await late.receive("reconciled");
+      if (runIds.length > 0)
+        expect(await late.receive("rejected")).toMatchObject({ runId, code: "LEASE_LOST" });
+      expect(sharedHome.dumpStore()).toEqual(taken);
+      expect(sharedHome.tokenProcesses.ofRuns()).toHaveLength(5);
+      const thieves = sharedHome.reconcileDecisions(runId).map(({ by }) => by);
+      const claimed = step === "stolen" || step === "attached";
+      expect(thieves).toEqual(claimed ? ["in_late", "in_other"] : ["in_other"]);
+
+      await run.write("exit 5\n");
+      expect(await run.wait()).toMatchObject({
+        exit: { reason: "ownership-escape", code: 5, source: "anchor" },
+        ownerInstanceId: "in_other",
+        emptiness: "proven",
+      });
+      expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+      await late.close();
+    });
+
+  const sweeps: readonly SupervisorStep[] = [
+    "stealing",
+    "stolen",
+    "reaping",
+    "reaped",
+    "end-saving",
+    "end-saved",
+  ];
+  const tier: SandboxTier = tiers.cgroup;
+  for (const step of sweeps)
+    test(`at ${step} of one that nobody answers for: it has one end, told once`, async ({ skip }) => {
+      if (tier.whyNot !== null) skip(tier.whyNot);
+      await using sharedHome = await SharedHome.open(tier);
+      const runId = await orphan(sharedHome, true);
+      const late = await stoppedAt(sharedHome, step);
+      sharedHome.expireLeases(STALLED_MS);
+      const other = await sharedHome.supervisor("in_other");
+      await other.reconcile();
+      await sharedHome.ended(runId);
+      expect(sharedHome.tokenProcesses.ofRuns()).toEqual([]);
+      const ended = sharedHome.dumpStore();
+
+      late.resume();
+      await late.receive("reconciled");
+      expect(sharedHome.dumpStore()).toEqual(ended);
+      expect(sharedHome.sql("select * from runs")).toMatchObject([
+        { emptiness: "proven", exit_reason: "lost" },
+      ]);
+      expect(sharedHome.eventTypes(runId).filter((type) => type === "exit")).toHaveLength(1);
+      await late.close();
+      await sharedHome.stopAllRuns(other);
+    });
+});
+
+test.concurrent("an owner robbed by one that died before it reached the anchor: lets go, names it, and the next goes on", async () => {
+  await using sharedHome = await SharedHome.open();
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
+  const script = 'echo up; read a; echo "got $a"; read b; echo "got $b"; exit 6';
+  const { runId } = await supervisorProcess.spawn(sharedHome.script(script), { graceMs });
+  await supervisorProcess.waitForOutput("up");
+  await supervisorProcess.suspend();
+  sharedHome.expireLeases(STALLED_MS);
+  const thief = await stoppedAt(sharedHome, "stolen");
+  await thief.kill();
+
+  supervisorProcess.resume();
+  // It does not know yet; the first thing it has to record tells it.
+  await supervisorProcess.write(runId, "one\n");
+  await supervisorProcess.waitForOutput("got one");
+  expect(await supervisorProcess.receive("problem")).toMatchObject({
+    runId,
+    code: "LEASE_LOST",
+    heldBy: "in_late",
+  });
+  expect(await supervisorProcess.receive("rejected")).toMatchObject({ runId, code: "LEASE_LOST" });
+
+  sharedHome.expireLeases();
+  const { supervisor } = await sharedHome.gateway();
+  const run = supervisor.run(runId);
+  if (run === null) throw new Error("it was not adopted");
+  await run.write("two\n");
+  expect(await run.wait()).toMatchObject({ exit: { reason: "exit", code: 6 }, leaseEpoch: 3 });
+  await supervisorProcess.close();
+});
+
+test.concurrent("a supervisor stopped past its lease and not robbed goes on, and its lease is healthy again", async () => {
+  await using sharedHome = await SharedHome.open();
+  const supervisorProcess = await sharedHome.supervisorProcess("in_first");
+  const { runId } = await supervisorProcess.spawn(
+    sharedHome.script('echo up; read a; echo "got $a"; read b; exit 6'),
+  );
+  await supervisorProcess.waitForOutput("up");
+  await supervisorProcess.suspend();
+  sharedHome.expireLeases(defaults.leaseMs);
+  const other = await sharedHome.supervisor("in_other");
+  expect((await other.reconcile()).decisions).toMatchObject([{ row: "stalled", action: "leave" }]);
+  supervisorProcess.resume();
+  await supervisorProcess.write(runId, "one\n");
+  await supervisorProcess.waitForOutput("got one");
+  const now = Number(sharedHome.column(runId, "lease_expires_at"));
+  await until(
+    "it has renewed its lease",
+    () => Number(sharedHome.column(runId, "lease_expires_at")) > now + defaults.leaseMs,
+    defaults.renewMs + 5_000,
+  );
+  expect((await other.reconcile()).decisions).toEqual([]);
+  await supervisorProcess.write(runId, "two\n");
+  expect((await supervisorProcess.receive("ended")).record).toMatchObject({
+    exit: { code: 6 },
+    leaseEpoch: 1,
+  });
+  expect(supervisorProcess.received("problem")).toEqual([]);
+  await supervisorProcess.close();
+});

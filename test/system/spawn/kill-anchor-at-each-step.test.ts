@@ -1,0 +1,126 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { waitUntil } from "../../support/anchor/fake-peer.js";
+import { forEachConcurrently } from "../../spawn/at-most.js";
+import { interceptStarts, findAnchorOf, interruptedSupervisor, parentOf } from "./interrupted-supervisor.js";
+import { type SpawnHome, SpawnFixture, MARK_AND_SLEEP } from "./spawn-fixture.js";
+import { type SpawnStep, SPAWN_STEPS } from "../../spawn/steps.js";
+
+const soak = process.env["HOLDFAST_SOAK"] === "1";
+const REPEATS = soak ? 150 : 10;
+/** Each waits more than it works. */
+const AT_ONCE = 15;
+const LIVING = ["starting", "running", "exiting"] as const;
+const argv = ["/bin/sh", "-c", MARK_AND_SLEEP];
+
+type Target = "anchor" | "launcher" | "anchor and launcher";
+
+/** Spawns one run whose anchor, launcher or both are killed at a step, and sees it end. */
+async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): Promise<void> {
+  let armed = false;
+  let launcher = 0;
+  const interrupt = (here: SpawnStep, runId: string): void => {
+    if (!armed || here !== step) return;
+    armed = false;
+    const anchor = target === "launcher" ? null : (anchorOf(home, runId) ?? findAnchorOf(runId, launcher));
+    // Stopped before it is killed, so that it does not clean up in between.
+    if (target !== "anchor") for (const signal of ["SIGSTOP", "SIGKILL"]) process.kill(launcher, signal);
+    if (anchor !== null) process.kill(anchor, "SIGKILL");
+  };
+  const supervisor = await interruptedSupervisor(home, interrupt);
+  const first = await supervisor.spawn({ io: "pipe", argv: ["/bin/cat"] });
+  launcher = parentOf((await supervisor.getRun(first.runId))?.anchor?.pid ?? 0);
+  await first.closeStdin();
+  await first.wait();
+
+  armed = true;
+  const options = { graceMs: 100, ownerLossMs: 200, env: { MARKS: home.marks } };
+  const run = await supervisor.spawn({ io: "pipe", argv }, options).catch(() => null);
+  if (run !== null) interrupt("running", run.runId);
+  // A run that goes on is to be ended; one that was hit ends by itself. A start may have been tried again.
+  if (target === "launcher" || step === "asked") await run?.cancel({ actor: "test" });
+  await run?.wait();
+  // Who was refused a run may be told so before its record has ended.
+  await waitUntil(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
+  // Whatever died, the next run works.
+  const next = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
+  expect((await next.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
+  await supervisor.close();
+}
+
+function anchorOf(home: SpawnHome, runId: string): number | null {
+  try {
+    const path = join(home.path, "instances", home.instanceId, "runs", runId, "anchor.json");
+    return (JSON.parse(readFileSync(path, "utf8")) as { anchor: { pid: number } }).anchor.pid;
+  } catch {
+    return null;
+  }
+}
+
+/** How a run may end when somebody else than its supervisor dies. */
+function possibleReasons(step: SpawnStep, target: Target): readonly string[] {
+  // A launcher is needed to start an anchor, not to have one; without it, a start is tried again.
+  if (step === "inserted") return ["manual-cancel", "spawn-error"];
+  // It may have answered just before.
+  if (step === "asked") return ["manual-cancel", "spawn-error", "lost"];
+  if (target === "launcher") return ["manual-cancel"];
+  return mayRun(step) ? ["lost"] : ["spawn-error", "lost"];
+}
+
+/** Homes in which that happens, a few at a time; then everything that must be true of them. */
+async function killAndCheck(target: Target, names: readonly SpawnStep[], repeats: number): Promise<void> {
+  interceptStarts();
+  const fixture = await SpawnFixture.open();
+  const scenes = names.flatMap((name) => Array.from({ length: repeats }, (_, at) => ({ name, at })));
+  const homes = await Promise.all(
+    scenes.map(async ({ name, at }) => ({ name, home: await fixture.home(`${name}${at}`) })),
+  );
+  await forEachConcurrently(AT_ONCE, homes, ({ name, home }) => spawnAndKill(home, name, target));
+  await fixture.runsGone(0);
+  const ends: Record<string, number> = {};
+  for (const { name, home } of homes) {
+    const records = await fixture.recoverAndCheck(home);
+    expect(records).toHaveLength(1);
+    for (const record of records) {
+      const { reason = "", detail = null } = record.exit ?? {};
+      expect(possibleReasons(name, target), detail ?? name).toContain(reason);
+      ends[reason] = (ends[reason] ?? 0) + 1;
+      // Without GO, not one instruction; with it, it may have died before its first.
+      if (reason === "spawn-error" || (reason === "lost" && !mayRun(name)))
+        expect(fixture.hasRun(home, record)).toBe(false);
+    }
+  }
+  await fixture.expectNoProcesses();
+  console.log(`${target}, ${names.join(" ")}: ${homes.length} kills;`, ends);
+}
+
+function mayRun(step: SpawnStep): boolean {
+  return SPAWN_STEPS.find(({ name }) => name === step)?.runs ?? false;
+}
+
+// Before START there is no anchor.
+const withAnchor = SPAWN_STEPS.filter(({ name }) => name !== "inserted");
+
+describe("the anchor killed outright", () => {
+  for (const { name, after } of withAnchor)
+    test(`after ${after}: one true end, nothing left, and the next run works`, async () => {
+      await killAndCheck("anchor", [name], REPEATS);
+    });
+});
+
+describe("the launcher killed outright", () => {
+  for (const { name, after } of SPAWN_STEPS)
+    test(`after ${after}: the run goes on or never began, and the next one works`, async () => {
+      await killAndCheck("launcher", [name], REPEATS);
+    });
+});
+
+test("anchor and launcher killed together, at any step: the verified tree is ended, the run is lost", async () => {
+  // Together, because each takes the time a supervisor gives a launcher to clean up.
+  await killAndCheck(
+    "anchor and launcher",
+    withAnchor.map(({ name }) => name),
+    REPEATS / 2,
+  );
+});

@@ -1,0 +1,153 @@
+import { spawn } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from "vitest";
+import { StateUnusable } from "../../../src/errors.js";
+import type { Supervisor } from "../../../src/supervisor/api.js";
+import { openSupervisor } from "../../../src/supervisor/open.js";
+import { startCuttableProxy, type CuttableProxy } from "../../support/store/postgres-proxy.js";
+import {
+  startPostgresServer,
+  whyNoPostgres,
+  type PostgresDatabase,
+  type PostgresServer,
+} from "../../support/store/postgres-server.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
+import { until } from "../../until.js";
+import { waitForOutput, shellInput } from "../../support/supervisor/real-supervisor.js";
+
+describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
+  let server: PostgresServer;
+  let database: PostgresDatabase;
+  let directory: TemporaryDirectory;
+  let proxy: CuttableProxy;
+  let supervisor: Supervisor;
+  beforeAll(async () => {
+    server = await startPostgresServer();
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  beforeEach(async () => {
+    database = await server.createDatabase();
+    directory = await temporaryDirectory();
+    proxy = await startCuttableProxy(server.directory);
+    vi.stubEnv("HOLDFAST_DATABASE_URL", database.url.replace(server.directory, proxy.directory));
+    supervisor = await openSupervisor({ home: join(directory.path, "h"), onProblem: () => {} });
+  });
+  afterEach(async () => {
+    vi.unstubAllEnvs();
+    await supervisor.close();
+    await proxy[Symbol.asyncDispose]();
+    await directory[Symbol.asyncDispose]();
+  });
+
+  const open = () => database.query("select run_id from holdfast.runs where state <> 'exited'");
+
+  test(
+    "stops a run while the server is dead, starts none, and records the end when it is back",
+    { timeout: 90_000 },
+    async () => {
+      const run = await supervisor.spawn(shellInput("sleep 300"));
+      const other = await supervisor.spawn(shellInput("sleep 300"));
+      const bystander = spawn("sleep", ["300"], { stdio: "ignore" });
+      onTestFinished(() => void bystander.kill("SIGKILL"));
+      await server.kill();
+      const mark = join(directory.path, "ran");
+      await expect(supervisor.spawn(shellInput(`touch ${mark}`))).rejects.toBeInstanceOf(StateUnusable);
+      await run.cancel();
+      await until("its processes are gone", () => !existsSync(`/proc/${run.rootPid}`), 15_000);
+      expect(existsSync(`/proc/${other.rootPid}`)).toBe(true);
+      await server.start();
+      expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel" });
+      expect(
+        (await supervisor.listEvents({ runId: run.runId })).filter(({ type }) => type === "exit"),
+      ).toHaveLength(1);
+      expect(existsSync(mark)).toBe(false);
+      // Its step may have met the dead server, and is repeated.
+      const state = async () => (await supervisor.getRun(other.runId))?.state;
+      await expect.poll(state, { timeout: 30_000 }).toBe("running");
+      expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
+    },
+  );
+
+  test(
+    "is not robbed when the server was away for long, and its runs go on: output, an end, a stop",
+    { timeout: 90_000 },
+    async () => {
+      const [ends, stops, lives] = await Promise.all(
+        ["while [ ! -e $0 ]; do sleep 0.05; done; echo done; exit 3", "sleep 300", "sleep 300"].map(
+          (script) =>
+            supervisor.spawn(
+              { io: "pipe", argv: ["/bin/sh", "-c", script, join(directory.path, "end")] },
+              { ownerLossMs: 500 },
+            ),
+        ),
+      );
+      if (ends === undefined || stops === undefined || lives === undefined) return expect.fail("no runs");
+      // Not refused, but silent.
+      server.pause();
+      writeFileSync(join(directory.path, "end"), "");
+      await waitForOutput(ends, "done");
+      await stops.cancel();
+      await until("it is gone", () => !existsSync(`/proc/${stops.rootPid}`), 15_000);
+      server.resume();
+      expect((await ends.wait()).exit).toMatchObject({ reason: "exit", code: 3 });
+      expect((await stops.wait()).exit).toMatchObject({ reason: "manual-cancel" });
+      const told = await supervisor.listEvents();
+      for (const { runId } of [ends, stops])
+        expect(told.filter((event) => event.runId === runId && event.type === "exit")).toHaveLength(1);
+
+      // As it is when the server comes back after ten minutes, and another of this host is the first to look.
+      await database.query(
+        "update holdfast.runs set lease_expires_at = lease_expires_at - 630000 where state <> 'exited'",
+      );
+      const other = await openSupervisor({ home: supervisor.home, onProblem: () => {} });
+      onTestFinished(() => other.close());
+      for (let looks = 0; looks < 2; looks += 1)
+        expect((await other.reconcile()).decisions).toMatchObject([
+          { runId: lives.runId, row: "stalled", action: "leave" },
+        ]);
+      expect(existsSync(`/proc/${lives.rootPid}`)).toBe(true);
+      expect(await supervisor.getRun(lives.runId)).toMatchObject({
+        ownerInstanceId: supervisor.instanceId,
+        state: "running",
+      });
+    },
+  );
+
+  test(
+    "does not start a command whose record may or may not be committed, wherever the line is cut",
+    { timeout: 90_000 },
+    async () => {
+      let withheld = 0;
+      for (let passing = 0; ; passing += 1) {
+        const mark = join(directory.path, `ran-${passing}`);
+        await supervisor.listRuns({ limit: 1 });
+        proxy.cut("answer", passing);
+        const run = await supervisor.spawn(shellInput(`touch ${mark}`)).catch(() => null);
+        proxy.mend();
+        if (run !== null) {
+          // What was cut, if anything, came after GO.
+          expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
+          expect(existsSync(mark)).toBe(true);
+          break;
+        }
+        withheld += 1;
+        expect(existsSync(mark)).toBe(false);
+      }
+      // The record, and the identity of its process.
+      expect(withheld).toBeGreaterThanOrEqual(2);
+      await supervisor.reconcile();
+      await expect.poll(open, { timeout: 20_000 }).toEqual([]);
+    },
+  );
+});

@@ -1,0 +1,92 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import {
+  plantLookalike,
+  buildSupervisor,
+  waitForOutput,
+  findProcessesOfRun,
+  realSupervisor,
+  shellInput,
+  startOneRunSupervisor,
+  temporaryHome,
+  readOutput,
+} from "../../support/supervisor/real-supervisor.js";
+
+const SCRIPT = "read a; echo got $a; read b; echo got $b; exit 9";
+
+test("a supervising process killed outright: the run goes on, nothing lost or doubled, the true exit", async () => {
+  const [open, home] = [await buildSupervisor(), await temporaryHome()];
+  const victim = await startOneRunSupervisor(open, home, "in_stable", SCRIPT);
+  await victim.kill();
+  const supervisor = await realSupervisor({ home, instanceId: "in_stable" });
+  const [run] = await supervisor.recover();
+  expect(run?.runId).toBe(victim.runId);
+  expect(await supervisor.recover()).toEqual([]);
+  if (run === undefined) return;
+  await run.write("from the second\n");
+  expect((await readOutput(run)).stdout).toBe("got from the first\ngot from the second\n");
+  expect(await run.wait()).toMatchObject({
+    exit: { reason: "exit", code: 9, source: "anchor" },
+    leaseEpoch: 2,
+  });
+  const events = await supervisor.listEvents({ runId: run.runId });
+  expect(events.map(({ type }) => type)).toEqual(["spawn", "reconcile", "exit"]);
+});
+
+test("a run that ended while nobody was there is finalized with its true status", async () => {
+  const home = await temporaryHome();
+  const first = await realSupervisor({ home, instanceId: "in_stable" });
+  const { runId } = await first.spawn(shellInput("sleep 0.1; echo done; exit 5"));
+  await first.close({ leaveRuns: true });
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const second = await realSupervisor({ home, instanceId: "in_stable" });
+  expect(await second.recover()).toEqual([]);
+  const record = await second.getRun(runId);
+  expect(record).toMatchObject({
+    state: "exited",
+    exit: { reason: "exit", code: 5, source: "exit-file" },
+    emptiness: "proven",
+  });
+  // Nobody heard of its output: its spool says when it came.
+  expect(record?.lastOutputAt).toBeGreaterThan(record?.startedAt ?? Infinity);
+  expect(record?.lastOutputAt).toBeLessThanOrEqual(record?.endedAt ?? 0);
+});
+
+test("a run whose owner stays away ends by its own policy, and the next owner reads why", async () => {
+  const home = await temporaryHome();
+  const first = await realSupervisor({ home, instanceId: "in_stable" });
+  const { runId } = await first.spawn(shellInput("sleep 3017"), { ownerLossMs: 100, graceMs: 100 });
+  await first.close({ leaveRuns: true });
+  await new Promise((resolve) => setTimeout(resolve, 800));
+  expect(await findProcessesOfRun(runId)).toEqual([]);
+  const second = await realSupervisor({ home, instanceId: "in_stable" });
+  await second.recover();
+  expect((await second.getRun(runId))?.exit).toMatchObject({ reason: "owner-lost" });
+});
+
+test("an anchor killed outright: its tree is ended, the run is lost, and the bystander is not", async () => {
+  const supervisor = await realSupervisor();
+  plantLookalike("sleep", "3018");
+  const run = await supervisor.spawn(shellInput("sleep 3018 & setsid sleep 3018 & echo ready; wait"));
+  await waitForOutput(run, "ready");
+  const anchor = (await supervisor.getRun(run.runId))?.anchor;
+  process.kill(anchor?.pid ?? 0, "SIGKILL");
+  const record = await run.wait();
+  expect(record).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
+  expect(await findProcessesOfRun(run.runId)).toEqual([]);
+  const { stdout } = await readOutput(run);
+  expect(stdout).toBe("ready\n");
+});
+
+test("a deleted socket does not part a run from its next owner", async () => {
+  const home = await temporaryHome();
+  const first = await realSupervisor({ home, instanceId: "in_stable" });
+  const { runId } = await first.spawn(shellInput("read a; exit 2"));
+  await rm(join(home, "instances/in_stable/runs", runId, "sock"));
+  await first.close({ leaveRuns: true });
+  const second = await realSupervisor({ home, instanceId: "in_stable" });
+  const [run] = await second.recover();
+  await run?.write("on\n");
+  expect((await run?.wait())?.exit).toMatchObject({ reason: "exit", code: 2 });
+});

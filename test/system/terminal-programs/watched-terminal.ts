@@ -1,0 +1,78 @@
+import { isDeepStrictEqual } from "node:util";
+import { onTestFinished } from "vitest";
+import { encodeKeys } from "../../../src/output/terminal-input.js";
+import { encodePaste } from "../../../src/output/paste.js";
+import { replayScreen } from "../../../src/output/replay-screen.js";
+import { Screen, type ScreenSnapshot } from "../../../src/output/screen.js";
+import type { Run, SpawnOptions } from "../../../src/supervisor/api.js";
+import { waitFor } from "../../support/wait-for.js";
+import { plantLookalike, realSupervisor } from "../../support/supervisor/real-supervisor.js";
+
+const SIZE = { rows: 24, cols: 80 };
+
+/** A program on a terminal, as someone sees it who watches and types. */
+export interface WatchedTerminal {
+  readonly run: Run;
+  readonly screen: Screen;
+  /** What is on the screen now. */
+  snapshot(): ScreenSnapshot;
+  text(): string;
+  /** Waits until the screen shows it. */
+  waitFor(what: string | RegExp): Promise<void>;
+  keys(...words: string[]): Promise<void>;
+  paste(text: string): Promise<void>;
+  /** Waits until a screen drawn from the spool alone is the same. */
+  expectSameReplayed(): Promise<void>;
+}
+
+export async function watchTerminal(
+  argv: readonly string[],
+  env: Record<string, string> = {},
+  options: SpawnOptions = {},
+): Promise<WatchedTerminal> {
+  const supervisor = await realSupervisor();
+  plantLookalike("sleep", "600");
+  const run = await supervisor.spawn(
+    { io: "pty", argv },
+    {
+      size: SIZE,
+      env: { TERM: "xterm-256color", LC_ALL: "C.UTF-8", HOME: supervisor.home, ...env },
+      ...options,
+    },
+  );
+  const screen = new Screen(SIZE);
+  const watching = (async () => {
+    for await (const { bytes } of run.follow({ streams: ["stdout"] })) await screen.feed(bytes);
+  })();
+  onTestFinished(async () => {
+    await run.cancel({ graceMs: 100 });
+    await watching;
+    await screen[Symbol.asyncDispose]();
+  });
+  const look = (): ScreenSnapshot => screen.snapshot();
+  const text = (): string => look().rows.join("\n");
+  return {
+    run,
+    screen,
+    snapshot: look,
+    text,
+    waitFor: async (what) => {
+      const shown = (): boolean => (typeof what === "string" ? text().includes(what) : what.test(text()));
+      await waitFor(String(what), shown).catch((error: unknown) => {
+        throw new Error(`the screen is\n${text()}`, { cause: error });
+      });
+    },
+    keys: (...words) => run.write(encodeKeys(words, look().modes)),
+    paste: (pasted) => run.write(encodePaste(pasted, look().modes)),
+    expectSameReplayed: () =>
+      waitFor("the screen is the same from the spool", async () => {
+        const live = look();
+        const size = { rows: live.rows.length, cols: live.cols };
+        const read = (offset: number, maxBytes: number) => run.read("stdout", { offset, maxBytes });
+        const replayed = await replayScreen(read, size, { until: live.bytes });
+        const same = isDeepStrictEqual(replayed.screen.snapshot(), live);
+        await replayed.screen[Symbol.asyncDispose]();
+        return same;
+      }),
+  };
+}

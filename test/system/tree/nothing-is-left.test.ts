@@ -1,0 +1,327 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout } from "node:timers/promises";
+import { afterAll, describe, expect, test } from "vitest";
+import type { RunEvent } from "../../../src/model/run-event.js";
+import type { ProcessIdentity, RunExit, RunIo, RunRecord } from "../../../src/model/run.js";
+import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
+import {
+  TokenProcesses,
+  scenarioScript,
+  type ProcessRole,
+} from "../../support/supervisor/token-processes.js";
+import { signalProcess, type LiveProcess } from "../../support/live-processes.js";
+import {
+  nobodyUser,
+  rootUser,
+  Sandbox,
+  tiers,
+  type SandboxTier,
+  type SandboxUser,
+} from "../../support/sandbox.js";
+import { LibraryProcess } from "../../support/supervisor/library-process.js";
+
+const graceMs = 250;
+const ownerLossMs = 250;
+/** What a loaded machine may take beyond grace and owner loss. */
+const slackMs = 5_000;
+
+interface Play {
+  readonly supervised: LibraryProcess;
+  readonly record: RunRecord;
+  readonly crowd: TokenProcesses;
+}
+
+/** One way for a run to end, and what the record must say of it. */
+interface End {
+  readonly name: string;
+  readonly options?: SpawnOptions;
+  bring(play: Play): Promise<void> | void;
+  /** The supervising process is gone afterwards; another one must find out. */
+  readonly orphaned?: true;
+  readonly exit: Partial<RunExit>;
+  /** Who is on record as having outlived the leader. Null: the anchor that would have noted it was killed. */
+  readonly residue: Readonly<Record<RunIo, readonly ProcessRole[]>> | null;
+  /** Types of the events from the moment of the end, in order. */
+  readonly events: readonly RunEvent["type"][];
+}
+
+const onlyTheDeaf = { pipe: ["deaf"], pty: ["deaf"] } as const;
+/** A terminal hangs up on the leader's group when it ends: the plain child is gone by then. */
+const allButTheLeader = {
+  pipe: ["plain", "deaf", "session", "daemon"],
+  pty: ["deaf", "session", "daemon"],
+} as const;
+
+const ends: readonly End[] = [
+  {
+    name: "cancel",
+    bring: ({ supervised: libraryProcess }) => libraryProcess.cancel({ actor: "test:me", requestId: "r1" }),
+    exit: { reason: "manual-cancel", actor: "test:me", code: null, signal: "SIGTERM", source: "anchor" },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+  {
+    name: "overall timeout",
+    options: { timeoutMs: 1_500 },
+    bring: () => {},
+    exit: { reason: "overall-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+  {
+    name: "no-output timeout",
+    options: { noOutputTimeoutMs: 1_200 },
+    bring: () => {},
+    exit: { reason: "no-output-timeout", actor: "deadline", code: null, signal: "SIGTERM", source: "anchor" },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+  {
+    name: "leader exits, escapes fail",
+    bring: ({ supervised: libraryProcess }) => libraryProcess.write("exit 7\n"),
+    exit: { reason: "ownership-escape", actor: "", code: 7, signal: null, source: "anchor" },
+    residue: allButTheLeader,
+    events: ["escape", "cleanup", "exit"],
+  },
+  {
+    name: "leader exits, escapes are swept",
+    options: { onEscape: "sweep" },
+    bring: ({ supervised: libraryProcess }) => libraryProcess.write("exit 7\n"),
+    exit: { reason: "exit", actor: "", code: 7, signal: null, source: "anchor" },
+    residue: allButTheLeader,
+    events: ["escape", "cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of the leader",
+    bring: ({ record }) => signalProcess(known(record.root), "SIGKILL"),
+    exit: { reason: "ownership-escape", actor: "", code: null, signal: "SIGKILL", source: "anchor" },
+    residue: allButTheLeader,
+    events: ["escape", "cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of the supervisor",
+    bring: ({ supervised: libraryProcess }) => libraryProcess.kill(),
+    orphaned: true,
+    exit: { reason: "owner-lost", actor: "anchor", code: null, signal: "SIGTERM", source: "exit-file" },
+    residue: onlyTheDeaf,
+    events: ["reconcile", "cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of the anchor",
+    bring: ({ record }) => signalProcess(known(record.anchor), "SIGKILL"),
+    exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
+    residue: null,
+    events: ["cleanup", "exit"],
+  },
+  {
+    name: "SIGKILL of both",
+    bring: async ({ supervised: libraryProcess, record }) => {
+      signalProcess(known(record.anchor), "SIGKILL");
+      await libraryProcess.kill();
+    },
+    orphaned: true,
+    exit: { reason: "lost", actor: "", code: null, signal: null, source: "none" },
+    residue: null,
+    events: ["reconcile", "cleanup", "exit"],
+  },
+  {
+    name: "SIGTERM to the anchor",
+    bring: ({ record }) => signalProcess(known(record.anchor), "SIGTERM"),
+    exit: {
+      reason: "manual-cancel",
+      actor: `signal:TERM pid:${process.pid}`,
+      code: null,
+      signal: "SIGTERM",
+      source: "anchor",
+    },
+    residue: onlyTheDeaf,
+    events: ["cancel", "cleanup", "exit"],
+  },
+];
+
+const everywhere: readonly (readonly [SandboxUser, SandboxTier])[] = [
+  [rootUser, tiers.cgroup],
+  [rootUser, tiers.none],
+  [nobodyUser, tiers.cgroup],
+  [nobodyUser, tiers.none],
+];
+const inPlaces: readonly (readonly [SandboxUser, SandboxTier])[] = [
+  [rootUser, tiers.noInode],
+  [rootUser, tiers.noPidfd],
+  [rootUser, tiers.cgroupNoPidfd],
+  [nobodyUser, tiers.noPidfd],
+  [nobodyUser, tiers.noChildren],
+  [nobodyUser, tiers.asFound],
+];
+const someEnds = ends.filter(({ name }) =>
+  ["cancel", "leader exits, escapes fail", "SIGKILL of the supervisor", "SIGKILL of the anchor"].includes(
+    name,
+  ),
+);
+
+const matrix = [
+  ...everywhere.flatMap(([user, tier]) =>
+    ends.flatMap((end) => (["pipe", "pty"] as const).map((io) => ({ end, io, user, tier }))),
+  ),
+  ...inPlaces.flatMap(([user, tier]) => someEnds.map((end) => ({ end, io: "pipe" as const, user, tier }))),
+];
+
+/** Survivors by row (end) and column (who, where, how). */
+const seen = new Map<string, Map<string, number>>();
+
+describe.concurrent("nothing is left", () => {
+  test.for(matrix.map((each) => [each.end.name, each.io, each.user.name, each.tier.name, each] as const))(
+    "after %s: %s, %s, tier %s",
+    async ([, , , , { end, io, user, tier }], { skip }) => {
+      const whyNot = user.whyNot ?? tier.whyNot;
+      if (whyNot !== null) skip(whyNot);
+      await using sandbox = Sandbox.create(user, tier);
+      await using tokenProcesses = await TokenProcesses.withScenario(sandbox);
+      await using libraryProcess = await LibraryProcess.open(sandbox);
+      const { record } = await libraryProcess.spawn(
+        { io, argv: ["sh", scenarioScript, tokenProcesses.token] } as CommandInput,
+        {
+          graceMs,
+          ownerLossMs,
+          labels: { crowd: tokenProcesses.token },
+          ...end.options,
+        },
+      );
+      const cast = await tokenProcesses.waitForAllRoles();
+      expect(cast.get("leader")?.pid).toBe(record.root?.pid);
+      const began = performance.now();
+      await end.bring({ supervised: libraryProcess, record, crowd: tokenProcesses });
+
+      if (end.orphaned === true) {
+        await tokenProcesses.waitUntilGone(graceMs + ownerLossMs + slackMs);
+        note(end, io, user, tier, tokenProcesses.ofRuns().length);
+        await using successor = await LibraryProcess.open(sandbox);
+        successor.order("recover");
+        await successor.receive("recovered");
+        await checkFacts(successor, tokenProcesses, cast, { end, io, tier });
+      } else {
+        const ended = (await libraryProcess.receive("ended")).record;
+        // At once, without patience: `proven` is said of this very moment.
+        const survivors = tokenProcesses.ofRuns();
+        note(end, io, user, tier, survivors.length);
+        expect(survivors).toEqual([]);
+        expect(performance.now() - began).toBeLessThan(2_000 + graceMs + slackMs);
+        expect(ended).toMatchObject({ runId: record.runId, state: "exited" });
+        await checkFacts(libraryProcess, tokenProcesses, cast, { end, io, tier });
+      }
+      expect(tokenProcesses.missingBystanders(), "the bystander").toEqual([]);
+    },
+  );
+
+  afterAll(() => console.log(table()));
+});
+
+/** What a machine that cannot find survivors would say of the usual way, this suite must contradict. */
+test("the usual way, a signal to the process group, leaves survivors, and they are found", async () => {
+  await using sandbox = Sandbox.create({ name: "anybody", uid: null, whyNot: null }, tiers.none);
+  await using tokenProcesses = await TokenProcesses.withScenario(sandbox);
+  const leader = spawn("sh", [scenarioScript, tokenProcesses.token], {
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const ended = once(leader, "exit");
+  const cast = await tokenProcesses.waitForAllRoles();
+  const group = -(leader.pid ?? Number.NaN);
+  process.kill(group, "SIGTERM");
+  await ended;
+  await setTimeout(graceMs);
+  process.kill(group, "SIGKILL");
+  await setTimeout(graceMs);
+  const survivors = tokenProcesses.ofRuns();
+  expect(pids(survivors)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
+  expect(tokenProcesses.missingBystanders()).toEqual([]);
+  for (const survivor of survivors) signalProcess(survivor, "SIGKILL");
+  await tokenProcesses.waitUntilGone(slackMs);
+});
+
+async function checkFacts(
+  libraryProcess: LibraryProcess,
+  tokenProcesses: TokenProcesses,
+  cast: ReadonlyMap<ProcessRole, LiveProcess>,
+  { end, io, tier }: { end: End; io: RunIo; tier: SandboxTier },
+): Promise<void> {
+  const { runs, events } = await libraryProcess.list();
+  expect(runs).toHaveLength(1);
+  const [run] = runs;
+  expect(run).toMatchObject({ state: "exited", io, emptiness: "proven", exit: { ...end.exit, errno: null } });
+  expect(run?.tier).toMatch(tier.recorded);
+  const inCgroup = run?.tier?.startsWith("cgroup") === true;
+  expect(run?.boundary?.cgroup !== null).toBe(inCgroup);
+  // A weaker boundary is never silent.
+  expect(run?.boundary?.note === null).toBe(inCgroup);
+
+  const residue = run?.residue ?? [];
+  const expected = (end.residue?.[io] ?? []).map((role) => ({
+    pid: cast.get(role)?.pid ?? 0,
+    startTime: cast.get(role)?.startTime ?? 0,
+    kind: role === "plain" || role === "deaf" ? "background" : "detached",
+    command: "sleep",
+  }));
+  // Without pidfds only the anchor's own children can be signalled: others may outlive their leader until they are its.
+  const numbersOnly = run?.tier?.endsWith("number") === true;
+  if (numbersOnly) expect(residue).toEqual(expect.arrayContaining(expected));
+  else expect(byPid(residue)).toEqual(byPid(expected));
+  expect(run?.residueCount).toBe(residue.length);
+
+  const types = events.map(({ type }) => type).filter((type) => type !== "output");
+  expect(types.filter((type) => !numbersOnly || end.events.includes(type) || type !== "escape")).toEqual([
+    "spawn",
+    ...end.events,
+  ]);
+  const { reason, actor, code } = end.exit;
+  expect(events.at(-1)).toMatchObject({
+    type: "exit",
+    rootPid: cast.get("leader")?.pid,
+    data: { reason, actor, code, emptiness: "proven" },
+  });
+  for (const event of events) {
+    if (event.type === "cancel") expect(event.data).toMatchObject({ reason, actor });
+    if (event.type === "cleanup")
+      expect(event.data).toMatchObject(
+        end.residue === null ? { survivors: 0 } : { residue: residue.length, survivors: 0 },
+      );
+    if (event.type === "escape" && end.events.includes("escape"))
+      expect(pids(event.data.residue)).toEqual(new Set([cast.get("session")?.pid, cast.get("daemon")?.pid]));
+  }
+  if (end.residue !== null) expect(events.at(-1)?.descendants).toBeGreaterThanOrEqual(4);
+
+  await libraryProcess.close();
+  expect(libraryProcess.problems).toEqual([]);
+  expect(tokenProcesses.ofRuns()).toEqual([]);
+}
+
+function pids(people: readonly { readonly pid: number }[]): Set<number | undefined> {
+  return new Set(people.map(({ pid }) => pid));
+}
+
+function byPid<Person extends { readonly pid: number }>(residue: readonly Person[]): readonly Person[] {
+  return residue.toSorted((one, other) => one.pid - other.pid);
+}
+
+function known(identity: ProcessIdentity | null): ProcessIdentity {
+  if (identity === null) throw new Error("its identity is not on record");
+  return identity;
+}
+
+function note(end: End, io: RunIo, user: SandboxUser, tier: SandboxTier, survivors: number): void {
+  const row = seen.get(end.name) ?? new Map<string, number>();
+  row.set(`${user.name}, ${tier.name}, ${io}`, survivors);
+  seen.set(end.name, row);
+}
+
+function table(): string {
+  const columns = [...new Set(matrix.map(({ user, tier, io }) => `${user.name}, ${tier.name}, ${io}`))];
+  const legend = columns.map((column, at) => `  ${String.fromCodePoint(65 + at)}  ${column}`);
+  const lines = ends.map(({ name }) => {
+    const cells = columns.map((column) => String(seen.get(name)?.get(column) ?? "-"));
+    return `${name.padEnd(34)}${cells.join("  ")}`;
+  });
+  const head = " ".repeat(34) + columns.map((_, at) => String.fromCodePoint(65 + at)).join("  ");
+  return ["survivors (-: not tried)", head, ...lines, "", ...legend].join("\n");
+}

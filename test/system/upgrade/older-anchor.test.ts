@@ -1,0 +1,78 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { PREVIOUS_PROTOCOL } from "../../../src/anchor/protocol/messages.js";
+import { RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { isInstalled } from "../packaging/packages.js";
+import { findByCommandLine } from "../../support/live-processes.js";
+
+describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor of the former version", () => {
+  let directory: string;
+  let former: string;
+
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "hf-"));
+    former = join(directory, "anchor");
+    const sources = (await readdir("anchor")).filter((name) => name.endsWith(".c"));
+    const flags = ["-std=c11", "-D_GNU_SOURCE", `-DPROTOCOL=${PREVIOUS_PROTOCOL}`, "-o", former];
+    await promisify(execFile)("cc", [...flags, ...sources.map((name) => join("anchor", name))]);
+  }, 60_000);
+  afterAll(() => rm(directory, { recursive: true }));
+
+  /** What a run's own anchor speaks. */
+  async function protocolOf(house: BackgroundGateway, runId: string): Promise<number> {
+    const { ownerInstanceId } = await house.record(runId);
+    const file = join(house.home, "instances", ownerInstanceId, "runs", runId, "anchor.json");
+    return (JSON.parse(await readFile(file, "utf8")) as { protocol: number }).protocol;
+  }
+
+  test("goes on under a newer gateway: output, input, stopping, exit code", async () => {
+    await using house = await BackgroundGateway.open();
+    await using gate = await RunGate.create();
+    const older = await house.gateway({ HOLDFAST_ANCHOR: former });
+    const waiting = await house.startScript(gate.waitScript(7));
+    const question = "echo up; read answer; echo got $answer; exit 3";
+    const asking = await house.startRun({ argv: ["sh", "-c", question], stdin: "pipe" });
+    const stopped = await house.startScript(TWO_PROCESSES);
+    for (const runId of [waiting, asking, stopped]) {
+      await house.waitForOutput(runId, "up");
+      expect(await protocolOf(house, runId)).toBe(PREVIOUS_PROTOCOL);
+    }
+    await older.kill();
+
+    const newer = await house.gateway();
+    expect(newer.events.filter(({ type }) => type === "problem")).toEqual([]);
+    const { exec, kill, write } = await house.client();
+    await write({ params: { runId: asking }, body: { text: "yes\n" } });
+    await house.waitForOutput(asking, "got yes");
+    expect((await house.waitForEnd(asking)).exit).toMatchObject({ reason: "exit", code: 3 });
+
+    // It knows no adoption: that is said, with nothing on record.
+    const sleeper = findByCommandLine("sleep\u00007002").at(0)?.pid;
+    const adoption = await house.holdfast("service", "adopt", String(sleeper));
+    expect(adoption).toMatchObject({ code: 125, stdout: "" });
+    expect(adoption.stderr).toMatch(/nothing was changed: .*before an upgrade/);
+    expect(await house.json<unknown[]>("runs", "list", "--all")).toHaveLength(3);
+    expect(await kill({ params: { runId: stopped } })).toMatchObject({ outcome: "gone", survivors: [] });
+
+    // The launcher is of the former version, too, as long as it has a run: it starts the next one.
+    const next = await house.startScript("echo up; sleep 1000");
+    await house.waitForOutput(next, "up");
+    expect(await protocolOf(house, next)).toBe(PREVIOUS_PROTOCOL);
+    expect(await kill({ params: { runId: next } })).toMatchObject({ outcome: "gone" });
+
+    // It would not know what to do with a limit: that is said, rather than skipped.
+    const limited = await exec({ body: { argv: ["true"], limits: { pids: 10 } } });
+    expect(limited).toMatchObject({ failure: "limit-unavailable", run: { state: "exited" } });
+
+    await gate.release();
+    expect(await house.waitForEnd(waiting)).toMatchObject({
+      exit: { reason: "exit", code: 7 },
+      emptiness: "proven",
+    });
+  });
+});

@@ -1,0 +1,85 @@
+import { describe, expect, test } from "vitest";
+import { defaults } from "../../src/defaults.js";
+import { ACP_TURN_OUTCOMES, type AcpTurn } from "../../src/model/acp.js";
+import { outcomeOfTurn } from "../../src/tasks/turn-end.js";
+import { newAcpTurn } from "../store/acp-samples.js";
+
+const turn = (change: Partial<AcpTurn>): AcpTurn => ({
+  ...newAcpTurn("turn_1"),
+  sessionId: "ses_1",
+  ordinal: 1,
+  place: 1,
+  state: "ended",
+  startedAt: 5,
+  endedAt: 9,
+  requestId: 1,
+  before: null,
+  cancel: null,
+  outcome: "completed",
+  stopReason: "end_turn",
+  problem: null,
+  text: " I will look. It is 42. ",
+  toolCalls: [],
+  audit: null,
+  contextLost: false,
+  keptBytes: 0,
+  droppedUpdates: 0,
+  ...change,
+});
+const cancel = { actor: "operator", at: 1, reapTools: false };
+const said = "I will look. It is 42.";
+
+describe("what the end of a turn is for its task", () => {
+  const ended: Readonly<Record<string, readonly [Partial<AcpTurn>, object]>> = {
+    "it was answered": [{}, { status: "succeeded", outcome: "succeeded", summary: said, error: null }],
+    "it stopped for a reason of its own": [
+      { stopReason: "tired" },
+      { status: "succeeded", outcome: "succeeded" },
+    ],
+    "it ran out of tokens": [
+      { stopReason: "max_tokens" },
+      { status: "succeeded", outcome: "blocked", summary: said },
+    ],
+    "it asked its model too often": [{ stopReason: "max_turn_requests" }, { outcome: "blocked" }],
+    "it refused": [
+      { stopReason: "refusal" },
+      { status: "failed", summary: null, error: "the agent refused to go on" },
+    ],
+    "it was cancelled": [
+      { outcome: "cancelled", cancel },
+      { status: "cancelled", summary: null, error: "it was cancelled by operator", actor: "operator" },
+    ],
+    "it was cancelled before it was sent": [
+      { outcome: "cancelled", startedAt: null, text: "" },
+      { status: "cancelled", startedAt: null, error: "it was cancelled" },
+    ],
+    "it never said that it stopped": [{ outcome: "cancel-unconfirmed", cancel }, { status: "cancelled" }],
+    "its agent died": [
+      { outcome: "interrupted", problem: { code: "ACP_CLOSED", message: "it died" } },
+      { status: "failed", summary: null, error: "it died" },
+    ],
+    "its agent died of being cancelled": [{ outcome: "interrupted", cancel }, { status: "cancelled" }],
+    "it took too long": [
+      { outcome: "failed", problem: { code: "ACP_TIMEOUT", message: "too long" } },
+      { status: "timed_out", summary: null, error: "too long" },
+    ],
+    "its agent did not come up": [
+      { outcome: "failed", startedAt: null, problem: { code: "SPAWN_FAILED", message: "no such file" } },
+      { status: "failed", error: "no such file", startedAt: newAcpTurn("turn_1").createdAt },
+    ],
+  };
+  for (const [name, [change, finish]] of Object.entries(ended))
+    test(name, () => expect(outcomeOfTurn(turn(change))).toMatchObject({ type: "finish", at: 9, ...finish }));
+
+  test("every outcome has one, and a turn that goes on has none", () => {
+    for (const outcome of ACP_TURN_OUTCOMES) expect(outcomeOfTurn(turn({ outcome }))).not.toBeNull();
+    for (const state of ["queued", "running"] as const) expect(outcomeOfTurn(turn({ state }))).toBeNull();
+  });
+
+  test("of a long answer, the end is the result", () => {
+    const summary = outcomeOfTurn(turn({ text: `${"x".repeat(9_000)} and so it is 42` }))?.summary ?? "";
+    expect(summary).toHaveLength(defaults.taskSummaryChars);
+    expect(summary.endsWith("so it is 42")).toBe(true);
+    expect(summary.startsWith("…")).toBe(true);
+  });
+});
