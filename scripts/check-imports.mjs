@@ -1,93 +1,189 @@
-// Keeps the direction of imports: nothing below knows anything above.
-//
-//   anchor, store → output → supervisor → sessions, acp, agents, tasks, channels → gateway → cli, mcp, web
+// Checks the direction of imports between the folders of src/ and between their sub-folders, and that no files import
+// each other in a cycle (imports of types count).
 //
 // Usage: check-imports.mjs [src directory]
 
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 
-const floor = ["anchor", "store"];
-const runs = [...floor, "output", "supervisor"];
-const domain = ["sessions", "acp", "agents", "tasks", "channels"];
-const faces = ["cli", "mcp", "web"];
+/** The folders of src/, lowest first. A folder may import the folders before its own entry. */
+const layers = [
+  "model",
+  "async",
+  "text",
+  "home",
+  "config",
+  ["anchor", "store"],
+  "output",
+  "supervisor",
+  "sessions",
+  "agents",
+  "acp",
+  "tasks",
+  "channels",
+  "api",
+  "queries",
+  "gateway",
+  ["cli", "mcp", "web"],
+];
 
-/** What the files of a folder may import, beside their own folder. */
-const mayImport = {
-  anchor: ["store"],
-  store: [],
-  output: floor,
-  supervisor: [...floor, "output"],
-  ...Object.fromEntries(domain.map((name) => [name, [...runs, ...domain]])),
-  gateway: [...runs, ...domain],
-  ...Object.fromEntries(faces.map((name) => [name, [...runs, ...domain, "gateway"]])),
+/** The same inside a folder: its sub-folders and files, lowest first. `*` stands for the files that are not named. */
+const inside = {
+  anchor: ["host.ts", ["binary", "run-dir"], "protocol", ["inspect", "instance"], "*"],
+  supervisor: [
+    "api.ts",
+    "run",
+    "inspect",
+    "end",
+    "lease",
+    "attach",
+    "stop",
+    ["spawn", "service", "reconcile"],
+    "*",
+  ],
+  acp: [["limits.ts", "session-writer.ts"], "wire", "turn", "permissions", "client", "agent", "session", "*"],
+  gateway: [
+    ["monitoring", "auth"],
+    "peers",
+    "remote-stops",
+    "background",
+    "foreground",
+    "routes",
+    "server",
+    "*",
+  ],
+  cli: [
+    "options",
+    "print",
+    "client",
+    "stop",
+    "run",
+    "runs",
+    "process",
+    ["service", "gateway", "agents"],
+    "acp",
+    "approvals",
+    ["sessions", "tasks"],
+    ["config", "store", "state", "notify", "unmanaged", "doctor", "completion"],
+    "*",
+  ],
 };
 
-/** Types only: neighbours may share a vocabulary without needing each other at run time. */
-const mayImportTypes = { store: ["anchor"] };
+/** The command line talks to the gateway through `api` and `queries`. */
+const forbidden = { cli: ["gateway/server", "gateway/routes", "gateway/peers", "gateway/background"] };
 
-/** Files at the root of src that every folder may import, and that import no folder. */
-const forAll = ["errors.ts", "defaults.ts"];
+/** Files at the root of src/ that every folder may import, and that import no folder. */
+const shared = ["errors.ts", "defaults.ts"];
 
-/** The anchor's code alone starts processes; but stty(1), which sets our own terminal, and a gateway are no processes of a run. */
-const startsProcesses = ["anchor/", "cli/foreground/terminal.ts", "gateway/start.ts"];
+/** Only the anchor's code starts processes, except stty(1) for our own terminal and the gateway itself. */
+const startsProcesses = ["anchor/", "cli/run/terminal.ts", "gateway/start.ts"];
 const restricted = { "node:child_process": startsProcesses, child_process: startsProcesses };
 
 const root = resolve(process.argv[2] ?? "src");
 const files = readdirSync(root, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile() && /\.[cm]?tsx?$/.test(entry.name))
-  .map((entry) => join(entry.parentPath, entry.name));
+  .map((entry) => join(entry.parentPath, entry.name))
+  .toSorted();
 
 const violations = [];
-for (const file of files.toSorted()) {
-  for (const { specifier, typeOnly, line } of importsOf(readFileSync(file, "utf8"))) {
-    const problem = judge(file, specifier, typeOnly);
+const imported = new Map();
+for (const file of files) {
+  const targets = [];
+  for (const { specifier, line } of importsOf(readFileSync(file, "utf8"))) {
+    const problem = findProblem(pathOf(file), file, specifier);
     if (problem !== null) violations.push(`${relative(process.cwd(), file)}:${line}: ${problem}`);
+    if (specifier.startsWith(".")) targets.push(targetOf(file, specifier));
   }
+  imported.set(file, targets);
 }
+for (const cycle of cycles(imported)) violations.push(`import cycle: ${cycle.map(pathOf).join(" → ")}`);
 for (const violation of violations) console.error(violation);
 if (violations.length > 0) process.exitCode = 1;
 else console.log(`imports point the right way in ${files.length} files`);
 
-function judge(file, specifier, typeOnly) {
-  const from = folderOf(file);
+function findProblem(from, file, specifier) {
   if (!specifier.startsWith(".")) {
-    const place = relative(root, file).split(sep).join("/");
     const allowed = restricted[specifier];
-    return allowed === undefined || allowed.some((each) => place.startsWith(each))
+    return allowed === undefined || allowed.some((each) => from.startsWith(each))
       ? null
       : `"${specifier}" is for src/anchor/ only: ask the anchor to start processes`;
   }
-  const target = resolve(dirname(file), specifier.replace(/\.([cm]?)js(x?)$/, ".$1ts$2"));
-  const inside = relative(root, target);
-  if (inside.startsWith("..")) return `"${specifier}" leaves src`;
-  if (inside === "index.ts") return "index.ts is the public face; import the module itself";
-  const to = folderOf(target);
-  if (to === null) {
-    return forAll.includes(inside)
+  const to = pathOf(targetOf(file, specifier));
+  if (to.startsWith("..")) return `"${specifier}" leaves src`;
+  if (to === "index.ts") return "index.ts is the public library; import the module itself";
+  const [fromFolder, ...fromRest] = from.split("/");
+  const [toFolder, ...toRest] = to.split("/");
+  if (toRest.length === 0)
+    return shared.includes(to)
       ? null
-      : `"${inside}" is not one of the root files open to all (${forAll.join(", ")})`;
+      : `"${to}" is not one of the root files open to all (${shared.join(", ")})`;
+  if (fromRest.length === 0) {
+    if (from !== "index.ts")
+      return `src/${from} is shared and may import no folder, but imports ${toFolder}/`;
+    return layers.at(-1).includes(toFolder)
+      ? `index.ts is the library; it may not import ${toFolder}/`
+      : null;
   }
-  if (from === to) return null;
-  if (from === null) {
-    if (relative(root, file) !== "index.ts")
-      return `src/${relative(root, file)} is for all and may import no folder, but imports ${to}/`;
-    return faces.includes(to) ? `index.ts is the library; it may not import the face ${to}/` : null;
-  }
-  const allowed = mayImport[from];
-  if (allowed === undefined)
-    return `src/${from}/ has no place in the direction of imports; give it one in scripts/check-imports.mjs`;
-  if (allowed.includes(to)) return null;
-  if (mayImportTypes[from]?.includes(to)) {
-    return typeOnly ? null : `${from}/ may import only types from ${to}/; write "import type"`;
-  }
-  return `${from}/ may not import ${to}/ (${specifier})`;
+  if (fromFolder === toFolder) return findProblemInside(fromFolder, fromRest, toRest);
+  const position = positionIn(layers, fromFolder);
+  if (position === -1) return `src/${fromFolder}/ is not listed in scripts/check-imports.mjs`;
+  const target = positionIn(layers, toFolder);
+  if (target === -1 || target >= position) return `${fromFolder}/ may not import ${toFolder}/ (${specifier})`;
+  const barred = forbidden[fromFolder]?.find((each) => to.startsWith(`${each}/`));
+  return barred === undefined ? null : `${fromFolder}/ may not import ${barred}/ (${specifier})`;
 }
 
-/** The folder directly under src, or null for a file at its root. */
-function folderOf(path) {
-  const parts = relative(root, path).split(sep);
-  return parts.length > 1 ? parts[0] : null;
+function findProblemInside(folder, from, to) {
+  const order = inside[folder];
+  if (order === undefined || from[0] === to[0]) return null;
+  const position = positionIn(order, from[0]);
+  const target = positionIn(order, to[0]);
+  if (position === -1 || target === -1) {
+    const unlisted = position === -1 ? from : to;
+    // Files that are not named have one place, and may import each other.
+    if (unlisted.length > 1)
+      return `src/${folder}/${unlisted[0]}/ is not listed in scripts/check-imports.mjs`;
+  }
+  const star = order.indexOf("*");
+  const [a, b] = [position === -1 ? star : position, target === -1 ? star : target];
+  if (b < a || (a === b && a === star)) return null;
+  return `${folder}/${from[0]} may not import ${folder}/${to[0]}`;
+}
+
+function positionIn(order, name) {
+  return order.findIndex((entry) => (Array.isArray(entry) ? entry.includes(name) : entry === name));
+}
+
+function targetOf(file, specifier) {
+  return resolve(dirname(file), specifier.replace(/\.([cm]?)js(x?)$/, ".$1ts$2"));
+}
+
+function pathOf(file) {
+  return relative(root, file).split(sep).join("/");
+}
+
+/** Strongly connected components of more than one file (Tarjan). */
+function cycles(graph) {
+  const state = new Map();
+  const stack = [];
+  const found = [];
+  for (const file of graph.keys()) if (!state.has(file)) visit(file);
+  return found;
+
+  function visit(file) {
+    const own = { index: state.size, low: state.size, open: true };
+    state.set(file, own);
+    stack.push(file);
+    for (const next of graph.get(file) ?? []) {
+      if (!graph.has(next)) continue;
+      if (!state.has(next)) visit(next);
+      if (state.get(next).open) own.low = Math.min(own.low, state.get(next).low);
+    }
+    if (own.low !== own.index) return;
+    const component = stack.splice(stack.indexOf(file));
+    for (const each of component) state.get(each).open = false;
+    if (component.length > 1) found.push(component);
+  }
 }
 
 function importsOf(text) {
@@ -97,12 +193,11 @@ function importsOf(text) {
     (all, string) => string ?? all.replace(/[^\n]/g, " "),
   );
   const statement =
-    /(?:^|[\n;}])\s*(?:import|export)\s+(type\s)?[^"';]*?from\s*["']([^"']+)["']|(?:^|[\n;}])\s*import\s*["']([^"']+)["']|\bimport\s*\(\s*["']([^"']+)["']/g;
+    /(?:^|[\n;}])\s*(?:import|export)\s+(?:type\s)?[^"';]*?from\s*["']([^"']+)["']|(?:^|[\n;}])\s*import\s*["']([^"']+)["']|\bimport\s*\(\s*["']([^"']+)["']/g;
   return [...code.matchAll(statement)].map((match) => {
-    const specifier = match[2] ?? match[3] ?? match[4];
+    const specifier = match[1] ?? match[2] ?? match[3];
     return {
       specifier,
-      typeOnly: match[1] !== undefined,
       line: code.slice(0, match.index + match[0].lastIndexOf(specifier)).split("\n").length,
     };
   });

@@ -24,7 +24,7 @@ export type {
 } from "./supervisor/api.js";
 export type { Action, Decision, Row } from "./supervisor/reconcile/decide.js";
 export type { Decided } from "./supervisor/reconcile/reconcile.js";
-export type { LiveProcesses } from "./anchor/members.js";
+export type { LiveProcesses } from "./anchor/inspect/processes.js";
 export type {
   FirstStop,
   MemberSignal,

@@ -1,11 +1,19 @@
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import type { Survivor } from "../anchor/host.js";
+import type { Clock } from "../async/clock.js";
+import { deferred } from "../async/deferred.js";
+import { hostClock } from "../async/host-clock.js";
 import type { AgentEntry } from "../config/agents.js";
+import {
+  clientAccessUpdate,
+  grantsAnyAccess,
+  recordedClientAccess,
+  type RequestedClientAccess,
+  resolveClientAccess,
+} from "../config/client-access.js";
 import { defaults } from "../defaults.js";
 import { AcpNotHeld, AcpSessionClosed, NotFound, SessionTaken, SupervisorClosed } from "../errors.js";
-import { assertAnswersQuestion, type ApprovalQuestion } from "../sessions/approval-question.js";
-import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type {
   AcpMode,
   AcpPermissionRequest,
@@ -14,39 +22,31 @@ import type {
   PermissionRule,
   ReapPolicy,
 } from "../model/acp.js";
+import { OPEN_RUN_STATES } from "../model/run.js";
+import type { SessionRecord } from "../model/session.js";
+import { type ApprovalQuestion, assertAnswersQuestion } from "../sessions/approval-question.js";
+import type { SessionOptions, Sessions } from "../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../store/acp/store.js";
 import type { GatewayStore } from "../store/gateways/store.js";
 import type { MessageStore } from "../store/messages/store.js";
-import { OPEN_RUN_STATES } from "../model/run.js";
-import type { SessionRecord } from "../model/session.js";
 import type { ReadStore } from "../store/store.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
-import type { Clock } from "../async/clock.js";
-import { deferred } from "../async/deferred.js";
 import { displayCommand } from "../text/redact.js";
-import { AgentCommands, storableArgv, type RequestedAgentCommand } from "./agent/agent-commands.js";
-import { ACP_BACKEND, executedArgv, type AgentCommand } from "./agent/agent-process.js";
-import {
-  type RequestedClientAccess,
-  resolveClientAccess,
-  clientAccessUpdate,
-  recordedClientAccess,
-  grantsAnyAccess,
-} from "../config/client-access.js";
+import { AgentCommands, type RequestedAgentCommand, storableArgv } from "./agent/agent-commands.js";
+import { ACP_BACKEND, type AgentCommand, executedArgv } from "./agent/agent-process.js";
+import { type VerifiedProcessTree, verifyProcessTree } from "./agent/process-tree.js";
 import { AGENT_LABEL, TERMINAL_BACKEND } from "./client/terminals.js";
+import { type AcpLimits, defaultAcpLimits } from "./limits.js";
+import { SessionWriter } from "./session-writer.js";
+import { closeLostSessionChange } from "./session/close-session.js";
+import type { PromptRequest } from "./session/prompt-queue.js";
 import {
-  SessionRunner,
   type CancelTurnOptions,
   type CloseSessionOptions,
+  SessionRunner,
   type SessionRunnerDeps,
 } from "./session/session-runner.js";
-import type { PromptRequest } from "./session/prompt-queue.js";
-import { SessionWriter } from "./session-writer.js";
-import { defaultAcpLimits, type AcpLimits } from "./limits.js";
-import { verifyProcessTree, type VerifiedProcessTree } from "./agent/process-tree.js";
 import { UpdateFollower } from "./turn/update-follower.js";
-import { closeLostSessionChange } from "./session/close-session.js";
-import { hostClock } from "./wire/host-clock.js";
 
 export interface AcpControllerDeps {
   readonly supervisor: Supervisor;

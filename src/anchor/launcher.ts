@@ -2,15 +2,14 @@ import { lstat, mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
-import { isNotListening } from "./connect.js";
-import { errnoCode } from "./error-code.js";
-import { handshake } from "./protocol/handshake.js";
-import type { LeaderStatus } from "./host.js";
+import { errnoCode } from "../home/errno.js";
 import { startLauncher } from "./binary/start-launcher.js";
-import { type MessageFields, encodeMessage, type AnchorMessage } from "./protocol/message-codec.js";
+import type { LeaderStatus } from "./host.js";
+import { isNotListening, type MessageConnection } from "./protocol/connection.js";
+import { decodeLeaderStatus } from "./protocol/events.js";
+import { handshake } from "./protocol/handshake.js";
+import { type AnchorMessage, encodeMessage, type MessageFields } from "./protocol/message-codec.js";
 import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
-import { decodeLeaderStatus } from "./welcome.js";
-import type { MessageConnection } from "./protocol/connection.js";
 
 /** An anchor died without finishing; the launcher is killing what it left. */
 export interface AnchorLoss {

@@ -1,13 +1,10 @@
 import { join } from "node:path";
+import { Semaphore } from "../async/semaphore.js";
 import { defaults } from "../defaults.js";
-import type { ProcessIdentity } from "../model/run.js";
 import { LimitUnavailable } from "../errors.js";
-import { listRunCgroups } from "./instance/run-cgroups.js";
-import { installAnchorBinary } from "./binary/install.js";
-import { isLauncherListening } from "./connect.js";
-import type { StartAttempt } from "./protocol/errors.js";
+import type { ProcessIdentity } from "../model/run.js";
 import { findAnchorBinary, requireSameVersion } from "./binary/find.js";
-import { type HandshakeResult, handshake } from "./protocol/handshake.js";
+import { installAnchorBinary } from "./binary/install.js";
 import type {
   AnchorHost,
   AnchorLink,
@@ -19,36 +16,35 @@ import type {
   KnownAnchor,
   LocalInstance,
   MachineIdentity,
-  SilentFile,
   OutputSlice,
   PortEvidence,
   ProcessEvidence,
   ReapRequest,
   ReapResult,
   RunAddress,
-  RunIdentities,
   RunFiles,
+  RunIdentities,
+  SilentFile,
   StartSpec,
   StreamName,
   SweptFile,
 } from "./host.js";
-import { inspectProcesses } from "./inspect/processes.js";
-import { inspectPort } from "./inspect-port.js";
-import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
-import { InstanceDirectories } from "./instance/instance-directories.js";
-import { type AnchorLoss, Launcher } from "./launcher.js";
-import { NativeLink } from "./protocol/link.js";
 import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/by-marker.js";
-import type { LiveProcesses } from "./members.js";
-import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
+import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
+import { inspectPort, inspectProcesses, type LiveProcesses } from "./inspect/processes.js";
 import { continueAnchor, reap } from "./inspect/reap.js";
-import { removeInstance } from "./remove-instance.js";
+import { InstanceDirectories, removeInstance } from "./instance/instance-directories.js";
+import { listRunCgroups } from "./instance/run-cgroups.js";
+import { type AnchorLoss, Launcher } from "./launcher.js";
+import { isLauncherListening } from "./protocol/connection.js";
+import { attachError, isDisconnected, type StartAttempt, startError } from "./protocol/errors.js";
+import { decodeWelcome } from "./protocol/events.js";
+import { handshake, type HandshakeResult } from "./protocol/handshake.js";
+import { NativeLink } from "./protocol/link.js";
+import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
+import { helloFrame, newRunKey, startFrame, type SupervisorIdentity } from "./protocol/requests.js";
 import type { RunDirectories } from "./run-dir/run-directories.js";
 import { SpoolCache } from "./run-dir/spool-cache.js";
-import { helloFrame, newRunKey, type SupervisorIdentity, startFrame } from "./protocol/requests.js";
-import { Semaphore } from "../async/semaphore.js";
-import { attachError, isDisconnected, startError } from "./unanswered.js";
-import { decodeWelcome } from "./welcome.js";
 
 export interface NativeHostOptions extends SupervisorIdentity {
   readonly home: string;

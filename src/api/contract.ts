@@ -1,12 +1,13 @@
+import type { ParsedRequest, RouteRequest, RouteResponse } from "./route.js";
 import {
   acpAnswerRoute,
-  acpQuestionRoute,
   acpCancelRoute,
   acpCloseRoute,
   acpHistoryRoute,
   acpListRoute,
   acpPermissionsRoute,
   acpPromptRoute,
+  acpQuestionRoute,
   acpShowRoute,
   acpSpawnRoute,
   acpWatchRoute,
@@ -14,8 +15,7 @@ import {
 import { agentResultRoute, checkAgentRoute, listAgentsRoute, runAgentRoute } from "./routes/agents.js";
 import { listChannelsRoute, testChannelRoute } from "./routes/channels.js";
 import { execRoute } from "./routes/exec.js";
-import { eventsRoute, statusRoute, stopRoute } from "./routes/gateway.js";
-import { listGatewaysRoute } from "../gateway/contract/gateways.js";
+import { eventsRoute, listGatewaysRoute, statusRoute, stopRoute } from "./routes/gateway.js";
 import {
   clearRoute,
   heartbeatRoute,
@@ -29,22 +29,21 @@ import {
   sendKeysRoute,
   writeRoute,
 } from "./routes/run-control.js";
-import type { RouteRequest, RouteResponse, ParsedRequest } from "./route.js";
 import { getRunRoute, listRunsRoute, runProcessesRoute } from "./routes/runs.js";
 import { adoptProcessRoute, adoptRunRoute, readyRoute } from "./routes/services.js";
 import {
   acknowledgeInboxRoute,
   closeSessionRoute,
-  rotateTokenRoute,
   decideApprovalRoute,
-  showApprovalRoute,
   listApprovalsRoute,
   listSessionsRoute,
   openSessionRoute,
+  rotateTokenRoute,
   sendMessageRoute,
   sessionHistoryRoute,
   sessionInboxRoute,
   sessionStatusRoute,
+  showApprovalRoute,
 } from "./routes/sessions.js";
 import {
   auditTasksRoute,

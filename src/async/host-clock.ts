@@ -1,5 +1,6 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { StateUnusable } from "../errors.js";
+import { type Clock, systemClock } from "./clock.js";
 
 /** See time_namespaces(7). Offsets are relative to the initial namespace, whatever lies between. */
 export interface TimeNamespace {
@@ -54,4 +55,25 @@ function readIfExists(look: () => string, path: string): string | null {
       { cause: error },
     );
   }
+}
+
+let offsetNs: bigint | null = null;
+
+/**
+ * The store's clock: milliseconds of the initial time namespace's CLOCK_MONOTONIC, the same in every process of one
+ * boot, whatever time namespace it lives in (suspend does not count). Compare two values
+ * only when their boot ids are equal.
+ */
+export function hostMonotonicMs(): number {
+  // A process stays in its time namespace.
+  offsetNs ??= readTimeNamespace()?.monotonicOffsetNs ?? 0n;
+  return Number((process.hrtime.bigint() - offsetNs) / 1_000_000n);
+}
+
+/** Goes on over restarts of this process, within one boot; and no agent lives longer. */
+export const hostClock: Clock = { ...systemClock, now: hostMonotonicMs };
+
+/** Larger than every id given out before on this boot: below a thousand requests a millisecond. */
+export function monotonicId(): number {
+  return hostMonotonicMs() * 1_000;
 }

@@ -1,17 +1,17 @@
 import { stat } from "node:fs/promises";
 import { isIP } from "node:net";
-import { resolveExecutable } from "../sessions/resolve-executable.js";
-import { desktopProgram } from "./desktop.js";
+import { isAllowedAddress } from "../config/allowed-networks.js";
 import {
-  isHttpUrl,
   type ChannelEntry,
   type HttpChannelOptions,
+  isHttpUrl,
   type SecretSource,
 } from "../config/channels.js";
-import { isAllowedAddress } from "../config/allowed-networks.js";
+import { resolveExecutable } from "../sessions/resolve-executable.js";
+import { desktopProgram } from "./desktop.js";
 import { readSecret } from "./secrets.js";
-import { parseSigningKey } from "./signature.js";
 import { TELEGRAM_TOKEN } from "./telegram.js";
+import { parseSigningKey } from "./webhook.js";
 
 /** Something about a channel that is not as it should be. `fatal`: nothing arrives that way. */
 export interface ChannelProblem {

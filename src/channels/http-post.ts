@@ -1,17 +1,27 @@
 import type { LookupAddress } from "node:dns";
 import { lookup } from "node:dns/promises";
-import { request as httpRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { request as httpsRequest, type RequestOptions } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
-import { packageVersion } from "../home/package.js";
 import { Semaphore } from "../async/semaphore.js";
+import { isAllowedAddress } from "../config/allowed-networks.js";
+import type { HttpChannelOptions } from "../config/channels.js";
 import { defaults } from "../defaults.js";
+import { packageVersion } from "../home/package.js";
 import { DeliveryFailed } from "../tasks/delivery.js";
 import { truncate } from "../text/truncate.js";
-import type { HttpChannelOptions } from "../config/channels.js";
-import { isAllowedAddress } from "../config/allowed-networks.js";
-import { parseRetryAfter } from "./retry-after.js";
 import { redactSecrets } from "./secrets.js";
+
+/** What a Retry-After header asks for: seconds, or a date. Null: nothing that can be understood. */
+export function parseRetryAfter(header: string | undefined, now: number): number | null {
+  if (header === undefined) return null;
+  const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - now;
+  return Number.isNaN(ms) ? null : boundRetryAfter(ms);
+}
+
+export function boundRetryAfter(ms: number): number {
+  return Math.min(Math.max(ms, 0), defaults.channelRetryAfterMs);
+}
 
 export interface HttpMessage {
   readonly url: URL;

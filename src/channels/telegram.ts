@@ -1,13 +1,11 @@
 import { z } from "zod";
+import { type ChannelEntryOf, TELEGRAM_ADDRESS } from "../config/channels.js";
 import { defaults } from "../defaults.js";
 import { DeliveryFailed } from "../tasks/delivery.js";
 import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
-import type { ChannelEntryOf } from "../config/channels.js";
-import { postJson, rejectionError } from "./http-post.js";
-import { boundRetryAfter } from "./retry-after.js";
-import { redactSecrets, readSecret } from "./secrets.js";
-import { TELEGRAM_ADDRESS } from "./telegram-address.js";
+import { boundRetryAfter, postJson, rejectionError } from "./http-post.js";
+import { readSecret, redactSecrets } from "./secrets.js";
 
 /** A wrong chat or text, a wrong token, a bot that was blocked or thrown out. */
 const PERMANENT_STATUSES = [400, 401, 403, 404];

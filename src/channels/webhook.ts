@@ -1,9 +1,42 @@
-import type { Channel } from "./channel.js";
+import { createHmac } from "node:crypto";
 import type { ChannelEntryOf } from "../config/channels.js";
-import { notificationPayload } from "./payload.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
+import type { Channel } from "./channel.js";
 import { isAccepted, postJson, rejectionError } from "./http-post.js";
+import { notificationPayload } from "./payload.js";
 import { readSecret } from "./secrets.js";
-import { parseSigningKey, SECRET_PREFIX, signedHeaders } from "./signature.js";
+
+export const SECRET_PREFIX = "whsec_";
+/** As https://www.standardwebhooks.com asks for. */
+const MIN_KEY_BYTES = 24;
+const MAX_KEY_BYTES = 64;
+
+/** The key in a secret as it is written: `whsec_` and 24 to 64 bytes in base64. */
+export function parseSigningKey(secret: string): Buffer {
+  const written = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : "";
+  const key = Buffer.from(written, "base64");
+  const exact = key.toString("base64").replace(/=+$/, "") === written.replace(/=+$/, "");
+  if (exact && key.length >= MIN_KEY_BYTES && key.length <= MAX_KEY_BYTES) return key;
+  throw new DeliveryFailed(
+    `the webhook's secret must be ${SECRET_PREFIX} and ${MIN_KEY_BYTES} to ${MAX_KEY_BYTES} bytes in base64`,
+  );
+}
+
+/** The headers of Standard Webhooks, with a signature for each key: a receiver accepts if one of them is its own. */
+export function signedHeaders(
+  id: string,
+  seconds: number,
+  body: string,
+  keys: readonly Buffer[],
+): Readonly<Record<string, string>> {
+  const sign = (key: Buffer): string =>
+    `v1,${createHmac("sha256", key).update(`${id}.${seconds}.${body}`).digest("base64")}`;
+  return {
+    "webhook-id": id,
+    "webhook-timestamp": String(seconds),
+    "webhook-signature": keys.map(sign).join(" "),
+  };
+}
 
 /** The receiver wants no more of them. Everything else may have changed at the next try. */
 const PERMANENT_STATUSES = [410];

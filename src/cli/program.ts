@@ -1,13 +1,18 @@
 import { isAbsolute } from "node:path";
 import { Command, CommanderError } from "commander";
+import { StoreUnreadable } from "../errors.js";
 import { packageVersion } from "../home/package.js";
+import { onReadableSecret } from "../home/readable-secrets.js";
+import { requireOriginal, requireSafeHome, resolveHome } from "../home/state-directory.js";
+import { isStoreFailure } from "../store/open.js";
 import { addAcpCommand } from "./acp/command.js";
 import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
 import { addCompletionCommand } from "./completion/command.js";
-import { addGatewayCommand } from "./gateway/command.js";
-import { addGatewaysCommand } from "./commands/gateways.js";
-import { addHelpCommand } from "./commands/help.js";
-import { addDoctorCommand, addUnmanagedCommand, addWhoCommand } from "./runs/operator-commands.js";
+import { addGatewayCommand, addGatewaysCommand } from "./gateway/command.js";
+import { addNotifyCommand } from "./notify/command.js";
+import { exitCodes } from "./print/exit-code.js";
+import { formatNotice, notice } from "./print/stderr.js";
+import { print } from "./print/stdout.js";
 import {
   addAttachCommand,
   addEventsCommand,
@@ -16,21 +21,34 @@ import {
   addPsCommand,
   addScreenCommand,
 } from "./process/command.js";
-import { addNotifyCommand } from "./notify/command.js";
 import { addRunCommand } from "./run/command.js";
-import { addConfigCommand, addServiceCommand } from "./service/command.js";
 import { addRunsCommand } from "./runs/command.js";
+import { addDoctorCommand, addUnmanagedCommand, addWhoCommand } from "./runs/operator-commands.js";
+import { addConfigCommand, addServiceCommand } from "./service/command.js";
+import { addApprovalsCommand, addSessionsCommand } from "./sessions/command.js";
 import { addStateCommand } from "./state/command.js";
 import { addStoreCommand } from "./store/command.js";
 import { addTasksCommand } from "./tasks/command.js";
-import { addApprovalsCommand, addSessionsCommand } from "./sessions/command.js";
-import { StoreUnreadable } from "../errors.js";
-import { isStoreFailure } from "../store/store-failure.js";
-import { onReadableSecret } from "../home/readable-secrets.js";
-import { requireOriginal, requireSafeHome, resolveHome } from "../home/state-directory.js";
-import { formatNotice, notice } from "./print/stderr.js";
-import { exitCodes } from "./print/exit-code.js";
-import { print } from "./print/stdout.js";
+
+/** Of a command of a command, too, which commander's own does not know. */
+export function addHelpCommand(program: Command): void {
+  program
+    .helpCommand(false)
+    .command("help")
+    .summary("print help for a command")
+    .description("Print help for a command.")
+    .argument("[command...]", "its words: service adopt")
+    .action((words: readonly string[]) => {
+      let command = program;
+      for (const word of words) {
+        const next = command.commands.find((each) => each.name() === word);
+        if (next === undefined)
+          program.error(`error: there is no command '${words.join(" ")}'; holdfast help lists them`);
+        else command = next;
+      }
+      command.help();
+    });
+}
 
 /** Given to every command: what `holdfast` will exit with. */
 export type SetExitCode = (code: number) => void;

@@ -1,9 +1,11 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
-import { tableName, variableName, argument } from "./agents.js";
 import { defaults } from "../defaults.js";
+import { argument, tableName, variableName } from "./agents.js";
 import { isNetwork } from "./allowed-networks.js";
-import { TELEGRAM_ADDRESS } from "../channels/telegram-address.js";
+
+/** A chat by its number or public name, and a thread in it: `-1001234567890/17`. */
+export const TELEGRAM_ADDRESS = /^(-?\d{1,19}|@[A-Za-z]\w{3,63})(?:\/(\d{1,15}))?$/;
 
 /** Where a secret is: never in the config itself, which is shown and copied. What stands there instead is not said back. */
 const secret = z.union(

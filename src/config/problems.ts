@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { BadInput } from "../errors.js";
 import { isSecretName } from "../text/secret-names.js";
 
 export function settingKey(path: readonly PropertyKey[]): string {
@@ -58,4 +59,21 @@ const UNITS: Readonly<Record<string, string>> = { string: " characters long", ar
 
 function joinWithOr(words: readonly string[]): string {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+}
+
+export interface ConfigProblem {
+  /** Of the file; null: it is not said there, or cannot be told. */
+  readonly line: number | null;
+  /** The setting, entries of lists counted from 1; empty: the file itself. */
+  readonly key: string;
+  readonly message: string;
+}
+
+/** Everything that is wrong with a config file, or with what is said over it. */
+export class BadConfig extends BadInput {
+  readonly problems: readonly ConfigProblem[];
+  constructor(problems: readonly ConfigProblem[], message: string) {
+    super("config", message);
+    this.problems = problems;
+  }
 }

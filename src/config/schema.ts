@@ -1,19 +1,17 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
+import { defaults } from "../defaults.js";
+import { parseLoopback } from "../gateway/server/loopback-listener.js";
+import { execRulesSchema } from "../model/exec-rule.js";
+import { VISIBILITIES } from "../model/session.js";
+import { didYouMean } from "../text/did-you-mean.js";
+import { parsePeerAddress } from "./addresses.js";
 import { agentKeys, agentTablesSchema } from "./agents.js";
 import { channelKeys, channelTablesSchema } from "./channels.js";
-import { defaults } from "../defaults.js";
-import { didYouMean } from "../text/did-you-mean.js";
-import { execRulesSchema } from "../model/exec-rule.js";
-import { BadConfig } from "../store/bad-config.js";
 import { configPath, readConfigFile } from "./file.js";
-import { parseToml } from "./toml.js";
-import { postgresUrlProblem, postgresUrlLabel } from "./postgres-url.js";
-import { VISIBILITIES } from "../model/session.js";
-import { lineOfSetting } from "../gateway/config-line.js";
-import { describeIssue, settingKey, valueAt } from "./problems.js";
-import { parsePeerAddress } from "./addresses.js";
-import { parseLoopback } from "../gateway/server/loopback-listener.js";
+import { postgresUrlLabel, postgresUrlProblem } from "./postgres-url.js";
+import { BadConfig, describeIssue, settingKey, valueAt } from "./problems.js";
+import { lineOfSetting, parseToml } from "./toml.js";
 
 const variableName = z
   .string()

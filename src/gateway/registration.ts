@@ -1,5 +1,9 @@
+import { arch, platform } from "node:process";
+import { findAnchorBinary } from "../anchor/binary/find.js";
+import { probeCgroup, probeLimits } from "../anchor/inspect/cgroup-probe.js";
+import { PROTOCOL } from "../anchor/protocol/messages.js";
 import { StateUnusable } from "../errors.js";
-import type { NewGateway } from "../model/gateway.js";
+import type { GatewayCapabilities, NewGateway } from "../model/gateway.js";
 import type { Store } from "../store/store.js";
 
 type RegistrationStore = Pick<Store, "registerGateway" | "heartbeatGateway" | "retireGateway" | "generation">;
@@ -63,4 +67,19 @@ export class GatewayRegistration implements AsyncDisposable {
     this.#last = next.catch(() => undefined);
     return next;
   }
+}
+
+/** What runs can have here. What cannot be looked at is not offered. */
+export async function detectCapabilities(): Promise<GatewayCapabilities> {
+  const cgroup = await probeCgroup().catch(() => null);
+  const usable = cgroup?.state === "usable";
+  const places = usable ? await probeLimits(findAnchorBinary()).catch(() => []) : [];
+  return {
+    platform,
+    arch,
+    tier: usable ? "cgroup" : "subreaper",
+    pty: true,
+    limits: places.filter(({ how }) => how === "v1" || how === "v2").map(({ controller }) => controller),
+    anchorProtocol: PROTOCOL,
+  };
 }

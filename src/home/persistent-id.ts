@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { link, rm, writeFile } from "node:fs/promises";
+import { link, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { StateUnusable, UnsafePath } from "../errors.js";
 import { errnoOf } from "./errno.js";
 import { readOwnFile } from "./own-file.js";
+import { recordLocation } from "./state-location.js";
 
 /** An id of the state directory's own: made once, by whoever comes first, the same for everybody ever after. */
 export async function persistentId(home: string, name: string, make: () => string): Promise<string> {
@@ -29,4 +30,29 @@ export async function persistentId(home: string, name: string, make: () => strin
 
 async function readId(path: string): Promise<string> {
   return (await readOwnFile(path)).trim();
+}
+
+const STATE_ID_FILE = "state-id";
+
+/** Tells one state directory from all others that keep their runs in the same store. Made once. */
+export async function stateIdOf(home: string): Promise<string> {
+  const stateId = await persistentId(
+    home,
+    STATE_ID_FILE,
+    () => `st_${randomUUID().replaceAll("-", "").slice(0, 16)}`,
+  );
+  await recordLocation(home);
+  return stateId;
+}
+
+/** For those who only look: makes nothing. Null: there is none yet. */
+export async function readStateId(home: string): Promise<string | null> {
+  const kept = await readOwnFile(join(home, STATE_ID_FILE)).catch(() => "");
+  return kept.trim() || null;
+}
+
+/** Tells a state directory from its copies on the same host; the same however it is reached, and as long as it is there. */
+export async function directoryIdOf(home: string): Promise<string> {
+  const { dev, ino } = await stat(home, { bigint: true });
+  return `${dev}:${ino}`;
 }

@@ -60,3 +60,43 @@ export function newIncarnationId(): string {
 export function isInstanceId(text: string): boolean {
   return /^[a-z0-9][a-z0-9_-]{0,11}$/.test(text);
 }
+
+const SESSION_ID_CHARACTERS = 12;
+
+export function newSessionId(): string {
+  return `ses_${randomCharacters(SESSION_ID_CHARACTERS)}`;
+}
+
+/** A key of this shape would be taken for an id. */
+export function looksLikeSessionId(text: string): boolean {
+  return /^ses_[0-9a-z]{12}$/.test(text);
+}
+
+export function newApprovalId(): string {
+  return `apr_${randomCharacters(SESSION_ID_CHARACTERS)}`;
+}
+
+export function newMessageId(): string {
+  return `msg_${randomCharacters(SESSION_ID_CHARACTERS)}`;
+}
+
+const TURN_ID_CHARACTERS = 12;
+
+export function newTurnId(): string {
+  return `turn_${randomCharacters(TURN_ID_CHARACTERS)}`;
+}
+
+/** The same whenever it is asked for: a message has one turn. */
+export function turnIdOfMessage(messageId: string): string {
+  return `turn_${messageId.slice("msg_".length)}`;
+}
+
+export function newPermissionId(): string {
+  return `prm_${randomCharacters(TURN_ID_CHARACTERS)}`;
+}
+
+const TASK_ID_CHARACTERS = 12;
+
+export function newTaskId(): string {
+  return `task_${randomCharacters(TASK_ID_CHARACTERS)}`;
+}

@@ -1,10 +1,9 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import { type ByteReader, findRange, readContiguous } from "./byte-reader.js";
-import { alignToCharacter } from "./character-start.js";
-import type { LineOptions } from "./line-page.js";
 import { sanitizeText } from "../text/sanitize.js";
 import { incompleteTailBytes } from "../text/utf8.js";
+import { alignToCharacter, type ByteReader, findRange, readContiguous } from "./byte-reader.js";
+import type { LineOptions } from "./line-page.js";
 
 export interface ByteRequest {
   readonly offset: number;

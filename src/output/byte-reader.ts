@@ -1,4 +1,5 @@
 import type { OutputSlice } from "../anchor/host.js";
+import { incompleteTailBytes, MAX_CONTINUATION_BYTES, orphanedHeadBytes } from "../text/utf8.js";
 
 /**
  * A stream by non-consuming offsets, as `Run.read` and the spool give it: up to `maxBytes` from `offset` on, or fewer;
@@ -83,4 +84,22 @@ export async function readRange(read: ByteReader, { first, end }: ByteRange): Pr
     position = offset + wanted.length;
   }
   return { offset: start, bytes: Buffer.concat(parts) };
+}
+
+/**
+ * The nearest offset at or before this one that is not inside a character. Where older bytes were dropped it
+ * is the first that is kept, after the rest of a character that is not.
+ */
+export async function alignToCharacter(read: ByteReader, offset: number, first: number): Promise<number> {
+  if (offset <= first) {
+    if (first === 0) return 0;
+    return (
+      first + orphanedHeadBytes((await readRange(read, { first, end: first + MAX_CONTINUATION_BYTES })).bytes)
+    );
+  }
+  const from = Math.max(first, offset - MAX_CONTINUATION_BYTES);
+  const around = await readRange(read, { first: from, end: offset + 1 });
+  const here = offset - around.offset;
+  if (orphanedHeadBytes(around.bytes.subarray(here)) === 0) return offset;
+  return offset - incompleteTailBytes(around.bytes.subarray(0, here));
 }

@@ -1,10 +1,10 @@
 import type { TerminalSize } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import { createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
 import { sanitizeLine } from "../text/sanitize.js";
-import { ControlStringLimiter } from "./control-string-limiter.js";
-import type { TerminalModes } from "./terminal-modes.js";
 import { Utf8Decoder } from "../text/utf8.js";
+import { ControlStringLimiter } from "./control-string-limiter.js";
+import { createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
+import type { TerminalModes } from "./terminal-input.js";
 
 /** What a terminal shows. All text in it is safe to show anywhere. */
 export interface ScreenSnapshot {

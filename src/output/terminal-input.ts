@@ -1,8 +1,121 @@
 import { BadInput } from "../errors.js";
-import { type Key, findKey, keyNames } from "./key-names.js";
 import { didYouMean } from "../text/did-you-mean.js";
 import { sanitizeLine } from "../text/sanitize.js";
-import type { TerminalModes } from "./terminal-modes.js";
+
+/** What the program has asked of its terminal, as far as it changes what keys and pastes must send. */
+export interface TerminalModes {
+  /** DECCKM: cursor keys send SS3 instead of CSI. */
+  readonly applicationCursor: boolean;
+  /** DECKPAM: the keypad sends sequences instead of its characters. */
+  readonly applicationKeypad: boolean;
+  readonly bracketedPaste: boolean;
+  /** The program wants to hear of focus, and of the mouse. */
+  readonly focusEvents: boolean;
+  readonly mouse: boolean;
+}
+
+/** A terminal that was asked for nothing; also what a run without one is taken for. */
+export const defaultTerminalModes: TerminalModes = {
+  applicationCursor: false,
+  applicationKeypad: false,
+  bracketedPaste: false,
+  focusEvents: false,
+  mouse: false,
+};
+
+/** How a key is sent; xterm's encodings (https://invisible-island.net/xterm/ctlseqs/ctlseqs.html), which tmux speaks too. */
+export type Key =
+  /** One character, which Ctrl turns into a control code where there is one. */
+  | { readonly kind: "character"; readonly character: string }
+  /** CSI or SS3 and a letter; CSI 1;m and the letter with modifiers. `cursor`: SS3 only in application mode. */
+  | { readonly kind: "letter"; readonly letter: string; readonly cursor: boolean }
+  /** CSI number ~, or CSI number;m ~. */
+  | { readonly kind: "number"; readonly number: number }
+  /** A keypad key: its character, or SS3 and a letter in application mode. */
+  | { readonly kind: "keypad"; readonly character: string; readonly letter: string }
+  | { readonly kind: "tab" }
+  | { readonly kind: "backspace" };
+
+const characterKey = (text: string): Key => ({ kind: "character", character: text });
+const cursorKey = (letter: string): Key => ({ kind: "letter", letter, cursor: true });
+const letterKey = (text: string): Key => ({ kind: "letter", letter: text, cursor: false });
+const numberKey = (value: number): Key => ({ kind: "number", number: value });
+const keypadKey = (text: string, applicationLetter: string): Key => ({
+  kind: "keypad",
+  character: text,
+  letter: applicationLetter,
+});
+
+/** As they are listed to people. */
+const keysByName: Readonly<Record<string, Key>> = {
+  Enter: characterKey("\r"),
+  Escape: characterKey("\u001b"),
+  Space: characterKey(" "),
+  Tab: { kind: "tab" },
+  BSpace: { kind: "backspace" },
+  Up: cursorKey("A"),
+  Down: cursorKey("B"),
+  Right: cursorKey("C"),
+  Left: cursorKey("D"),
+  Home: cursorKey("H"),
+  End: cursorKey("F"),
+  Insert: numberKey(2),
+  Delete: numberKey(3),
+  PageUp: numberKey(5),
+  PageDown: numberKey(6),
+  F1: letterKey("P"),
+  F2: letterKey("Q"),
+  F3: letterKey("R"),
+  F4: letterKey("S"),
+  F5: numberKey(15),
+  F6: numberKey(17),
+  F7: numberKey(18),
+  F8: numberKey(19),
+  F9: numberKey(20),
+  F10: numberKey(21),
+  F11: numberKey(23),
+  F12: numberKey(24),
+  ...Object.fromEntries(
+    Array.from("0123456789", (digit, index) => [`KP${digit}`, keypadKey(digit, "pqrstuvwxy".charAt(index))]),
+  ),
+  "KP*": keypadKey("*", "j"),
+  "KP+": keypadKey("+", "k"),
+  "KP-": keypadKey("-", "m"),
+  "KP.": keypadKey(".", "n"),
+  "KP/": keypadKey("/", "o"),
+  KPEnter: keypadKey("\r", "M"),
+};
+
+/** Other names people and tmux use. */
+const keyAliases: Readonly<Record<string, string>> = {
+  Return: "Enter",
+  Esc: "Escape",
+  Backspace: "BSpace",
+  Ins: "Insert",
+  IC: "Insert",
+  Del: "Delete",
+  DC: "Delete",
+  PgUp: "PageUp",
+  PPage: "PageUp",
+  PgDn: "PageDown",
+  NPage: "PageDown",
+};
+
+export const keyNames: readonly string[] = [...Object.keys(keysByName), ...Object.keys(keyAliases)];
+
+const keysByLowerCaseName: ReadonlyMap<string, Key> = new Map(
+  keyNames.flatMap((name) => {
+    const key = keysByName[keyAliases[name] ?? name];
+    return key === undefined ? [] : [[name.toLowerCase(), key] as const];
+  }),
+);
+
+/** Null: no such key. A single character is a key of its own; it may not be a control character. */
+export function findKey(name: string): Key | null {
+  const known = keysByLowerCaseName.get(name.toLowerCase());
+  if (known !== undefined) return known;
+  return /^[^\p{Cc}\p{Cs}]$/u.test(name) ? characterKey(name) : null;
+}
 
 interface Modifiers {
   readonly ctrl: boolean;
@@ -132,3 +245,27 @@ function quoteWord(word: string): string {
 }
 
 const SHOWN_CHARS = 40;
+
+const PASTE_BEGIN = "\u001b[200~";
+const PASTE_END = "\u001b[201~";
+
+/**
+ * Text as a terminal pastes it: lines end in CR, as the Enter key does; in markers when the program asked for them.
+ *
+ * A paste is text. Control characters in it are shown as pictures, not sent: an ESC could end the marked
+ * paste early (ESC [201~) and make commands of the rest, and ^C or ^D would act even without markers.
+ * Keys are for send-keys. Without markers a program takes each line as entered; that is the caller's affair.
+ */
+export function encodePaste(text: string, modes: TerminalModes): Uint8Array {
+  const body = text.replace(/\r\n|\n/g, "\r").replace(PASTE_CONTROLS, controlPicture);
+  return Buffer.from(modes.bracketedPaste ? PASTE_BEGIN + body + PASTE_END : body, "utf8");
+}
+
+/** C0 but tab and CR, DEL, and C1, where the 8-bit CSI is. */
+const PASTE_CONTROLS = /[\0-\u0008\u000a-\u000c\u000e-\u001f\u007f-\u009f]/g;
+
+function controlPicture(control: string): string {
+  const code = control.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  return code === 0x7f ? "\u2421" : "\ufffd";
+}

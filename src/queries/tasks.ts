@@ -1,17 +1,17 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { BadInput, NotFound } from "../errors.js";
-import { looksLikeSessionId } from "../sessions/ids.js";
-import type { UnrestoredRecord } from "../store/local-copy/unrestored.js";
+import type { RouteHandlers } from "../gateway/server/router.js";
+import { looksLikeSessionId } from "../model/ids.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import { isTaskEnded, type OutboxEntry, type TaskRecord } from "../model/task.js";
-import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
-import { taskKeyOfTurn } from "../tasks/key.js";
-import { auditAllTasks } from "../tasks/sweep.js";
-import type { ResponseOf, ParsedRequestOf } from "../api/contract.js";
-import type { RouteHandlers } from "../gateway/server/router.js";
-import type { Requester } from "../sessions/requester.js";
 import type { Authorizer } from "../sessions/authorizer.js";
+import type { Requester } from "../sessions/requester.js";
+import type { UnrestoredRecord } from "../store/local-copy/unrestored.js";
+import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
+import { taskKeyOfTurn } from "../tasks/new-task.js";
+import { auditAllTasks } from "../tasks/sweep.js";
 import type { TaskCursorCodec } from "./task-cursor.js";
 
 export type TaskQueryVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";

@@ -1,22 +1,22 @@
+import { type Clock, systemClock, type Timer } from "../async/clock.js";
+import { deferred, type Deferred } from "../async/deferred.js";
 import { defaults } from "../defaults.js";
 import { TooManyApprovals } from "../errors.js";
 import type { Approval, ApprovalDecision, NewApproval } from "../model/approval.js";
+import { newApprovalId } from "../model/ids.js";
 import type { SessionRecord } from "../model/session.js";
 import type { SessionStore } from "../store/sessions/store.js";
-import { systemClock, type Clock, type Timer } from "../async/clock.js";
-import { deferred, type Deferred } from "../async/deferred.js";
 import { checkExecSize } from "../supervisor/spawn/command.js";
-import { UNMASKED, maskWord } from "../text/mask.js";
+import { maskWord, UNMASKED } from "../text/mask.js";
 import { displayCommand, redactArguments } from "../text/redact.js";
-import { newApprovalId } from "./ids.js";
 import {
-  questionAboutCommand,
-  questionHead,
+  type ApprovalQuestion,
   assertAnswersQuestion,
+  type CommandToApprove,
   NO_PAGE,
   pageOfQuestion,
-  type CommandToApprove,
-  type ApprovalQuestion,
+  questionAboutCommand,
+  questionHead,
   type QuestionHead,
   type QuestionPage,
 } from "./approval-question.js";

@@ -2,14 +2,14 @@ import { lstat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ExecDenied } from "../errors.js";
 import type { ExecRule } from "../model/session.js";
-import { isInjectionVariable } from "../supervisor/injection-variables.js";
+import { isInjectionVariable } from "../supervisor/spawn/environment.js";
 import { evaluateEnvironment, formatVariableNames, type RequestedEnvironment } from "./exec-environment.js";
 import { allowsEverything, decideExec, type ExecDecision, type ResolvedCommand } from "./exec-rules.js";
 import {
+  type LocatedExecutable,
   locateExecutable,
   locateOnPath,
   resolveDirectory,
-  type LocatedExecutable,
 } from "./resolve-executable.js";
 
 /** The requested command and its environment. */

@@ -1,9 +1,9 @@
+import { type Clock, systemClock } from "../async/clock.js";
 import { defaults } from "../defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../errors.js";
+import { newMessageId } from "../model/ids.js";
 import type { MessageDelivery, MessageRole, SessionMessage } from "../model/message.js";
 import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/messages/store.js";
-import { systemClock, type Clock } from "../async/clock.js";
-import { newMessageId } from "./ids.js";
 
 /** What is said, and by whom. */
 export interface NewMessageInput {

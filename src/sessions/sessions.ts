@@ -1,19 +1,23 @@
+import { type Clock, systemClock } from "../async/clock.js";
+import { CoalescedLookup } from "../async/coalesced-lookup.js";
 import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
+import { looksLikeSessionId, newSessionId } from "../model/ids.js";
 import type { ExecRule, InteractionMode, NewSession, SessionRecord, Visibility } from "../model/session.js";
 import type { SessionFilter, SessionScope, SessionStore, TokenOptions } from "../store/sessions/store.js";
-import { systemClock, type Clock } from "../async/clock.js";
 import type { Approvals } from "./approvals.js";
+import { hashSessionToken, isSessionToken, newSessionToken } from "./session-token.js";
 import {
+  type A2aPolicy,
   canSeeSessionRow,
   narrower,
-  visibleSessions,
-  type A2aPolicy,
   type VisibilityDecision,
+  visibleSessions,
 } from "./visibility.js";
-import { looksLikeSessionId, newSessionId } from "./ids.js";
-import { ancestorIds } from "./lineage.js";
-import { CoalescedLookup } from "../async/coalesced-lookup.js";
-import { hashSessionToken, isSessionToken, newSessionToken } from "./session-token.js";
+
+/** Ids of all ancestors of a session with these as its nearest, each once. */
+export function ancestorIds(nearest: readonly Pick<SessionRecord, "id" | "lineage">[]): readonly string[] {
+  return [...new Set(nearest.flatMap(({ id, lineage }) => [id, ...lineage]))];
+}
 
 /** What a caller may say of a session. The rules come from a schema (exec-rule-schema.ts) at every entrance. */
 export interface SessionOptions {

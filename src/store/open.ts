@@ -1,5 +1,6 @@
-import { defaults } from "../defaults.js";
 import { databaseUrl, migrationMode } from "../config/database-url.js";
+import { defaults } from "../defaults.js";
+import { HoldfastError } from "../errors.js";
 import { requireNotLink } from "../home/own-file.js";
 import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
@@ -29,7 +30,7 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
     const { openSqliteStoreForReading } = await import("./sqlite/reader.js");
     return openSqliteStoreForReading(storePath);
   }
-  const { openPostgresStoreForReading } = await import("./postgres/open-for-reading.js");
+  const { openPostgresStoreForReading } = await import("./postgres/open.js");
   return openPostgresStoreForReading({ url, name: "reader" });
 }
 
@@ -82,4 +83,11 @@ export async function watchEvents(
   }
   const { EventWatch } = await import("./postgres/event-watch.js");
   return new EventWatch({ url, name }, wake, defaults.eventPollMs, called);
+}
+
+const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSABLE", "STORE_UNREADABLE"]);
+
+/** Whether an error says that the store could not be read, here or at a gateway. A copy of a state directory is no such case. */
+export function isStoreFailure(error: unknown): boolean {
+  return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
 }

@@ -1,6 +1,4 @@
 import type { MachineIdentity } from "../anchor/host.js";
-import type { RemoteStopStore } from "./command-store.js";
-import type { GatewayStore } from "./gateways/store.js";
 import type { NewRunEvent, RunEvent } from "../model/run-event.js";
 import type {
   Emptiness,
@@ -16,7 +14,9 @@ import type {
   ServiceFacts,
 } from "../model/run.js";
 import type { AcpStore } from "./acp/store.js";
+import type { GatewayStore } from "./gateways/store.js";
 import type { MessageStore } from "./messages/store.js";
+import type { RemoteStopStore } from "./remote-stops.js";
 import type { SessionScope, SessionStore } from "./sessions/store.js";
 import type { TaskStore } from "./tasks/store.js";
 

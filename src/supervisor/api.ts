@@ -6,7 +6,7 @@ import type {
   Survivor,
   TerminalSize,
 } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/members.js";
+import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";
 import type { RunEvent } from "../model/run-event.js";
 import type {

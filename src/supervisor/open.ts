@@ -4,17 +4,17 @@ import { join } from "node:path";
 import { platform } from "node:process";
 import { holdInstance, type InstanceHold } from "../anchor/instance/instance-hold.js";
 import { openNativeHost } from "../anchor/native-host.js";
-import { BadInput, StateUnusable } from "../errors.js";
-import { FileRunCopy, localCopyDirectory } from "../store/local-copy/run-copy.js";
-import { readMachineIdentity } from "../home/machine-identity.js";
-import { openStore } from "../store/open.js";
-import { stateIdOf } from "../store/state-id.js";
-import type { Store } from "../store/store.js";
-import { openStateDirectory, resolveHome } from "../home/state-directory.js";
-import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
 import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
-import { KeepaliveLinks } from "./lease/keepalive-links.js";
+import { BadInput, StateUnusable } from "../errors.js";
+import { readMachineIdentity } from "../home/machine-identity.js";
+import { stateIdOf } from "../home/persistent-id.js";
+import { openStateDirectory, resolveHome } from "../home/state-directory.js";
 import { isInstanceId, newIncarnationId, newInstanceId } from "../model/ids.js";
+import { FileRunCopy, localCopyDirectory } from "../store/local-copy/run-copy.js";
+import { openStore } from "../store/open.js";
+import type { Store } from "../store/store.js";
+import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
+import { KeepaliveLinks } from "./lease/keepalive-links.js";
 import { createSupervisor } from "./supervisor.js";
 
 /** A supervisor on this machine: its own instance directory, the state directory's store, native anchors. */

@@ -1,9 +1,20 @@
+import type { AnchorHost } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
-import type { RunFilter } from "../store/store.js";
+import type { RunFilter, RunStore } from "../store/store.js";
 import type { Retained, Retention } from "./api.js";
-import type { SupervisorContext } from "./context.js";
 import { runAddressOf } from "./reconcile/evidence.js";
-import { stateDirectoryFilter } from "./state-scope.js";
+import type { SupervisorContext } from "./run/live-run.js";
+
+/** Which runs are of this state directory. In a store of its own all of them are. */
+export async function stateDirectoryFilter(
+  { shared }: Pick<RunStore, "shared">,
+  host: Pick<AnchorHost, "listInstances">,
+  stateId: string | null,
+): Promise<Pick<RunFilter, "ofState">> {
+  if (!shared) return {};
+  const instances = await host.listInstances();
+  return { ofState: { stateId, instanceIds: instances.map(({ instanceId }) => instanceId) } };
+}
 
 /** Looked at in one go: enough to be quick, little enough to leave the store to others in between. */
 const PAGE = 200;

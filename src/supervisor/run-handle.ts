@@ -1,5 +1,4 @@
-import { defaults } from "../defaults.js";
-import { BadInput } from "../errors.js";
+import { setTimeout } from "node:timers/promises";
 import type {
   AnchorLink,
   FirstStop,
@@ -8,16 +7,16 @@ import type {
   Survivor,
   TerminalSize,
 } from "../anchor/host.js";
-import type { LiveProcesses } from "../anchor/members.js";
-import { NotSteering } from "../errors.js";
+import type { LiveProcesses } from "../anchor/inspect/processes.js";
+import { defaults } from "../defaults.js";
+import { BadInput, NotSteering } from "../errors.js";
 import type { ProcessIdentity, RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run, RunEnding } from "./api.js";
-import { requestStop } from "./run/request-stop.js";
 import type { LiveRun } from "./run/live-run.js";
 import { listMembers, signalMembers } from "./run/members.js";
-import { ackOutput, followOutput, readOutput } from "./run/output.js";
-import { discardUnusedOutput } from "./release-output.js";
 import { checkTerminalSize } from "./run/options.js";
+import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";
+import { requestStop } from "./run/request-stop.js";
 
 /** What a caller holds of a run. */
 class RunHandle implements Run {
@@ -186,4 +185,18 @@ export function assertOwned(live: LiveRun): void {
       live.facts.runId,
       "its lease could not be renewed in time, so another supervisor may own it soon",
     );
+}
+
+/** A fence falls when a lease is renewed, which is tried every few seconds. */
+const FENCE_POLL_MS = 100;
+
+/** What may not be done now, because the lease could not be renewed in time, is done as soon as it has been. */
+export async function retryWhileFenced<T>(attempt: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  for (;;)
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof NotSteering) || signal?.aborted === true) throw error;
+      await setTimeout(FENCE_POLL_MS, undefined, { ref: false });
+    }
 }

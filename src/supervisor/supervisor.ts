@@ -1,5 +1,6 @@
-import type { InstanceHold } from "../anchor/instance/instance-hold.js";
 import type { AnchorHost, StreamName } from "../anchor/host.js";
+import type { InstanceHold } from "../anchor/instance/instance-hold.js";
+import { type Clock, systemClock } from "../async/clock.js";
 import { defaults } from "../defaults.js";
 import {
   BadInput,
@@ -9,11 +10,11 @@ import {
   StoreAway,
   SupervisorClosed,
 } from "../errors.js";
+import { newIncarnationId } from "../model/ids.js";
 import type { RunEvent } from "../model/run-event.js";
-import type { RunCopy } from "../store/ledger/ledger.js";
-import { listCopiedRuns } from "../store/ledger/list-runs.js";
-import { withRunCopy } from "../store/local-copy/with-run-copy.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
+import { listCopiedRuns, type RunCopy } from "../store/local-copy/run-copy.js";
+import { withRunCopy } from "../store/local-copy/with-run-copy.js";
 import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
 import type {
   AdoptedProcess,
@@ -31,35 +32,31 @@ import type {
   Retention,
   Run,
   RunList,
-  SpawnOptions,
   RunStopResult,
+  SpawnOptions,
   StoreWriteStatus,
   Supervisor,
 } from "./api.js";
 import { AnchorMonitor } from "./attach/anchor-monitor.js";
-import { adoptProcess } from "./service/adopt-process.js";
-import { convertToService } from "./service/convert-to-service.js";
-import { systemClock, type Clock } from "../async/clock.js";
-import { awaitRunEnds, closeRun, detachAll } from "./stop/close.js";
-import type { SupervisorContext } from "./context.js";
-import type { KeepaliveLinks } from "./lease/keepalive-links.js";
-import { newIncarnationId } from "../model/ids.js";
+import { onLeaseMissing } from "./attach/reattach.js";
 import { Incarnation } from "./lease/incarnation.js";
+import type { KeepaliveLinks } from "./lease/keepalive-links.js";
 import { LeaseRenewer } from "./lease/lease-renewer.js";
-import { detachRun } from "./run/lifecycle.js";
 import { LocalFallback } from "./local-fallback.js";
-import type { LiveRun } from "./run/live-run.js";
+import { runAddressOf } from "./reconcile/evidence.js";
+import { reconcile, type ReconcileOptions, type ReconcileResult } from "./reconcile/reconcile.js";
+import { UnreachableTracker } from "./reconcile/unreachable.js";
+import { applyRetention, stateDirectoryFilter } from "./retention.js";
+import { runHandle } from "./run-handle.js";
+import { detachRun } from "./run/lifecycle.js";
+import type { LiveRun, SupervisorContext } from "./run/live-run.js";
 import { readOutput } from "./run/output.js";
 import { awaitReady, endedBeforeReady } from "./run/readiness.js";
-import { UnreachableTracker } from "./reconcile/unreachable.js";
-import { runAddressOf } from "./reconcile/evidence.js";
-import { reconcile, type ReconcileResult, type ReconcileOptions } from "./reconcile/reconcile.js";
-import { onLeaseMissing } from "./attach/reattach.js";
-import { applyRetention } from "./retention.js";
-import { runHandle } from "./run-handle.js";
 import { StoreCircuitBreaker } from "./run/store-circuit-breaker.js";
+import { adoptProcess } from "./service/adopt-process.js";
+import { convertToService } from "./service/convert-to-service.js";
 import { spawn } from "./spawn/spawn.js";
-import { stateDirectoryFilter } from "./state-scope.js";
+import { awaitRunEnds, closeRun, detachAll } from "./stop/close.js";
 import { stopRun } from "./stop/stop-run.js";
 
 export interface SupervisorDependencies {

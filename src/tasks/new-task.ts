@@ -1,11 +1,22 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
-import type { NotifyPolicy, NotificationTarget, TaskRuntime } from "../model/task.js";
+import { newTaskId } from "../model/ids.js";
+import type { NotificationTarget, NotifyPolicy, TaskRuntime } from "../model/task.js";
 import type { NewTask } from "../store/tasks/store.js";
-import { newTaskId } from "./ids.js";
-import { defaultNotifyPolicy } from "./policy.js";
-import { singleLine, multiLine } from "../text/truncate.js";
+import { multiLine, singleLine } from "../text/truncate.js";
 import { expectedDelivery } from "./transition.js";
+
+/** Who asked an agent or another program for something waits for it; who put a command in the background need not. */
+const policyByRuntime: Readonly<Record<TaskRuntime, NotifyPolicy>> = {
+  acp: "done_only",
+  subagent: "done_only",
+  external: "done_only",
+  exec: "silent",
+};
+
+export function defaultNotifyPolicy(runtime: TaskRuntime): NotifyPolicy {
+  return policyByRuntime[runtime];
+}
 
 /** What is known of work before it begins. */
 export interface TaskInput {
@@ -68,4 +79,23 @@ export function newTask(input: TaskInput, now: number): NewTask {
     stalledAt: null,
     noticedAt: null,
   };
+}
+
+/** What may have one task only. */
+export function taskKeyOfRun(runId: string): string {
+  return `run:${runId}`;
+}
+
+export function taskKeyOfTurn(turnId: string): string {
+  return `turn:${turnId}`;
+}
+
+/** A name that means something to whoever gave it, and to nobody else. Null: an operator. */
+export function taskKeyOfCaller(sessionId: string | null, name: string): string {
+  if (name === "" || name.length > defaults.taskKeyChars)
+    throw new BadInput(
+      "key",
+      `a task's key has 1 to ${defaults.taskKeyChars} characters; nothing was recorded`,
+    );
+  return `caller:${sessionId ?? "operator"}:${name}`;
 }

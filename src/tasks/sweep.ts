@@ -1,9 +1,28 @@
+import { defaults } from "../defaults.js";
 import type { TaskRecord } from "../model/task.js";
 import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
-import { auditTask, type AuditFinding } from "./audit.js";
-import { planMaintenance, type WorkStatus, type MaintenanceAction } from "./plan-maintenance.js";
+import { type AuditFinding, auditTask } from "./audit.js";
+import { type MaintenanceAction, planMaintenance, type WorkStatus } from "./plan-maintenance.js";
 import type { Tasks } from "./tasks.js";
-import type { ObservationWindow } from "./watch.js";
+
+/** Between two looks there is less, unless the host slept, the store was away, or the clock was set. */
+const MAX_GAP_MS = 2 * defaults.taskSweepMs;
+
+/**
+ * Since when somebody has been looking, without a gap. Of the time before it nobody can say who was not heard of: whoever
+ * does the work could not be either.
+ */
+export class ObservationWindow {
+  #since = Number.NaN;
+  #last = Number.NaN;
+
+  /** `now`: of the wall clock. */
+  observedSince(now: number): number {
+    if (!(Math.abs(now - this.#last) <= MAX_GAP_MS)) this.#since = now;
+    this.#last = now;
+    return this.#since;
+  }
+}
 
 /** Read at a time: a page is a few hundred kilobytes. */
 const PAGE_TASKS = 500;

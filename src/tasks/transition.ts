@@ -1,19 +1,29 @@
 import { defaults } from "../defaults.js";
-import { isTaskEnded } from "../model/task.js";
-import type {
-  NewOutboxEntry,
-  NewTaskEvent,
-  NotifyPolicy,
-  TaskDelivery,
-  TaskOutcome,
-  TaskPatch,
-  TaskRecord,
-  TaskStatus,
+import {
+  isTaskEnded,
+  type NewOutboxEntry,
+  type NewTaskEvent,
+  type NotifyPolicy,
+  type TaskDelivery,
+  type TaskOutcome,
+  type TaskPatch,
+  type TaskRecord,
+  type TaskStatus,
 } from "../model/task.js";
 import type { TaskChange } from "../store/tasks/store.js";
-import { stateNotification, endNotification, type NoticeChange } from "./notification-text.js";
-import { noticeDelay } from "./pace.js";
-import { singleLine, multiLine } from "../text/truncate.js";
+import { multiLine, singleLine } from "../text/truncate.js";
+import { endNotification, type NoticeChange, stateNotification } from "./notification-text.js";
+
+/**
+ * In how many milliseconds a change may be told: changes of one task keep their distance, and one that waits for its
+ * time is replaced by the next. `noticedAt`: when the last one was told, or is to be.
+ */
+export function noticeDelay(noticedAt: number | null, now: number, everyMs: number): number {
+  if (noticedAt === null) return 0;
+  const at = noticedAt > now ? noticedAt : noticedAt + everyMs;
+  // Not longer, wherever the wall clock was when it was written.
+  return Math.min(Math.max(0, at - now), everyMs);
+}
 
 /** The end of a task. */
 export interface TaskFinish {

@@ -1,7 +1,6 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { tokenPatterns, urlSignature } from "./redact.js";
-import { isSecretName } from "./secret-names.js";
-import { SecretOptionScanner, findSecretOptionValues } from "../supervisor/secret-options.js";
+import { findSecretOptionValues, isSecretName, SecretOptionScanner } from "./secret-names.js";
 import { escapeCharacter, unprintableCharacter } from "./shell.js";
 
 /**

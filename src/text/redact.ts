@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { defaults } from "../defaults.js";
-import { isSecretName } from "./secret-names.js";
-import { SecretOptionScanner, findSecretOptionValues } from "../supervisor/secret-options.js";
+import { findSecretOptionValues, isSecretName, SecretOptionScanner } from "./secret-names.js";
 import { shellQuote } from "./shell.js";
 
 const hidden = "***";

@@ -1,10 +1,10 @@
 import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { newTurnId } from "../../src/acp/ids.js";
-import { StateUnusable } from "../../src/errors.js";
-import type { Store } from "../../src/store/store.js";
 import { deferred } from "../../src/async/deferred.js";
-import { AcpFixture, shellAgent, overrideStore } from "../support/agents/acp-fixture.js";
+import { StateUnusable } from "../../src/errors.js";
+import { newTurnId } from "../../src/model/ids.js";
+import type { Store } from "../../src/store/store.js";
+import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
 
 test("a cancel that a gateway took to its grave is carried out by the next", async () => {
   const fixture = await AcpFixture.open();

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { waitFor as eventually } from "../support/gateway/real-gateway.js";
-import { until } from "../until.js";
 import { AcpFixture, shellAgent } from "../support/agents/acp-fixture.js";
 import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
 import { livingParts, STUBBORN_TREE, STUBBORN_TREE_THEN_EXIT } from "../support/agents/stubborn-tree.js";
+import { waitFor as eventually } from "../support/gateway/real-gateway.js";
+import { until } from "../support/wait-for.js";
 
 const SOON = 400;
 

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { until } from "../until.js";
 import { openAdapterFixture } from "../support/agents/adapter-fixture.js";
+import { until } from "../support/wait-for.js";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const example = at("../../node_modules/acp-sdk-1/dist/examples/agent.js");

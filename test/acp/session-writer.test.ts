@@ -1,12 +1,11 @@
 import { expect, test } from "vitest";
 import { SessionWriter } from "../../src/acp/session-writer.js";
-import { hostClock } from "../../src/acp/wire/host-clock.js";
+import { hostClock } from "../../src/async/host-clock.js";
 import { StateUnusable } from "../../src/errors.js";
 import type { AcpStore } from "../../src/store/acp/store.js";
 import type { Store } from "../../src/store/store.js";
 import { openSessionFixture } from "../support/session-fixture.js";
-import { newAcpSession } from "../store/acp-samples.js";
-import { AT, newSession } from "../support/store/session-samples.js";
+import { AT, newAcpSession, newSession } from "../support/store/session-samples.js";
 
 /** A store whose writes fail as told: before they are done, or after. */
 function failing(store: Store, how: ("before" | "after")[]): AcpStore {

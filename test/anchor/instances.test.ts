@@ -6,13 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import type { AnchorLink } from "../../src/anchor/host.js";
-import { isLauncherListening } from "../../src/anchor/connect.js";
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
+import { isLauncherListening } from "../../src/anchor/protocol/connection.js";
 import { BadInput } from "../../src/errors.js";
 import { acquireInstanceLock } from "../../src/home/instance-lock.js";
-import { plantBystander } from "../support/bystander.js";
 import { waitUntil } from "../support/anchor/fake-peer.js";
 import { startSpec } from "../support/anchor/start-spec.js";
+import { plantBystander } from "../support/bystander.js";
 
 let home: string;
 let host: NativeHost;

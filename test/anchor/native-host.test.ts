@@ -11,7 +11,7 @@ import { PROTOCOL } from "../../src/anchor/protocol/messages.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
 import { waitUntil } from "../support/anchor/fake-peer.js";
 import { startSpec } from "../support/anchor/start-spec.js";
-import { removeStateDirectory } from "../remove-home.js";
+import { removeStateDirectory } from "../support/temporary-directory.js";
 
 let home: string;
 let instanceDir: string;

@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
-import { linkAbort } from "../../src/gateway/work/ends-with.js";
+import { linkAbort } from "../../src/async/abort.js";
 
 test("it ends with the other, by itself without a trace in that, and at once with one that has ended", () => {
   const other = new AbortController();

@@ -5,14 +5,14 @@ import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { commandChannel } from "../../src/channels/command.js";
 import { desktopChannel, desktopCommand } from "../../src/channels/desktop.js";
 import type { Supervisor } from "../../src/supervisor/api.js";
-import { plantLookalike, findProcessesOfRun, realSupervisor } from "../support/supervisor/real-supervisor.js";
-import { until } from "../until.js";
 import {
   channelEntry,
   deliveryFailure,
   NEVER_ABORTED,
   sampleNotification,
 } from "../support/http-receiver.js";
+import { findProcessesOfRun, plantLookalike, realSupervisor } from "../support/supervisor/real-supervisor.js";
+import { until } from "../support/wait-for.js";
 
 const EVIL = "$(touch evil) `touch evil` '; touch evil; \" \\ -rf --help % ${IFS}\n\u0000\u001b[2J";
 const hostile = sampleNotification({

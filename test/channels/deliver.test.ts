@@ -1,12 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { Bell, bellChannel } from "../../src/channels/bell.js";
 import type { Channel } from "../../src/channels/channel.js";
-import { createDeliverer } from "../../src/channels/deliver.js";
-import { createSessionInbox } from "../../src/channels/session-inbox.js";
+import { createDeliverer, createSessionInbox } from "../../src/channels/deliver.js";
 import { defaults } from "../../src/defaults.js";
 import { SessionHistory } from "../../src/sessions/history.js";
-import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 import { deliveryFailure, NEVER_ABORTED, sampleNotification } from "../support/http-receiver.js";
+import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 const none: ReadonlyMap<string, Channel> = new Map();
 

@@ -6,16 +6,20 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { postJson, type HttpResult, type ResolveAddresses } from "../../src/channels/http-post.js";
-import { parseRetryAfter } from "../../src/channels/retry-after.js";
-import { defaults } from "../../src/defaults.js";
 import { deferred } from "../../src/async/deferred.js";
+import {
+  type HttpResult,
+  parseRetryAfter,
+  postJson,
+  type ResolveAddresses,
+} from "../../src/channels/http-post.js";
+import { defaults } from "../../src/defaults.js";
 import {
   channelEntry,
   deliveryFailure,
   NEVER_ABORTED,
-  startRawReceiver,
   startHttpReceiver,
+  startRawReceiver,
 } from "../support/http-receiver.js";
 
 const SECRET = "s3cr3t-path";

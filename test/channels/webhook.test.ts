@@ -3,15 +3,14 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { parseSigningKey, signedHeaders } from "../../src/channels/signature.js";
-import { webhookChannel } from "../../src/channels/webhook.js";
+import { parseSigningKey, signedHeaders, webhookChannel } from "../../src/channels/webhook.js";
 import {
   channelEntry,
   deliveryFailure,
   NEVER_ABORTED,
-  startHttpReceiver,
-  sampleNotification,
   type ReceivedRequest,
+  sampleNotification,
+  startHttpReceiver,
 } from "../support/http-receiver.js";
 
 const OLD = `whsec_${Buffer.alloc(24, 1).toString("base64")}`;

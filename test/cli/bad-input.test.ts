@@ -16,12 +16,12 @@ import { setTimeout } from "node:timers/promises";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
+import { longestSocketPath, socketPathLimit } from "../../src/home/state-directory.js";
 import type { RunRecord } from "../../src/model/run.js";
-import { longestSocketPath, socketPathLimit } from "../../src/store/socket-path.js";
-import { waitFor } from "../support/wait-for.js";
+import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
-import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 const NOBODY = 65_534;
 /** With a home of its own: the other's is closed to it. */

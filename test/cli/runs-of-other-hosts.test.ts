@@ -2,12 +2,17 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { rename } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { OTHER_HOST, onOtherHost } from "../gateway/peers/far-host.js";
-import { GatewayCluster, startRun, type ClusterProcess } from "../support/gateway/gateway-cluster.js";
-import { waitForRunEnd, waitFor } from "../support/gateway/real-gateway.js";
+import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
+import {
+  type ClusterProcess,
+  GatewayCluster,
+  onOtherHost,
+  OTHER_HOST,
+  startRun,
+} from "../support/gateway/gateway-cluster.js";
+import { waitFor, waitForRunEnd } from "../support/gateway/real-gateway.js";
 import { whyNoMounts } from "../support/small-disk.js";
 import { whyNoPostgres } from "../support/store/postgres-server.js";
-import { CliFixture, type CliResult } from "../support/cli/cli-fixture.js";
 
 const LONG = { timeout: 120_000 };
 

@@ -1,8 +1,8 @@
 import { hostname } from "node:os";
 import { describe, expect, test } from "vitest";
-import { parseConfig } from "../../src/config/schema.js";
 import { advertisedAddress, parsePeerAddress } from "../../src/config/addresses.js";
-import { newPeerKey, derivePeerKey } from "../../src/gateway/peers/key.js";
+import { parseConfig } from "../../src/config/schema.js";
+import { derivePeerKey, newPeerKey } from "../../src/gateway/peers/peer.js";
 
 describe("where other gateways reach one", () => {
   test("is a host and a port", () => {

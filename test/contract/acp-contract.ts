@@ -1,9 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { AcpTurn } from "../../src/model/acp.js";
 import type { Store } from "../../src/store/store.js";
-import { newAcpPermission, newAcpSession, newAcpTurn } from "../store/acp-samples.js";
+import {
+  AT,
+  newAcpPermission,
+  newAcpSession,
+  newAcpTurn,
+  newSession,
+} from "../support/store/session-samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";
-import { AT, newSession } from "../support/store/session-samples.js";
 
 /** What every store promises of conversations with agents, whatever the database. */
 export function acpContract(name: string, createDatabase: () => Promise<TestSessionDatabase>): void {

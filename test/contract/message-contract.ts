@@ -1,9 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { NewMessage, SessionMessage } from "../../src/model/message.js";
 import type { Store } from "../../src/store/store.js";
-import { newAcpSession, newAcpTurn } from "../store/acp-samples.js";
+import { AT, newAcpSession, newAcpTurn, newMessage, newSession } from "../support/store/session-samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";
-import { AT, newMessage, newSession } from "../support/store/session-samples.js";
 
 const bounds = { bytes: 1_000_000, messages: 1_000, pending: 100 };
 

@@ -1,11 +1,11 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/api/client.js";
 import { reachGateway, startGateway } from "../../src/gateway/start.js";
-import { removeStateDirectory } from "../remove-home.js";
+import { removeStateDirectory } from "../support/temporary-directory.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");
 const RUNS = process.env["HOLDFAST_SOAK"] === "1" ? 200 : 40;

@@ -7,15 +7,15 @@ import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { createClient, type GatewayClient, type GatewayError } from "../../src/api/client.js";
-import { openGateway, type Gateway, type GatewayEvent } from "../../src/gateway/gateway.js";
+import { deferred } from "../../src/async/deferred.js";
+import { type Gateway, type GatewayEvent, openGateway } from "../../src/gateway/gateway.js";
 import { PeriodicJobs } from "../../src/gateway/periodic-jobs.js";
 import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
-import { deferred } from "../../src/async/deferred.js";
 import { plantBystander } from "../support/bystander.js";
-import { removeStateDirectory } from "../remove-home.js";
-import { findProcessesOfRun, temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { errorOf, shellCommand, waitFor } from "../support/gateway/real-gateway.js";
+import { findProcessesOfRun, temporaryHome } from "../support/supervisor/real-supervisor.js";
+import { removeStateDirectory } from "../support/temporary-directory.js";
 
 async function opened(): Promise<{ readonly gateway: Gateway; readonly client: GatewayClient }> {
   plantBystander("sleep", ["7200"]);

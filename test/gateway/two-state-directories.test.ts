@@ -15,23 +15,23 @@ import {
   vi,
 } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
-import { loadOrCreateGatewayId, openGateway, type Gateway } from "../../src/gateway/gateway.js";
+import { type Gateway, loadOrCreateGatewayId, openGateway } from "../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
-import { readOperatorToken } from "../../src/sessions/requester.js";
 import { packageVersion } from "../../src/home/package.js";
+import { readOperatorToken } from "../../src/sessions/requester.js";
 import type { Store } from "../../src/store/store.js";
-import { removeStateDirectory } from "../remove-home.js";
 import { newGateway } from "../contract/gateway-contract.js";
+import { CliFixture } from "../support/cli/cli-fixture.js";
+import { scrapeMetrics } from "../support/gateway/scrape-metrics.js";
 import {
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
 } from "../support/store/postgres-server.js";
-import { CliFixture } from "../support/cli/cli-fixture.js";
-import { waitFor } from "../support/wait-for.js";
 import { EXITED, newRun } from "../support/store/run-samples.js";
-import { scrapeMetrics } from "../support/gateway/scrape-metrics.js";
+import { removeStateDirectory } from "../support/temporary-directory.js";
+import { waitFor } from "../support/wait-for.js";
 
 const SPAWNED = "holdfast_run_spawn_total";
 

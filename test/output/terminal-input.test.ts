@@ -1,19 +1,23 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { BadInput } from "../../src/errors.js";
-import { encodeKeys, encodeLiteral } from "../../src/output/terminal-input.js";
-import { defaultTerminalModes } from "../../src/output/terminal-modes.js";
+import {
+  defaultTerminalModes,
+  encodeKeys,
+  encodeLiteral,
+  encodePaste,
+} from "../../src/output/terminal-input.js";
 
 const ESC = "\u001b";
 const application = { ...defaultTerminalModes, applicationCursor: true, applicationKeypad: true };
 
-function sent(words: readonly string[], modes = defaultTerminalModes): string {
+function encodedKeys(words: readonly string[], modes = defaultTerminalModes): string {
   return Buffer.from(encodeKeys(words, modes)).toString("utf8");
 }
 
 function refusal(word: string): string {
   try {
-    sent([word]);
+    encodedKeys([word]);
   } catch (error) {
     expect(error).toBeInstanceOf(BadInput);
     return String(error);
@@ -94,7 +98,7 @@ describe("a key is sent as a terminal sends it:", () => {
     ["literal:", ""],
     ["literal:C-c\n", "C-c\n"],
   ])("%s", (word, bytes) => {
-    expect(sent([word])).toBe(bytes);
+    expect(encodedKeys([word])).toBe(bytes);
   });
 
   test.each([
@@ -108,12 +112,12 @@ describe("a key is sent as a terminal sends it:", () => {
     ["KPEnter", `${ESC}OM`],
     ["Enter", "\r"],
   ])("%s, when the program asked for application keys", (word, bytes) => {
-    expect(sent([word], application)).toBe(bytes);
+    expect(encodedKeys([word], application)).toBe(bytes);
   });
 });
 
 test("keys are sent in the order they are given", () => {
-  expect(sent(["literal:ls", "Space", "-", "l", "Enter", "C-d"])).toBe("ls -l\r\u0004");
+  expect(encodedKeys(["literal:ls", "Space", "-", "l", "Enter", "C-d"])).toBe("ls -l\r\u0004");
 });
 
 test("any byte can be sent in hex", () => {
@@ -168,7 +172,7 @@ describe("a word that is no key is refused, with what may have been meant:", () 
   );
 
   test("and nothing of the other words is sent", () => {
-    expect(() => sent(["literal:rm", "Spce"])).toThrow(BadInput);
+    expect(() => encodedKeys(["literal:rm", "Spce"])).toThrow(BadInput);
   });
 
   test("in a sentence that a hostile or endless word cannot spoil", () => {
@@ -185,11 +189,73 @@ test("a word is a key or is refused, never something else", () => {
       const known = /^(enter|escape|up|down|tab|space|f\d+|kp.+|del|esc|ins|ic|dc|end|home|left)$/i.test(
         word,
       );
-      if (!known && Array.from(word).length > 1) expect(() => sent([word])).toThrow(BadInput);
+      if (!known && Array.from(word).length > 1) expect(() => encodedKeys([word])).toThrow(BadInput);
     }),
   );
 });
 
 test("literal text is sent as it is", () => {
   expect(Buffer.from(encodeLiteral("C-c Enter é\t")).toString("utf8")).toBe("C-c Enter é\t");
+});
+
+const BEGIN = "\u001b[200~";
+const END = "\u001b[201~";
+const bracketed = { ...defaultTerminalModes, bracketedPaste: true };
+
+function pasted(text: string, modes = defaultTerminalModes): string {
+  return Buffer.from(encodePaste(text, modes)).toString("utf8");
+}
+
+test("a paste is marked as one only when the program asked for it", () => {
+  expect(pasted("text")).toBe("text");
+  expect(pasted("text", bracketed)).toBe(`${BEGIN}text${END}`);
+});
+
+test("lines end as the Enter key does, whatever they ended in", () => {
+  expect(pasted("a\nb\r\nc\rd\n")).toBe("a\rb\rc\rd\r");
+});
+
+test("text of any script, and tabs, are pasted as they are", () => {
+  const text = "\tnaïve Ελληνικά עברית 漢字 👩‍👩‍👧 \u200f";
+  expect(pasted(text, bracketed)).toBe(`${BEGIN}${text}${END}`);
+});
+
+test.each([
+  ["an end marker", `a${END}rm -rf /\n`],
+  ["an 8-bit end marker", "a\u009b201~rm\n"],
+  ["a marker inside a marker", `a\u001b[20${END}1~rm\n`],
+  ["half a marker at the end", "a\u001b[20"],
+])("%s in the text does not end the paste", (_what, text) => {
+  const sent = pasted(text, bracketed);
+  expect(sent.slice(BEGIN.length, -END.length)).not.toMatch(/[\u001b\u009b]/);
+});
+
+test("control characters are shown, not sent, with markers or without", () => {
+  expect(pasted("a\u0003b\u0004\u001b[A\u007f")).toBe("a␃b␄␛[A␡");
+});
+
+test("nothing in a paste can act as a key, whatever the text", () => {
+  const unit = fc.constantFrom(
+    "\u001b",
+    "[",
+    "2",
+    "0",
+    "1",
+    "~",
+    "\u009b",
+    "\n",
+    "\r",
+    "\u0003",
+    "a",
+    "\ud800",
+  );
+  fc.assert(
+    fc.property(fc.oneof(fc.string({ unit }), fc.string({ unit: "binary" })), (text) => {
+      const sent = pasted(text, bracketed);
+      expect(sent.startsWith(BEGIN) && sent.endsWith(END)).toBe(true);
+      expect(sent.slice(BEGIN.length, -END.length)).not.toMatch(/(?![\t\r])\p{Cc}/u);
+      expect(pasted(text)).not.toMatch(/(?![\t\r])\p{Cc}/u);
+    }),
+    { numRuns: 1000 },
+  );
 });

@@ -21,17 +21,17 @@ function check(files: Readonly<Record<string, string>>): { ok: boolean; said: st
   return { ok: status === 0, said: stdout + stderr };
 }
 
-test("the repository keeps its own direction", () => {
+test("the sources keep the direction of imports", () => {
   const { status, stderr } = spawnSync(process.execPath, [script], { encoding: "utf8" });
   expect(stderr).toBe("");
   expect(status).toBe(0);
 });
 
-test("looking down is allowed", () => {
+test("imports of lower layers are allowed", () => {
   const result = check({
     "cli/main.ts": `import { a } from "../supervisor/open.js";\nimport { b } from "../errors.js";`,
     "supervisor/open.ts": `import { a } from "../anchor/host.js";\nimport { s } from "../store/store.js";\nimport "../output/sanitize.js";`,
-    "anchor/host.ts": `import type { R } from "../store/run-record.js";\nimport { spawn } from "node:child_process";`,
+    "anchor/host.ts": `import type { R } from "../model/run.js";\nimport { spawn } from "node:child_process";`,
     "index.ts": `export { a } from "./supervisor/open.js";`,
   });
   expect(result).toEqual({ ok: true, said: expect.stringContaining("right way") });
@@ -69,18 +69,47 @@ test.each([
     `import {\n  x,\n  y,\n} from "../cli/x.js";`,
     "a.ts:4: store/ may not import cli/",
   ],
-  ["a face from a face", "mcp/a.ts", `import { x } from "../cli/x.js";`, "mcp/ may not import cli/"],
   [
-    "a value where only types are shared",
+    "a user interface from another",
+    "mcp/a.ts",
+    `import { x } from "../cli/x.js";`,
+    "mcp/ may not import cli/",
+  ],
+  [
+    "a folder of the same layer",
     "store/a.ts",
     `import { x } from "../anchor/x.js";`,
-    `write "import type"`,
+    "store/ may not import anchor/",
   ],
-  ["the public index", "cli/a.ts", `import { x } from "../index.js";`, "public face"],
-  ["a face from the library", "index.ts", `export { x } from "./cli/x.js";`, "may not import the face cli/"],
-  ["a folder from a file for all", "errors.ts", `import { x } from "./store/x.js";`, "may import no folder"],
+  [
+    "a sub-folder above",
+    "supervisor/run/a.ts",
+    `import { x } from "../stop/x.js";`,
+    "supervisor/run may not import supervisor/stop",
+  ],
+  [
+    "a file above its sub-folder",
+    "supervisor/run/a.ts",
+    `import { x } from "../supervisor.js";`,
+    "supervisor/run may not import supervisor/supervisor.ts",
+  ],
+  [
+    "a sub-folder that is not listed",
+    "supervisor/other/a.ts",
+    `import { x } from "../run/x.js";`,
+    "supervisor/other/ is not listed",
+  ],
+  [
+    "server code from the command line",
+    "cli/a.ts",
+    `import { x } from "../gateway/server/x.js";`,
+    "cli/ may not import gateway/server/",
+  ],
+  ["the public index", "cli/a.ts", `import { x } from "../index.js";`, "public library"],
+  ["the command line from the library", "index.ts", `export { x } from "./cli/x.js";`, "may not import cli/"],
+  ["a folder from a shared file", "errors.ts", `import { x } from "./store/x.js";`, "may import no folder"],
   ["something outside src", "cli/a.ts", `import { x } from "../../test/x.js";`, "leaves src"],
-  ["a folder without a place", "utils/a.ts", `import { x } from "../store/x.js";`, "has no place"],
+  ["a folder that is not listed", "utils/a.ts", `import { x } from "../store/x.js";`, "is not listed"],
   [
     "starting processes",
     "supervisor/a.ts",
@@ -98,4 +127,15 @@ test("comments and strings are not imports", () => {
     "store/a.ts": `// import { x } from "../cli/x.js";\n/* import "../cli/x.js"; */\nexport const u = "http://a/b"; // from "../cli/x.js"\n`,
   });
   expect(result.ok).toBe(true);
+});
+
+test("a cycle between files is caught, also one of types", () => {
+  const result = check({
+    "store/a.ts": `import { b } from "./b.js";`,
+    "store/b.ts": `import type { A } from "./a.js";`,
+  });
+  expect(result).toMatchObject({
+    ok: false,
+    said: expect.stringContaining("import cycle: store/a.ts → store/b.ts"),
+  });
 });

@@ -1,11 +1,10 @@
-import { readFile, readdir } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { BadInput, SessionClosed, SessionTaken } from "../../src/errors.js";
-import { ancestorIds } from "../../src/sessions/lineage.js";
-import type { SessionOptions, Sessions } from "../../src/sessions/sessions.js";
 import type { SessionRecord } from "../../src/model/session.js";
+import { ancestorIds, type SessionOptions, type Sessions } from "../../src/sessions/sessions.js";
 import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 
 let world: SessionFixture;

@@ -1,18 +1,23 @@
 import type { MachineIdentity, ReapRequest } from "../../src/anchor/host.js";
 import type { RunEvent } from "../../src/model/run-event.js";
+import {
+  deadlinesKeepTime,
+  endsOnce,
+  epochIsCommitted,
+  exitEventOnce,
+  leaseTakenByRules,
+  neverTakenBack,
+  onlyNewestOwnerControls,
+  provenIsEmpty,
+  recordedBeforeRun,
+  signalsOnlyOwnProcesses,
+} from "./invariants.js";
 import type { SimulatedAnchor } from "./parts/anchor.js";
-import { deadlinesKeepTime } from "./checks/deadlines-keep-time.js";
-import { endsOnce, exitEventOnce } from "./checks/one-end.js";
-import { epochIsCommitted, neverTakenBack, onlyNewestOwnerControls } from "./invariants.js";
-import { signalsOnlyOwnProcesses } from "./checks/only-ours.js";
-import { provenIsEmpty } from "./checks/proven-is-empty.js";
-import { recordedBeforeRun } from "./checks/recorded-before-run.js";
-import { leaseTakenByRules } from "./checks/taken-by-the-rules.js";
 import type { RecordCommit } from "./parts/database.js";
 import type { SimulatedProcess } from "./parts/machine.js";
-import { RunTruth } from "./run-truth.js";
 import type { SignalSender } from "./parts/signal.js";
 import type { SimulatedSupervisor } from "./parts/supervisor.js";
+import { RunTruth } from "./run-truth.js";
 import type { SimulatedWorld } from "./world.js";
 
 /** A promise was broken. */

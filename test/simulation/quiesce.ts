@@ -1,10 +1,16 @@
 import { defaults } from "../../src/defaults.js";
-import { makeKillable } from "./actions/processes.js";
 import { repairProcessListing } from "./actions/environment.js";
+import { makeKillable } from "./actions/processes.js";
 import type { Actors } from "./actors.js";
-import { findDoubledInstance, hiddenByStrangers, findUnsettledRun } from "./quiescence-checks.js";
-import { readingChangesNothing } from "./checks/reading-changes-nothing.js";
-import { cancelReachesAnchor, stopEmptiesTheTree, stopNeedsNoAnchor } from "./checks/stopping-works.js";
+import {
+  cancelReachesAnchor,
+  findDoubledInstance,
+  findUnsettledRun,
+  hiddenByStrangers,
+  readingChangesNothing,
+  stopEmptiesTheTree,
+  stopNeedsNoAnchor,
+} from "./quiescence-checks.js";
 import type { SimulationContext } from "./simulation-context.js";
 
 /** Above a lease, a deadline, an owner loss and the pauses between two tries, one after the other. */

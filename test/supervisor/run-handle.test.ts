@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { NotSteering, StdinClosed } from "../../src/errors.js";
-import { retryWhileFenced } from "../../src/supervisor/when-steering.js";
+import { retryWhileFenced } from "../../src/supervisor/run-handle.js";
 
 test("what may not be done now is done when it may; any other refusal is final, and so is leaving", async () => {
   const fenced = new NotSteering("run_1", "its lease could not be renewed in time");

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-export { until } from "../until.js";
+export { until } from "./wait-for.js";
 
 /** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
 export interface LiveProcess {

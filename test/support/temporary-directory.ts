@@ -1,6 +1,7 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { removeRunCgroups } from "../../src/anchor/instance/run-cgroups.js";
 
 export interface TemporaryDirectory extends AsyncDisposable {
   readonly path: string;
@@ -9,4 +10,12 @@ export interface TemporaryDirectory extends AsyncDisposable {
 export async function temporaryDirectory(): Promise<TemporaryDirectory> {
   const path = await mkdtemp(join(tmpdir(), "hf-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+}
+
+/** A state directory, with the cgroups that a killed launcher has left: the next supervisor would have removed them. */
+export async function removeStateDirectory(home: string): Promise<void> {
+  const instances = join(home, "instances");
+  for (const instanceId of await readdir(instances).catch(() => []))
+    await removeRunCgroups(join(instances, instanceId), instanceId);
+  await rm(home, { recursive: true, force: true, maxRetries: 5 });
 }

@@ -3,19 +3,22 @@ import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
 import { END_REASONS } from "../../src/model/run.js";
 import type { TaskRecord } from "../../src/model/task.js";
-import { taskKeyOfCaller, taskKeyOfRun } from "../../src/tasks/key.js";
-import {
-  notificationText,
-  markRepeated,
-  stateNotification,
-  endNotification,
-} from "../../src/tasks/notification-text.js";
-import { newTask as makeTask } from "../../src/tasks/new-task.js";
-import { defaultNotifierLimits } from "../../src/tasks/notifier.js";
-import { defaultNotifyPolicy } from "../../src/tasks/policy.js";
-import { nextAttempt } from "../../src/tasks/retry.js";
-import { outcomeOfRun, taskStatusOfExit } from "../../src/tasks/outcome.js";
 import { newRunRecord } from "../../src/store/runs/apply-change.js";
+import {
+  defaultNotifyPolicy,
+  newTask as makeTask,
+  taskKeyOfCaller,
+  taskKeyOfRun,
+} from "../../src/tasks/new-task.js";
+import {
+  endNotification,
+  markRepeated,
+  notificationText,
+  stateNotification,
+} from "../../src/tasks/notification-text.js";
+import { defaultNotifierLimits } from "../../src/tasks/notifier.js";
+import { outcomeOfRun, taskStatusOfExit } from "../../src/tasks/outcome.js";
+import { nextAttempt } from "../../src/tasks/retry.js";
 import { EXITED, newRun } from "../support/store/run-samples.js";
 import { newTask, SUCCEEDED } from "../support/store/task-samples.js";
 

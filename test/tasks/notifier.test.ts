@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { defaults } from "../../src/defaults.js";
-import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import type { OutboxEntry, TaskRecord } from "../../src/model/task.js";
-import type { TaskStore } from "../../src/store/tasks/store.js";
-import { systemClock, type Clock } from "../../src/async/clock.js";
+import { type Clock, systemClock } from "../../src/async/clock.js";
 import { deferred, type Deferred } from "../../src/async/deferred.js";
+import { defaults } from "../../src/defaults.js";
+import type { OutboxEntry, TaskRecord } from "../../src/model/task.js";
+import { openSqliteStore } from "../../src/store/sqlite/open.js";
+import type { TaskStore } from "../../src/store/tasks/store.js";
 import {
-  DeliveryFailed,
   type Deliverer,
-  type Notification,
+  DeliveryFailed,
   type DeliveryReceipt,
+  type Notification,
   type NotificationTarget,
 } from "../../src/tasks/delivery.js";
 import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
 import { CHAT, PARENT } from "../support/store/task-samples.js";
-import { until } from "../until.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";
+import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../support/task-registry.js";
+import { until } from "../support/wait-for.js";
 
 const ok: DeliveryReceipt = { status: "delivered", receipt: "r" };
 const quick = { retryMs: 10, retryMostMs: 40, inAllMs: 100_000, lookMs: 50 };

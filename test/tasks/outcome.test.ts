@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { ACP_TURN_OUTCOMES, type AcpTurn } from "../../src/model/acp.js";
-import { outcomeOfTurn } from "../../src/tasks/turn-end.js";
-import { newAcpTurn } from "../store/acp-samples.js";
+import { outcomeOfTurn } from "../../src/tasks/outcome.js";
+import { newAcpTurn } from "../support/store/session-samples.js";
 
 const turn = (change: Partial<AcpTurn>): AcpTurn => ({
   ...newAcpTurn("turn_1"),

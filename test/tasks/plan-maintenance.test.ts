@@ -4,11 +4,10 @@ import { defaults } from "../../src/defaults.js";
 import type { TaskRecord } from "../../src/model/task.js";
 import { auditTask } from "../../src/tasks/audit.js";
 import { planMaintenance, type WorkStatus } from "../../src/tasks/plan-maintenance.js";
-import { auditAllTasks, sweepTasks } from "../../src/tasks/sweep.js";
-import { ObservationWindow } from "../../src/tasks/watch.js";
+import { auditAllTasks, ObservationWindow, sweepTasks } from "../../src/tasks/sweep.js";
 import { AT } from "../support/store/session-samples.js";
 import { newTask, SUCCEEDED } from "../support/store/task-samples.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";
+import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../support/task-registry.js";
 
 const NOW = AT + 20 * 86_400_000;
 const MIN = 60_000;

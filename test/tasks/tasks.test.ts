@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
-import { taskKeyOfCaller } from "../../src/tasks/key.js";
+import { taskKeyOfCaller } from "../../src/tasks/new-task.js";
 import { Tasks } from "../../src/tasks/tasks.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../support/task-registry.js";
+import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../support/task-registry.js";
 
 let registry: TaskRegistry;
 beforeEach(async () => {

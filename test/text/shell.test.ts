@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { shellQuote } from "../../src/text/shell.js";
-import { splitShellWords } from "../../src/supervisor/split-command.js";
+import { shellQuote, splitShellWords } from "../../src/text/shell.js";
 
 describe("the words of a stored command line", () => {
   test.each<[string, readonly string[]]>([

@@ -3,9 +3,9 @@ import type { AcpTurn, StoredError } from "../../model/acp.js";
 import type { AcpChange } from "../../store/acp/store.js";
 import type { Run } from "../../supervisor/api.js";
 import type { AdapterEnd } from "./adapter.js";
-import { type AgentProcessDeps, AgentProcess } from "./agent-process.js";
+import { AgentProcess, type AgentProcessDeps } from "./agent-process.js";
 import { removeAgentTmpdir } from "./agent-tmpdir.js";
-import { toProblem } from "../problem.js";
+import { toProblem } from "./exit-reason.js";
 
 export interface AgentLifecycleDeps extends AgentProcessDeps {
   /** Its agent is another supervisor's now, or the next process's. */

@@ -1,6 +1,7 @@
-import type { AcpCloseReason, AcpClosed } from "../../errors.js";
+import { type AcpClosed, type AcpCloseReason, HoldfastError } from "../../errors.js";
+import type { StoredError } from "../../model/acp.js";
 import type { RunExit } from "../../model/run.js";
-import { redactedExcerpt } from "../wire/excerpt.js";
+import { redactedExcerpt } from "../../text/truncate.js";
 
 const REASONS_WITH_EXIT: readonly AcpCloseReason[] = ["ended", "protocol-error"];
 
@@ -23,4 +24,10 @@ const STACK_TRACE_LINE = /^(?:\s|[\])}]|Node\.js v|$)/;
 function lastStderrLine(stderr: string): string {
   const lines = stderr.trimEnd().split("\n");
   return redactedExcerpt(lines.findLast((line) => !STACK_TRACE_LINE.test(line)) ?? lines.at(-1) ?? "");
+}
+
+/** What a caller would have been told, to be kept. */
+export function toProblem(error: unknown): StoredError {
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: error instanceof HoldfastError ? error.code : "INTERNAL", message };
 }

@@ -1,4 +1,4 @@
-import type { LiveProcesses } from "../../anchor/members.js";
+import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { isSameProcess } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { listOpenTerminals } from "../client/terminals.js";

@@ -1,26 +1,26 @@
+import type { Clock } from "../../async/clock.js";
+import { deferred, type Deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { AcpRefused } from "../../errors.js";
 import type {
+  AcpTurn,
   AcpTurnCancellation,
   AcpTurnOutcome,
-  AcpTurn,
   AcpUpdate,
-  StoredError,
   NewAcpUpdate,
+  StoredError,
 } from "../../model/acp.js";
-import type { AcpChange, AcpSessionPatch } from "../../store/acp/store.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import type { Clock } from "../../async/clock.js";
-import { type Deferred, deferred } from "../../async/deferred.js";
+import type { AcpChange, AcpSessionPatch } from "../../store/acp/store.js";
+import { redactedExcerpt } from "../../text/truncate.js";
 import type { ClientRequests } from "../client/client-requests.js";
-import { ReplayFilter } from "../turn/replay-filter.js";
-import type { SessionWriter } from "../session-writer.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
+import type { SessionWriter } from "../session-writer.js";
+import { ReplayFilter } from "../turn/replay-filter.js";
 import type { TurnSummary } from "../turn/turn-summary.js";
-import { redactedExcerpt } from "../wire/excerpt.js";
-import type { ConnectionHandlers } from "../wire/handlers.js";
-import { isObject, type RpcOutcome, type RpcId } from "../wire/message.js";
 import type { OutgoingFrame } from "../wire/frame-writer.js";
+import type { ConnectionHandlers } from "../wire/handlers.js";
+import { isObject, type RpcId, type RpcOutcome } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
 import type { SessionUpdate } from "../wire/session-update.js";
 

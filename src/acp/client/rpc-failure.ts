@@ -1,5 +1,5 @@
 import { HoldfastError } from "../../errors.js";
-import { redactedExcerpt } from "../wire/excerpt.js";
+import { redactedExcerpt } from "../../text/truncate.js";
 import type { RpcOutcome } from "../wire/message.js";
 
 export const INVALID_PARAMS = -32_602;

@@ -1,12 +1,11 @@
 import type { Survivor } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { LeftoverProcess } from "../../model/acp.js";
+import { runIdFrom } from "../../model/ids.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { runIdFrom } from "../../model/ids.js";
-import { redactedExcerpt } from "../wire/excerpt.js";
-import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./rpc-failure.js";
-import { lastBytesAsText } from "./terminal-text.js";
+import { lastBytesAsText, redactedExcerpt } from "../../text/truncate.js";
+import { REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "./rpc-failure.js";
 
 /** What an agent wants to run. */
 export interface TerminalSpec {

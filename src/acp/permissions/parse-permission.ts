@@ -1,10 +1,10 @@
 import type { PermissionOption } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
-import { labelTexts, type LabelledText } from "../../sessions/approval-question.js";
-import { firstChars } from "../cut.js";
-import type { ToolCallInfo } from "./permission-policy.js";
+import { type LabelledText, labelTexts } from "../../sessions/approval-question.js";
+import { firstChars } from "../../text/truncate.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject } from "../wire/message.js";
+import type { ToolCallInfo } from "./permission-policy.js";
 
 /** What an agent asks permission for. Its title is whole: rules look at it. */
 export interface ParsedPermissionRequest extends ToolCallInfo {

@@ -1,29 +1,28 @@
+import type { Clock, Timer } from "../../async/clock.js";
+import { defaults } from "../../defaults.js";
 import type {
   AcpPermissionRequest,
   AcpTurn,
   NewAcpUpdate,
-  PermissionOption,
   PermissionDecision,
+  PermissionOption,
   PermissionVerdict,
 } from "../../model/acp.js";
-import { defaults } from "../../defaults.js";
+import { newPermissionId } from "../../model/ids.js";
+import type { NewRunEvent } from "../../model/run-event.js";
 import {
-  questionAboutText,
-  type LabelledText,
   type ApprovalQuestion as WholeQuestion,
+  type LabelledText,
+  questionAboutText,
 } from "../../sessions/approval-question.js";
 import type { AcpChange } from "../../store/acp/store.js";
-import type { NewRunEvent } from "../../model/run-event.js";
-import type { Clock, Timer } from "../../async/clock.js";
-import { firstChars } from "../cut.js";
-import { newPermissionId } from "../ids.js";
+import { firstChars, redactedExcerpt } from "../../text/truncate.js";
 import type { SessionWriter } from "../session-writer.js";
-import { type ParsedPermissionRequest, parsePermissionRequest } from "./parse-permission.js";
-import { decidePermission, type selectOption } from "./permission-policy.js";
 import type { AcpConnection } from "../wire/connection.js";
-import { redactedExcerpt } from "../wire/excerpt.js";
 import type { AgentRpcRequest } from "../wire/handlers.js";
 import type { RpcId } from "../wire/message.js";
+import { type ParsedPermissionRequest, parsePermissionRequest } from "./parse-permission.js";
+import { decidePermission, type selectOption } from "./permission-policy.js";
 
 /** What a question is judged by, of the turn it belongs to. */
 export interface PermissionTurn extends Pick<AcpTurn, "turnId"> {

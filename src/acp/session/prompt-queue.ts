@@ -1,10 +1,10 @@
+import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
-import type { AcpStore, AcpTurnPatch } from "../../store/acp/store.js";
+import { newTurnId } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/message.js";
-import type { Clock } from "../../async/clock.js";
-import { newTurnId } from "../ids.js";
+import type { AcpStore, AcpTurnPatch } from "../../store/acp/store.js";
 import type { SessionWriter } from "../session-writer.js";
 
 export interface PromptRequest {

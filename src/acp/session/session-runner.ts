@@ -1,24 +1,23 @@
 import type { Survivor } from "../../anchor/host.js";
 import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../../errors.js";
-import {
-  questionAboutText,
-  type LabelledText,
-  type ApprovalQuestion,
-} from "../../sessions/approval-question.js";
 import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
+import { turnIdOfMessage } from "../../model/ids.js";
 import type { SessionMessage } from "../../model/message.js";
+import {
+  type ApprovalQuestion,
+  type LabelledText,
+  questionAboutText,
+} from "../../sessions/approval-question.js";
 import type { Run } from "../../supervisor/api.js";
-import type { AgentProcess } from "../agent/agent-process.js";
 import { AgentLifecycle, type AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
+import type { AgentProcess } from "../agent/agent-process.js";
+import { toProblem } from "../agent/exit-reason.js";
+import { auditTurn, listProcessKeys } from "../agent/turn-processes.js";
 import type { RunningTurn } from "../agent/turn-recorder.js";
-import { closeAgentSession } from "../goodbye.js";
-import { turnIdOfMessage } from "../ids.js";
-import { MessageInbox, type MessageInboxDeps } from "./message-inbox.js";
 import type { SessionWriter } from "../session-writer.js";
-import { toProblem } from "../problem.js";
+import { closeAgentSession } from "./close-session.js";
+import { MessageInbox, type MessageInboxDeps } from "./message-inbox.js";
 import { PromptQueue, type PromptRequest } from "./prompt-queue.js";
-import { auditTurn } from "../turn-audit.js";
-import { listProcessKeys } from "../agent/turn-processes.js";
 
 export interface SessionRunnerDeps extends AgentLifecycleDeps, MessageInboxDeps {
   /** Closed for good: its tokens, its row. */

@@ -1,6 +1,5 @@
 import { defaults } from "../../defaults.js";
-import { TextTail } from "../bounded-text.js";
-import { firstChars } from "../cut.js";
+import { firstChars, TextTail } from "../../text/truncate.js";
 import { isObject } from "../wire/message.js";
 import type { SessionUpdate } from "../wire/session-update.js";
 

@@ -4,20 +4,18 @@ import type {
   AgentRequestParamsByMethod,
   AgentRequestResponsesByMethod,
 } from "@agentclientprotocol/sdk";
-import { defaults } from "../../defaults.js";
-import { AcpClosed } from "../../errors.js";
 import type { Clock } from "../../async/clock.js";
 import { deferred } from "../../async/deferred.js";
-import { inBatches } from "./batches.js";
-import { redactedExcerpt } from "./excerpt.js";
-import { type StreamChunk, type AcpFrame, AcpFrameReader } from "./frame-reader.js";
-import type { ConnectionHandlers, AgentRpcRequest } from "./handlers.js";
-import { monotonicId, hostClock } from "./host-clock.js";
-import type { RpcMessage, RpcOutcome, RpcId } from "./message.js";
+import { hostClock, monotonicId } from "../../async/host-clock.js";
+import { defaults } from "../../defaults.js";
+import { AcpClosed } from "../../errors.js";
+import { redactedExcerpt } from "../../text/truncate.js";
+import { type AcpFrame, AcpFrameReader, inBatches, type StreamChunk } from "./frame-reader.js";
 import { AcpFrameWriter, type OutgoingFrame } from "./frame-writer.js";
-import { PendingRequests, type PendingRequest } from "./pending-requests.js";
-import { invalidResult } from "./results.js";
+import type { AgentRpcRequest, ConnectionHandlers } from "./handlers.js";
 import { InactivityTimer } from "./inactivity-timer.js";
+import type { RpcId, RpcMessage, RpcOutcome } from "./message.js";
+import { invalidResult, type PendingRequest, PendingRequests } from "./pending-requests.js";
 import { parseSessionUpdate, type SessionUpdate } from "./session-update.js";
 
 /** What the next process needs to go on in the middle of a turn. */

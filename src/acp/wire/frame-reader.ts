@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
-import { redactedExcerpt } from "./excerpt.js";
-import { type RpcMessage, parseRpcMessage } from "./message.js";
+import { redactedExcerpt } from "../../text/truncate.js";
+import { parseRpcMessage, type RpcMessage } from "./message.js";
 
 /** Part of a stream, by its place in it. */
 export interface StreamChunk {
@@ -119,4 +119,23 @@ export class AcpFrameReader {
 
 function isBlank(line: Buffer): boolean {
   return line.every((byte) => byte === CARRIAGE_RETURN || byte === 0x20 || byte === 0x09);
+}
+
+/** Frames to be handled together. */
+export function* inBatches(frames: Iterable<AcpFrame>): Generator<readonly AcpFrame[], void, undefined> {
+  let batch: AcpFrame[] = [];
+  let failure: unknown = null;
+  try {
+    for (const frame of frames) {
+      batch.push(frame);
+      if (batch.length < defaults.acpBatchFrames) continue;
+      yield batch;
+      batch = [];
+    }
+  } catch (error) {
+    failure = error;
+  }
+  // What came before the frame that cannot be read was said all the same.
+  if (batch.length > 0) yield batch;
+  if (failure !== null) throw failure as Error;
 }

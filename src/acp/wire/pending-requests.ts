@@ -1,8 +1,8 @@
-import { type AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
 import type { Clock, Timer } from "../../async/clock.js";
-import { type Deferred, deferred } from "../../async/deferred.js";
-import { redactedExcerpt } from "./excerpt.js";
-import type { RpcOutcome, RpcId } from "./message.js";
+import { deferred, type Deferred } from "../../async/deferred.js";
+import { type AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
+import { redactedExcerpt } from "../../text/truncate.js";
+import { isObject, type RpcId, type RpcOutcome } from "./message.js";
 
 /**
  * A request that has been sent and not answered. It can be kept, and given to the connection of the next process:
@@ -128,4 +128,21 @@ export class PendingRequests {
       break;
     }
   }
+}
+
+/** Answers that are used without a further look. The rest of an answer is the agent's to get right, and only shown. */
+const requiredFields: Readonly<
+  Record<string, { readonly field: string; readonly type: "number" | "string" }>
+> = {
+  initialize: { field: "protocolVersion", type: "number" },
+  "session/new": { field: "sessionId", type: "string" },
+  "session/prompt": { field: "stopReason", type: "string" },
+};
+
+/** What is wrong with an answer; null: nothing. */
+export function invalidResult(method: string, result: unknown): string | null {
+  const need = requiredFields[method];
+  if (need === undefined) return null;
+  if (isObject(result) && typeof result[need.field] === need.type) return null;
+  return `no ${need.field}`;
 }

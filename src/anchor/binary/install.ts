@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AnchorUnusable } from "../../errors.js";
-import { errnoCode } from "../error-code.js";
+import { errnoCode } from "../../home/errno.js";
 import { missingBinaryHint } from "./find.js";
 
 const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);

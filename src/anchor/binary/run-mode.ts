@@ -1,7 +1,7 @@
-import { spawn, type ChildProcessByStdio } from "node:child_process";
+import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { AnchorUnusable } from "../../errors.js";
-import { errnoCode } from "../error-code.js";
+import { errnoCode } from "../../home/errno.js";
 import { missingBinaryHint } from "./find.js";
 import { anchorEnvironment } from "./start-launcher.js";
 

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";
-import { errnoCode } from "../error-code.js";
-import { asBoolean, asNullable, parseJson, asObject, asString } from "../../text/parse-json.js";
+import { errnoCode } from "../../home/errno.js";
+import { asBoolean, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 
 /** More than any ready line; beyond it, whatever was started is not the launcher. */
 const MAX_READY_LINE = 64 * 1024;

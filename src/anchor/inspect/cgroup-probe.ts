@@ -1,6 +1,9 @@
 import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
+import { AnchorUnusable } from "../../errors.js";
+import { asNullable, asObject, asOneOf, asString, parseJson } from "../../text/parse-json.js";
+import { runAnchorMode } from "../binary/run-mode.js";
 
 const CGROUP2_MAGIC = 0x63677270;
 const MOUNT_POINTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -41,4 +44,30 @@ export async function findCgroupRoot(): Promise<string | null> {
     if (found?.type === CGROUP2_MAGIC) return path;
   }
   return null;
+}
+
+/** How a limit would be set from here, and where; `how` null: nothing here has the controller. */
+export interface LimitProbe {
+  readonly controller: string;
+  readonly how: "v2" | "v1" | "v2-refused" | "v1-refused" | null;
+  readonly where: string | null;
+}
+
+/** Changes nothing. */
+export async function probeLimits(anchorPath: string): Promise<readonly LimitProbe[]> {
+  const lines = await runAnchorMode(anchorPath, ["limits"], "");
+  return lines.map((line) => {
+    const probe = parseJson(line, toLimitProbe);
+    if (probe !== null) return probe;
+    throw new AnchorUnusable(anchorPath, "`anchor limits` did not answer as agreed; nothing is known");
+  });
+}
+
+function toLimitProbe(value: unknown): LimitProbe {
+  const object = asObject(value);
+  return {
+    controller: asString(object["controller"]),
+    how: asNullable((how) => asOneOf(["v2", "v1", "v2-refused", "v1-refused"], how), object["how"]),
+    where: asNullable(asString, object["where"]),
+  };
 }

@@ -1,18 +1,56 @@
 import { AnchorUnusable, BadInput } from "../../errors.js";
-import type { ProcessIdentity } from "../../model/run.js";
-import { runAnchorMode } from "../binary/run-mode.js";
-import type { InspectOptions, ProcessEvidence } from "../host.js";
-import type { LiveProcesses } from "../members.js";
+import { isSameProcess, type ProcessIdentity, type RunRecord } from "../../model/run.js";
 import {
   asArray,
   asBoolean,
-  type JsonObject,
   asNullable,
-  parseJson,
   asObject,
   asString,
   asWholeNumber,
+  type JsonObject,
+  parseJson,
 } from "../../text/parse-json.js";
+import { runAnchorMode } from "../binary/run-mode.js";
+import type { InspectOptions, PortEvidence, ProcessEvidence } from "../host.js";
+
+export type LiveProcesses = ProcessEvidence["descendants"];
+
+/** What tells the runs of one anchor apart. */
+export type AnchoredRun = Pick<
+  RunRecord,
+  "runId" | "anchor" | "root" | "bootId" | "pidNamespace" | "createdAt"
+>;
+
+/**
+ * Of everybody below an anchor, who belongs to this run: a service that was adopted out of another shares its anchor. As
+ * parents stand now: who has lost his is shown with the run the anchor was started for.
+ */
+export function membersOfRun(
+  record: AnchoredRun,
+  records: readonly AnchoredRun[],
+  below: LiveProcesses,
+): LiveProcesses {
+  const served = records
+    .filter((each) => haveSameAnchor(each, record))
+    .toSorted((a, b) => a.createdAt - b.createdAt);
+  const [first] = served;
+  if (first === undefined || served.length < 2) return below;
+  const roots = new Map(served.map(({ root, runId }) => [root?.pid, runId] as const));
+  const owner = new Map<number, string | undefined>();
+  // Parents come first.
+  for (const { identity, parentPid } of below)
+    owner.set(identity.pid, roots.get(identity.pid) ?? owner.get(parentPid) ?? first.runId);
+  return below.filter(({ identity }) => owner.get(identity.pid) === record.runId);
+}
+
+/** A state directory may hold records of other boots and pid namespaces, where the same pid is another's. */
+function haveSameAnchor(one: AnchoredRun, other: AnchoredRun): boolean {
+  return (
+    one.bootId === other.bootId &&
+    one.pidNamespace === other.pidNamespace &&
+    isSameProcess(one.anchor, other.anchor)
+  );
+}
 
 type ProcessQuery = ProcessIdentity | number;
 
@@ -137,4 +175,26 @@ export function toIdentity(object: JsonObject): ProcessIdentity {
     startTime: asWholeNumber(object["startTime"]),
     uniqueId: asNullable(asString, object["uniqueId"]),
   };
+}
+
+export function requirePort(value: number): number {
+  if (Number.isSafeInteger(value) && value > 0 && value < 65_536) return value;
+  throw new BadInput("port", `${value} cannot be a TCP port; they go from 1 to 65535`);
+}
+
+/** Who listens on a TCP port of this network. */
+export async function inspectPort(anchorPath: string, port: number): Promise<PortEvidence> {
+  const [line = ""] = await runAnchorMode(anchorPath, ["inspect"], `port ${requirePort(port)}\n`);
+  const answer = parseJson(line, toPortEvidence);
+  if (answer !== null) return answer;
+  throw new AnchorUnusable(anchorPath, "`anchor inspect` did not answer as agreed about a port");
+}
+
+function toPortEvidence(value: unknown): PortEvidence {
+  const object = asObject(value);
+  const holders = asArray(object["holders"]).map((item) => {
+    const holder = asObject(item);
+    return { identity: toIdentity(holder), command: asString(holder["command"]) };
+  });
+  return { open: asBoolean(object["open"]), holders };
 }

@@ -1,10 +1,10 @@
 import { readdir, rmdir, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { errnoCode } from "../error-code.js";
+import { errnoCode } from "../../home/errno.js";
+import { readOwnFile } from "../../home/own-file.js";
+import { asArray, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 import type { CgroupRef } from "../host.js";
 import { isSafeId } from "../run-dir/run-directories.js";
-import { asArray, asNullable, parseJson, asObject, asString } from "../../text/parse-json.js";
-import { readOwnFile } from "../../home/own-file.js";
 
 export type RunCgroup = CgroupRef & { readonly runId: string };
 

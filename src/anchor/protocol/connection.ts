@@ -1,6 +1,10 @@
-import type { Socket } from "node:net";
+import { closeSync, constants, openSync } from "node:fs";
+import { connect, Socket } from "node:net";
+import { basename, dirname, join } from "node:path";
+import { errnoCode } from "../../home/errno.js";
+import { requireOwnSocket } from "../../home/path-trust.js";
 import { FrameDecoder, MalformedFrame } from "./frame-decoder.js";
-import { decodeMessage, type AnchorMessage } from "./message-codec.js";
+import { type AnchorMessage, decodeMessage } from "./message-codec.js";
 
 /** Who is told what comes over a wire. Replaced when a connection changes its meaning (handshake, then link). */
 export interface ConnectionListener {
@@ -55,4 +59,55 @@ export class MessageConnection {
       this.#socket.destroy();
     }
   }
+}
+
+/** `sun_path` holds 108 bytes with the final NUL. */
+const MAX_SOCKET_PATH_BYTES = 107;
+
+/**
+ * Connect to a socket file of this user. Rejects with UnsafePath if another user could have created the socket. A state directory can lie deeper than a socket address is long; then the
+ * way leads through a descriptor of the directory, whose name is always short.
+ * The connect itself happens within this call, so the descriptor need not outlive it.
+ */
+export function connectToSocket(path: string): Socket {
+  try {
+    requireOwnSocket(path);
+  } catch (error) {
+    return new Socket().destroy(error as Error);
+  }
+  if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connect({ path });
+  let directory: number;
+  try {
+    directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
+  } catch {
+    // Its absence is the connection's error like any other, and is reported where those are.
+    return connect({ path: `/proc/self/fd/-1/${basename(path)}` });
+  }
+  try {
+    return connect({ path: `/proc/self/fd/${directory}/${basename(path)}` });
+  } finally {
+    closeSync(directory);
+  }
+}
+
+/** Nobody listens there: the file is gone, or whoever made it is. */
+export function isNotListening(error: unknown): boolean {
+  const code = errnoCode(error);
+  return code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
+}
+
+/**
+ * Whether a launcher listens in an instance's directory. It is connected to and left without a word, which it takes
+ * for a guest who changed his mind. True also when that cannot be told.
+ */
+export function isLauncherListening(instanceDir: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connectToSocket(join(instanceDir, "launcher.sock"));
+    const settle = (listens: boolean): void => {
+      socket.destroy();
+      resolve(listens);
+    };
+    socket.on("connect", () => settle(true));
+    socket.on("error", (error) => settle(!isNotListening(error)));
+  });
 }

@@ -1,10 +1,95 @@
+import type { AnchorEvent, LeaderStatus, ProcessEvidence, StreamName, Welcome } from "../host.js";
+import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
 import { describeSpawnFailure, type StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame-decoder.js";
-import type { AnchorEvent, StreamName } from "../host.js";
-import type { AnchorMessage } from "./message-codec.js";
-import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
-import { decodeMember } from "../told-process.js";
-import { decodeLeaderStatus, decodeWelcome } from "../welcome.js";
+import type { AnchorMessage, MessageFields } from "./message-codec.js";
+
+/** pid, start time, unique id, parent, session, CPU and memory, 8 bytes each; then one for its state. */
+const MEMBER_NUMBERS = 7;
+const MEMBER_HEADER_BYTES = 8 * MEMBER_NUMBERS + 1;
+
+/** A process as an anchor tells of it. */
+export function decodeMember(field: Uint8Array): ProcessEvidence["descendants"][number] {
+  const bytes = Buffer.from(field.buffer, field.byteOffset, field.length);
+  if (bytes.length < MEMBER_HEADER_BYTES) throw new MalformedFrame("a process that is cut off");
+  const number = (at: number) => bytes.readBigUInt64LE(8 * at);
+  const unique = number(2);
+  return {
+    identity: {
+      pid: Number(number(0)),
+      startTime: Number(number(1)),
+      uniqueId: unique === 0n ? null : String(unique),
+    },
+    parentPid: Number(number(3)),
+    sessionId: Number(number(4)),
+    cpuMs: Number(number(5)),
+    rssKb: Number(number(6)),
+    state: bytes.toString("latin1", MEMBER_HEADER_BYTES - 1, MEMBER_HEADER_BYTES),
+    command: bytes.toString("utf8", MEMBER_HEADER_BYTES),
+    ports: [],
+  };
+}
+
+const PHASES: readonly (Welcome["phase"] | undefined)[] = [undefined, "gated", "running", "exiting"];
+
+export function decodeWelcome(fields: MessageFields<"welcome">): Welcome {
+  const phase = PHASES[fields.phase];
+  if (phase === undefined) throw new MalformedFrame(`an unknown phase (${fields.phase})`);
+  return {
+    protocol: fields.protocol,
+    highestEpoch: fields.epoch,
+    phase,
+    root: { pid: fields.rootPid, startTime: fields.rootStart, uniqueId: knownId(fields.rootUnique) },
+    anchor: { pid: fields.anchorPid, startTime: fields.anchorStart, uniqueId: knownId(fields.anchorUnique) },
+    boundary: {
+      tier: fields.tier,
+      tierNote: fields.tierNote,
+      cgroup: fields.cgroup,
+      cgroupInode: knownId(fields.cgroupInode),
+    },
+    stdout: {
+      start: fields.outStart,
+      end: fields.outEnd,
+      acked: fields.outAcked,
+      dropped: fields.outDropped,
+      closed: fields.outClosed,
+      withheld: fields.outWithheld,
+    },
+    stderr: {
+      start: fields.errStart,
+      end: fields.errEnd,
+      acked: fields.errAcked,
+      dropped: fields.errDropped,
+      closed: fields.errClosed,
+      withheld: fields.errWithheld,
+    },
+    stdinAccepted: fields.offset,
+    stdinLimit: fields.limit,
+    stdinClosed: fields.closed,
+    firstStop:
+      fields.reason === null
+        ? null
+        : { reason: fields.reason, actor: fields.actor ?? "", requestId: fields.requestId ?? "" },
+    leader: decodeLeaderStatus(fields),
+    ...(fields.kind === null ? {} : { kind: fields.kind === 1 ? "service" : "task" }),
+    elapsedMs: fields.elapsedMs,
+  };
+}
+
+/** Null: it has not ended. */
+export function decodeLeaderStatus(fields: {
+  code: number | null;
+  signal: number | null;
+}): LeaderStatus | null {
+  if (fields.signal !== null) return { code: null, signal: fields.signal };
+  if (fields.code !== null) return { code: fields.code, signal: null };
+  return null;
+}
+
+/** No inode is 0: where the kernel has none, zero may stand for it. */
+function knownId(id: string | null): string | null {
+  return id === "0" ? null : id;
+}
 
 /** What a message from an anchor means to the run's supervisor; null for those that are not events. */
 export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null): AnchorEvent | null {

@@ -1,7 +1,6 @@
-import { connectToSocket } from "../connect.js";
-import { errnoCode } from "../error-code.js";
+import { errnoCode } from "../../home/errno.js";
+import { type ConnectionListener, connectToSocket, MessageConnection } from "./connection.js";
 import type { MessageFields } from "./message-codec.js";
-import { MessageConnection, type ConnectionListener } from "./connection.js";
 
 /** How the other side took the first frame. Only in `answered` does the connection live on. */
 export type HandshakeResult =

@@ -1,20 +1,20 @@
 import { lstat, readdir, rename, rm, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { BadInput, StateUnusable } from "../../errors.js";
+import { errnoCode } from "../../home/errno.js";
 import { readOwnFile, writeOwnFile } from "../../home/own-file.js";
-import { errnoCode } from "../error-code.js";
 import type {
   AnchorExit,
   DirectoryScope,
   FirstStop,
-  SilentFile,
-  RunIdentities,
   RunFiles,
+  RunIdentities,
+  SilentFile,
   SweptFile,
 } from "../host.js";
 import {
-  parseExit,
   parseAnchorFile,
+  parseExit,
   parseLeaderFile,
   parseScope,
   parseSilentFile,

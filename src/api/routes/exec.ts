@@ -2,12 +2,12 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { isRunId } from "../../model/ids.js";
 import { labelProblem } from "../../supervisor/run/options.js";
-import { emptyObject, outputPiece, recordPending } from "./common.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { runSchema } from "../../gateway/contract/run-shape.js";
-import { notifyFields } from "./tasks.js";
+import { emptyObject, outputPiece, recordPending } from "./common.js";
+import { runSchema } from "./runs.js";
 import { port, readinessSchema, readyTimeoutMs } from "./services.js";
+import { notifyFields } from "./tasks.js";
 
 const labels = z.record(z.string(), z.string()).superRefine((value, context) => {
   const message = labelProblem(value);

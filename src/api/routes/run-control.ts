@@ -1,17 +1,17 @@
 import { z } from "zod";
+import { endpoints } from "../endpoints.js";
+import { defineRoute } from "../route.js";
 import {
   count,
-  flag,
   emptyObject,
+  flag,
   outputPiece,
   recordPending,
   runParams,
   stream,
   survivor,
 } from "./common.js";
-import { endpoints } from "../endpoints.js";
-import { defineRoute } from "../route.js";
-import { runSchema } from "../../gateway/contract/run-shape.js";
+import { runSchema } from "./runs.js";
 
 /** News of a run: what it wrote since, whether it waits, how it ended. Waits for some, up to 30 s; consumes nothing. */
 export const pollRoute = defineRoute({

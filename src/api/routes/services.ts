@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { endpoints } from "../endpoints.js";
-import { emptyObject, runParams } from "./common.js";
 import { defineRoute } from "../route.js";
-import { runSchema } from "../../gateway/contract/run-shape.js";
+import { emptyObject, runParams } from "./common.js";
+import { runSchema } from "./runs.js";
 
 export const port = z.int().min(1).max(65_535);
 export const readyTimeoutMs = z.number().min(0).max(3_600_000).default(defaults.readyTimeoutMs);

@@ -9,9 +9,9 @@ import {
 } from "../../model/task.js";
 import { AUDIT_CODES } from "../../tasks/audit.js";
 import { endpoints } from "../endpoints.js";
-import { count, flag, emptyObject, survivor } from "./common.js";
 import { defineRoute } from "../route.js";
-import { runSchema } from "../../gateway/contract/run-shape.js";
+import { count, emptyObject, flag, survivor } from "./common.js";
+import { runSchema } from "./runs.js";
 import { taskEventSchema, taskMessageSchema, taskSchema } from "./task-schema.js";
 
 /** Not every database keeps anything else. */

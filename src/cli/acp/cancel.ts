@@ -1,10 +1,9 @@
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
 import { connectOrStart } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
-import { auditNotice, turnEndNotice } from "./view/turn-result.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { auditNotice, turnEndNotice } from "./view/turn-result.js";
 
 export interface CancelAcpTurnRequest {
   readonly session: string;

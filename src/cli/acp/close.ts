@@ -1,14 +1,13 @@
 import type { ResponseOf } from "../../api/contract.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
-import { toJson } from "../json.js";
-import { printStopOutcome } from "../stop/stop-run.js";
-import { stopExitCode } from "../process/actions.js";
-import { print } from "../print/stdout.js";
-import { findSessionRuns, type FoundSession } from "../stop/targets.js";
-import { printRemark, StopCoordinator, survivorsOf, type StopResult } from "../stop/stop-coordinator.js";
-import { processNames } from "./view/turn-result.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { stopExitCode } from "../process/actions.js";
+import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
+import { printStopOutcome } from "../stop/stop-run.js";
+import { findSessionRuns, type FoundSession } from "../stop/targets.js";
+import { processNames } from "./view/turn-result.js";
 
 type CloseAnswer = ResponseOf<"acpClose">;
 

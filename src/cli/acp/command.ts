@@ -1,20 +1,19 @@
 import { resolve } from "node:path";
-import { Option, type Command } from "commander";
-import { OUTPUT_FORMATS, type OutputFormat } from "./formats.js";
-import { noticeInstallHint } from "../agents/how-to-get.js";
-import { reportError } from "../print/stderr.js";
-import { parseDuration } from "../options/units.js";
+import { type Command, Option } from "commander";
 import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/acp.js";
-import { positiveIntegerUpTo, asOptionParser } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
+import { noticeInstallHint } from "../agents/command.js";
 import {
-  misplacedNotifyOption,
   addNotifyOptions,
+  misplacedNotifyOption,
   notifyBody,
   type NotifyFlags,
 } from "../client/notify-options.js";
-import { rejectUnknownSubcommand } from "../commands/meant.js";
+import { asOptionParser, positiveIntegerUpTo, rejectUnknownSubcommand } from "../options/parsers.js";
+import { parseDuration } from "../options/units.js";
+import { reportError } from "../print/stderr.js";
+import type { SetExitCode } from "../program.js";
+import { OUTPUT_FORMATS, type OutputFormat } from "./view/formats.js";
 
 const about = `
 A session is an agent that goes on from one prompt to the next. One prompt is
@@ -234,7 +233,7 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("--json", "the records as a JSON array")
     .action(
       async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
-        const { printAcpSessions } = await import("./list.js");
+        const { printAcpSessions } = await import("./sessions.js");
         setExitCode(await printAcpSessions(all === true, limit, json === true));
       },
     );
@@ -256,7 +255,7 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     .option("--limit <n>", "the newest so many", positiveIntegerUpTo(1_000), 100)
     .option("--json", "the turns as a JSON array")
     .action(async (session: string, { limit, json }: { readonly limit: number; readonly json?: true }) => {
-      const { showAcpHistory } = await import("./history.js");
+      const { showAcpHistory } = await import("./sessions.js");
       setExitCode(await showAcpHistory(session, limit, json === true));
     });
   acp

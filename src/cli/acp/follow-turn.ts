@@ -1,14 +1,14 @@
 import { setTimeout } from "node:timers/promises";
-import { GatewayUnreachable, NotFound } from "../../errors.js";
 import { deferred } from "../../async/deferred.js";
+import { GatewayUnreachable, NotFound } from "../../errors.js";
 import type { GatewayConnection } from "../client/connect.js";
-import { PermissionPrompter } from "./permission-prompt.js";
-import { turnExitCode, type ShownTurn } from "./view/turn-result.js";
-import type { TurnInterrupts } from "./interrupts.js";
+import { retryUntilAnswered } from "../client/reconnect.js";
 import type { AcpSessionSummary } from "../client/resolve-acp-session.js";
-import { retryUntilAnswered } from "./until-answered.js";
+import type { TurnInterrupts } from "../run/interrupts.js";
+import { PermissionPrompter } from "./permission-prompt.js";
+import { type ShownTurn, turnExitCode } from "./view/turn-result.js";
 import { AcpUpdateStream, type WatchedUpdate } from "./view/updates.js";
-import type { TurnChange, AcpView } from "./view/view.js";
+import type { AcpView, TurnChange } from "./view/view.js";
 
 export interface FollowTurnOptions {
   readonly connection: GatewayConnection;

@@ -1,11 +1,50 @@
+import { once } from "node:events";
+import { createInterface } from "node:readline/promises";
+import { setTimeout } from "node:timers/promises";
 import type { GatewayClient } from "../../api/client.js";
-import { questionLines } from "../../sessions/approval-question.js";
 import { deferred } from "../../async/deferred.js";
-import { askPermission } from "./ask.js";
+import { questionLines } from "../../sessions/approval-question.js";
+import { showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
 import { readPermissionQuestion } from "./permissions.js";
-import { permissionLine, type PermissionRequest } from "./permission-line.js";
+import { expiryText, permissionLine, type PermissionRequest, permissionSubject } from "./view/formats.js";
 import type { WatchedUpdate } from "./view/updates.js";
-import type { TurnChange, AcpView } from "./view/view.js";
+import type { AcpView, TurnChange } from "./view/view.js";
+
+/**
+ * Ask on the terminal, after the whole question (`shown`) has been displayed. Null: the question stays open, or `over` came first. Ctrl-C is no answer either: it goes to
+ * `interrupted`, and whoever is told there ends the question.
+ */
+export async function askPermission(
+  permission: PermissionRequest,
+  shown: readonly string[],
+  over: AbortSignal,
+  interrupted: () => void,
+): Promise<"allow" | "deny" | null> {
+  if (!(await showPaged([`? ${permissionSubject(permission)}`, ...shown], process.stderr, over))) {
+    if (!over.aborted) interrupted();
+    return null;
+  }
+  const asking = createInterface({ input: process.stdin, output: process.stderr });
+  const closed = once(asking, "close").then(() => null);
+  let left = false;
+  asking.on("SIGINT", () => {
+    if (!left) process.stderr.write("\n");
+    left = true;
+    interrupted();
+  });
+  try {
+    await setTimeout(TYPED_AHEAD_MS);
+    const question = `  allow it, this once? [y/N/later] (${expiryText(permission, Date.now())}) `;
+    // Not every Node rejects it when it is closed.
+    const answered = asking.question(question, { signal: over }).catch(() => null);
+    const answer = await Promise.race([answered, closed]);
+    if (answer === null && !left) process.stderr.write("\n");
+    if (answer === null || /^l/i.test(answer.trim())) return null;
+    return /^y(es)?$/i.test(answer.trim()) ? "allow" : "deny";
+  } finally {
+    asking.close();
+  }
+}
 
 export interface PermissionPrompterOptions {
   readonly view: AcpView;

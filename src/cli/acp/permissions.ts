@@ -1,19 +1,18 @@
 import { constants } from "node:os";
-import { GatewayUnreachable, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../api/client.js";
+import { GatewayUnreachable, NotFound } from "../../errors.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
 import { assertOperator, connectForReading } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
-import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
-import { printPaged } from "../print/terminal-prompt.js";
-import { formatTable } from "../print/table.js";
-import { wholeQuestionLines, readWholeQuestion } from "../print/approval-question.js";
-import { expiryText, permissionSubject, type PermissionRequest } from "./permission-line.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import { readWholeQuestion, wholeQuestionLines } from "../print/approval-question.js";
+import { exitCodes } from "../print/exit-code.js";
+import { paletteFor } from "../print/palette.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { formatTable } from "../print/table.js";
+import { printPaged } from "../print/terminal-prompt.js";
+import { expiryText, type PermissionRequest, permissionSubject } from "./view/formats.js";
 
 export interface ListPermissionsRequest {
   readonly session: string | null;

@@ -1,20 +1,19 @@
 import { text } from "node:stream/consumers";
 import { isatty } from "node:tty";
-import { newTurnId } from "../../acp/ids.js";
-import { BadInput } from "../../errors.js";
 import type { RequestOf } from "../../api/contract.js";
-import { notice } from "../print/stderr.js";
+import { BadInput } from "../../errors.js";
+import { newTurnId } from "../../model/ids.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
-import { sessionToken } from "../client/requester.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
 import { warnIfNobodyNotified } from "../client/notify-options.js";
-import { turnExitCode, type ShownTurn } from "./view/turn-result.js";
-import type { OutputFormat } from "./formats.js";
+import { retryUntilAnswered } from "../client/reconnect.js";
+import { sessionToken } from "../client/requester.js";
+import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { TurnInterrupts } from "../run/interrupts.js";
 import { followedTurnExitCode, followTurn } from "./follow-turn.js";
-import { TurnInterrupts } from "./interrupts.js";
-import { resolveAcpSession, type AcpSessionSummary } from "../client/resolve-acp-session.js";
-import { retryUntilAnswered } from "./until-answered.js";
+import type { OutputFormat } from "./view/formats.js";
+import { type ShownTurn, turnExitCode } from "./view/turn-result.js";
 import { createView } from "./view/view.js";
 
 /** How the answer is shown. */

@@ -1,21 +1,18 @@
 import { resolve } from "node:path";
-import { newTurnId } from "../../acp/ids.js";
-import { BadInput } from "../../errors.js";
-import type { ResponseOf, RequestOf } from "../../api/contract.js";
-import { environmentOutsideRuns } from "../../gateway/start.js";
-import { newSessionId } from "../../sessions/ids.js";
+import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { deferred } from "../../async/deferred.js";
-import { notice } from "../print/stderr.js";
+import { BadInput } from "../../errors.js";
+import { environmentOutsideRuns } from "../../gateway/start.js";
+import { newSessionId, newTurnId } from "../../model/ids.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
-import { noticeIfWaitingForApproval } from "../gateway/say-if-long.js";
-import { toSpawnFailed } from "../gateway/spawn-failed.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
-import { qualifiedSessionName } from "./own-name.js";
-import { TurnInterrupts } from "./interrupts.js";
+import { noticeIfWaitingForApproval, toSpawnFailed } from "../client/exec-request.js";
+import { retryUntilAnswered } from "../client/reconnect.js";
+import { qualifiedSessionName } from "../client/resolve-acp-session.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { TurnInterrupts } from "../run/interrupts.js";
+import { type AnswerDisplay, printBackgroundTurn, readPrompt, showTurn } from "./prompt.js";
 import type { ShownTurn } from "./view/turn-result.js";
-import { retryUntilAnswered } from "./until-answered.js";
-import { printBackgroundTurn, readPrompt, showTurn, type AnswerDisplay } from "./prompt.js";
 
 export interface SpawnSessionRequest extends AnswerDisplay {
   /** Of the catalogue, or any command that speaks ACP. */

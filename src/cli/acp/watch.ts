@@ -1,14 +1,14 @@
 import type { GatewayClient } from "../../api/client.js";
-import { dieBySignal } from "../run/interrupts.js";
 import type { GatewayConnection } from "../client/connect.js";
-import { tryConnectForReading, openReadClient, type ReadApi } from "../client/read-client.js";
-import { PermissionPrompter } from "./permission-prompt.js";
-import type { OutputFormat } from "./formats.js";
+import { openReadClient, type ReadApi, tryConnectForReading } from "../client/read-client.js";
+import { retryUntilAnswered } from "../client/reconnect.js";
 import { resolveAcpSession } from "../client/resolve-acp-session.js";
+import { dieBySignal } from "../run/interrupts.js";
+import { PermissionPrompter } from "./permission-prompt.js";
 import { canAnswerPrompts } from "./prompt.js";
-import { retryUntilAnswered } from "./until-answered.js";
+import type { OutputFormat } from "./view/formats.js";
 import { AcpUpdateStream, type WatchedUpdate } from "./view/updates.js";
-import { createView, type TurnChange, type AcpView } from "./view/view.js";
+import { type AcpView, createView, type TurnChange } from "./view/view.js";
 
 export interface WatchSessionRequest {
   readonly session: string;

@@ -1,19 +1,25 @@
 import type { Command } from "commander";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import { noticeInstallHint } from "./how-to-get.js";
-import { parseDuration } from "../options/units.js";
-import { collectPairs, asOptionParser } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
 import {
-  misplacedNotifyOption,
   addNotifyOptions,
+  misplacedNotifyOption,
   notifyBody,
-  targetlessNotifyOption,
   type NotifyFlags,
+  targetlessNotifyOption,
 } from "../client/notify-options.js";
-import { currentUmask } from "../umask.js";
-import { reportRunFailure } from "../run/command.js";
+import { asOptionParser, collectPairs } from "../options/parsers.js";
+import { parseDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import type { SetExitCode } from "../program.js";
+import { currentUmask, reportRunFailure } from "../run/command.js";
+
+/** Of a known agent: a command that is not there wants to be installed. */
+export function noticeInstallHint(code: number): number {
+  if (code === exitCodes.notFound) notice("`holdfast agents list` says how to get it", "dim");
+  return code;
+}
 
 const listExamples = `
 Agents are entries of a catalogue: those that are built in, and tables
@@ -50,7 +56,7 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
     .argument("[agent...]", "which")
     .option("--json", "as a JSON array")
     .action(async (names: string[], { json }: { readonly json?: true }) => {
-      const { checkAgents } = await import("./check.js");
+      const { checkAgents } = await import("./catalogue.js");
       setExitCode(await checkAgents(names, json === true));
     });
 }

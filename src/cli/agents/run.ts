@@ -1,19 +1,18 @@
-import { CliOutputStream } from "../../agents/cli-stream.js";
-import type { CliOutput } from "../../config/agents.js";
-import { defaults } from "../../defaults.js";
+import { CliOutputStream } from "../../agents/cli-output.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { RequestOf } from "../../api/contract.js";
-import { sanitizeText } from "../../text/sanitize.js";
+import type { CliOutput } from "../../config/agents.js";
+import { defaults } from "../../defaults.js";
 import type { SpawnOptions } from "../../supervisor/api.js";
-import { notice } from "../print/stderr.js";
-import { runInForeground, type OutputView } from "../run/foreground.js";
-import { openGatewayRunner, type RequestRun } from "../run/gateway-runner.js";
+import { sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart } from "../client/connect.js";
 import { execRequestBody } from "../client/exec-request.js";
-import { toJson } from "../json.js";
-import { startExitCode } from "../run/detach.js";
-import { printRequired } from "../print/stdout.js";
 import { warnIfNobodyNotified } from "../client/notify-options.js";
+import { notice } from "../print/stderr.js";
+import { printRequired, toJson } from "../print/stdout.js";
+import { startExitCode } from "../run/detach.js";
+import { type OutputView, runInForeground } from "../run/foreground.js";
+import { openGatewayRunner, type RequestRun } from "../run/gateway-runner.js";
 
 export interface RunAgentRequest {
   readonly agent: string;

@@ -3,23 +3,22 @@ import { constants } from "node:os";
 import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import { GatewayUnreachable, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../api/client.js";
 import { followNdjson } from "../../api/ndjson.js";
+import { GatewayUnreachable, NotFound } from "../../errors.js";
 import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import type { ApprovalView } from "../../sessions/approvals.js";
 import { questionLines } from "../../sessions/approval-question.js";
-import { notice } from "../print/stderr.js";
-import { formatDuration } from "../options/units.js";
-import { exitCodes } from "../print/exit-code.js";
+import type { ApprovalView } from "../../sessions/approvals.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";
-import { toJson } from "../json.js";
+import { formatDuration } from "../options/units.js";
+import { readWholeQuestion, wholeQuestionLines } from "../print/approval-question.js";
+import { exitCodes } from "../print/exit-code.js";
 import { paletteFor } from "../print/palette.js";
-import { print, printOrThrow } from "../print/stdout.js";
-import { printPaged, showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
-import { wholeQuestionLines, readWholeQuestion } from "../print/approval-question.js";
+import { notice } from "../print/stderr.js";
+import { print, printOrThrow, toJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
+import { printPaged, showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
 
 /** Questions that wait. They live with the gateway: without one, nobody waits. */
 export async function printApprovals(json: boolean): Promise<number> {

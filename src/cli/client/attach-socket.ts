@@ -1,9 +1,11 @@
+import { writeSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
+import { isatty } from "node:tty";
 import { WebSocket } from "ws";
-import { GatewayUnreachable, HoldfastError } from "../../errors.js";
+import { type ErrorResponse, GatewayError } from "../../api/error-response.js";
 import { ProvenAgent, sendProven } from "../../api/proven-connection.js";
-import { GatewayError, type ErrorResponse } from "../../api/error-response.js";
+import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
 import type { GatewayConnection } from "./connect.js";
 
@@ -45,4 +47,17 @@ async function refusalError(runId: string, response: IncomingMessage): Promise<E
   return new GatewayUnreachable(
     `cannot attach to ${runId}: ${error?.message ?? `the gateway answered ${statusCode}`}`,
   );
+}
+
+/** What a connection asks for that wants to be rung: one with a terminal. */
+export function bellQuery(): Readonly<Record<string, string>> {
+  return isatty(2) ? { bell: "1" } : {};
+}
+
+export function ringBell(): void {
+  try {
+    writeSync(2, "\u0007");
+  } catch {
+    // Nobody is there to hear it.
+  }
 }

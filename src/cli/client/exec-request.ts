@@ -1,8 +1,10 @@
 import { resolve } from "node:path";
-import { BadInput } from "../../errors.js";
+import type { GatewayError } from "../../api/client.js";
 import type { RequestOf } from "../../api/contract.js";
+import { BadInput, HoldfastError, LimitUnavailable, SpawnFailed } from "../../errors.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
+import { sessionToken } from "./requester.js";
 
 /** A command as the gateway is asked for it: with the environment, directory and umask that it would have here. */
 export function execRequestBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
@@ -35,4 +37,27 @@ function absoluteCwd(cwd: string | undefined): string {
   } catch (error) {
     throw new BadInput("cwd", `the current directory is gone (${(error as Error).message}); say --cwd`);
   }
+}
+
+/** A gateway's word that a command could not be started, as if that had been found out here; anything else as it is. */
+export function toSpawnFailed(error: unknown): unknown {
+  if (!hasErrorCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) return error;
+  const { code, message, fields } = error as GatewayError;
+  const { runId, errno, step } = fields as { runId: string; errno: number; step: string };
+  const Failure = code === "LIMIT_UNAVAILABLE" ? LimitUnavailable : SpawnFailed;
+  return new Failure(runId, errno, step, message);
+}
+
+export function hasErrorCode(error: unknown, ...codes: readonly string[]): boolean {
+  return error instanceof HoldfastError && codes.includes(error.code);
+}
+
+const APPROVAL_NOTICE_MS = 2_000;
+
+/** A session's command may need somebody's leave. */
+export function noticeIfWaitingForApproval(notice: (message: string) => void): Disposable | null {
+  if (sessionToken() === null) return null;
+  const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";
+  const timer = setTimeout(() => notice(waiting), APPROVAL_NOTICE_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
 }

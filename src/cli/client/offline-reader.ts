@@ -1,33 +1,148 @@
 import type { StreamName } from "../../anchor/host.js";
-import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
-import { isStoreFailure } from "../../store/store-failure.js";
 import { contract } from "../../api/contract.js";
-import { readLog } from "../../gateway/handlers/log.js";
-import { pollRun } from "../../queries/poll.js";
-import { runFilter, runCursor, type RunReader } from "../../queries/runs.js";
+import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { findOwningGateway } from "../../gateway/peers/locators.js";
-import { readSessionInbox } from "../../gateway/handlers/session-inbox.js";
-import { readSessionHistory, readSessionStatus } from "../../queries/sessions.js";
-import { looksLikeSessionId } from "../../sessions/ids.js";
-import { ScreenCache } from "../../queries/screen.js";
-import { screenshot, seemsToWaitForInput } from "../../gateway/handlers/terminal.js";
-import { FileRunCopy, localCopyDirectory } from "../../store/local-copy/run-copy.js";
-import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
-import { listCopiedRuns } from "../../store/ledger/list-runs.js";
-import { openStoreForReading } from "../../store/open.js";
+import type { RequestContext } from "../../gateway/server/router.js";
+import { readStateId } from "../../home/persistent-id.js";
+import { findStateDirectory } from "../../home/state-directory.js";
+import { looksLikeSessionId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
-import { readStateId } from "../../store/state-id.js";
-import { findStateDirectory } from "../../home/state-directory.js";
+import type { TaskRecord } from "../../model/task.js";
+import { createAcpQueries } from "../../queries/acp.js";
+import { readLog } from "../../queries/output.js";
+import { pollRun } from "../../queries/poll.js";
+import { runCursor, runFilter, type RunReader } from "../../queries/runs.js";
+import { ScreenCache, screenshot, seemsToWaitForInput } from "../../queries/screen.js";
+import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
+import { createTaskCursorCodec } from "../../queries/task-cursor.js";
+import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
+import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
+import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
+import { isStoreFailure, openStoreForReading } from "../../store/open.js";
+import type { ReadStore } from "../../store/store.js";
 import type { ReadOptions } from "../../supervisor/api.js";
-import { readOutput } from "../../supervisor/run/output.js";
 import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
-import { isOfOtherState, localInstanceIds } from "../operator/elsewhere.js";
+import { readOutput } from "../../supervisor/run/output.js";
+import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
+import { describeAction, type MaintenanceAction, type WorkStatus } from "../../tasks/plan-maintenance.js";
+import { planSweep } from "../../tasks/sweep.js";
 import { openLocalObserver } from "./local-state.js";
-import type { ReadClient } from "./read-client.js";
-import { offlineAcpQueries } from "../gateway/read-acp-locally.js";
-import { offlineTaskQueries } from "../gateway/read-tasks-locally.js";
-import type { RequestContext } from "../../gateway/server/router.js";
+import type { ReadApi, ReadClient } from "./read-client.js";
+import { isOfOtherState, localInstanceIds } from "./resolve-run.js";
+
+type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
+
+/** Whoever may read the store is the operator. */
+export function offlineAcpQueries(
+  store: ReadStore | null,
+  find: (wanted: string) => Promise<SessionRecord>,
+  asking: RequestContext,
+): AcpReadApi {
+  const body = {};
+  const reading = createAcpQueries({
+    store: store ?? EMPTY_ACP_STORE,
+    sessions: { get: async (id) => (await store?.getSession(id)) ?? null },
+    authorizer: { requireSession: (_, wanted) => find(wanted), sessionScope: () => null },
+    stderrOf: () => "",
+    questionOf: async () => null,
+    verifyOwnedTree: async () => ({
+      verified: false,
+      why: "no gateway is running that could look at its processes",
+      processes: [],
+    }),
+  });
+  return {
+    acpList: ({ query = {} } = {}) =>
+      reading.acpList({ params: {}, query: contract.acpList.query.parse(query), body }, asking),
+    acpShow: ({ params = NO_SESSION } = {}) => reading.acpShow({ params, query: {}, body }, asking),
+    acpHistory: ({ params = NO_SESSION, query = {} } = {}) =>
+      reading.acpHistory({ params, query: contract.acpHistory.query.parse(query), body }, asking),
+    acpWatch: ({ params = NO_SESSION, query = {} } = {}) =>
+      reading.acpWatch({ params, query: contract.acpWatch.query.parse(query), body }, asking),
+    acpPermissions: ({ query = {} } = {}) =>
+      reading.acpPermissions({ params: {}, query: contract.acpPermissions.query.parse(query), body }, asking),
+  };
+}
+
+const NO_SESSION = { id: "" };
+
+/** What is read where nothing has been stored yet. */
+const EMPTY_ACP_STORE: Parameters<typeof createAcpQueries>[0]["store"] = {
+  getAcpSession: async () => null,
+  getAcpTurn: async () => null,
+  listAcpSessions: async () => [],
+  listAcpTurns: async () => [],
+  listAcpUpdates: async () => [],
+  listAcpPermissionRequests: async () => [],
+};
+
+/** Whoever may read the store is the operator. */
+export function offlineTaskQueries(
+  store: ReadStore | null,
+  find: (wanted: string) => Promise<SessionRecord | null>,
+  asking: RequestContext,
+  notRestored: TaskQueryDeps["notRestored"],
+): Pick<ReadApi, TaskQueryVerb | "maintainTasks"> {
+  const from = store ?? EMPTY_TASK_STORE;
+  const [nothing, body] = [{}, {}];
+  const reading = createTaskQueries({
+    store: from,
+    // Nothing is hidden from whoever reads here.
+    cursors: createTaskCursorCodec(""),
+    notRestored,
+    authorizer: {
+      requireSession: async (_, wanted) => {
+        const found = await find(wanted);
+        if (found === null) throw new NotFound(`session ${wanted}`);
+        return found;
+      },
+      findSession: (_, wanted) => find(wanted),
+      canSeeTask: () => async () => true,
+      filterVisibleTasks: async (_, _wanted, found) => found,
+    },
+  });
+  return {
+    listTasks: ({ query = {} } = {}) =>
+      reading.listTasks({ params: {}, query: contract.listTasks.query.parse(query), body }, asking),
+    getTask: ({ params = NO_TASK } = {}) => reading.getTask({ params, query: nothing, body }, asking),
+    taskEvents: ({ params = NO_TASK, query = {} } = {}) =>
+      reading.taskEvents({ params, query: contract.taskEvents.query.parse(query), body }, asking),
+    auditTasks: () => reading.auditTasks({ params: {}, query: nothing, body }, asking),
+    maintainTasks: async () => {
+      const actions: MaintenanceAction[] = [];
+      const workStatusOf = (task: TaskRecord): Promise<WorkStatus> => recordedWorkStatus(from, task);
+      for await (const some of planSweep({ store: from, workStatusOf, now: Date.now, thorough: true }))
+        actions.push(...some);
+      return { applied: false, measures: actions.map(describeAction) };
+    },
+  };
+}
+
+type TaskStore = TaskQueryDeps["store"] & Pick<ReadStore, "getAcpTurn">;
+
+/** What has ended is on record; of all else only a gateway can say whether somebody is still at it. */
+async function recordedWorkStatus(store: TaskStore, { runId, turnId }: TaskRecord): Promise<WorkStatus> {
+  const turn = turnId === null ? null : await store.getAcpTurn(turnId);
+  const run = turnId !== null || runId === null ? null : await store.getRun(runId);
+  const finish = turn !== null ? outcomeOfTurn(turn) : run !== null ? outcomeOfRun(run, null) : null;
+  return finish === null ? { state: "unknown" } : { state: "ended", finish };
+}
+
+const NO_TASK = { id: "" };
+
+/** What is read where nothing has been stored yet. */
+const EMPTY_TASK_STORE: TaskStore = {
+  getTask: async () => null,
+  getTaskByKey: async () => null,
+  findTasks: async () => [],
+  listTasks: async () => [],
+  listTaskEvents: async () => [],
+  listOutbox: async () => [],
+  getRun: async () => null,
+  findRuns: async () => [],
+  getAcpTurn: async () => null,
+};
 
 /** What a gateway would answer, from what lies in its state directory. */
 export async function openOfflineReader(home: string): Promise<ReadClient> {

@@ -1,9 +1,13 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
+import type { GatewayClient } from "../../api/client.js";
 import { defaults } from "../../defaults.js";
+import { GatewayUnreachable } from "../../errors.js";
 import { reachGateway, startGateway } from "../../gateway/start.js";
 import { formatDuration } from "../options/units.js";
-import { isInsideRun, requesterToken, type GatewayConnection } from "./connect.js";
+import { notice } from "../print/stderr.js";
+import { type GatewayConnection, isInsideRun, requesterToken } from "./connect.js";
+import { hasErrorCode } from "./exec-request.js";
 
 /** How often to look for the next gateway: it listens within half a second of its start. */
 const POLL_MS = 50;
@@ -64,4 +68,29 @@ export async function waitForNextGateway(
     }
     await setTimeout(POLL_MS);
   }
+}
+
+/**
+ * Ask until a gateway has answered. One that was asked may be gone before it does, and nobody knows how far it came:
+ * what is asked must be the same however often it is.
+ */
+export async function retryUntilAnswered<Answer>(
+  connection: GatewayConnection,
+  ask: (client: GatewayClient) => Promise<Answer>,
+): Promise<{ readonly answer: Answer; readonly connection: GatewayConnection }> {
+  let now = connection;
+  for (;;)
+    try {
+      return { answer: await ask(now.client), connection: now };
+    } catch (error) {
+      if (!(error instanceof GatewayUnreachable) && !hasErrorCode(error, "SUPERVISOR_CLOSED")) throw error;
+      const next = await waitForNextGateway(now.home, {
+        onPurpose: hasErrorCode(error, "SUPERVISOR_CLOSED"),
+        forMs: defaults.ownerLossMs,
+        say: (message) => notice(message, "dim"),
+        what: "the agent",
+      });
+      if (next === null) throw error;
+      now = next;
+    }
 }

@@ -1,3 +1,4 @@
+import { userInfo } from "node:os";
 import { BadInput } from "../../errors.js";
 
 /** The token of a session, when this acts for one. Null: this is the operator. */
@@ -11,4 +12,18 @@ export function sessionToken(): string | null {
       "HOLDFAST_TOKEN is set and empty, and acts for nobody; nothing was done. Without it, this acts as the operator",
     );
   return token;
+}
+
+/** Who is named in records as having asked from this command line. */
+export function cliActor(): string {
+  return `cli:${userName()}`;
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // A uid without an entry in the password file, as in many containers.
+    return `uid-${process.getuid?.() ?? "unknown"}`;
+  }
 }

@@ -1,7 +1,13 @@
-import { BadInput, NotFound } from "../../errors.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
-import { qualifiedSessionName } from "../acp/own-name.js";
+import { BadInput, NotFound } from "../../errors.js";
+import { sessionToken } from "./requester.js";
+
+/** What a session of mine is called by everybody: a session's own sessions bear its name in front of theirs. */
+export function qualifiedSessionName(name: string): string {
+  const mine = process.env["HOLDFAST_SESSION_KEY"];
+  return sessionToken() === null || mine === undefined || mine === "" ? name : `${mine}/${name}`;
+}
 
 export type AcpSessionSummary = ResponseOf<"acpList">["sessions"][number];
 

@@ -1,12 +1,58 @@
-import type { RunAddress } from "../../anchor/host.js";
 import { setTimeout } from "node:timers/promises";
+import type { RunAddress } from "../../anchor/host.js";
+import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
-import { RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
+import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
+import { readStateId } from "../../home/persistent-id.js";
 import type { RunRecord } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
-import { pickRunId, toRunIdPrefix, RUN_CANDIDATES } from "../runs/pick-run.js";
-import { isStoreShared } from "../operator/elsewhere.js";
 import type { LocalState } from "./local-state.js";
+import type { RunView } from "./session-run-view.js";
+
+/** Whether other hosts keep their runs where this one does. */
+export async function isStoreShared(): Promise<boolean> {
+  return (await databaseUrl()) !== null;
+}
+
+/** On record, and of another state directory, here or on another host: only the gateway there can do anything about it. */
+export async function isOwnedElsewhere(
+  { directory, host }: LocalState,
+  { address, record }: Pick<FoundRun, "address" | "record">,
+): Promise<boolean> {
+  if (address !== null || record === null || !(await isStoreShared())) return false;
+  return isOfOtherState(record, await readStateId(directory.home), await localInstanceIds(host));
+}
+
+export async function localInstanceIds(host: LocalState["host"]): Promise<ReadonlySet<string>> {
+  return new Set((await host.listInstances()).map(({ instanceId }) => instanceId));
+}
+
+export function isOfOtherState(
+  { stateId, originInstanceId }: RunRecord,
+  here: string | null,
+  instances: ReadonlySet<string>,
+): boolean {
+  return stateId === null ? !instances.has(originInstanceId) : stateId !== here;
+}
+
+/** What the ids of the runs that a person may mean begin with: the `run_` in front may be left out. */
+export function toRunIdPrefix(wanted: string): string {
+  return wanted.startsWith("run_") ? wanted : `run_${wanted}`;
+}
+
+/** As many as are named when a beginning is not enough. */
+const NAMED_RUNS = 5;
+/** Enough to know whether there are more. */
+export const RUN_CANDIDATES = NAMED_RUNS + 1;
+
+/** Of those that begin so, the one that was meant: the whole id, or the only one. Null: there is none. */
+export function pickRunId(wanted: string, ids: readonly string[]): string | null {
+  if (ids.includes(toRunIdPrefix(wanted))) return toRunIdPrefix(wanted);
+  if (ids.length < 2) return ids[0] ?? null;
+  const named = ids.toSorted().slice(0, NAMED_RUNS).join(", ");
+  const more = ids.length > NAMED_RUNS ? ", …" : "";
+  throw new BadInput("run", `${JSON.stringify(wanted)} is the beginning of several runs: ${named}${more}`);
+}
 
 /** A run by its directory, its record, or both: either may be missing. */
 export interface FoundRun {
@@ -70,4 +116,16 @@ export async function requireRun(localState: LocalState | null, wanted: string):
   const found = localState === null ? null : await resolveRun(localState, wanted);
   if (found === null) throw new RunNotFound(wanted);
   return found;
+}
+
+/** By id, or by a beginning that only one run has. */
+export async function resolveRunRecord(store: RunView, wanted: string): Promise<RunRecord> {
+  const found = wanted === "" ? [] : await store.findRuns(toRunIdPrefix(wanted), RUN_CANDIDATES);
+  const runId = pickRunId(
+    wanted,
+    found.map((record) => record.runId),
+  );
+  const record = found.find((each) => each.runId === runId);
+  if (record === undefined) throw new RunNotFound(wanted);
+  return record;
 }

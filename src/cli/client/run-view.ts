@@ -1,13 +1,12 @@
-import { FileRunCopy, localCopyDirectory } from "../../store/local-copy/run-copy.js";
-import { listCopiedRuns } from "../../store/ledger/list-runs.js";
 import { setTimeout } from "node:timers/promises";
+import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, StoreAway } from "../../errors.js";
-import { isStoreFailure } from "../../store/store-failure.js";
 import { reachGateway } from "../../gateway/start.js";
-import { databaseUrl } from "../../config/database-url.js";
-import * as store from "../../store/open.js";
 import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
+import * as store from "../../store/open.js";
+import { isStoreFailure } from "../../store/open.js";
 import { notice } from "../print/stderr.js";
 import { connectForReading } from "./connect.js";
 import { sessionToken } from "./requester.js";

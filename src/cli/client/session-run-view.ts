@@ -1,9 +1,9 @@
-import type { RunNotFound } from "../../errors.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
+import type { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import { matchesRunFilter } from "../../store/ledger/list-runs.js";
+import { matchesRunFilter } from "../../store/local-copy/run-copy.js";
 import type { EventFilter, ReadStore } from "../../store/store.js";
 
 /** What is read of runs, from wherever it may be read. */

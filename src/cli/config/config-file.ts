@@ -1,14 +1,13 @@
 import { isatty } from "node:tty";
-import { BadInput } from "../../errors.js";
-import { BadConfig } from "../../store/bad-config.js";
 import { configPath } from "../../config/file.js";
+import { BadConfig } from "../../config/problems.js";
 import type { Config } from "../../config/schema.js";
-import { describeChannels } from "../../gateway/routes/channels.js";
 import { readSettings, type Setting } from "../../config/settings.js";
+import { BadInput } from "../../errors.js";
+import { describeChannels } from "../../gateway/routes/channels.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { toJson } from "../json.js";
 import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
+import { print, toJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 
 /** A mistake is a usage error, said by whoever reads the file; with `--json` each by itself, too. */

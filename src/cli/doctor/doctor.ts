@@ -1,21 +1,36 @@
-import { sanitizeLine } from "../../text/sanitize.js";
-import { readSettings } from "../../config/settings.js";
+import { checkChannel, describeChannel } from "../../channels/check-channel.js";
 import { configPath } from "../../config/file.js";
+import { readSettings } from "../../config/settings.js";
 import { readableSecrets } from "../../home/readable-secrets.js";
-import { toJson } from "../json.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/local-state.js";
 import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
-import { processesJson } from "../runs/shown-processes.js";
-import { bad, ok, warn, type Check } from "./check.js";
-import { checkChannels } from "./channels.js";
+import { print, toJson } from "../print/stdout.js";
+import { processesJson } from "../runs/processes.js";
+import { bad, type Check, ok, warn } from "./check.js";
 import { checkDatabase } from "./database.js";
-import { checkStoreHistory } from "./history.js";
-import { checkKernel } from "./kernel.js";
-import { checkProcessLimits } from "./limits.js";
+import { checkKernel, checkProcessLimits } from "./kernel.js";
 import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./runs.js";
 import { checkState } from "./state.js";
-import { checkStoreWrites } from "./store.js";
+import { checkStoreHistory, checkStoreWrites } from "./store.js";
+
+/** Each channel of the config, as far as can be told without asking anybody. A config that cannot be read is said elsewhere. */
+export async function checkChannels(): Promise<Check[]> {
+  const channels = await readSettings().then(
+    ({ config }) => Object.entries(config.channels),
+    () => [],
+  );
+  return Promise.all(
+    channels.map(async ([channel, entry]) => {
+      const name = `channel ${channel}`;
+      const problems = await checkChannel(entry);
+      const worst = problems.find(({ fatal }) => fatal) ?? problems[0];
+      if (worst === undefined) return ok(name, `${entry.kind}: ${describeChannel(entry)}`);
+      const detail = `${entry.kind}: ${problems.map(({ what }) => what).join("; ")}`;
+      return worst.fatal ? bad(name, detail, worst.remedy) : warn(name, detail, worst.remedy);
+    }),
+  );
+}
 
 /** Look at everything Holdfast stands on. Changes nothing. */
 export async function runDoctor(json: boolean): Promise<number> {

@@ -1,21 +1,21 @@
 import type { RunAddress } from "../../anchor/host.js";
-import { defaults } from "../../defaults.js";
-import { runConcurrently } from "../../supervisor/at-most.js";
-import { OPEN_RUN_STATES } from "../../model/run.js";
-import { readStateId } from "../../store/state-id.js";
-import { locateGateway, describeUnreachable } from "../../gateway/locate.js";
-import { findWaitingGateway, describeWaitingGateway } from "../../gateway/store-wait-file.js";
-import type { StateDirectory } from "../../home/state-directory.js";
-import { openStoreForReading } from "../../store/open.js";
 import { systemClock } from "../../async/clock.js";
-import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
-import { stateDirectoryFilter } from "../../supervisor/state-scope.js";
-import { classifyRecords, buildReconcileContext } from "../../supervisor/reconcile/classify.js";
-import { isStoreShared } from "../operator/elsewhere.js";
-import type { LocalState } from "../client/local-state.js";
-import { CLEANUP_COMMAND, runWithoutStateText, listRunsWithoutState } from "../runs/without-state.js";
-import { bad, ok, warn, type Check } from "./check.js";
+import { runConcurrently } from "../../async/semaphore.js";
+import { defaults } from "../../defaults.js";
+import { describeUnreachable, locateGateway } from "../../gateway/locate.js";
+import { describeWaitingGateway, findWaitingGateway } from "../../gateway/store-wait-file.js";
 import { readOwnFile } from "../../home/own-file.js";
+import { readStateId } from "../../home/persistent-id.js";
+import type { StateDirectory } from "../../home/state-directory.js";
+import { OPEN_RUN_STATES } from "../../model/run.js";
+import { openStoreForReading } from "../../store/open.js";
+import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
+import { buildReconcileContext, classifyRecords } from "../../supervisor/reconcile/classify.js";
+import { stateDirectoryFilter } from "../../supervisor/retention.js";
+import type { LocalState } from "../client/local-state.js";
+import { isStoreShared } from "../client/resolve-run.js";
+import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "../runs/without-state.js";
+import { bad, type Check, ok, warn } from "./check.js";
 
 /** Supervisors, launchers, locks and anchors of one state directory. */
 export async function checkRuns(localState: LocalState): Promise<RunChecks> {

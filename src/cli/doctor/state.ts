@@ -1,17 +1,17 @@
 import { lstatSync } from "node:fs";
 import { stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
+import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { HoldfastError } from "../../errors.js";
 import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
-import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
-import { databaseUrl } from "../../config/database-url.js";
-import { checkStore } from "../../store/open.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
 import { isCorruption } from "../../home/sqlite-errors.js";
 import { findStateDirectory, resolveHome, type StateDirectory } from "../../home/state-directory.js";
-import { formatSize } from "../size.js";
-import { bad, ok, warn, type Check } from "./check.js";
+import { checkStore } from "../../store/open.js";
+import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
+import { formatSize } from "../options/units.js";
+import { bad, type Check, ok, warn } from "./check.js";
 
 /** Below this, spools and the store's log soon have no room. */
 const MIN_FREE_BYTES = 256 * 1024 * 1024;

@@ -1,20 +1,19 @@
-import { packageVersion } from "../../home/package.js";
 import type { ResponseOf } from "../../api/contract.js";
-import { locateGateway, describeUnreachable, type UnreachableGateway } from "../../gateway/locate.js";
+import { describeUnreachable, locateGateway, type UnreachableGateway } from "../../gateway/locate.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/shutdown.js";
 import { startGateway } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
-import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/shutdown.js";
-import { sanitizeLine } from "../../text/sanitize.js";
+import { packageVersion } from "../../home/package.js";
 import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
-import { toJson } from "../json.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, assertOutsideRun, requesterToken } from "../client/connect.js";
-import { notice } from "../print/stderr.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { print } from "../print/stdout.js";
-import { printStopOutcome } from "../stop/stop-run.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
 import { stopExitCode } from "../process/actions.js";
-import { stopGateway, stopGatewayWithRuns, type GatewayStopResult } from "./stop.js";
+import { printStopOutcome } from "../stop/stop-run.js";
+import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop.js";
 
 type GatewayStatusAnswer = ResponseOf<"status">;
 

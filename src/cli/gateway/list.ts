@@ -1,16 +1,15 @@
 import { isatty } from "node:tty";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { listGatewaysWithStatus, type GatewayWithStatus } from "../../store/gateways/status.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { openStoreForReading } from "../../store/open.js";
 import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
-import { notice } from "../print/stderr.js";
-import { formatDuration } from "../options/units.js";
+import { type GatewayWithStatus, listGatewaysWithStatus } from "../../store/gateways/status.js";
+import { openStoreForReading } from "../../store/open.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { readKnownHosts, type KnownHosts } from "../client/known-hosts.js";
-import { toJson } from "../json.js";
+import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { formatDuration } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 
 /** Reads the store; asks no gateway, and starts none. */

@@ -1,28 +1,27 @@
 import { existsSync } from "node:fs";
-import { savedConfigPath } from "../../gateway/process-file.js";
-import { locateGateway, describeUnreachable, type GatewayLocation } from "../../gateway/locate.js";
 import { environmentWithConfig } from "../../config/settings.js";
+import { defaults } from "../../defaults.js";
+import { describeUnreachable, type GatewayLocation, locateGateway } from "../../gateway/locate.js";
+import { savedConfigPath } from "../../gateway/process-file.js";
 import {
   checkGateway,
   CLI_MAIN,
-  startGateway,
   environmentOutsideRuns,
+  startGateway,
   type StartResult,
 } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
-import { openStoreForReading } from "../../store/open.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { readOwnFile } from "../../home/own-file.js";
 import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
-import { defaults } from "../../defaults.js";
-import { notice } from "../print/stderr.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { openStoreForReading } from "../../store/open.js";
+import { assertOperator, assertOutsideRun } from "../client/connect.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
-import { assertOperator, assertOutsideRun } from "../client/connect.js";
-import { printStopResult, startBackgroundGateway, gatewayStatusLine, stopResultJson } from "./control.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { gatewayStatusLine, printStopResult, startBackgroundGateway, stopResultJson } from "./control.js";
 import { locateAfterRebind, stopGateway } from "./stop.js";
-import { readOwnFile } from "../../home/own-file.js";
 
 /** Runs named when no gateway is left; the rest is counted. */
 const NAMED_RUNS = 10;

@@ -1,18 +1,17 @@
 import { findAnchorBinary, requireSameVersion } from "../../anchor/binary/find.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
-import { StoreAway, StoreOutdated } from "../../errors.js";
-import { openGateway, type GatewayEvent } from "../../gateway/gateway.js";
-import { logEvent, openLog } from "../../gateway/log.js";
-import { readSettings, resolveSettings, settingsToToml, type SettingFlags } from "../../config/settings.js";
-import { configPath, readConfigFile } from "../../config/file.js";
 import { databaseUrl, migrationMode } from "../../config/database-url.js";
-import { openStoreForReading } from "../../store/open.js";
+import { configPath, readConfigFile } from "../../config/file.js";
+import { readSettings, resolveSettings, type SettingFlags, settingsToToml } from "../../config/settings.js";
+import { StoreAway, StoreOutdated } from "../../errors.js";
+import { type GatewayEvent, openGateway } from "../../gateway/gateway.js";
+import { logEvent, openLog } from "../../gateway/log.js";
 import { findStateDirectory, openStateDirectory, resolveHome } from "../../home/state-directory.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
-import { toJson } from "../json.js";
+import { openStoreForReading } from "../../store/open.js";
 import { assertOutsideRun } from "../client/connect.js";
-import { print } from "../print/stdout.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 

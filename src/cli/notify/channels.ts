@@ -1,10 +1,11 @@
 import { isatty } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
-import { assertOperator } from "../client/connect.js";
+import { assertOperator, connectOrStart } from "../client/connect.js";
 import { tryConnectForReading } from "../client/read-client.js";
+import { exitCodes } from "../print/exit-code.js";
 import { paletteFor } from "../print/palette.js";
+import { notice } from "../print/stderr.js";
 import { print } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 
@@ -34,4 +35,39 @@ function channelTable(channels: Channels, width: number | null): string[] {
   const rows = channels.map(({ name, kind, where }) => [name, kind, sanitizeLine(where)]);
   const [head, ...rest] = formatTable([["CHANNEL", "KIND", "WHERE"], ...rows], width);
   return [paletteFor(1).bold(head ?? ""), ...rest];
+}
+
+/** Through the gateway: its environment and its config are the ones that count. */
+export async function testChannelCommand(
+  name: string,
+  address: string | null,
+  json: boolean,
+): Promise<number> {
+  assertOperator("try a channel");
+  const { client } = await connectOrStart();
+  const answer = await client.testChannel({
+    params: { name },
+    body: address === null ? {} : { address },
+  });
+  if (json) print(`${JSON.stringify(answer, null, 2)}\n`);
+  else printTestResult(answer);
+  return answer.delivered ? 0 : exitCodes.incomplete;
+}
+
+function printTestResult({
+  channel: { name, where },
+  delivered,
+  receipt,
+  failure,
+}: ResponseOf<"testChannel">): void {
+  if (delivered) {
+    const named = receipt === null ? "" : ` (receipt ${sanitizeLine(receipt)})`;
+    print(`delivered by ${name}, ${sanitizeLine(where)}${named}\n`);
+    return;
+  }
+  const again =
+    failure?.permanent === true ? "trying again cannot help" : "a notification would be tried again";
+  const asked = failure?.retryAfterMs ?? null;
+  const when = asked === null ? "" : `, not before ${Math.ceil(asked / 1_000)} s as the receiver asks`;
+  notice(`not delivered by ${name}: ${failure?.reason ?? "nobody took it"}; ${again}${when}`, "red");
 }

@@ -37,7 +37,7 @@ export function addNotifyCommand(program: Command, setExitCode: SetExitCode): vo
     .option("--address <address>", "whom within the channel: a chat, a room")
     .option("--json", "what came of it, as JSON")
     .action(async (channel: string, flags: { readonly address?: string; readonly json?: true }) => {
-      const { testChannelCommand } = await import("./test.js");
+      const { testChannelCommand } = await import("./channels.js");
       setExitCode(await testChannelCommand(channel, flags.address ?? null, flags.json === true));
     });
 }

@@ -1,7 +1,7 @@
 import { BadInput } from "../../errors.js";
 import type { RunLimits } from "../../model/run.js";
-import { checkLimits } from "../../supervisor/run-limits.js";
-import { formatSize } from "../size.js";
+import { checkLimits } from "../../supervisor/run/options.js";
+import { formatSize } from "./units.js";
 
 /** `1.5`, `100`. */
 export function parseCount(text: string): number {

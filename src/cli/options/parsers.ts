@@ -1,5 +1,7 @@
-import { InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError } from "commander";
 import { BadInput } from "../../errors.js";
+import type { ExecEffect, ExecRule } from "../../model/session.js";
+import { splitShellWords } from "../../text/shell.js";
 
 /** Turns a parser of ours into one of commander's, which names the option in front of the complaint. */
 export function asOptionParser<Value>(parse: (text: string) => Value): (text: string) => Value {
@@ -38,5 +40,24 @@ export function positiveIntegerUpTo(limit: number): (text: string) => number {
     const number = parsePositiveInteger(text);
     if (number > limit) throw new InvalidArgumentError(`Write a number from 1 to ${limit}.`);
     return number;
+  };
+}
+
+/** Where one is meant without its name, a name that no other has is none of its arguments. */
+export function rejectUnknownSubcommand(group: Command): void {
+  group.hook("preSubcommand", ({ args: [first = "-"] }, meant) => {
+    if (!first.startsWith("-") && first !== meant.name()) group.error(`error: unknown command '${first}'`);
+  });
+}
+
+/** `ls`, `/usr/bin/wc -l ...`, or `*` for every program: the words after the first are the arguments. */
+export function parseExecRule(effect: ExecEffect, text: string): ExecRule {
+  const [executable, ...args] = splitShellWords(text) ?? [];
+  if (executable === undefined)
+    throw new BadInput(effect, `${JSON.stringify(text)} names no program; write one, or * for every program`);
+  return {
+    effect,
+    ...(executable === "*" ? {} : { executable }),
+    ...(args.length === 0 ? {} : { args }),
   };
 }

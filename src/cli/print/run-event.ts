@@ -1,7 +1,7 @@
 import type { StreamName } from "../../anchor/host.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { RunEvent } from "../../model/run-event.js";
-import { formatSize } from "../size.js";
+import { formatSize } from "../options/units.js";
 
 /** What happened, in a few words. */
 export function runEventText(event: RunEvent): string {

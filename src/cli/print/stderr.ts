@@ -2,9 +2,15 @@ import { writeSync } from "node:fs";
 import { HoldfastError, SpawnFailed } from "../../errors.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { exitCodes, spawnErrorCode } from "./exit-code.js";
-import { firstError } from "../first-error.js";
 import { WriteFailed } from "./fd-writer.js";
 import { paletteFor } from "./palette.js";
+
+/** What went wrong first. When closing up after it failed, too, the language wraps both in an error without words. */
+export function firstError(error: unknown): unknown {
+  return error instanceof Error && error.name === "SuppressedError" && "suppressed" in error
+    ? firstError(error.suppressed)
+    : error;
+}
 
 /** By code, not by class: the same whether it happened here or a gateway answered with it. */
 const EXIT_CODE_BY_ERROR: Readonly<Record<string, number>> = {

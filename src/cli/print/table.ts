@@ -1,3 +1,8 @@
+import { isatty } from "node:tty";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { paletteFor } from "./palette.js";
+import { print } from "./stdout.js";
+
 /** Wide in every terminal: CJK, full-width forms, emoji. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1f64f}\u{1f680}-\u{1faff}\u{20000}-\u{3fffd}]/u;
@@ -40,4 +45,13 @@ export function formatTable(rows: readonly (readonly string[])[], width: number 
 
 function padCell(cell: string, width: number): string {
   return cell + " ".repeat(Math.max(0, width - displayWidth(cell)));
+}
+
+/** With its head in bold, no wider than the terminal, and nothing in it that a terminal would act upon. */
+export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  const safe = rows.map((row) => row.map(sanitizeLine));
+  // Not every terminal says how wide it is.
+  const width = isatty(1) ? process.stdout.columns || null : null;
+  const [first = "", ...rest] = formatTable([head, ...safe], width);
+  print(`${[paletteFor(1).bold(first), ...rest].join("\n")}\n`);
 }

@@ -1,20 +1,19 @@
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import { readFileSync } from "node:fs";
-import { BadInput, RunNotFound, StoreUnreadable } from "../../errors.js";
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
+import { BadInput, RunNotFound, StoreUnreadable } from "../../errors.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
-import { formatDuration } from "../options/units.js";
-import { exitCodes } from "../print/exit-code.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
-import { pickRunId, toRunIdPrefix } from "../runs/pick-run.js";
-import { print } from "../print/stdout.js";
+import { pickRunId, toRunIdPrefix } from "../client/resolve-run.js";
+import { formatDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { type DirectStop, printRemark, StopCoordinator } from "../stop/stop-coordinator.js";
 import type { StopOutcome } from "../stop/stop-run.js";
-import { printRemark, StopCoordinator, type DirectStop } from "../stop/stop-coordinator.js";
 
 const FULL_RUN_ID = /^run_[0-9a-z]{12}$/;
 

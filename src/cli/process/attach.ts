@@ -1,18 +1,17 @@
 import { isatty } from "node:tty";
 import type { WebSocket } from "ws";
 import type { StreamName } from "../../anchor/host.js";
-import { BadInput, GatewayUnreachable } from "../../errors.js";
 import { type AttachClientMessage, type AttachServerMessage, decodeFrame } from "../../api/attach-frames.js";
+import { BadInput, GatewayUnreachable } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import { notice } from "../print/stderr.js";
-import { runExitCode } from "../print/exit-code.js";
-import { bellQuery, ringBell } from "../gateway/bell.js";
-import { openAttachSocket } from "../client/attach-socket.js";
+import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
+import { runExitCode } from "../print/exit-code.js";
 import { FdWriter } from "../print/fd-writer.js";
-import { enterRawTerminal } from "../run/terminal.js";
-import { print } from "../print/stdout.js";
 import { pendingRecordText, runStatusText } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
+import { print } from "../print/stdout.js";
+import { enterRawTerminal } from "../run/terminal.js";
 import { resolveRunId } from "./actions.js";
 
 /** `C-]` as telnet has it: no program that people attach to wants it. */

@@ -1,11 +1,11 @@
-import { InvalidArgumentError, Option, type Command } from "commander";
-import { parseDuration } from "../options/units.js";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import {
-  positiveIntegerUpTo,
-  collectPairs,
   asOptionParser,
+  collectPairs,
   parsePositiveInteger,
+  positiveIntegerUpTo,
 } from "../options/parsers.js";
+import { parseDuration } from "../options/units.js";
 import type { SetExitCode } from "../program.js";
 
 const keysExamples = `
@@ -60,7 +60,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
     .option("--json", "the records as a JSON array")
     .action(async (flags: { all?: true; limit: number; json?: true }) => {
-      const { printVisibleRuns } = await import("./list.js");
+      const { printVisibleRuns } = await import("../runs/list.js");
       setExitCode(
         await printVisibleRuns({ all: flags.all === true, limit: flags.limit, json: flags.json === true }),
       );

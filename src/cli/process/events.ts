@@ -1,15 +1,14 @@
 import { RunNotFound, StoreAway } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { EventCursor, type EventGap } from "../../store/runs/event-cursor.js";
 import type { RunEvent } from "../../model/run-event.js";
+import { EventCursor, type EventGap } from "../../store/runs/event-cursor.js";
 import type { ReadStore } from "../../store/store.js";
-import { notice } from "../print/stderr.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { hostFilter, readKnownHosts } from "../client/known-hosts.js";
-import { toJson } from "../json.js";
-import { runEventText } from "../print/run-event.js";
-import { resolveRunRecord } from "../runs/find-record.js";
-import { print, printOrThrow } from "../print/stdout.js";
+import { resolveRunRecord } from "../client/resolve-run.js";
 import { openStoreRunView } from "../client/run-view.js";
+import { runEventText } from "../print/run-event.js";
+import { notice } from "../print/stderr.js";
+import { print, printOrThrow, toJson } from "../print/stdout.js";
 
 export interface EventsRequest {
   readonly run: string | null;

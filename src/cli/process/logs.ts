@@ -2,11 +2,10 @@ import { setTimeout } from "node:timers/promises";
 import type { StreamName } from "../../anchor/host.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { sanitizeText } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
 import { lostOutputText } from "../print/run-event.js";
-import { print, printOrThrow } from "../print/stdout.js";
+import { notice } from "../print/stderr.js";
+import { print, printOrThrow, toJson } from "../print/stdout.js";
 import { resolveRunId } from "./actions.js";
 
 /** The last lines, lines from one on, or bytes from one on. */

@@ -1,24 +1,35 @@
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { readFileSync } from "node:fs";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
 import type { OnEscape } from "../../model/run.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { reportError } from "../print/stderr.js";
-import { formatDuration, parseDuration } from "../options/units.js";
-import { exitCodes } from "../print/exit-code.js";
-import { firstError } from "../first-error.js";
-import { collectPairs, collectValues, asOptionParser } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
-import { validateLimit, parseCount } from "../options/limits.js";
-import { formatSize, parseSize } from "../size.js";
 import {
+  addNotifyOptions,
   misplacedNotifyOption,
   notifyBody,
-  addNotifyOptions,
-  targetlessNotifyOption,
   type NotifyFlags,
+  targetlessNotifyOption,
 } from "../client/notify-options.js";
-import { currentUmask } from "../umask.js";
+import { parseCount, validateLimit } from "../options/limits.js";
+import { asOptionParser, collectPairs, collectValues } from "../options/parsers.js";
+import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
+import { firstError, reportError } from "../print/stderr.js";
+import type { SetExitCode } from "../program.js";
+
+/**
+ * This process's umask, which a command expects to inherit. Undefined where the kernel does not tell:
+ * `process.umask()` would have to set it to something else for a moment, and threads of ours create files.
+ */
+export function currentUmask(): number | undefined {
+  try {
+    const octal = /^Umask:\s*([0-7]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1];
+    return octal === undefined ? undefined : Number.parseInt(octal, 8);
+  } catch {
+    return undefined;
+  }
+}
 
 interface RunFlags extends NotifyFlags {
   readonly pty?: true;
@@ -167,7 +178,7 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   // Before a gateway is started for what it would refuse.
   checkVariables(flags.env, flags.allowEnv);
   if (flags.service === true) {
-    const { runService } = await import("../service/run.js");
+    const { runService } = await import("./detach.js");
     const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
     return runService({ input, options, port, readyTimeoutMs, json });
   }
@@ -177,7 +188,7 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
   }
   const [{ runInForeground }, { isInProcessRequested }] = await Promise.all([
     import("./foreground.js"),
-    import("../foreground/wants-in-process.js"),
+    import("./foreground.js"),
   ]);
   return runInForeground({ inProcess: isInProcessRequested(flags.inProcess === true), input, options, json });
 }

@@ -2,22 +2,21 @@ import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
 import type { StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
-import { SpawnFailed } from "../../errors.js";
+import { BadInput, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { CommandInput, Problem, RunEnding, SpawnOptions } from "../../supervisor/api.js";
-import { cliActor } from "../actor.js";
-import { formatNotice } from "../print/stderr.js";
+import { cliActor, sessionToken } from "../client/requester.js";
 import { exitCodes } from "../print/exit-code.js";
-import { toJson } from "../json.js";
+import { FdWriter, type WriteFailed } from "../print/fd-writer.js";
 import { lostOutputText } from "../print/run-event.js";
 import { pendingRecordText } from "../print/run-status.js";
+import { formatNotice } from "../print/stderr.js";
+import { toJson } from "../print/stdout.js";
 import { summarizeExit } from "./exit-summary.js";
-import type { ForegroundRunner, ForegroundRun } from "./foreground-runner.js";
+import type { ForegroundRun, ForegroundRunner } from "./foreground-runner.js";
+import { forwardOutput, forwardStdin } from "./forward-stdio.js";
 import { dieBySignal, interruptExitCode, RunInterrupts } from "./interrupts.js";
-import { FdWriter, type WriteFailed } from "../print/fd-writer.js";
-import { forwardStdin } from "./forward-stdio.js";
-import { forwardOutput } from "../foreground/pass-output.js";
-import { enterRawTerminal, currentTerminalSize } from "./terminal.js";
+import { currentTerminalSize, enterRawTerminal } from "./terminal.js";
 
 export interface ForegroundRequest {
   readonly input: CommandInput;
@@ -230,4 +229,15 @@ async function drainTimeout(run: ForegroundRun): Promise<void> {
 async function interruptTimeout({ firstInterrupt, leaveRequested }: RunInterrupts): Promise<void> {
   await firstInterrupt;
   await Promise.race([leaveRequested, setTimeout(defaults.drainMs)]);
+}
+
+/** By the option, or by a variable for a whole shell. A session's commands are the gateway's to judge. */
+export function isInProcessRequested(asked: boolean): boolean {
+  const session = sessionToken() !== null;
+  if (asked && session)
+    throw new BadInput(
+      "in-process",
+      "--in-process is not for a session: its commands go through the gateway, which knows what it may do; nothing was done. HOLDFAST_AS_OPERATOR=1 acts as the operator",
+    );
+  return asked || (!session && process.env["HOLDFAST_IN_PROCESS"] === "1");
 }

@@ -1,18 +1,21 @@
 import { setTimeout } from "node:timers/promises";
+import type { GatewayClient } from "../../api/client.js";
+import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, SpawnFailed } from "../../errors.js";
-import type { GatewayClient } from "../../api/client.js";
-import type { ResponseOf, RequestOf } from "../../api/contract.js";
-import type { RunRecord } from "../../model/run.js";
 import { newRunId } from "../../model/ids.js";
+import type { RunRecord } from "../../model/run.js";
 import { connectOrStart, type GatewayConnection } from "../client/connect.js";
-import { execRequestBody } from "../client/exec-request.js";
+import {
+  execRequestBody,
+  hasErrorCode,
+  noticeIfWaitingForApproval,
+  toSpawnFailed,
+} from "../client/exec-request.js";
 import { waitForNextGateway } from "../client/reconnect.js";
-import { noticeIfWaitingForApproval } from "../gateway/say-if-long.js";
-import { toSpawnFailed, hasErrorCode } from "../gateway/spawn-failed.js";
 import { AnchorKeepalive } from "./anchor-keepalive.js";
-import { RemoteRun } from "./remote-run.js";
 import type { ForegroundRunner } from "./foreground-runner.js";
+import { RemoteRun } from "./remote-run.js";
 
 /** How a gateway is asked for a run that belongs to this process; its id is chosen here. */
 export type RequestRun = (
@@ -77,7 +80,7 @@ export async function openGatewayRunner(
           notice(`no gateway came back; what ${runId} wrote since is in its log: holdfast logs ${runId}`),
         onAdopted: () => notice(`run ${runId} is a service now; it goes on when this is left`),
         stopWithoutGateway: async (graceMs, told) =>
-          (await import("../foreground/stop-alone.js")).stopRunWithoutGateway(runId, graceMs, told),
+          (await import("../stop/stop-run.js")).stopRunWithoutGateway(runId, graceMs, told),
       });
       return run;
     },

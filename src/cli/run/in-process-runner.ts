@@ -1,8 +1,8 @@
 import { defaults } from "../../defaults.js";
 import type { Problem, Run } from "../../supervisor/api.js";
 import { openSupervisor } from "../../supervisor/open.js";
-import { retryWhileFenced } from "../../supervisor/when-steering.js";
-import type { ForegroundRunner, ForegroundRun } from "./foreground-runner.js";
+import { retryWhileFenced } from "../../supervisor/run-handle.js";
+import type { ForegroundRun, ForegroundRunner } from "./foreground-runner.js";
 
 /** A supervisor of its own, for this one command: no gateway is asked or started. */
 export async function openInProcessRunner(

@@ -1,20 +1,19 @@
 import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
 import type { Survivor, TerminalSize } from "../../anchor/host.js";
-import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import {
-  CLOSE_COMPLETE,
-  encodeFrame,
   type AttachClientMessage,
-  CLOSE_GATEWAY_STOPPED,
   type AttachServerMessage,
+  CLOSE_COMPLETE,
+  CLOSE_GATEWAY_STOPPED,
   decodeFrame,
+  encodeFrame,
 } from "../../api/attach-frames.js";
+import { deferred } from "../../async/deferred.js";
+import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import type { RunStateName, ServiceFacts } from "../../model/run.js";
 import type { CancelOptions, FollowOptions, OutputChunk, RunEnding } from "../../supervisor/api.js";
-import { deferred } from "../../async/deferred.js";
-import { bellQuery, ringBell } from "../gateway/bell.js";
-import { openAttachSocket } from "../client/attach-socket.js";
+import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.js";
 import type { GatewayConnection } from "../client/connect.js";
 import type { StopOutcome } from "../stop/stop-run.js";
 import type { ForegroundRun } from "./foreground-runner.js";

@@ -1,18 +1,16 @@
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { AnchorEvent } from "../../anchor/host.js";
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import { NothingToAbandon, RunNotFound } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
 import { newRequestId } from "../../model/ids.js";
-import { cliActor } from "../actor.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
-import { confirm } from "../operator/confirm.js";
-import { isOwnedElsewhere } from "../operator/elsewhere.js";
-import { resolveRun } from "../client/resolve-run.js";
 import { openLocalState } from "../client/local-state.js";
+import { cliActor } from "../client/requester.js";
+import { isOwnedElsewhere, resolveRun } from "../client/resolve-run.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { confirm } from "../print/terminal-prompt.js";
 
 /** End a run on record although some of its processes cannot be killed. Its anchor knows who they are, and refuses otherwise. */
 export async function abandonRun(wanted: string, yes: boolean, json: boolean): Promise<number> {

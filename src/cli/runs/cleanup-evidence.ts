@@ -1,23 +1,22 @@
-import { defaults } from "../../defaults.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { readStateId } from "../../store/state-id.js";
-import type { ReadStore } from "../../store/store.js";
-import type { RunFilter } from "../../store/store.js";
 import { systemClock } from "../../async/clock.js";
-import {
-  classifyRecords,
-  buildReconcileContext,
-  type Classified,
-} from "../../supervisor/reconcile/classify.js";
+import { defaults } from "../../defaults.js";
+import { readStateId } from "../../home/persistent-id.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { ReadStore, RunFilter } from "../../store/store.js";
+import { cgroupOf } from "../../supervisor/end/dead-anchor.js";
 import {
   listLiveProcesses,
   notInspected,
   type RunProcesses,
 } from "../../supervisor/inspect/live-processes.js";
-import { cgroupOf } from "../../supervisor/end/dead-anchor.js";
+import {
+  buildReconcileContext,
+  type Classified,
+  classifyRecords,
+} from "../../supervisor/reconcile/classify.js";
 import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
-import { isOfOtherState } from "../operator/elsewhere.js";
 import type { LocalState } from "../client/local-state.js";
+import { isOfOtherState } from "../client/resolve-run.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {

@@ -1,39 +1,36 @@
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { openStoreForReading } from "../../store/open.js";
 import type { RunRecord } from "../../model/run.js";
+import { openStoreForReading } from "../../store/open.js";
 import type { ReadStore } from "../../store/store.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import {
+  type InspectableRun,
   listLiveProcesses,
   notInspected,
   type RunProcesses,
-  type InspectableRun,
 } from "../../supervisor/inspect/live-processes.js";
 import { openSupervisor } from "../../supervisor/open.js";
 import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
 import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
-import { cliActor } from "../actor.js";
-import { notice } from "../print/stderr.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { assertOperator } from "../client/connect.js";
+import { type LocalState, openLocalState } from "../client/local-state.js";
+import { cliActor } from "../client/requester.js";
+import { type FoundRun, resolveRunRecord, toRunIdPrefix } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
-import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
 import { paletteFor } from "../print/palette.js";
-import { stopExitCode } from "../process/actions.js";
-import { resolveRunRecord } from "./find-record.js";
-import { toRunIdPrefix } from "./pick-run.js";
-import { print } from "../print/stdout.js";
-import { processesJson } from "./shown-processes.js";
 import { runStatusText } from "../print/run-status.js";
-import { selectRuns, type SelectedRun } from "../stop/select-runs.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { confirm } from "../print/terminal-prompt.js";
+import { stopExitCode } from "../process/actions.js";
+import { type SelectedRun, selectRuns } from "../stop/select-runs.js";
 import { printRemark, StopCoordinator } from "../stop/stop-coordinator.js";
-import { stopOutcome, printStopOutcome, runStopOperation, type StopOutcome } from "../stop/stop-run.js";
-import { confirm } from "../operator/confirm.js";
-import type { FoundRun } from "../client/resolve-run.js";
-import { openLocalState, type LocalState } from "../client/local-state.js";
+import { printStopOutcome, runStopOperation, stopOutcome, type StopOutcome } from "../stop/stop-run.js";
 import { gatherRunEvidence, type RunEvidence } from "./cleanup-evidence.js";
+import { processesJson } from "./processes.js";
 
 export interface CleanupRequest {
   readonly run: string | null;

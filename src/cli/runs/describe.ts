@@ -1,17 +1,22 @@
-import { HIDDEN_STATE, describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { sanitizeLine } from "../../text/sanitize.js";
+import { describeSurvivor, HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { ProcessIdentity, RunRecord, RunUsage } from "../../model/run.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
-import { formatDuration } from "../options/units.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { limitsText } from "../options/limits.js";
+import { formatDuration, formatSize } from "../options/units.js";
 import type { Palette } from "../print/palette.js";
-import { formatSize } from "../size.js";
-import { serviceHealthText, listeningPorts } from "./health.js";
 import { runEventText } from "../print/run-event.js";
-import { processTree } from "./process-tree.js";
-import { ownerWarningText, statusTone, runStatusText, type OwnerWarning } from "../print/run-status.js";
+import {
+  listeningPorts,
+  type OwnerWarning,
+  ownerWarningText,
+  runStatusText,
+  serviceHealthText,
+  statusTone,
+} from "../print/run-status.js";
+import { processTree } from "./processes.js";
 
 /** Where it is, when that is not the only place there is, and whether somebody looks after it. */
 export interface DisplayContext {

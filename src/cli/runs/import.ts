@@ -1,25 +1,24 @@
-import { defaultPolicy } from "../../supervisor/unsaid-policy.js";
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { findAnchorBinary } from "../../anchor/binary/find.js";
 import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { BadInput } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
 import { readMachineIdentity } from "../../home/machine-identity.js";
-import { stateIdOf } from "../../store/state-id.js";
-import { openStore } from "../../store/open.js";
+import { stateIdOf } from "../../home/persistent-id.js";
 import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
-import { NO_DEADLINES, OPEN_RUN_STATES, NO_LIMITS, type ImportedFacts } from "../../model/run.js";
-import type { NewRun, Store } from "../../store/store.js";
 import { newRunId } from "../../model/ids.js";
-import { commandHash, displayCommand } from "../../text/redact.js";
-import { NEVER_OWNED, type ImportedEvidence } from "../../supervisor/reconcile/decide.js";
+import { type ImportedFacts, NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES } from "../../model/run.js";
+import { openStore } from "../../store/open.js";
+import type { NewRun, Store } from "../../store/store.js";
+import { type ImportedEvidence, NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
 import { compareImported } from "../../supervisor/reconcile/imported-evidence.js";
-import { splitShellWords } from "../../supervisor/split-command.js";
+import { defaultPolicy } from "../../supervisor/run/options.js";
+import { commandHash, displayCommand } from "../../text/redact.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { splitShellWords } from "../../text/shell.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
+import { print, toJson } from "../print/stdout.js";
 
 /** As other tools write it: camel or snake case; what is not known here is not read. */
 const entrySchema = z

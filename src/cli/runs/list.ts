@@ -1,24 +1,24 @@
 import { isatty } from "node:tty";
-import { sanitizeLine } from "../../text/sanitize.js";
-import type { RunRecord, RunStateName } from "../../model/run.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import type { RunView } from "../client/session-run-view.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { notice } from "../print/stderr.js";
+import type { RunRecord, RunStateName } from "../../model/run.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { openReadClient } from "../client/read-client.js";
+import { openRunView, openStoreRunView } from "../client/run-view.js";
+import type { RunView } from "../client/session-run-view.js";
 import { formatDuration } from "../options/units.js";
-import { hostFilter, readKnownHosts, type KnownHosts } from "../client/known-hosts.js";
-import { toJson } from "../json.js";
-import { paletteFor, type Palette } from "../print/palette.js";
-import { print } from "../print/stdout.js";
-import { openRunView } from "../client/run-view.js";
+import { type Palette, paletteFor } from "../print/palette.js";
 import {
-  ownerWarning,
-  ownerWarningText,
-  statusTone,
-  runStatusText,
   leaseObserver,
+  ownerWarning,
   type OwnerWarning,
+  ownerWarningText,
+  runStatusText,
+  statusTone,
 } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 
 export interface ListRunsRequest {
@@ -109,4 +109,39 @@ async function ownerWarnings(store: RunView): Promise<WarningOf> {
 
 function terminalWidth(): number | null {
   return isatty(1) ? process.stdout.columns : null;
+}
+
+export interface ProcessListRequest {
+  readonly all: boolean;
+  readonly limit: number;
+  readonly json: boolean;
+}
+
+/** What the one who asks may see: runs that go on and runs that have ended, but for those that were hidden. */
+export async function printVisibleRuns({ all, limit, json }: ProcessListRequest): Promise<number> {
+  await using reader = await openReadClient();
+  const { runs, storeAway } = await reader.client.listRuns({
+    query: { all: "1", limit, ...(all ? { hidden: "1" } : {}) },
+  });
+  if (json) print(toJson(runs, 2));
+  else if (runs.length === 0) notice("there are no runs to be seen", "dim");
+  else {
+    const width = isatty(1) ? process.stdout.columns : null;
+    const hosts = typeof storeAway === "string" ? null : await readHostsIfPossible();
+    print(`${runTable(runs, Date.now(), width, paletteFor(1), null, hosts).join("\n")}\n`);
+  }
+  // A gateway of an earlier version does not send storeAway.
+  if (typeof storeAway === "string")
+    notice(`the store cannot be read, so only runs of this host are listed: ${storeAway}`, "yellow");
+  return 0;
+}
+
+/** Names only: who cannot read the store sees the runs all the same. */
+async function readHostsIfPossible(): Promise<KnownHosts | null> {
+  try {
+    await using store = await openStoreRunView();
+    return await readKnownHosts(store);
+  } catch {
+    return null;
+  }
 }

@@ -1,15 +1,18 @@
 import { findAnchorBinary } from "../../anchor/binary/find.js";
-import { inspectProcesses } from "../../anchor/inspect/processes.js";
-import { inspectCgroups, listCgroupMembers } from "../../anchor/inspect/cgroups.js";
+import type { ProcessEvidence } from "../../anchor/host.js";
 import { LEASE_MARKER, listMarkedProcesses } from "../../anchor/inspect/by-marker.js";
+import { inspectCgroups, listCgroupMembers } from "../../anchor/inspect/cgroups.js";
+import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
+import { inspectProcesses, type LiveProcesses } from "../../anchor/inspect/processes.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import type { RunRecord } from "../../model/run.js";
 import { resolveHome } from "../../home/state-directory.js";
+import type { RunRecord } from "../../model/run.js";
 import {
-  notInspected,
   listProcessesOfRun,
+  notInspected,
   type RunProcesses,
 } from "../../supervisor/inspect/live-processes.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 
 /** The live processes of one run; `open`: every open run, of which some may share its anchor. Loads no database. */
 export async function inspectRun(record: RunRecord, open: readonly RunRecord[]): Promise<RunProcesses> {
@@ -35,3 +38,64 @@ export async function inspectRun(record: RunRecord, open: readonly RunRecord[]):
 /** All but the path of the binary. */
 type InspectArguments<Asks extends (anchorPath: string, ...rest: never[]) => unknown> =
   Parameters<Asks> extends [string, ...infer Rest] ? Rest : never;
+
+/** The processes of a run for programs: as `runs cleanup`, `doctor` and the API name them. */
+export function processesJson({ processes, claims, unknown }: RunProcesses): object {
+  return {
+    processes: processes.map(({ identity, command, state }) => ({ ...identity, command, state })),
+    claims: claims.map(({ identity, command }) => ({ ...identity, command })),
+    unknown,
+  };
+}
+
+interface TreeNode {
+  readonly pid: number;
+  readonly label: string;
+}
+
+/** Processes as a tree, one line each, children under their parents; `top`: the anchor above them, null when it is gone. */
+export function processTree(
+  top: ProcessEvidence | null,
+  processes: LiveProcesses,
+  rootPid: number | null,
+): string[] {
+  const children = new Map<number, TreeNode[]>();
+  const pids = new Set(processes.map(({ identity }) => identity.pid));
+  const above = top?.identity.pid ?? 0;
+  for (const { identity, parentPid, sessionId, command, state } of processes) {
+    const marks = [
+      identity.pid === rootPid ? "the command" : null,
+      // Another session than the command's: it has detached itself.
+      rootPid !== null && sessionId !== rootPid ? `session ${sessionId}` : null,
+      STATE_NAMES[state] ?? null,
+    ].filter((mark) => mark !== null);
+    const name = state === HIDDEN_STATE ? "(hidden)" : sanitizeLine(command);
+    const label = `${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
+    // The parent of an adopted service's first process may be of another run.
+    const parent = pids.has(parentPid) ? parentPid : above;
+    const siblings = children.get(parent) ?? [];
+    siblings.push({ pid: identity.pid, label });
+    children.set(parent, siblings);
+  }
+  const lines = top === null ? [] : [`${above} ${sanitizeLine(top.command)}`];
+  const below = (parent: number, indent: string): void => {
+    const nodes = children.get(parent) ?? [];
+    // Taken out, so that not even nonsense evidence can lead round in a circle.
+    children.delete(parent);
+    for (const [at, { pid, label }] of nodes.entries()) {
+      const last = at === nodes.length - 1;
+      lines.push(`${indent}${last ? "└─" : "├─"} ${pid} ${label}`);
+      below(pid, `${indent}${last ? "   " : "│  "}`);
+    }
+  };
+  below(above, "");
+  return lines;
+}
+
+/** Only what is worth a word: sleeping and running are what processes do. */
+const STATE_NAMES: Readonly<Record<string, string>> = {
+  D: "uninterruptible",
+  T: "stopped",
+  t: "traced",
+  Z: "zombie",
+};

@@ -1,31 +1,32 @@
 import { setTimeout } from "node:timers/promises";
 import { isatty } from "node:tty";
-import type { LiveProcesses } from "../../anchor/members.js";
 import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
-import { sanitizeLine } from "../../text/sanitize.js";
+import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import { isSameMachine, observeMachineIdentity } from "../../home/machine-identity.js";
-import { OPEN_RUN_STATES, type RunKind, type RunRecord } from "../../model/run.js";
-import type { RunView } from "../client/session-run-view.js";
 import { resolveHome } from "../../home/state-directory.js";
+import { OPEN_RUN_STATES, type RunKind, type RunRecord } from "../../model/run.js";
 import { listLiveProcesses, type RunProcesses } from "../../supervisor/inspect/live-processes.js";
-import { notice } from "../print/stderr.js";
-import { formatDuration } from "../options/units.js";
-import { hostFilter, readKnownHosts, type KnownHosts } from "../client/known-hosts.js";
-import { toJson } from "../json.js";
-import { openLocalState, type LocalState } from "../client/local-state.js";
-import { paletteFor } from "../print/palette.js";
-import { serviceHealth, serviceHealthText, listeningPorts, type ServiceHealth } from "./health.js";
-import { print, printOrThrow } from "../print/stdout.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
+import { type LocalState, openLocalState } from "../client/local-state.js";
 import { openRunView } from "../client/run-view.js";
+import type { RunView } from "../client/session-run-view.js";
+import { formatDuration, formatSize } from "../options/units.js";
+import { paletteFor } from "../print/palette.js";
 import {
+  leaseObserver,
+  listeningPorts,
   ownerWarning,
+  type OwnerWarning,
   ownerWarningText,
   runStatusText,
-  leaseObserver,
-  type OwnerWarning,
+  serviceHealth,
+  type ServiceHealth,
+  serviceHealthText,
 } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
+import { print, printOrThrow, toJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
-import { formatSize } from "../size.js";
 
 export interface PsRequest {
   /** Left out: every kind. */

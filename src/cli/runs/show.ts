@@ -1,18 +1,17 @@
 import { RunNotFound } from "../../errors.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
+import { resolveHome } from "../../home/state-directory.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES } from "../../model/run.js";
-import type { RunView } from "../client/session-run-view.js";
-import { resolveHome } from "../../home/state-directory.js";
 import { readKnownHosts } from "../client/known-hosts.js";
-import { toJson } from "../json.js";
-import { paletteFor } from "../print/palette.js";
-import { describeRun } from "./describe.js";
-import { resolveRunRecord } from "./find-record.js";
-import { inspectRun } from "./processes.js";
-import { print } from "../print/stdout.js";
+import { resolveRunRecord } from "../client/resolve-run.js";
 import { openRunView } from "../client/run-view.js";
-import { ownerWarning, leaseObserver } from "../print/run-status.js";
+import type { RunView } from "../client/session-run-view.js";
+import { paletteFor } from "../print/palette.js";
+import { leaseObserver, ownerWarning } from "../print/run-status.js";
+import { print, toJson } from "../print/stdout.js";
+import { describeRun } from "./describe.js";
+import { inspectRun } from "./processes.js";
 
 export async function showRun(wanted: string, json: boolean): Promise<number> {
   await using found = await openRunView();

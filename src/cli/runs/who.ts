@@ -1,23 +1,80 @@
-import { isSameProcess, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
 import { NotOurs } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
 import { isSameMachine, observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
+import { isSameProcess, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { ReadStore } from "../../store/store.js";
 import { findOwningRun, type ProcessOwner } from "../../supervisor/inspect/find-owning-run.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";
-import { toJson } from "../json.js";
-import { paletteFor } from "../print/palette.js";
-import { readKnownHosts } from "../client/known-hosts.js";
-import { print } from "../print/stdout.js";
-import { openRunView, openStoreRunView } from "../client/run-view.js";
-import { sessionToken } from "../client/requester.js";
-import { runStatusText } from "../print/run-status.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { type KnownHosts, readKnownHosts } from "../client/known-hosts.js";
 import { openLocalState } from "../client/local-state.js";
-import { CLEANUP_COMMAND, runWithoutStateText, listRunsWithoutState } from "./without-state.js";
-import { runOwnerJson } from "../operator/run-facts.js";
-import { showRecordedOwner } from "../operator/who-elsewhere.js";
+import { sessionToken } from "../client/requester.js";
+import { openRunView, openStoreRunView } from "../client/run-view.js";
+import { paletteFor } from "../print/palette.js";
+import { runStatusText } from "../print/run-status.js";
+import { print, toJson } from "../print/stdout.js";
+import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state.js";
+
+/** What is said, for programs, of the run that a process belongs to. */
+export function runOwnerJson(record: RunRecord): object {
+  const { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch } = record;
+  return { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch };
+}
+
+interface RecordedProcess {
+  readonly record: RunRecord;
+  readonly role: "leader" | "anchor";
+}
+
+/** From the records alone: whoever has that number here is somebody else, and is not looked at. */
+export async function showRecordedOwner(
+  store: Pick<ReadStore, "listRuns">,
+  hosts: KnownHosts,
+  hostIds: readonly string[],
+  pid: number,
+  json: boolean,
+): Promise<number> {
+  const open = await store.listRuns({ states: OPEN_RUN_STATES, hostIds });
+  // Of several boots or containers of a host, each may have one of this number.
+  const found = open.flatMap((record): RecordedProcess[] => {
+    if (record.root?.pid === pid) return [{ record, role: "leader" }];
+    return record.anchor?.pid === pid ? [{ record, role: "anchor" }] : [];
+  });
+  if (found.length === 0)
+    throw new NotOurs(
+      pid,
+      `no open run of ${hostIds.map((hostId) => hosts.displayName(hostId)).join(", ")} has it on record as its first process or anchor; who else runs there can be seen only there`,
+    );
+  if (json) print(toJson(found.map(recordedOwnerJson(hosts, pid)), 2));
+  else print(`${found.flatMap(recordedOwnerLines(hosts, pid)).join("\n")}\n`);
+  return 0;
+}
+
+function recordedOwnerJson(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => object {
+  return ({ record, role }) => ({
+    pid,
+    hostId: record.hostId,
+    hostName: hosts.nameOf(record.hostId),
+    role,
+    verified: false,
+    evidence: [],
+    ...runOwnerJson(record),
+    gateway: { instanceId: record.ownerInstanceId, alive: null },
+  });
+}
+
+const RECORDED_ROLES = { leader: "first process", anchor: "anchor" } as const;
+
+function recordedOwnerLines(hosts: KnownHosts, pid: number): (recorded: RecordedProcess) => string[] {
+  const { bold } = paletteFor(1);
+  return ({ record, role }) => [
+    `${bold(String(pid))} on ${hosts.displayName(record.hostId)} is recorded as the ${RECORDED_ROLES[role]} of ${bold(record.runId)}, not verified here`,
+    `  run       ${record.runId} (${runStatusText(record)}) ${sanitizeLine(record.command)}`,
+    `  gateway   ${record.ownerInstanceId}, epoch ${record.leaseEpoch}`,
+  ];
+}
 
 /** Which run a process belongs to, who owns that, and what proves it. */
 export async function showProcessOwner(pid: number, host: string | null, json: boolean): Promise<number> {

@@ -1,21 +1,20 @@
 import { findAnchorBinary } from "../../anchor/binary/find.js";
 import {
-  stopRunWithoutState,
   findRunsWithoutState,
   isRunWithoutStateGone,
   type RunWithoutState,
+  stopRunWithoutState,
 } from "../../anchor/inspect/runs-without-state.js";
 import { defaults } from "../../defaults.js";
-import { sanitizeLine } from "../../text/sanitize.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
 import { sessionToken } from "../client/requester.js";
-import { confirm } from "../operator/confirm.js";
+import { exitCodes } from "../print/exit-code.js";
+import { paletteFor } from "../print/palette.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { confirm } from "../print/terminal-prompt.js";
 
 export const CLEANUP_COMMAND = "holdfast runs cleanup --without-state";
 

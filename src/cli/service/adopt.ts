@@ -1,9 +1,8 @@
 import { BadInput } from "../../errors.js";
-import { notice } from "../print/stderr.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
-import { toJson } from "../json.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
 import { resolveRunId } from "../process/actions.js";
-import { print } from "../print/stdout.js";
 
 export interface AdoptRequest {
   /** A run, or a process: ids of runs begin with `run_`, or are not only digits. */

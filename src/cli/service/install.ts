@@ -1,14 +1,98 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { postgresUrlProblem } from "../../config/postgres-url.js";
 import { BadInput } from "../../errors.js";
 import { CLI_MAIN } from "../../gateway/start.js";
-import { resolveHome } from "../../home/state-directory.js";
-import { notice } from "../print/stderr.js";
+import { writeOwnFile } from "../../home/own-file.js";
+import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
-import { unitDatabase } from "./given-database.js";
-import { systemdUnit } from "./unit.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+
+/** What a user's systemd is told to keep a gateway running. */
+export interface SystemdUnitOptions {
+  readonly node: string;
+  readonly main: string;
+  /** What it is told beside. Readable for everybody: no secret. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * `Delegate` gives each run a cgroup of its own, and `DelegateSubgroup` keeps processes out of the unit's own, so that it
+ * can hand out controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue` leave
+ * the runs to their anchors when the gateway is stopped, restarted, or killed for want of memory.
+ */
+export function systemdUnit({ node, main, environment }: SystemdUnitOptions): string {
+  const told = Object.entries(environment).map(
+    ([name, value]) => `Environment=${quoteForSystemd(`${name}=${value}`)}`,
+  );
+  return `[Unit]
+Description=Holdfast gateway
+StartLimitIntervalSec=60
+StartLimitBurst=10
+
+[Service]
+Type=exec
+ExecStart=${quoteForSystemd(node)} ${quoteForSystemd(main)} gateway run --quiet
+${told.join("\n")}
+Restart=on-failure
+RestartSec=1
+Delegate=yes
+DelegateSubgroup=holdfast-gateway
+KillMode=process
+OOMPolicy=continue
+TimeoutStopSec=30
+
+[Install]
+WantedBy=default.target
+`;
+}
+
+/** systemd.syntax(7): C-style quotes; `%` begins a specifier, `$` a variable. */
+function quoteForSystemd(word: string): string {
+  const safe = word
+    .replaceAll("\\", "\\\\")
+    .replaceAll('"', '\\"')
+    .replaceAll("%", "%%")
+    .replaceAll("$", "$$$$");
+  return `"${safe}"`;
+}
+
+/** The database that the environment names, for a unit that has no such environment and can be read by others. */
+export interface UnitDatabase {
+  readonly environment: Readonly<Record<string, string>>;
+  /** Where its address will be; null: where it is already, or there is none. */
+  readonly file: string | null;
+  save(): Promise<void>;
+}
+
+/** What the config file says, the gateway reads by itself. */
+export function unitDatabase(env: Readonly<Record<string, string | undefined>>, home: string): UnitDatabase {
+  const variable = "HOLDFAST_DATABASE_URL_FILE";
+  const url = env["HOLDFAST_DATABASE_URL"] ?? "";
+  const named = env[variable] ?? "";
+  if (url === "") {
+    const environment = named === "" ? {} : { [variable]: resolve(named) };
+    return { environment, file: null, save: async () => {} };
+  }
+  const problem = postgresUrlProblem(url);
+  if (problem !== null)
+    throw new BadInput(
+      "HOLDFAST_DATABASE_URL",
+      `the database's address in HOLDFAST_DATABASE_URL ${problem}; nothing was written`,
+    );
+  const file = join(home, "database-url");
+  return {
+    environment: { [variable]: file },
+    file,
+    async save() {
+      await openStateDirectory(home);
+      const draft = `${file}.new`;
+      writeOwnFile(draft, `${url}\n`);
+      await rename(draft, file);
+    },
+  };
+}
 
 /** Write the unit that keeps a gateway running, or only show it. Nothing is started: that is the user's word. */
 export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {

@@ -1,21 +1,20 @@
-import { Option, type Command } from "commander";
-import { MESSAGE_DELIVERIES } from "../../model/message.js";
-import { VISIBILITIES, type ExecEffect, type ExecRule, type Visibility } from "../../model/session.js";
+import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
-import { parseDuration } from "../options/units.js";
-import {
-  positiveIntegerUpTo,
-  collectValues,
-  asOptionParser,
-  parsePositiveInteger,
-} from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
-import { parseExecRule } from "./exec-rule.js";
+import { MESSAGE_DELIVERIES } from "../../model/message.js";
+import { type ExecEffect, type ExecRule, VISIBILITIES, type Visibility } from "../../model/session.js";
 import type { ShowApprovalFlags } from "../approvals/approvals.js";
-import type { ListSessionsFlags } from "./sessions.js";
+import {
+  asOptionParser,
+  collectValues,
+  parseExecRule,
+  parsePositiveInteger,
+  positiveIntegerUpTo,
+} from "../options/parsers.js";
+import { parseDuration } from "../options/units.js";
+import type { SetExitCode } from "../program.js";
 import type { HistoryFlags } from "./history.js";
 import type { InboxFlags } from "./inbox.js";
-import type { SendMessageFlags, SessionFlags } from "./talk.js";
+import type { ListSessionsFlags, SendMessageFlags, SessionFlags } from "./sessions.js";
 
 const createExamples = `
 A session is what a token acts for: it sees and steers its own runs, and what
@@ -169,7 +168,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .addOption(visibilityOption())
     .option("--json", "as JSON")
     .action(async (wanted: string, flags: SessionFlags) => {
-      const { showSession } = await import("./talk.js");
+      const { showSession } = await import("./sessions.js");
       setExitCode(await showSession(wanted, flags));
     });
   sessions
@@ -225,7 +224,7 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .addOption(visibilityOption())
     .option("--json", "the message as JSON")
     .action(async (wanted: string, text: string, flags: SendMessageFlags) => {
-      const { sendSessionMessage } = await import("./talk.js");
+      const { sendSessionMessage } = await import("./sessions.js");
       setExitCode(await sendSessionMessage(wanted, text, flags));
     });
   sessions

@@ -1,13 +1,12 @@
 import type { ResponseOf } from "../../api/contract.js";
-import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import type { SessionMessage } from "../../model/message.js";
-import { formatTurn } from "../acp/history.js";
-import { notice } from "../print/stderr.js";
+import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
+import { formatTurn } from "../acp/sessions.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
 import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
-import { sessionParams, type SessionFlags } from "./talk.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { type SessionFlags, sessionParams } from "./sessions.js";
 
 export interface HistoryFlags extends SessionFlags {
   readonly limit: number;

@@ -1,14 +1,13 @@
-import { BadInput, NotFound } from "../../errors.js";
-import type { ResponseOf } from "../../api/contract.js";
 import type { GatewayClient } from "../../api/client.js";
-import { notice } from "../print/stderr.js";
+import type { ResponseOf } from "../../api/contract.js";
+import { BadInput, NotFound } from "../../errors.js";
 import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
-import { print, printRequired } from "../print/stdout.js";
 import { sessionToken } from "../client/requester.js";
+import { notice } from "../print/stderr.js";
+import { print, printRequired, toJson } from "../print/stdout.js";
 import { messageText } from "./history.js";
-import { sessionParams, type SessionFlags } from "./talk.js";
+import { type SessionFlags, sessionParams } from "./sessions.js";
 
 interface ReadFlags extends SessionFlags {
   readonly limit: number;

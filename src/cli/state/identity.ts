@@ -1,24 +1,23 @@
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { loadOrCreateGatewayId } from "../../gateway/gateway.js";
 import { databaseUrl } from "../../config/database-url.js";
+import { loadOrCreateGatewayId } from "../../gateway/gateway.js";
+import { readOwnFile } from "../../home/own-file.js";
+import { readStateId, stateIdOf } from "../../home/persistent-id.js";
+import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
+import { provenanceOf, recordLocation, type StateProvenance } from "../../home/state-location.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { openStore, openStoreForReading } from "../../store/open.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
-import { readStateId, stateIdOf } from "../../store/state-id.js";
-import { provenanceOf, recordLocation, type StateProvenance } from "../../home/state-location.js";
 import type { Store } from "../../store/store.js";
 import { forgetRun } from "../../supervisor/end/forget-run.js";
-import { cliActor } from "../actor.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { confirm } from "../operator/confirm.js";
 import { openLocalObserver } from "../client/local-state.js";
-import { print } from "../print/stdout.js";
-import { readOwnFile } from "../../home/own-file.js";
+import { cliActor } from "../client/requester.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { confirm } from "../print/terminal-prompt.js";
 
 type CopiedState = Extract<StateProvenance, { kind: "copy" }>;
 

@@ -1,23 +1,21 @@
 import type { Survivor } from "../../anchor/host.js";
+import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { GatewaySilent, GatewayUnreachable, HoldfastError } from "../../errors.js";
-import type { RunRecord } from "../../model/run.js";
-import { systemClock } from "../../async/clock.js";
 import { newRequestId } from "../../model/ids.js";
+import type { RunRecord } from "../../model/run.js";
 import {
-  stopDirectly,
   type DirectStopOutcome,
+  stopDirectly,
   type StopOptions,
 } from "../../supervisor/stop/stop-directly.js";
-import { cliActor } from "../actor.js";
-import { notice } from "../print/stderr.js";
-import { formatDuration } from "../options/units.js";
 import { connectIfRunning, connectOrStart, type GatewayConnection } from "../client/connect.js";
-import { isOwnedElsewhere, isStoreShared } from "../operator/elsewhere.js";
-import type { FoundRun } from "../client/resolve-run.js";
-import { openLocalState, type LocalState } from "../client/local-state.js";
-import { sessionToken } from "../client/requester.js";
+import { type LocalState, openLocalState } from "../client/local-state.js";
+import { cliActor, sessionToken } from "../client/requester.js";
+import { type FoundRun, isOwnedElsewhere, isStoreShared } from "../client/resolve-run.js";
+import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
 
 /** What one command stops, and how the gateway is asked for it. */
 export interface StopOperation<Answer> {

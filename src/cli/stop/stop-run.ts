@@ -1,20 +1,21 @@
-import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { Survivor } from "../../anchor/host.js";
+import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
-import { toJson } from "../json.js";
-import { resolveRunId, handedOverText, stopExitCode } from "../process/actions.js";
-import { print } from "../print/stdout.js";
+import { openLocalState } from "../client/local-state.js";
+import { requireRun, resolveRun } from "../client/resolve-run.js";
 import { runStatusText } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { handedOverText, resolveRunId, stopExitCode } from "../process/actions.js";
 import {
+  type DirectStop,
   printRemark,
   StopCoordinator,
-  type DirectStop,
+  stopFoundRun,
   type StopOperation,
   type StopResult,
 } from "./stop-coordinator.js";
-import { requireRun } from "../client/resolve-run.js";
 
 export interface StopRunRequest {
   readonly wanted: string;
@@ -100,4 +101,19 @@ export function printStopOutcome(runId: string, outcome: StopOutcome): void {
 
 export function survivorLines(survivors: readonly Survivor[]): string[] {
   return survivors.map((each) => `  ${sanitizeLine(describeSurvivor(each))}`);
+}
+
+/**
+ * A run's anchor needs no gateway to be told. How it ended is for the next gateway to say; what became of it, for this.
+ * Null: nothing is known of it.
+ */
+export async function stopRunWithoutGateway(
+  runId: string,
+  graceMs: number | null,
+  told: () => void,
+): Promise<StopOutcome | null> {
+  await using localState = await openLocalState();
+  const found = localState === null ? null : await resolveRun(localState, runId);
+  if (localState === null || found === null) return null;
+  return await stopFoundRun(localState, found, graceMs, { onStopSent: told });
 }

@@ -1,16 +1,15 @@
-import type { DirectoryScope } from "../../anchor/host.js";
 import { ACP_BACKEND } from "../../acp/agent/agent-process.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
+import type { DirectoryScope } from "../../anchor/host.js";
 import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
-import { openStoreForReading } from "../../store/open.js";
 import { isTaskEnded } from "../../model/task.js";
-import { resolveAcpSession, type AcpSessionSummary } from "../client/resolve-acp-session.js";
-import type { ReadClient } from "../client/read-client.js";
-import { requireRun, type FoundRun } from "../client/resolve-run.js";
+import { openStoreForReading } from "../../store/open.js";
 import type { LocalState } from "../client/local-state.js";
-import { toRunIdPrefix } from "../runs/pick-run.js";
+import type { ReadClient } from "../client/read-client.js";
+import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
+import { type FoundRun, requireRun, toRunIdPrefix } from "../client/resolve-run.js";
 import type { ShownTask } from "../tasks/status.js";
-import { selectRuns, type SelectedRun } from "./select-runs.js";
+import { type SelectedRun, selectRuns } from "./select-runs.js";
 
 /** A task and the runs that do its work. */
 export interface FoundTask {

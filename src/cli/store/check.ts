@@ -1,11 +1,10 @@
 import { NotFound } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { checkStoreAt } from "../../store/open.js";
-import { storeLocationName } from "../../store/location.js";
 import { resolveHome } from "../../home/state-directory.js";
+import { storeLocationName } from "../../store/location.js";
+import { checkStoreAt } from "../../store/open.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { exitCodes } from "../print/exit-code.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
+import { print, toJson } from "../print/stdout.js";
 import { parseNamedStore, storeInUse } from "./location.js";
 
 export async function printStoreCheck(wanted: string | null, json: boolean): Promise<number> {

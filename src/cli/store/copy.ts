@@ -1,13 +1,12 @@
 import { isatty } from "node:tty";
+import { resolveHome } from "../../home/state-directory.js";
 import { copyStore } from "../../store/copy/copy.js";
 import { storeLocationName } from "../../store/location.js";
-import { resolveHome } from "../../home/state-directory.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
 import { paletteFor } from "../print/palette.js";
-import { print } from "../print/stdout.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 import { parseNamedStore } from "./location.js";
 

@@ -1,13 +1,12 @@
 import { NotFound } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { migrateStoreAt, migrationStatusAt } from "../../store/open.js";
-import { storeLocationName } from "../../store/location.js";
-import type { MigrationStatus } from "../../store/sql/migrations.js";
 import { resolveHome } from "../../home/state-directory.js";
-import { exitCodes } from "../print/exit-code.js";
+import { storeLocationName } from "../../store/location.js";
+import { migrateStoreAt, migrationStatusAt } from "../../store/open.js";
+import type { MigrationStatus } from "../../store/sql/migrations.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
+import { exitCodes } from "../print/exit-code.js";
+import { print, toJson } from "../print/stdout.js";
 import { parseNamedStore, storeInUse } from "./location.js";
 
 export interface MigrateFlags {

@@ -1,15 +1,13 @@
-import { processNames } from "../acp/view/turn-result.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
-import { toJson } from "../json.js";
-import { printStopOutcome } from "../stop/stop-run.js";
-import { stopExitCode } from "../process/actions.js";
-import { print } from "../print/stdout.js";
-import { findTaskRuns } from "../stop/targets.js";
-import { printRemark, StopCoordinator, survivorsOf, type StopResult } from "../stop/stop-coordinator.js";
 import type { ResponseOf } from "../../api/contract.js";
-import { taskParams } from "./named.js";
-import { taskStatusText, type ShownTask } from "./status.js";
+import { processNames } from "../acp/view/turn-result.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { stopExitCode } from "../process/actions.js";
+import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
+import { printStopOutcome } from "../stop/stop-run.js";
+import { findTaskRuns } from "../stop/targets.js";
+import { type ShownTask, taskParams, taskStatusText } from "./status.js";
 
 type CancelAnswer = ResponseOf<"cancelTask">;
 

@@ -1,9 +1,8 @@
-import { Argument, InvalidArgumentError, type Command } from "commander";
-import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES, type NotifyPolicy } from "../../model/task.js";
-import { positiveIntegerUpTo } from "../options/parsers.js";
+import { Argument, type Command, InvalidArgumentError } from "commander";
+import { NOTIFY_POLICIES, type NotifyPolicy, TASK_RUNTIMES, TASK_STATUSES } from "../../model/task.js";
+import { positiveIntegerUpTo, rejectUnknownSubcommand } from "../options/parsers.js";
 import type { SetExitCode } from "../program.js";
 import type { TaskListFilter } from "./list.js";
-import { rejectUnknownSubcommand } from "../commands/meant.js";
 
 const about = `
 A task is the durable record of work that goes on in the background: commands,
@@ -129,7 +128,7 @@ function addNotify(tasks: Command, setExitCode: SetExitCode): void {
     .option("--json", "the task as JSON")
     .addHelpText("after", policyHelp)
     .action(async (wanted: string, policy: NotifyPolicy, { json }: JsonFlag) => {
-      const { setNotifyPolicy } = await import("./notify.js");
+      const { setNotifyPolicy } = await import("./notifications.js");
       setExitCode(await setNotifyPolicy(wanted, policy, json === true));
     });
 }
@@ -180,7 +179,7 @@ function addAudit(tasks: Command, setExitCode: SetExitCode): void {
     .option("--json", "the findings as a JSON array")
     .addHelpText("after", auditCodes)
     .action(async ({ json }: JsonFlag) => {
-      const { printTaskAudit } = await import("./audit.js");
+      const { printTaskAudit } = await import("./maintenance.js");
       setExitCode(await printTaskAudit(json === true));
     });
 }

@@ -1,14 +1,12 @@
 import { isatty } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
-import { formatDuration } from "../options/units.js";
 import { openReadClient, type ReadApi } from "../client/read-client.js";
-import { toJson } from "../json.js";
-import { printTable } from "../runs/print-table.js";
-import { print } from "../print/stdout.js";
-import { truncateToWidth } from "../print/table.js";
-import { taskStatusText, type ShownTask } from "./status.js";
+import { formatDuration } from "../options/units.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { printTable, truncateToWidth } from "../print/table.js";
+import { type ShownTask, taskStatusText } from "./status.js";
 
 export interface TaskListFilter {
   /** Several are separated by commas. */

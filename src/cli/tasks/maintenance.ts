@@ -1,10 +1,9 @@
 import type { ResponseOf } from "../../api/contract.js";
-import { notice } from "../print/stderr.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
-import { printTable } from "../runs/print-table.js";
-import { print } from "../print/stdout.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { printTable } from "../print/table.js";
 
 /** What a gateway does by itself every minute, now and over all tasks; not applied, only what it would be. */
 export async function maintainTasksCommand(apply: boolean, json: boolean): Promise<number> {
@@ -26,4 +25,21 @@ async function applyMaintenance(): Promise<ResponseOf<"maintainTasks">> {
 async function previewMaintenance(): Promise<ResponseOf<"maintainTasks">> {
   await using reader = await openReadClient();
   return await reader.client.maintainTasks({ body: { apply: false } });
+}
+
+/** Ends like `doctor`: with 1 when there is something to look at. */
+export async function printTaskAudit(json: boolean): Promise<number> {
+  assertOperator("audit tasks");
+  await using reader = await openReadClient();
+  const { findings } = await reader.client.auditTasks();
+  const rows = findings.map(({ code, taskId, detail }) => [code, taskId, detail]);
+  if (json) print(toJson(findings, 2));
+  else if (rows.length === 0) notice("nothing is the matter with any task", "dim");
+  else printTable(["FINDING", "TASK", "DETAIL"], rows);
+  if (!json && findings.some(({ code }) => code === "delivery_failed"))
+    notice(
+      "`holdfast tasks show` says why; `tasks retry` sends it again, `tasks dismiss` gives it up",
+      "dim",
+    );
+  return rows.length === 0 ? 0 : 1;
 }

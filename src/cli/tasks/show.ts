@@ -1,12 +1,109 @@
 import type { ResponseOf } from "../../api/contract.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
+import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { openReadClient, type ReadApi } from "../client/read-client.js";
-import { toJson } from "../json.js";
-import { paletteFor } from "../print/palette.js";
+import { formatDuration } from "../options/units.js";
+import { type Palette, paletteFor } from "../print/palette.js";
+import { print, toJson } from "../print/stdout.js";
+import { type DisplayField, exitFields, fieldLines, formatTime, processLines } from "../runs/describe.js";
 import { inspectRun } from "../runs/processes.js";
-import { print } from "../print/stdout.js";
-import { describeTask } from "./describe.js";
-import { taskParams } from "./named.js";
+import {
+  type ShownTask,
+  targetText,
+  taskEventText,
+  taskParams,
+  taskStatusColour,
+  taskStatusText,
+} from "./status.js";
+
+/** Everything about a task, for a person. */
+export function describeTask(
+  { task, events, messages, run, processes, output }: TaskDetails,
+  now: number,
+  palette: Palette,
+): string[] {
+  const section = (title: string, lines: readonly string[]): string[] =>
+    lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
+  const status = taskStatusColour(task, palette)(taskStatusText(task));
+  return [
+    `${palette.bold(task.taskId)}  ${status}  ${sanitizeLine(task.label)}`,
+    ...section("task", fieldLines(taskFields(task, now))),
+    ...section("asked for", task.text === task.label ? [] : textLines(task.text)),
+    ...section("error", task.error === null ? [] : textLines(task.error)),
+    ...section("result", task.summary === null ? [] : textLines(task.summary)),
+    ...section("told", notificationLines(task, messages)),
+    ...(run === null
+      ? []
+      : section(
+          "run",
+          fieldLines([["id", run.runId], ["command", run.command], ["state", run.state], ...exitFields(run)]),
+        )),
+    ...(run === null || processes === null ? [] : section("processes", processLines(run, processes))),
+    ...section("output", output === null || run === null ? [] : outputLines(output, run.runId)),
+    ...section(
+      "history",
+      events.map((event) =>
+        `${formatTime(event.at)}  ${event.type.padEnd(9)}  ${sanitizeLine(taskEventText(event))}`.trimEnd(),
+      ),
+    ),
+  ];
+}
+
+function taskFields(task: ShownTask, now: number): readonly DisplayField[] {
+  const { startedAt, endedAt, lastEventAt, cleanupAfter, heartbeatMs } = task;
+  return [
+    ["runtime", task.kind === null ? task.runtime : `${task.runtime}, ${task.kind}`],
+    ["asked by", task.ownerSessionId ?? "the operator"],
+    ["done by", task.childSessionId],
+    ["agent", task.agentId],
+    ["turn", task.turnId],
+    ["part of", task.parentTaskId],
+    ["created", formatTime(task.createdAt)],
+    ["started", startedAt === null ? null : formatTime(startedAt)],
+    ["last heard of", endedAt === null ? formatTime(lastEventAt) : null],
+    ["ended", endedAt === null ? null : formatTime(endedAt)],
+    [
+      endedAt === null ? "going on for" : "took",
+      startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt)),
+    ],
+    ["progress", endedAt === null ? task.progress : null],
+    ["heartbeat", heartbeatMs === null ? null : `every ${formatDuration(heartbeatMs)}`],
+    ["kept until", cleanupAfter === null ? null : formatTime(cleanupAfter)],
+  ];
+}
+
+function notificationLines(task: ShownTask, messages: TaskDetails["messages"]): readonly string[] {
+  const { policy, targets, delivery } = task;
+  const whom = targets.length === 0 ? "nobody" : targets.map(targetText).join(", ");
+  return [
+    ...fieldLines([
+      ["policy", policy],
+      ["whom", whom],
+      ["delivery", delivery],
+    ]),
+    ...messages.map(outboxLine),
+  ];
+}
+
+function outboxLine(message: TaskDetails["messages"][number]): string {
+  const { id, status, target, attempts, error, receipt, settledAt } = message;
+  const tries = `${attempts} ${attempts === 1 ? "attempt" : "attempts"}`;
+  const settled = settledAt === null ? "" : ` at ${formatTime(settledAt)}`;
+  const proof = receipt === null ? "" : ` (receipt ${receipt})`;
+  const why = error === null ? "" : `: ${error}`;
+  return sanitizeLine(`${id}  ${status}${settled}, ${targetText(target)}, ${tries}${proof}${why}`);
+}
+
+function outputLines({ stdout, stderr, why }: TaskOutput, runId: string): readonly string[] {
+  if (why !== null) return [sanitizeLine(`not to be read here: ${why}`)];
+  const lines = [...textLines(stdout), ...textLines(stderr)];
+  return lines.length === 0 ? [] : [...lines, `(the end of it; all: holdfast logs ${runId})`];
+}
+
+function textLines(text: string): string[] {
+  const clean = sanitizeText(text).trimEnd();
+  return clean === "" ? [] : clean.split("\n");
+}
 
 /** The last lines of what a task's command wrote, or why they cannot be read here. */
 export type TaskOutput =

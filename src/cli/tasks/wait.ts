@@ -3,20 +3,47 @@ import type { RunRecord } from "../../model/run.js";
 import { isTaskEnded } from "../../model/task.js";
 import { outcomeOfRun } from "../../tasks/outcome.js";
 import { sanitizeText } from "../../text/sanitize.js";
-import { notice } from "../print/stderr.js";
-import { dieBySignal } from "../run/interrupts.js";
 import { connectOrStart } from "../client/connect.js";
-import { ReconnectingStream } from "../client/reconnecting-stream.js";
 import { openReadClient } from "../client/read-client.js";
-import { toJson } from "../json.js";
+import { ReconnectingStream } from "../client/reconnecting-stream.js";
+import { formatDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
 import { isCapableTerminal } from "../print/palette.js";
-import { print } from "../print/stdout.js";
-import { pendingRecordText } from "../print/run-status.js";
-import { taskEndNotice, taskExitCode } from "./ending.js";
-import { taskEventText, type ShownTaskEvent } from "./event-text.js";
-import { taskParams } from "./named.js";
 import { ProgressLine } from "../print/progress-line.js";
-import type { ShownTask } from "./status.js";
+import { pendingRecordText } from "../print/run-status.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { dieBySignal } from "../run/interrupts.js";
+import { type ShownTask, type ShownTaskEvent, taskEventText, taskParams, taskStatusText } from "./status.js";
+
+/** The exit code of a command that has waited for a task. */
+export function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "outcome">): number {
+  switch (status) {
+    case "succeeded":
+      return outcome === "blocked" ? exitCodes.incomplete : 0;
+    case "failed":
+      return exitCodes.taskFailed;
+    case "timed_out":
+      return exitCodes.timeout;
+    case "cancelled":
+      return exitCodes.cancelled;
+    // Nobody can say how it ended, or it has not.
+    case "lost":
+    case "queued":
+    case "running":
+      return exitCodes.failure;
+  }
+}
+
+/** How a task has ended, for a person; its result is another matter. */
+export function taskEndNotice(task: ShownTask): readonly [message: string, colour: "red" | "yellow" | "dim"] {
+  const { taskId, label, startedAt, endedAt, error, status, outcome } = task;
+  const took = startedAt === null || endedAt === null ? "" : ` after ${formatDuration(endedAt - startedAt)}`;
+  const why = error === null ? "" : `: ${error.replaceAll(/\s+/g, " ")}`;
+  const message = `${taskId} (${label}): ${taskStatusText(task)}${took}${why}`;
+  if (status === "succeeded") return [message, outcome === "blocked" ? "yellow" : "dim"];
+  return [message, status === "cancelled" ? "yellow" : "red"];
+}
 
 /** Until a task has ended, whichever gateways come and go. Its result goes to stdout. */
 export async function waitForTask(wanted: string, json: boolean): Promise<number> {

@@ -1,29 +1,28 @@
-import { OPEN_RUN_STATES } from "../../model/run.js";
 import { readFile, readlink } from "node:fs/promises";
-import { inspectProcesses } from "../../anchor/inspect/processes.js";
+import { findAnchorBinary } from "../../anchor/binary/find.js";
+import type { ProcessEvidence } from "../../anchor/host.js";
 import {
   listMarkedProcesses,
-  reapMarkedProcess,
   type MarkedProcess,
+  reapMarkedProcess,
 } from "../../anchor/inspect/by-marker.js";
-import type { ProcessEvidence } from "../../anchor/host.js";
-import { findAnchorBinary } from "../../anchor/binary/find.js";
-import { BadInput } from "../../errors.js";
-import { readConfig, type UnmanagedProfile } from "../../config/schema.js";
+import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { configPath } from "../../config/file.js";
-import { sanitizeLine } from "../../text/sanitize.js";
-import { isSameMachine } from "../../home/machine-identity.js";
-import { openStoreForReading } from "../../store/open.js";
+import { readConfig, type UnmanagedProfile } from "../../config/schema.js";
+import { BadInput } from "../../errors.js";
 import { errnoOf } from "../../home/errno.js";
-import { notice } from "../print/stderr.js";
-import { exitCodes } from "../print/exit-code.js";
-import { assertOperator } from "../client/connect.js";
-import { toJson } from "../json.js";
-import { print } from "../print/stdout.js";
-import { confirm } from "../operator/confirm.js";
-import { PID_FILE_MISSING, checkOwner, type OwnerState } from "./owner.js";
-import { openLocalState } from "../client/local-state.js";
+import { isSameMachine } from "../../home/machine-identity.js";
+import { OPEN_RUN_STATES } from "../../model/run.js";
+import { openStoreForReading } from "../../store/open.js";
 import { findOwningRun } from "../../supervisor/inspect/find-owning-run.js";
+import { sanitizeLine } from "../../text/sanitize.js";
+import { assertOperator } from "../client/connect.js";
+import { openLocalState } from "../client/local-state.js";
+import { exitCodes } from "../print/exit-code.js";
+import { notice } from "../print/stderr.js";
+import { print, toJson } from "../print/stdout.js";
+import { confirm } from "../print/terminal-prompt.js";
+import { checkOwner, type OwnerState, PID_FILE_MISSING } from "./owner.js";
 
 interface UnmanagedProcess {
   readonly process: MarkedProcess;

@@ -1,23 +1,21 @@
 import { setMaxListeners } from "node:events";
+import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { StoreAway, SupervisorClosed, TaskRefused } from "../../errors.js";
-import type { TaskRecord } from "../../model/task.js";
-import { isTaskEnded } from "../../model/task.js";
+import { isTaskEnded, type TaskRecord } from "../../model/task.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Problem, Run, Supervisor } from "../../supervisor/api.js";
-import { systemClock } from "../../async/clock.js";
-import { planMaintenance, type WorkStatus, type MaintenanceAction } from "../../tasks/plan-maintenance.js";
 import type { TaskInput } from "../../tasks/new-task.js";
-import { sweepTasks } from "../../tasks/sweep.js";
-import type { Tasks, ApplyResult } from "../../tasks/tasks.js";
+import { type MaintenanceAction, planMaintenance, type WorkStatus } from "../../tasks/plan-maintenance.js";
+import { ObservationWindow, sweepTasks } from "../../tasks/sweep.js";
+import type { ApplyResult, Tasks } from "../../tasks/tasks.js";
 import type { TaskFinish, TaskInputEvent } from "../../tasks/transition.js";
-import { ObservationWindow } from "../../tasks/watch.js";
-import { acknowledgeReadMessages, type ReadReceiptStore } from "./read-receipts.js";
-import { workStatusOf, type WorkStatusDeps } from "./work-status.js";
 import { ProgressReporter, type ProgressReporterDeps } from "./progress.js";
+import { acknowledgeReadMessages, type ReadReceiptStore } from "./read-receipts.js";
 import { taskForRecoveredRun } from "./recovered-run.js";
 import type { TaskEventFollower } from "./task-event-follower.js";
 import { TypingIndicator, type TypingIndicatorDeps } from "./typing-indicator.js";
+import { type WorkStatusDeps, workStatusOf } from "./work-status.js";
 
 export interface BackgroundDeps
   extends WorkStatusDeps, ProgressReporterDeps, Pick<TypingIndicatorDeps, "channels"> {

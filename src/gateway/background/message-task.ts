@@ -1,7 +1,7 @@
 import { TaskRefused } from "../../errors.js";
-import type { Sessions } from "../../sessions/sessions.js";
 import type { SessionMessage } from "../../model/message.js";
-import { taskKeyOfTurn } from "../../tasks/key.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import { taskKeyOfTurn } from "../../tasks/new-task.js";
 import { resultTargets } from "../../tasks/reply-routing.js";
 import type { Background } from "./background.js";
 import { findParentSession } from "./notify-targets.js";

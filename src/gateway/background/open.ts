@@ -2,7 +2,7 @@ import { StoreAway } from "../../errors.js";
 import type { Deliverer } from "../../tasks/delivery.js";
 import { Notifier } from "../../tasks/notifier.js";
 import { Tasks } from "../../tasks/tasks.js";
-import { TaskMetrics } from "../task-metrics.js";
+import { TaskMetrics } from "../monitoring/metrics.js";
 import { Background, type BackgroundDeps } from "./background.js";
 import { TaskEventFollower } from "./task-event-follower.js";
 

@@ -1,14 +1,14 @@
 import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
+import { linkAbort } from "../../async/abort.js";
+import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
-import type { AcpStore } from "../../store/acp/store.js";
 import type { TaskRecord } from "../../model/task.js";
+import type { AcpStore } from "../../store/acp/store.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { systemClock } from "../../async/clock.js";
 import { redactText } from "../../text/redact.js";
 import type { Background } from "./background.js";
-import { linkAbort } from "../work/ends-with.js";
 import { readNewestLine, type StreamOffsets } from "./output-summary.js";
 import type { TypingIndicator } from "./typing-indicator.js";
 

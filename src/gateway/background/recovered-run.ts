@@ -1,6 +1,5 @@
 import type { RunRecord } from "../../model/run.js";
-import { taskKeyOfRun } from "../../tasks/key.js";
-import type { TaskInput } from "../../tasks/new-task.js";
+import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
 import { resultTargets } from "../../tasks/reply-routing.js";
 
 /**

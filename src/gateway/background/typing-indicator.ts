@@ -1,11 +1,11 @@
 import { setTimeout } from "node:timers/promises";
+import { linkAbort } from "../../async/abort.js";
 import type { Channel } from "../../channels/channel.js";
 import { defaults } from "../../defaults.js";
 import { targetKey, type TaskRecord } from "../../model/task.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import { DeliveryFailed } from "../../tasks/delivery.js";
 import { canShowTyping, type ChannelTarget } from "../../tasks/reply-routing.js";
-import { linkAbort } from "../work/ends-with.js";
 
 export interface TypingIndicatorDeps {
   readonly store: Pick<TaskStore, "getTask">;

@@ -1,14 +1,13 @@
 import type { AcpController } from "../../acp/controller.js";
 import { defaults } from "../../defaults.js";
-import type { Sessions } from "../../sessions/sessions.js";
-import type { AcpStore } from "../../store/acp/store.js";
 import type { RunRecord } from "../../model/run.js";
 import type { TaskRecord } from "../../model/task.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { AcpStore } from "../../store/acp/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
+import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import type { WorkStatus } from "../../tasks/plan-maintenance.js";
-import { outcomeOfRun } from "../../tasks/outcome.js";
 import type { TaskFinish } from "../../tasks/transition.js";
-import { outcomeOfTurn } from "../../tasks/turn-end.js";
 import { CLI_BACKEND, type OneShotAgents } from "./one-shot-agents.js";
 import { summarizeOutput } from "./output-summary.js";
 

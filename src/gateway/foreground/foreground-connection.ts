@@ -1,14 +1,93 @@
 import type { WebSocket } from "ws";
 import type { StreamName } from "../../anchor/host.js";
+import {
+  type AttachServerMessage,
+  CLOSE_COMPLETE,
+  decodeFrame,
+  encodeFrame,
+} from "../../api/attach-frames.js";
 import { defaults } from "../../defaults.js";
+import { BadInput, StdinClosed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
-import { CLOSE_COMPLETE, encodeFrame, type AttachServerMessage } from "../../api/attach-frames.js";
-import type { ForegroundClients } from "./foreground-clients.js";
-import { ForegroundInput } from "../server/call-input.js";
-import { parseClientMessage, stopRunFor } from "./client-messages.js";
 import type { Requester } from "../../sessions/requester.js";
-import { SendWindow } from "../server/window.js";
+import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
+import { retryWhileFenced } from "../../supervisor/run-handle.js";
+import { parseClientMessage, stopRunFor } from "./client-messages.js";
+import type { ForegroundClients } from "./foreground-clients.js";
+
+/** How far one stream may be sent ahead of what its reader has taken. */
+export class SendWindow {
+  #acknowledged: number;
+  #wake: () => void = () => {};
+  #closed = false;
+
+  constructor(from: number) {
+    this.#acknowledged = from;
+  }
+
+  acknowledge(offset: number): void {
+    this.#acknowledged = Math.max(this.#acknowledged, offset);
+    this.#wake();
+  }
+
+  /** Nobody reads any more. */
+  close(): void {
+    this.#closed = true;
+    this.#wake();
+  }
+
+  /** Resolves when so much may be on its way. */
+  async waitForRoom(sent: number): Promise<void> {
+    while (!this.#closed && sent - this.#acknowledged >= defaults.callerWindowBytes)
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+  }
+}
+
+export interface ForegroundInputDeps {
+  readonly runId: string;
+  /** Null: nobody takes the caller's input. */
+  readonly run: Pick<Run, "write" | "closeStdin"> | null;
+  readonly disconnected: AbortSignal;
+  readonly send: (message: AttachServerMessage) => void;
+  /** So that the caller comes back, and sends again what is not accepted. */
+  readonly disconnect: () => void;
+}
+
+/** A caller's input and its end, in the order they came. While the run may not be steered, they wait. */
+export class ForegroundInput {
+  readonly #deps: ForegroundInputDeps;
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(deps: ForegroundInputDeps) {
+    this.#deps = deps;
+  }
+
+  async write(data: Buffer): Promise<void> {
+    const { stream, offset, bytes } = decodeFrame(data);
+    if (stream !== "stdin") throw new BadInput("frame", `a caller sends stdin, not ${stream}`);
+    const { runId, run, send } = this.#deps;
+    await this.#enqueue(async () => {
+      if (run === null) throw new StdinClosed(runId, "nobody takes its caller's input any more");
+      await run.write(bytes, offset);
+      send({ type: "accepted", offset: offset + bytes.length });
+    });
+  }
+
+  async end(): Promise<void> {
+    await this.#enqueue(async () => this.#deps.run?.closeStdin());
+  }
+
+  async #enqueue(act: () => Promise<void>): Promise<void> {
+    const { disconnected, send, disconnect } = this.#deps;
+    const done = this.#last.then(() => retryWhileFenced(act, disconnected));
+    this.#last = done.catch(() => undefined);
+    await done.catch((error: unknown) => {
+      if (error instanceof StdinClosed || error instanceof BadInput)
+        send({ type: "unread", message: error.message });
+      else disconnect();
+    });
+  }
+}
 
 export interface ForegroundConnectionDeps {
   readonly supervisor: Supervisor;

@@ -1,3 +1,4 @@
+import { hkdfSync, randomBytes } from "node:crypto";
 import type { ClientRequest, IncomingHttpHeaders } from "node:http";
 import { request, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
@@ -5,7 +6,19 @@ import type { ConnectionOptions } from "node:tls";
 import { defaults } from "../../defaults.js";
 import type { HoldfastError, PeerFailure } from "../../errors.js";
 import type { GatewayRecord } from "../../model/gateway.js";
-import { derivePeerKey } from "./key.js";
+
+const KEY_BYTES = 32;
+
+/** New with every incarnation, and written only to the store: who can read it there is one of ours. */
+export function newPeerKey(): string {
+  return randomBytes(KEY_BYTES).toString("base64url");
+}
+
+/** What `caller` and `target` prove to each other that both can read the store. Of no use between any two others. */
+export function derivePeerKey(peerKey: string, caller: string, target: string): Buffer {
+  const info = `holdfast peer\0${caller}\0${target}`;
+  return Buffer.from(hkdfSync("sha256", Buffer.from(peerKey, "base64url"), "", info, KEY_BYTES));
+}
 
 /** What is said of what could not be asked for. */
 export type PeerErrorFactory = (why: string, how: PeerFailure) => HoldfastError;

@@ -1,10 +1,10 @@
 import { RunNotFound, SupervisorClosed } from "../../errors.js";
 import type { RemoteStop, RemoteStopResult } from "../../model/remote-stop.js";
-import type { RemoteStopStore } from "../../store/command-store.js";
 import type { RunRecord } from "../../model/run.js";
+import type { RemoteStopStore } from "../../store/remote-stops.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { RunLocator } from "../peers/locators.js";
-import { remoteStopEvent } from "../commands/command-event.js";
+import { remoteStopEvent } from "./run-stopper.js";
 
 export interface RemoteStopExecutorDeps {
   readonly supervisor: Pick<Supervisor, "stop" | "getRun">;

@@ -1,13 +1,30 @@
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { BadInput, type FarGateway } from "../../errors.js";
-import type { RemoteStop } from "../../model/remote-stop.js";
-import type { RemoteStopStore } from "../../store/command-store.js";
-import type { RunRecord } from "../../model/run.js";
-import type { CancelOptions, RunStopResult, Supervisor } from "../../supervisor/api.js";
 import { newRequestId } from "../../model/ids.js";
+import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/remote-stop.js";
+import type { NewRunEvent } from "../../model/run-event.js";
+import type { RunRecord } from "../../model/run.js";
+import type { RemoteStopStore } from "../../store/remote-stops.js";
+import type { CancelOptions, RunStopResult, Supervisor } from "../../supervisor/api.js";
 import type { RunLocator } from "../peers/locators.js";
-import { remoteStopEvent } from "../commands/command-event.js";
+
+/** It was handed over (`result` null), or this came of it. */
+export function remoteStopEvent(
+  { id, runId, actor, handedOverBy, target }: NewRemoteStop,
+  record: Pick<RunRecord, "root"> | null,
+  result: RemoteStopResult | null,
+): NewRunEvent {
+  const { outcome = null, error = null } = result ?? {};
+  return {
+    runId,
+    type: "command",
+    at: Date.now(),
+    rootPid: record?.root?.pid ?? null,
+    descendants: 0,
+    data: { id, actor, by: handedOverBy, target, outcome, error },
+  };
+}
 
 /** Where a stop went whose run is elsewhere, and how far it has come. */
 export interface RemoteStopStatus {

@@ -1,35 +1,39 @@
-import { DEFAULT_PERMISSION_RULES, type AcpController } from "../../acp/controller.js";
 import type { RequestedAgentCommand } from "../../acp/agent/agent-commands.js";
-import { newTurnId } from "../../acp/ids.js";
+import { type AcpController, DEFAULT_PERMISSION_RULES } from "../../acp/controller.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
+import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
+import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
 import { BadInput, NotFound } from "../../errors.js";
-import { NO_PAGE, pageOfQuestion as pageOfQuestion } from "../../sessions/approval-question.js";
-import { newSessionId } from "../../sessions/ids.js";
-import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession, AcpTurn, PermissionRule } from "../../model/acp.js";
-import type { AcpStore } from "../../store/acp/store.js";
-import type { TaskStore } from "../../store/tasks/store.js";
-import { taskKeyOfTurn } from "../../tasks/key.js";
-import type { TaskInput } from "../../tasks/new-task.js";
+import { newSessionId, newTurnId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";
-import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";
-import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
-import { authorizeCommand, type ExecAuthorizationDeps } from "../auth/exec-authorization.js";
-import type { RequestContext, RouteHandlers } from "../server/router.js";
-import { sessionIdOf } from "../../sessions/requester.js";
+import {
+  acpPermissionResponse,
+  type AcpQueryVerb,
+  acpSessionResponse,
+  acpTurnResponse,
+  createAcpQueries,
+  requireAcpSession,
+} from "../../queries/acp.js";
+import { NO_PAGE, pageOfQuestion } from "../../sessions/approval-question.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
+import { sessionIdOf } from "../../sessions/requester.js";
+import type { Sessions } from "../../sessions/sessions.js";
+import type { AcpStore } from "../../store/acp/store.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import { type TaskInput, taskKeyOfTurn } from "../../tasks/new-task.js";
+import { authorizeCommand, type ExecAuthorizationDeps } from "../auth/exec-authorization.js";
 import type { Background } from "../background/background.js";
 import {
-  waitingOptions,
   assertMaySetOrigin,
-  findParentSession,
   findCurrentTask,
+  findParentSession,
   resolveTargets,
+  waitingOptions,
 } from "../background/notify-targets.js";
+import type { RequestContext, RouteHandlers } from "../server/router.js";
 import type { ChannelEntries } from "./channels.js";
-import { createAcpQueries, requireAcpSession, type AcpQueryVerb } from "../../queries/acp.js";
-import { acpPermissionResponse, acpSessionResponse, acpTurnResponse } from "../handlers/acp-shown.js";
 
 export type AcpVerb =
   | AcpQueryVerb

@@ -1,30 +1,29 @@
-import { parseVersion, cliCommand } from "../../agents/command-line.js";
+import { cliCommand, parseVersion } from "../../agents/command-line.js";
+import type { ParsedRequestOf, ResponseOf, Verb } from "../../api/contract.js";
+import { execBody } from "../../api/routes/exec.js";
 import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotFound } from "../../errors.js";
-import { NO_STDIN } from "../../sessions/approval-question.js";
-import type { SessionRecord } from "../../model/session.js";
 import { newRunId } from "../../model/ids.js";
-import { taskKeyOfRun } from "../../tasks/key.js";
-import type { TaskInput } from "../../tasks/new-task.js";
-import { CLI_BACKEND } from "../background/one-shot-agents.js";
-import type { ResponseOf, ParsedRequestOf, Verb } from "../../api/contract.js";
-import { execBody } from "../../api/routes/exec.js";
-import { authorizeCommand, issueExecIdentity, authorizeExec } from "../auth/exec-authorization.js";
-import type { RequestContext, RouteHandlers } from "../server/router.js";
+import type { SessionRecord } from "../../model/session.js";
+import { type AgentListing, CallerSearchPath, describeAgent, describeAgents } from "../../queries/agents.js";
+import { NO_STDIN } from "../../sessions/approval-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";
+import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
+import { authorizeCommand, authorizeExec, issueExecIdentity } from "../auth/exec-authorization.js";
 import type { StartHooks } from "../background/background.js";
 import {
-  waitingOptions,
   assertMaySetOrigin,
-  findParentSession,
   findCurrentTask,
+  findParentSession,
   resolveTargets,
+  waitingOptions,
 } from "../background/notify-targets.js";
+import { CLI_BACKEND } from "../background/one-shot-agents.js";
+import type { RequestContext, RouteHandlers } from "../server/router.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
 import type { HandlerDeps } from "./runs.js";
-import { CallerSearchPath, describeAgent, describeAgents, type AgentListing } from "../../queries/agents.js";
 
 type AgentVerb = Extract<Verb, "listAgents" | "checkAgent" | "runAgent" | "agentResult">;
 type Check = ResponseOf<"checkAgent">["checks"][number];

@@ -1,9 +1,9 @@
+import type { ResponseOf } from "../../api/contract.js";
 import { describeChannel } from "../../channels/check-channel.js";
 import type { ChannelEntry } from "../../config/channels.js";
 import { NotFound } from "../../errors.js";
-import { newMessageId } from "../../sessions/ids.js";
-import { DeliveryFailed, type Deliverer, type Notification } from "../../tasks/delivery.js";
-import type { ResponseOf } from "../../api/contract.js";
+import { newMessageId } from "../../model/ids.js";
+import { type Deliverer, DeliveryFailed, type Notification } from "../../tasks/delivery.js";
 import type { RouteHandlers } from "../server/router.js";
 
 export type ChannelEntries = Readonly<Record<string, ChannelEntry>>;

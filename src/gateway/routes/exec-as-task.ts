@@ -1,15 +1,14 @@
+import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
 import { RunExists } from "../../errors.js";
+import { newRunId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Supervisor } from "../../supervisor/api.js";
-import { newRunId } from "../../model/ids.js";
+import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
 import { displayCommand, redactText } from "../../text/redact.js";
-import { taskKeyOfRun } from "../../tasks/key.js";
-import type { TaskInput } from "../../tasks/new-task.js";
-import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
+import { findCurrentTask, resolveTargets, waitingOptions } from "../background/notify-targets.js";
 import type { RequestContext } from "../server/router.js";
-import { waitingOptions, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
 import { execCommand } from "./exec.js";
-import type { HandlerDeps, ExecIdentity } from "./runs.js";
+import type { ExecIdentity, HandlerDeps } from "./runs.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
 

@@ -1,54 +1,57 @@
-import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
-import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
-import type { GatewayWithStatus } from "../../store/gateways/status.js";
-import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import type { RunFilter, Store } from "../../store/store.js";
-import type { TaskStore } from "../../store/tasks/store.js";
-import { EventCursor, type EventSource } from "../../store/runs/event-cursor.js";
-import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
+import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
+import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { NotFound } from "../../errors.js";
-import { isStoreFailure } from "../../store/store-failure.js";
-import type { AgentEntry } from "../../config/agents.js";
-import type { SessionHistory } from "../../sessions/history.js";
-import type { RequestedStdin } from "../../sessions/approval-question.js";
-import type { OneShotAgents } from "../background/one-shot-agents.js";
-import type { ForegroundClients } from "../foreground/foreground-clients.js";
-import type { RunStopper } from "../remote-stops/run-stopper.js";
-import type { ScreenCache } from "../../queries/screen.js";
-import {
-  authorizeExec,
-  type AllowedCommand,
-  type ExecAuthorizationDeps,
-} from "../auth/exec-authorization.js";
-import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
-import type { RouteHandlers } from "../server/router.js";
-import type { Requester } from "../../sessions/requester.js";
-import { omitUndefined } from "../handlers/defined.js";
-import type { ExecDefaults } from "./exec.js";
-import { execAsTask } from "./exec-as-task.js";
-import type { AcpVerb } from "./acp.js";
+import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
+import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import type { KnownAgents } from "../../queries/agents.js";
+import { readLog } from "../../queries/output.js";
 import { pollRun } from "../../queries/poll.js";
-import { waitReadyOrStop, waitReady } from "./readiness.js";
-import { runFilter, runCursor, currentRun } from "../../queries/runs.js";
-import { requireHeldRun, assertSteerable, requireInputRun } from "../handlers/steered.js";
-import { readLog } from "../handlers/log.js";
+import { currentRun, runCursor, runFilter } from "../../queries/runs.js";
 import {
+  assertHasTerminal,
   encodeKeysForRun,
   encodePasteForRun,
+  type ScreenCache,
   screenshot,
   seemsToWaitForInput,
-  assertHasTerminal,
-} from "../handlers/terminal.js";
-import type { Authorizer } from "../../sessions/authorizer.js";
-import { createAgentHandlers } from "./agents.js";
-import { createChannelHandlers, type ChannelHandlerDeps } from "./channels.js";
-import type { KnownAgents } from "../../queries/agents.js";
-import { createSessionHandlers } from "./sessions.js";
+} from "../../queries/screen.js";
 import type { SessionRecords } from "../../queries/sessions.js";
-import type { ShutdownPolicy, ShutdownSummary } from "../shutdown.js";
+import type { RequestedStdin } from "../../sessions/approval-question.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
+import type { SessionHistory } from "../../sessions/history.js";
+import type { Requester } from "../../sessions/requester.js";
+import type { GatewayWithStatus } from "../../store/gateways/status.js";
+import { isStoreFailure } from "../../store/open.js";
+import { EventCursor, type EventSource } from "../../store/runs/event-cursor.js";
+import type { RunFilter, Store } from "../../store/store.js";
+import type { TaskStore } from "../../store/tasks/store.js";
+import type { SpawnOptions, Supervisor } from "../../supervisor/api.js";
+import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
+import {
+  type AllowedCommand,
+  authorizeExec,
+  type ExecAuthorizationDeps,
+} from "../auth/exec-authorization.js";
 import type { Background } from "../background/background.js";
 import { assertMaySetOrigin } from "../background/notify-targets.js";
+import type { OneShotAgents } from "../background/one-shot-agents.js";
+import {
+  assertSteerable,
+  type ForegroundClients,
+  requireHeldRun,
+  requireInputRun,
+} from "../foreground/foreground-clients.js";
+import type { RunStopper } from "../remote-stops/run-stopper.js";
+import type { RouteHandlers } from "../server/router.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../shutdown.js";
+import type { AcpVerb } from "./acp.js";
+import { createAgentHandlers } from "./agents.js";
+import { type ChannelHandlerDeps, createChannelHandlers } from "./channels.js";
+import { execAsTask } from "./exec-as-task.js";
+import type { ExecDefaults } from "./exec.js";
+import { waitReady, waitReadyOrStop } from "./readiness.js";
+import { createSessionHandlers, omitUndefined } from "./sessions.js";
 import type { TaskVerb } from "./tasks.js";
 
 export interface HandlerDeps extends ChannelHandlerDeps {

@@ -1,10 +1,13 @@
-import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import type { Verb } from "../../api/contract.js";
+import { BadInput, NotFound, SessionClosed } from "../../errors.js";
+import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
 import type { RouteHandlers } from "../server/router.js";
-import { omitUndefined } from "../handlers/defined.js";
 import type { HandlerDeps } from "./runs.js";
-import { readSessionInbox } from "../handlers/session-inbox.js";
-import { readSessionHistory, readSessionStatus } from "../../queries/sessions.js";
+
+/** What was left out is not there, rather than undefined. */
+export function omitUndefined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
+}
 
 type SessionVerb = Extract<
   Verb,

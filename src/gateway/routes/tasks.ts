@@ -1,18 +1,6 @@
+import type { Verb } from "../../api/contract.js";
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
-import type { Store } from "../../store/store.js";
-import { taskKeyOfCaller } from "../../tasks/key.js";
-import { describeAction } from "../../tasks/shown-measure.js";
-import type { Tasks, ApplyResult } from "../../tasks/tasks.js";
-import type { TaskInputEvent } from "../../tasks/transition.js";
-import type { Verb } from "../../api/contract.js";
-import type { RequestContext, RouteHandlers } from "../server/router.js";
-import { sessionIdOf, type Requester } from "../../sessions/requester.js";
-import type { Authorizer } from "../../sessions/authorizer.js";
-import type { Background } from "../background/background.js";
-import { cancelTaskWork, type CancelDeps } from "../background/cancel.js";
-import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
-import type { ChannelEntries } from "./channels.js";
 import type { TaskCursorCodec } from "../../queries/task-cursor.js";
 import {
   createTaskQueries,
@@ -20,6 +8,18 @@ import {
   type TaskQueryDeps,
   type TaskQueryVerb,
 } from "../../queries/tasks.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
+import { type Requester, sessionIdOf } from "../../sessions/requester.js";
+import type { Store } from "../../store/store.js";
+import { taskKeyOfCaller } from "../../tasks/new-task.js";
+import { describeAction } from "../../tasks/plan-maintenance.js";
+import type { ApplyResult, Tasks } from "../../tasks/tasks.js";
+import type { TaskInputEvent } from "../../tasks/transition.js";
+import type { Background } from "../background/background.js";
+import { type CancelDeps, cancelTaskWork } from "../background/cancel.js";
+import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
+import type { RequestContext, RouteHandlers } from "../server/router.js";
+import type { ChannelEntries } from "./channels.js";
 
 export type TaskVerb =
   | TaskQueryVerb

@@ -1,33 +1,36 @@
-import { STATUS_CODES, type IncomingMessage } from "node:http";
+import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { WebSocket, WebSocketServer } from "ws";
 import type { StreamName } from "../../anchor/host.js";
+import {
+  type AttachServerMessage,
+  CLOSE_COMPLETE,
+  CLOSE_GATEWAY_STOPPED,
+  encodeFrame,
+} from "../../api/attach-frames.js";
+import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
 import type { Bell } from "../../channels/bell.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Run, Supervisor } from "../../supervisor/api.js";
-import type { ForegroundClients } from "../foreground/foreground-clients.js";
-import { assertSteerable, claimInput, assertStdinRoom } from "../handlers/steered.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
-import {
-  CLOSE_COMPLETE,
-  encodeFrame,
-  CLOSE_GATEWAY_STOPPED,
-  type AttachServerMessage,
-} from "../../api/attach-frames.js";
-import { proxyUpgrade } from "../peers/proxy.js";
-import type { Peer } from "../peers/peer.js";
-import { requestUrl } from "./router.js";
-import { serveForeground, type ForegroundConnection } from "../foreground/foreground-connection.js";
-import type { AdmissionControl } from "./admission-control.js";
-import { toErrorResponse, errorHeaders, httpStatusOf } from "../../api/error-response.js";
+import type { Requester } from "../../sessions/requester.js";
+import type { Run, Supervisor } from "../../supervisor/api.js";
 import { parseClientMessage, stopRunFor } from "../foreground/client-messages.js";
+import {
+  assertStdinRoom,
+  assertSteerable,
+  claimInput,
+  type ForegroundClients,
+} from "../foreground/foreground-clients.js";
+import { type ForegroundConnection, serveForeground } from "../foreground/foreground-connection.js";
+import type { Peer } from "../peers/peer.js";
+import { proxyUpgrade } from "../peers/proxy.js";
+import type { AdmissionControl } from "./admission-control.js";
 import type { ListenerPolicy } from "./listener-policy.js";
 import { assertAllowedHost } from "./loopback-listener.js";
-import { matchPath } from "./match-path.js";
-import type { Requester } from "../../sessions/requester.js";
+import { matchPath, requestUrl } from "./router.js";
 
 export const ATTACH_PATH = "/v1/runs/{runId}/attach";
 

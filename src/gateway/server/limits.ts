@@ -1,8 +1,10 @@
 import type { Server } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { defaults } from "../../defaults.js";
-import { TooManyRequests } from "../../errors.js";
-import { sessionIdOf, type Requester } from "../../sessions/requester.js";
+import { SessionStorageFull, TooManyRequests } from "../../errors.js";
+import { type Requester, sessionIdOf } from "../../sessions/requester.js";
+import type { SessionStore } from "../../store/sessions/store.js";
 
 /**
  * Limits the connections of listeners that accept tokens. A connection belongs to no one until its first request; beyond
@@ -58,5 +60,97 @@ export class ConnectionLimiter {
     const left = (this.#counts.get(sessionId) ?? 1) - 1;
     if (left > 0) this.#counts.set(sessionId, left);
     else this.#counts.delete(sessionId);
+  }
+}
+
+interface ConnectionQueue {
+  readonly waiting: (() => Promise<void>)[];
+  busy: boolean;
+  paused: boolean;
+}
+
+/** Requests read ahead on one connection: Node parses as many as arrive together. */
+const READ_AHEAD = 32;
+
+/**
+ * Requests of one connection are handled one after the other, with a turn of the event loop in between, so that thousands
+ * that arrive together do not keep other connections waiting and are not all read at once.
+ */
+export class RequestPipelines {
+  readonly #queues = new WeakMap<Socket, ConnectionQueue>();
+
+  /** `work` must not reject. */
+  add(socket: Socket, work: () => Promise<void>): void {
+    const queue = this.#queues.get(socket) ?? { waiting: [], busy: false, paused: false };
+    this.#queues.set(socket, queue);
+    queue.waiting.push(work);
+    if (!queue.busy) this.#next(socket, queue);
+    else if (queue.waiting.length >= READ_AHEAD && !queue.paused) {
+      queue.paused = true;
+      socket.pause();
+    }
+  }
+
+  #next(socket: Socket, queue: ConnectionQueue): void {
+    const work = queue.waiting.shift();
+    queue.busy = work !== undefined;
+    if (queue.paused && queue.waiting.length < READ_AHEAD / 2) {
+      queue.paused = false;
+      socket.resume();
+    }
+    if (work !== undefined) void work().then(() => setImmediate(() => this.#next(socket, queue)));
+  }
+}
+
+/** So many requests a second from each, and a burst before that counts. */
+export class RateLimiter {
+  readonly #perSecond: number;
+  readonly #burst: number;
+  readonly #buckets = new Map<string, { tokens: number; at: number }>();
+
+  constructor(perSecond: number, burst: number) {
+    this.#perSecond = perSecond;
+    this.#burst = burst;
+  }
+
+  tryTake(who: string, now = performance.now()): boolean {
+    const known = this.#buckets.get(who) ?? { tokens: this.#burst, at: now };
+    const tokens = Math.min(this.#burst, known.tokens + ((now - known.at) / 1000) * this.#perSecond);
+    this.#buckets.set(who, { tokens: Math.max(0, tokens - 1), at: now });
+    // Whoever has not asked for a while has a full purse again, and need not be remembered.
+    if (this.#buckets.size > 1_000) this.#evictFull(now);
+    return tokens >= 1;
+  }
+
+  #evictFull(now: number): void {
+    const fullAfterMs = (this.#burst / this.#perSecond) * 1000;
+    for (const [who, { at }] of this.#buckets) if (now - at > fullAfterMs) this.#buckets.delete(who);
+  }
+}
+
+/**
+ * Limits the size of the records that are stored for one session. The size is measured in the store from time to time;
+ * records added in between are estimated.
+ */
+export class SessionStorageQuota {
+  readonly #store: Pick<SessionStore, "storedBytesOfSession">;
+  readonly #known = new Map<string, { readonly at: number; bytes: number }>();
+
+  constructor(store: Pick<SessionStore, "storedBytesOfSession">) {
+    this.#store = store;
+  }
+
+  /** Rejects with SessionStorageFull. Counts one more record. */
+  async assertRoom(requester: Requester): Promise<void> {
+    if (requester.kind === "operator") return;
+    const { id } = requester.session;
+    const now = performance.now();
+    for (const [each, { at }] of this.#known)
+      if (now - at > defaults.sessionStoredLookMs) this.#known.delete(each);
+    const known = this.#known.get(id) ?? { at: now, bytes: await this.#store.storedBytesOfSession(id) };
+    this.#known.set(id, known);
+    if (known.bytes > defaults.sessionStoredBytes)
+      throw new SessionStorageFull(id, defaults.sessionStoredBytes);
+    known.bytes += defaults.labelsBytes;
   }
 }

@@ -4,8 +4,8 @@ import type { Socket } from "node:net";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../model/gateway.js";
-import { serverLimits, closeServer, type Listener } from "./local-listener.js";
-import { newPeerKey, derivePeerKey } from "../peers/key.js";
+import { derivePeerKey, newPeerKey } from "../peers/peer.js";
+import { closeServer, type Listener, serverLimits } from "./local-listener.js";
 
 export interface PeerListener extends Listener {
   /** With the port that was had. */

@@ -1,5 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { z } from "zod";
+import { contract, type ParsedRequestOf, type ResponseOf, type Verb } from "../../api/contract.js";
+import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
+import type { Route } from "../../api/route.js";
+import { CHALLENGE_PATH } from "../../api/token-proof.js";
 import { defaults } from "../../defaults.js";
 import {
   AcpClosed,
@@ -13,20 +17,36 @@ import {
   TooManyRequests,
   Unauthorized,
 } from "../../errors.js";
-import { contract, type ResponseOf, type ParsedRequestOf, type Verb } from "../../api/contract.js";
-import type { Route } from "../../api/route.js";
-import type { AdmissionControl, CountedRequest } from "./admission-control.js";
-import { toErrorResponse, errorHeaders, httpStatusOf } from "../../api/error-response.js";
-import { RateLimiter } from "./budget.js";
-import { CHALLENGE_PATH } from "../../api/token-proof.js";
+import type { Requester } from "../../sessions/requester.js";
 import { answerChallenge, tokenFromRequest } from "../auth/challenge.js";
+import { isAcpVerb } from "../peers/locators.js";
+import { proxyRequest } from "../peers/proxy.js";
+import type { AdmissionControl, CountedRequest } from "./admission-control.js";
+import { RateLimiter, RequestPipelines } from "./limits.js";
 import type { ListenerPolicy } from "./listener-policy.js";
 import { assertAllowedHost } from "./loopback-listener.js";
-import { isAcpVerb } from "../peers/acp-whereabouts.js";
-import { proxyRequest } from "../peers/proxy.js";
-import { matchPath } from "./match-path.js";
-import { RequestPipelines } from "./pipeline.js";
-import type { Requester } from "../../sessions/requester.js";
+
+/** The parts of `path` that `pattern` names (`/v1/runs/{runId}`), decoded; null: it is another path. */
+export function matchPath(pattern: string, path: string): Record<string, string> | null {
+  const wanted = pattern.split("/");
+  const given = path.split("/");
+  if (wanted.length !== given.length) return null;
+  const params: Record<string, string> = {};
+  for (const [at, part] of wanted.entries()) {
+    const found = given[at] ?? "";
+    const [, name] = /^\{(\w+)\}$/.exec(part) ?? [];
+    if (name === undefined) {
+      if (part !== found) return null;
+    } else {
+      try {
+        params[name] = decodeURIComponent(found);
+      } catch {
+        return null;
+      }
+    }
+  }
+  return params;
+}
 
 /** Why `gone` aborts when it was not the caller who hung up. */
 export const GATEWAY_STOPPING = "the gateway stops";

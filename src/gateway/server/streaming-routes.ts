@@ -1,21 +1,18 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import type { Approvals } from "../../sessions/approvals.js";
-import type { AcpUpdate } from "../../model/acp.js";
-import type { Supervisor } from "../../supervisor/api.js";
 import { contract } from "../../api/contract.js";
-import type { EventFollower } from "./event-follower.js";
-import type { AcpHandlerDeps } from "../routes/acp.js";
-import { requireAcpSession } from "../../queries/acp.js";
-import { resolveTask, type TaskQueryDeps } from "../../queries/tasks.js";
-import { acpUpdateResponse } from "../handlers/acp-shown.js";
-import type { Metrics } from "../monitoring/metrics.js";
-import type { Authorizer } from "../../sessions/authorizer.js";
-import type { TaskEventFollower } from "../background/task-event-follower.js";
-import type { RequestContext, StreamingRoutes } from "./router.js";
-import { validateInput, sendJson } from "./router.js";
-import { matchPath } from "./match-path.js";
 import { openApiDocument } from "../../api/openapi.js";
+import type { AcpUpdate } from "../../model/acp.js";
+import { acpUpdateResponse, requireAcpSession } from "../../queries/acp.js";
+import { resolveTask, type TaskQueryDeps } from "../../queries/tasks.js";
+import type { Approvals } from "../../sessions/approvals.js";
+import type { Authorizer } from "../../sessions/authorizer.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import type { TaskEventFollower } from "../background/task-event-follower.js";
+import type { Metrics } from "../monitoring/metrics.js";
+import type { AcpHandlerDeps } from "../routes/acp.js";
+import type { EventFollower } from "./event-follower.js";
+import { matchPath, type RequestContext, sendJson, type StreamingRoutes, validateInput } from "./router.js";
 
 /** What is no question with one answer: streams, and the description of everything. */
 export function createStreamingRoutes(

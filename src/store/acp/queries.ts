@@ -1,16 +1,15 @@
-import { sql } from "kysely";
-import type { Kysely } from "kysely";
-import { toAcpPermissionRequest, toAcpSession, toAcpTurn, toAcpUpdate } from "./rows.js";
+import { type Kysely, sql } from "kysely";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
+import type { Schema } from "../schema.js";
+import { isColumnInScope } from "../sessions/queries.js";
+import type { SqlDialect } from "../sql/engine.js";
+import { toAcpPermissionRequest, toAcpSession, toAcpTurn, toAcpUpdate } from "./rows.js";
 import type {
   AcpPermissionRequestFilter,
   AcpSessionFilter,
   AcpTurnFilter,
   AcpUpdateFilter,
 } from "./store.js";
-import type { Schema } from "../schema.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { isColumnInScope } from "../sql/session-scope.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;

@@ -1,10 +1,4 @@
 import { sql } from "kysely";
-import {
-  toAcpPermissionRequestColumns,
-  toAcpSessionColumns,
-  toAcpTurnColumns,
-  toDecisionColumns,
-} from "./rows.js";
 import type {
   AcpPermissionRequest,
   AcpSession,
@@ -13,6 +7,17 @@ import type {
   NewAcpTurn,
   NewAcpUpdate,
 } from "../../model/acp.js";
+import { isNotice, isUndelivered, isWaiting } from "../messages/rows.js";
+import { SqlMessageStore, takeSessionPlace } from "../messages/writes.js";
+import { appendRunEvents } from "../runs/events.js";
+import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
+import * as read from "./queries.js";
+import {
+  toAcpPermissionRequestColumns,
+  toAcpSessionColumns,
+  toAcpTurnColumns,
+  toDecisionColumns,
+} from "./rows.js";
 import type {
   AcpChange,
   AcpPermissionRequestFilter,
@@ -21,13 +26,6 @@ import type {
   AcpTurnFilter,
   AcpUpdateFilter,
 } from "./store.js";
-import { takeSessionPlace } from "../sql/append-message.js";
-import { appendRunEvents } from "../runs/events.js";
-import type { SqlEngine } from "../sql/engine.js";
-import { isNotice, isUndelivered, isWaiting } from "../sql/message-states.js";
-import * as read from "./queries.js";
-import { SqlMessageStore } from "../messages/writes.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
 
 const pending = sql<boolean>`verdict is null`;
 

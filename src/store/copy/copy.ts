@@ -1,13 +1,18 @@
 import { readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
-import { CopyRefused } from "../../errors.js";
 import { databaseUrl } from "../../config/database-url.js";
+import { CopyRefused } from "../../errors.js";
 import { localCopyDirectory } from "../local-copy/run-copy.js";
+import { type StoreLocation, storeLocationName } from "../location.js";
 import { SCHEMA_VERSION, TABLES } from "../sql/migrations.js";
-import { findInstances, findActiveWriters } from "./active-writers.js";
-import { storeLocationName, type StoreLocation } from "../location.js";
-import type { TableReader, TableRow, ColumnValue, TableWriter } from "./table-io.js";
-import { TableChecksum } from "./table-sum.js";
+import { findActiveWriters, findInstances } from "./active-writers.js";
+import {
+  type ColumnValue,
+  TableChecksum,
+  type TableReader,
+  type TableRow,
+  type TableWriter,
+} from "./table-io.js";
 
 export interface CopiedTable {
   readonly table: string;

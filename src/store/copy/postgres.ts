@@ -1,17 +1,15 @@
 import type { Pool, PoolClient } from "pg";
-import { translatePostgresError } from "../postgres/errors.js";
-import { openPostgresStore } from "../postgres/open.js";
-import { openPool } from "../postgres/pool.js";
-import { withoutNul } from "../postgres/engine.js";
-import { openReadPool } from "../postgres/reading.js";
 import { parsePostgresUrl, type PostgresAddress } from "../../config/postgres-url.js";
-import { SERVER_CLOCK } from "../postgres/words.js";
+import { SERVER_CLOCK, withoutNul } from "../postgres/engine.js";
+import { translatePostgresError } from "../postgres/errors.js";
+import { openPostgresStore, openReadPool } from "../postgres/open.js";
+import { openPool } from "../postgres/pool.js";
 import { TABLES } from "../sql/migrations.js";
 import {
   BATCH_ROWS,
+  type ColumnValue,
   type TableReader,
   type TableRow,
-  type ColumnValue,
   type TableWriter,
 } from "./table-io.js";
 

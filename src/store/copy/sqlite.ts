@@ -1,12 +1,10 @@
-import { DatabaseSync } from "@photostructure/sqlite";
-import type { DatabaseSyncInstance } from "@photostructure/sqlite";
+import { DatabaseSync, type DatabaseSyncInstance } from "@photostructure/sqlite";
+import { hostMonotonicMs } from "../../async/host-clock.js";
 import { StateUnusable } from "../../errors.js";
-import { hostMonotonicMs } from "../sqlite/clock.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
-import { readFingerprint, isSameFingerprint } from "../sqlite/fingerprint.js";
-import { openSqliteStore } from "../sqlite/open.js";
-import { openReadOnlyDatabase } from "../sqlite/read-only-view.js";
 import { requireCurrentSchema } from "../sqlite/migrate.js";
+import { openSqliteStore } from "../sqlite/open.js";
+import { isSameFingerprint, openReadOnlyDatabase, readFingerprint } from "../sqlite/read-only-view.js";
 import { BATCH_ROWS, type TableReader, type TableRow, type TableWriter } from "./table-io.js";
 
 /** Other writers are waited for this long; there should be none. */

@@ -1,13 +1,11 @@
-import { sql } from "kysely";
-import type { Compilable, RawBuilder } from "kysely";
+import { type Compilable, type RawBuilder, sql } from "kysely";
 import { defaults } from "../../defaults.js";
-import { toGatewayColumns } from "./rows.js";
-import type { PublicGateway, GatewayRecord, HostInfo, HostRecord, NewGateway } from "../../model/gateway.js";
-import type { GatewayFilter, GatewayStore } from "./store.js";
-import type { SqlEngine } from "../sql/engine.js";
-import * as read from "./queries.js";
+import type { GatewayRecord, HostInfo, HostRecord, NewGateway, PublicGateway } from "../../model/gateway.js";
 import { SqlAcpStore } from "../acp/writes.js";
-import { countChanged, type Steps } from "../sql/steps.js";
+import { countChanged, type SqlEngine, type Steps } from "../sql/engine.js";
+import * as read from "./queries.js";
+import { toGatewayColumns } from "./rows.js";
+import type { GatewayFilter, GatewayStore } from "./store.js";
 
 export class SqlGatewayStore extends SqlAcpStore implements GatewayStore {
   readonly #engine: SqlEngine;

@@ -3,7 +3,34 @@ import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../../home/errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
-import type { RunCopy, CopiedRun } from "../ledger/ledger.js";
+import type { RunRecord } from "../../model/run.js";
+import type { RunFilter } from "../store.js";
+
+/** A run as a shared store was last told of it. */
+export interface CopiedRun {
+  readonly record: RunRecord;
+  /** No anchor has heard a later epoch from here: above the record's only while the store could not be told. */
+  readonly anchorEpoch: number;
+}
+
+/**
+ * What a shared store was told from this state directory, kept beside it: the store may be put back to a backup, the
+ * runs are not. Open runs, and recent ends.
+ */
+export interface RunCopy {
+  get(runId: string): Promise<CopiedRun | null>;
+  /** Kept for later processes, too. An end survives power loss. */
+  keep(copied: CopiedRun): Promise<void>;
+  /** Kept for this process: not worth a write. */
+  keepInMemory(copied: CopiedRun): void;
+  /** Forget ends. What is open stays. */
+  deleteEnded(runIds: readonly string[]): Promise<void>;
+  /** Forget one altogether, open or not: it is over. */
+  delete(runId: string): Promise<void>;
+  runIds(): Promise<readonly string[]>;
+  /** The last that this process kept: if the store knows that, it knows all that came before. */
+  readonly newest: string | null;
+}
 
 const OPEN_SUFFIX = ".json";
 const ENDED_SUFFIX = ".ended.json";
@@ -134,4 +161,31 @@ export class FileRunCopy implements RunCopy {
   #path(runId: string, suffix: string): string {
     return join(this.#directory, `${runId}${suffix}`);
   }
+}
+
+/** The runs of this state directory that match, newest first: those that are open, and those that ended lately. */
+export async function listCopiedRuns(
+  localCopy: Pick<RunCopy, "runIds" | "get">,
+  filter: RunFilter,
+): Promise<readonly RunRecord[]> {
+  const records: RunRecord[] = [];
+  for (const runId of await localCopy.runIds()) {
+    const copied = await localCopy.get(runId);
+    if (copied !== null && matchesRunFilter(copied.record, filter)) records.push(copied.record);
+  }
+  const newestFirst = records.toSorted((one, other) => other.createdAt - one.createdAt);
+  return filter.limit === undefined ? newestFirst : newestFirst.slice(0, filter.limit);
+}
+
+/** The parts of a filter that a list for people has. */
+export function matchesRunFilter(run: RunRecord, filter: RunFilter): boolean {
+  const { states, hidden, hostIds, sessionKey, agentId, labels = {} } = filter;
+  return (
+    (states === undefined || states.includes(run.state)) &&
+    (hostIds === undefined || hostIds.includes(run.hostId)) &&
+    (hidden !== false || run.hiddenAt === null) &&
+    (sessionKey === undefined || run.sessionKey === sessionKey) &&
+    (agentId === undefined || run.agentId === agentId) &&
+    Object.entries(labels).every(([key, value]) => run.labels[key] === value)
+  );
 }

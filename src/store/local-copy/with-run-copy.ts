@@ -1,7 +1,7 @@
-import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
 import type { RunRecord } from "../../model/run.js";
+import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
 import type { Lease, RunStore } from "../store.js";
-import type { RunCopy } from "../ledger/ledger.js";
+import type { RunCopy } from "./run-copy.js";
 
 /**
  * The same store, whose writes are noted in a ledger once they are answered: what the ledger says, the store knew. That

@@ -1,10 +1,8 @@
-import { sql } from "kysely";
-import type { Kysely } from "kysely";
-import { toMessage } from "./rows.js";
+import { type Kysely, sql } from "kysely";
 import type { SessionMessage } from "../../model/message.js";
-import type { MessageCount, MessageFilter, UnansweredFilter } from "./store.js";
 import type { Schema } from "../schema.js";
-import { isWaiting } from "../sql/message-states.js";
+import { isWaiting, toMessage } from "./rows.js";
+import type { MessageCount, MessageFilter, UnansweredFilter } from "./store.js";
 
 export async function listMessages(
   db: Kysely<Schema>,

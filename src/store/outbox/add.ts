@@ -1,11 +1,8 @@
-import { sql } from "kysely";
-import type { Compilable, Kysely, RawBuilder } from "kysely";
+import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
+import { type NewOutboxEntry, outboxKey, targetKey } from "../../model/task.js";
 import type { Schema } from "../schema.js";
-import { outboxKey, targetKey } from "../../model/task.js";
-import type { NewOutboxEntry } from "../../model/task.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { nowPlus, isPending } from "./conditions.js";
-import { countChanged, type Steps } from "../sql/steps.js";
+import { countChanged, type SqlDialect, type Steps } from "../sql/engine.js";
+import { isPending, nowPlus } from "./conditions.js";
 
 type SupersededEntry = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
 

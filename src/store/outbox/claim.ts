@@ -1,13 +1,10 @@
-import { sql } from "kysely";
-import type { Compilable, Kysely, RawBuilder } from "kysely";
+import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
+import { channelKeyPrefix, type OutboxEntry } from "../../model/task.js";
 import type { Schema } from "../schema.js";
+import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
 import { toOutboxEntry } from "../tasks/rows.js";
-import { channelKeyPrefix } from "../../model/task.js";
-import type { OutboxEntry } from "../../model/task.js";
 import type { OutboxClaim } from "../tasks/store.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { HORIZON_MS, isPast, nowPlus, isSuperseded, isPending } from "./conditions.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+import { HORIZON_MS, isPast, isPending, isSuperseded, nowPlus } from "./conditions.js";
 
 /** Within a transaction. */
 export function* claimOutboxEntries(

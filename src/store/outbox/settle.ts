@@ -1,12 +1,10 @@
-import { sql } from "kysely";
-import type { Compilable, Kysely } from "kysely";
+import { type Compilable, type Kysely, sql } from "kysely";
 import { defaults } from "../../defaults.js";
-import type { Schema } from "../schema.js";
 import type { OutboxEntry, TaskDelivery } from "../../model/task.js";
+import type { Schema } from "../schema.js";
+import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
 import type { OutboxResult } from "../tasks/store.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { isPast, nowPlus, isSuperseded, isPending } from "./conditions.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+import { isPast, isPending, isSuperseded, nowPlus } from "./conditions.js";
 
 /** Of the attempt that was claimed, as long as nobody else has begun another. */
 export function settleOutboxEntry(

@@ -1,10 +1,10 @@
-import type { StoreCheck } from "../sqlite/check.js";
+import { parsePostgresUrl } from "../../config/postgres-url.js";
 import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
+import type { StoreCheck } from "../sqlite/check.js";
 import { translatePostgresError } from "./errors.js";
 import { appliedPostgresMigrations, postgresStoreLabel } from "./migrate.js";
+import { openReadPool, type PostgresReadOptions } from "./open.js";
 import { openPool } from "./pool.js";
-import { openReadPool, type PostgresReadOptions } from "./reading.js";
-import { parsePostgresUrl } from "../../config/postgres-url.js";
 
 /** Count what is there, changing nothing. Null: there is no schema yet. Damage and disk are the server's to watch. */
 export async function checkPostgresStore(options: PostgresReadOptions): Promise<StoreCheck | null> {

@@ -1,20 +1,62 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { CompiledQuery, Kysely, PostgresAdapter, PostgresQueryCompiler, sql } from "kysely";
-import type { DatabaseConnection, QueryResult } from "kysely";
-import { DatabaseError } from "pg";
-import type { Pool, PoolClient } from "pg";
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  Kysely,
+  PostgresAdapter,
+  PostgresQueryCompiler,
+  type QueryResult,
+  type RawBuilder,
+  sql,
+} from "kysely";
+import { DatabaseError, type Pool, type PoolClient } from "pg";
+import type { PostgresAddress } from "../../config/postgres-url.js";
 import { StoreAway } from "../../errors.js";
 import type { Schema } from "../schema.js";
-import { rejectStreaming, EngineDialect } from "../sql/kysely-dialect.js";
-import type { SqlEngine } from "../sql/engine.js";
+import type { SqlDialect, SqlEngine, Steps } from "../sql/engine.js";
+import { EngineDialect, rejectStreaming } from "../sql/kysely-dialect.js";
 import { TABLES } from "../sql/migrations.js";
-import type { Steps } from "../sql/steps.js";
-import { isConflict, serverHangsError, isMissingSchema, translatePostgresError } from "./errors.js";
-import { PostgresNotifier } from "./notify.js";
 import { ServerCircuitBreaker } from "./circuit-breaker.js";
-import { StatementNames } from "./statement-names.js";
-import type { PostgresAddress } from "../../config/postgres-url.js";
-import { postgresDialect } from "./words.js";
+import { isConflict, isMissingSchema, serverHangsError, translatePostgresError } from "./errors.js";
+import { PostgresNotifier } from "./notify.js";
+
+/** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */
+const NAMES_KEPT = 256;
+
+/** A statement with a name is parsed and planned once per connection. Those beyond the bound have none, and still work. */
+export class StatementNames {
+  readonly #names = new Map<string, string>();
+
+  of(text: string): { readonly name?: string } {
+    const known = this.#names.get(text);
+    if (known !== undefined) return { name: known };
+    if (this.#names.size >= NAMES_KEPT) return {};
+    const name = `s${this.#names.size}`;
+    this.#names.set(text, name);
+    return { name };
+  }
+}
+
+/**
+ * Milliseconds on the server's clock. Not now(), which stands still in a transaction: one that waited for a lock would
+ * write a lease of the past. Nor extract(), which reckons in decimals, for every row anew.
+ */
+export const SERVER_CLOCK = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
+
+export const postgresDialect: SqlDialect = {
+  now: () => sql.raw<number>(SERVER_CLOCK),
+  jsonEntries: (column) => sql`json_each_text(${withoutUnreadableEscapes(column)}::json)`,
+  jsonItems: (column) => sql`json_array_elements_text(${sql.ref(column)}::json)`,
+  lockShared: sql`for share`,
+  lockSkipLocked: sql`for update skip locked`,
+  shared: true,
+};
+
+/** Escapes of what no text can hold (NUL, half a surrogate pair) as what a parameter would have become. */
+function withoutUnreadableEscapes(column: string): RawBuilder<string> {
+  const unreadable = String.raw`(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})`;
+  return sql`regexp_replace(${sql.ref(column)}, ${sql.lit(unreadable)}, ${sql.lit(String.raw`\1\\ufffd`)}, 'g')`;
+}
 
 /** Conflicts are between a few statements of milliseconds: who loses this often is not unlucky. */
 const ATTEMPTS = 10;

@@ -1,10 +1,10 @@
 import type { Client } from "pg";
+import { jitter } from "../../async/clock.js";
+import { parsePostgresUrl, type PostgresAddress, type PostgresHost } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
-import { targetChannel, eventChannel } from "./notify.js";
-import type { PostgresReadOptions } from "./reading.js";
+import { eventChannel, targetChannel } from "./notify.js";
+import type { PostgresReadOptions } from "./open.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";
-import { jitter } from "../spread.js";
-import { parsePostgresUrl, type PostgresHost, type PostgresAddress } from "../../config/postgres-url.js";
 
 /**
  * Says when there may be events to read, and nothing about them: whoever listens reads on from its own cursor. Said

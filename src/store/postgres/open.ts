@@ -1,12 +1,38 @@
+import type { Pool } from "pg";
+import type { MigrationMode } from "../../config/database-url.js";
+import { parsePostgresUrl, type PostgresAddress } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
 import { SqlStore } from "../runs/writes.js";
-import type { Store } from "../store.js";
+import type { ReadStore, Store } from "../store.js";
+import { PostgresEngine, ServerGenerations } from "./engine.js";
 import { translatePostgresError } from "./errors.js";
-import type { MigrationMode } from "../../config/database-url.js";
-import { migratePostgres, requireMigratedSchema } from "./migrate.js";
+import { hasCurrentSchema, migratePostgres, requireMigratedSchema } from "./migrate.js";
 import { openPool } from "./pool.js";
-import { ServerGenerations, PostgresEngine } from "./engine.js";
-import { parsePostgresUrl } from "../../config/postgres-url.js";
+
+export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "migrate">;
+
+export interface PostgresReadPool {
+  readonly pool: Pool;
+  readonly target: PostgresAddress;
+}
+
+/** Connections on which the server refuses every write. Null, and none is left open, when nothing has been stored yet. */
+export async function openReadPool({
+  url,
+  schema,
+  ...session
+}: PostgresReadOptions): Promise<PostgresReadPool | null> {
+  const address = parsePostgresUrl(url, schema);
+  const pool = openPool(address, { ...session, readOnly: true });
+  try {
+    if (await hasCurrentSchema(pool, address)) return { pool, target: address };
+    await pool.end();
+    return null;
+  } catch (error) {
+    await pool.end();
+    throw translatePostgresError(error, address, "connecting");
+  }
+}
 
 export interface PostgresStoreOptions {
   readonly url: string;
@@ -44,4 +70,14 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     await pool.end();
     throw translatePostgresError(error, address, "connecting");
   }
+}
+
+/** Open without changing anything. Null when nothing has been stored yet. */
+export async function openPostgresStoreForReading(options: PostgresReadOptions): Promise<ReadStore | null> {
+  const readPool = await openReadPool(options);
+  if (readPool === null) return null;
+  return new SqlStore(
+    new PostgresEngine(readPool.pool, readPool.target, { bringUpToDate: null }),
+    defaults.eventsKept,
+  );
 }

@@ -1,9 +1,9 @@
 import type { Pool } from "pg";
+import { DEFAULT_SCHEMA, parsePostgresUrl } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
+import { SERVER_CLOCK } from "./engine.js";
 import { translatePostgresError } from "./errors.js";
 import { openPool } from "./pool.js";
-import { DEFAULT_SCHEMA, parsePostgresUrl } from "../../config/postgres-url.js";
-import { SERVER_CLOCK } from "./words.js";
 
 /** What a server is like, as far as a store depends on it. */
 export interface ServerInfo {

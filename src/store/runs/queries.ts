@@ -1,15 +1,13 @@
-import { sql } from "kysely";
-import type { Kysely, RawBuilder } from "kysely";
-import { toRunEvent } from "../event-row.js";
+import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "./rows.js";
 import type { Schema } from "../schema.js";
+import { isColumnInScope, isSessionInScope } from "../sessions/queries.js";
 import type { SessionScope } from "../sessions/store.js";
+import { prefixUpperBound, type SqlDialect } from "../sql/engine.js";
 import type { EventFilter, LocalScope, RunFilter, StateDirectoryScope } from "../store.js";
-import { prefixUpperBound } from "../sql/after-prefix.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { isSessionInScope, isColumnInScope } from "../sql/session-scope.js";
+import { toRunEvent } from "./events.js";
+import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "./rows.js";
 
 /** An empty list is no syntax everywhere. */
 const never = sql<boolean>`false`;

@@ -1,29 +1,27 @@
-import { sql } from "kysely";
-import type { Compilable, RawBuilder } from "kysely";
+import { type Compilable, type RawBuilder, sql } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
-import type { RemoteStop, RemoteStopResult, NewRemoteStop } from "../../model/remote-stop.js";
-import { changeColumns } from "./change-columns.js";
+import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/remote-stop.js";
 import type { HiddenEvent, NewRunEvent, RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
+import * as commands from "../remote-stops.js";
 import type { SessionScope } from "../sessions/store.js";
-import { newRunColumns, runColumns } from "./rows.js";
+import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
 import type {
   EventFilter,
   Lease,
   LeaseRequest,
-  NewRun,
   LocalScope,
+  NewRun,
   RunChange,
-  TerminalRunChange,
   RunFilter,
   Store,
+  TerminalRunChange,
 } from "../store.js";
-import { appendRunEvents } from "./events.js";
-import * as commands from "../remote-stops.js";
-import type { SqlEngine } from "../sql/engine.js";
-import * as read from "./queries.js";
 import { SqlTaskStore } from "../tasks/writes.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+import { changeColumns } from "./change-columns.js";
+import { appendRunEvents } from "./events.js";
+import * as read from "./queries.js";
+import { newRunColumns, runColumns } from "./rows.js";
 
 /** A literal, not a parameter: only so can the index of live runs serve. */
 const notExited = sql<boolean>`state <> 'exited'`;

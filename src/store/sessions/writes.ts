@@ -1,13 +1,10 @@
-import { sql } from "kysely";
-import type { Compilable } from "kysely";
-import { toApprovalColumns } from "../approval-columns.js";
+import { type Compilable, sql } from "kysely";
 import type { Approval, ApprovalDecision, NewApproval } from "../../model/approval.js";
 import type { NewSession, SessionRecord } from "../../model/session.js";
-import type { ApprovalFilter, SessionFilter, SessionStore, TokenOptions } from "./store.js";
-import { toSessionColumns, toSessionRecord } from "./rows.js";
-import type { SqlEngine } from "../sql/engine.js";
+import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
 import * as read from "./queries.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+import { toApprovalColumns, toSessionColumns, toSessionRecord } from "./rows.js";
+import type { ApprovalFilter, SessionFilter, SessionStore, TokenOptions } from "./store.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`closed_at is null`;

@@ -1,6 +1,20 @@
-import type { Kysely, RawBuilder } from "kysely";
+import type { Compilable, Kysely, QueryResult, RawBuilder } from "kysely";
 import type { Schema } from "../schema.js";
-import type { Steps } from "./steps.js";
+
+/**
+ * What a call does, statement by statement, said once for all databases: whoever drives it executes what it yields and
+ * hands the answer back, at once (SQLite) or when it comes (PostgreSQL).
+ */
+export type Steps<Result> = Generator<Compilable, Result, QueryResult<unknown>>;
+
+export function* fetchRows<Row>(query: Compilable<Row>): Steps<readonly Row[]> {
+  return (yield query).rows as Row[];
+}
+
+/** How many rows a statement has changed. */
+export function* countChanged(statement: Compilable): Steps<number> {
+  return Number((yield statement).numAffectedRows ?? 0n);
+}
 
 /** What a database says in its own way. */
 export interface SqlDialect {
@@ -41,4 +55,9 @@ export interface SqlEngine extends AsyncDisposable {
   notifyTarget(target: string): void;
   now(): Promise<number>;
   unwritableTables(): Promise<readonly string[]>;
+}
+
+/** Above every string that starts with `prefix`, in byte order. */
+export function prefixUpperBound(prefix: string): string {
+  return `${prefix}\u{10FFFF}`;
 }

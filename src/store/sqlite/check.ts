@@ -1,10 +1,9 @@
 import { stat } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
-import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
-import { readFingerprint } from "./fingerprint.js";
+import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
 import { appliedSqliteMigrations, sqliteStoreLabel } from "./migrate.js";
-import { openReadOnlyDatabase, openReadOnlyView } from "./read-only-view.js";
+import { openReadOnlyDatabase, openReadOnlyView, readFingerprint } from "./read-only-view.js";
 
 export interface StoreCheck {
   readonly schema: number;

@@ -1,12 +1,20 @@
-import { Kysely, SqliteAdapter, SqliteQueryCompiler } from "kysely";
+import { Kysely, sql, SqliteAdapter, SqliteQueryCompiler } from "kysely";
+import { hostMonotonicMs } from "../../async/host-clock.js";
 import type { Schema } from "../schema.js";
+import type { SqlDialect, SqlEngine, Steps } from "../sql/engine.js";
 import { EngineDialect } from "../sql/kysely-dialect.js";
-import type { SqlEngine } from "../sql/engine.js";
-import type { Steps } from "../sql/steps.js";
-import { hostMonotonicMs } from "./clock.js";
 import type { SqliteConnection } from "./connection.js";
 import type { WalSync } from "./wal-sync.js";
-import { sqliteDialect } from "./words.js";
+
+export const sqliteDialect: SqlDialect = {
+  now: () => sql<number>`${hostMonotonicMs()}`,
+  jsonEntries: (column) => sql`json_each(${sql.ref(column)})`,
+  jsonItems: (column) => sql`json_each(${sql.ref(column)})`,
+  // There is one writer at a time, and it is this one.
+  lockShared: sql``,
+  lockSkipLocked: sql``,
+  shared: false,
+};
 
 export function createSqliteKysely(connection: SqliteConnection): Kysely<Schema> {
   const dialect = new EngineDialect({

@@ -1,36 +1,40 @@
 import type { Kysely } from "kysely";
+import { hostMonotonicMs } from "../../async/host-clock.js";
 import { StateUnusable } from "../../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
+import type { Approval } from "../../model/approval.js";
+import type { HostRecord, PublicGateway } from "../../model/gateway.js";
+import type { SessionMessage } from "../../model/message.js";
+import type { RunEvent } from "../../model/run-event.js";
+import type { RunRecord } from "../../model/run.js";
+import type { SessionRecord } from "../../model/session.js";
+import type { OutboxEntry, TaskEvent, TaskRecord } from "../../model/task.js";
+import * as readAcp from "../acp/queries.js";
 import type {
   AcpPermissionRequestFilter,
   AcpSessionFilter,
   AcpTurnFilter,
   AcpUpdateFilter,
 } from "../acp/store.js";
-import type { Approval } from "../../model/approval.js";
-import type { GatewayFilter } from "../gateways/store.js";
-import type { PublicGateway, HostRecord } from "../../model/gateway.js";
-import type { SessionMessage } from "../../model/message.js";
-import type { MessageCount, MessageFilter } from "../messages/store.js";
-import type { RunEvent } from "../../model/run-event.js";
-import type { RunRecord } from "../../model/run.js";
-import type { Schema } from "../schema.js";
-import type { SessionRecord } from "../../model/session.js";
-import type { ApprovalFilter, SessionFilter } from "../sessions/store.js";
-import type { OutboxEntry, TaskEvent, TaskRecord } from "../../model/task.js";
-import type { OutboxFilter, TaskFilter } from "../tasks/store.js";
-import type { EventFilter, ReadStore, RunFilter } from "../store.js";
-import * as read from "../runs/queries.js";
 import * as readGateways from "../gateways/queries.js";
+import type { GatewayFilter } from "../gateways/store.js";
 import * as readMessages from "../messages/queries.js";
-import * as readAcp from "../acp/queries.js";
+import type { MessageCount, MessageFilter } from "../messages/store.js";
+import * as read from "../runs/queries.js";
+import type { Schema } from "../schema.js";
 import * as readSessions from "../sessions/queries.js";
+import type { ApprovalFilter, SessionFilter } from "../sessions/store.js";
+import type { EventFilter, ReadStore, RunFilter } from "../store.js";
 import * as readTasks from "../tasks/queries.js";
-import { hostMonotonicMs } from "./clock.js";
-import { readFingerprint, isSameFingerprint } from "./fingerprint.js";
-import type { FileFingerprint } from "./fingerprint.js";
-import { openReadOnlyView, type ReadOnlyView } from "./read-only-view.js";
-import { sqliteDialect } from "./words.js";
+import type { OutboxFilter, TaskFilter } from "../tasks/store.js";
+import { sqliteDialect } from "./engine.js";
+import {
+  type FileFingerprint,
+  isSameFingerprint,
+  openReadOnlyView,
+  readFingerprint,
+  type ReadOnlyView,
+} from "./read-only-view.js";
 
 /** A writer would have to start and finish inside every one of these reads. */
 const READ_ATTEMPTS = 20;

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { jitter } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
-import { jitter } from "../spread.js";
 import { isBusy } from "../../home/sqlite-errors.js";
 
 // SQLite's own busy timeout sleeps in the calling thread: the event loop would stand still, and with it the output,

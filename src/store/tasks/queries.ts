@@ -1,12 +1,17 @@
-import { sql } from "kysely";
-import type { Kysely } from "kysely";
-import type { Schema } from "../schema.js";
-import { toOutboxEntry, toTaskRecord, toTaskEvent } from "./rows.js";
-import { targetKey } from "../../model/task.js";
-import type { OutboxEntry, OutboxStatus, TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
-import type { OutboxFilter, TaskFilter } from "./store.js";
-import { prefixUpperBound } from "../sql/after-prefix.js";
+import { type Kysely, sql } from "kysely";
+import {
+  type OutboxEntry,
+  type OutboxStatus,
+  targetKey,
+  type TaskEvent,
+  type TaskRecord,
+  type TaskStatus,
+} from "../../model/task.js";
 import { hasStatus } from "../outbox/conditions.js";
+import type { Schema } from "../schema.js";
+import { prefixUpperBound } from "../sql/engine.js";
+import { toOutboxEntry, toTaskEvent, toTaskRecord } from "./rows.js";
+import type { OutboxFilter, TaskFilter } from "./store.js";
 
 /** Literals, not parameters: only so can the partial indexes serve. */
 const open = sql<boolean>`ended_at is null`;

@@ -1,18 +1,17 @@
 import type { Kysely } from "kysely";
-import type { Schema } from "../schema.js";
-import { toTaskColumns } from "./rows.js";
 import {
-  outboxStatusRank,
-  targetKey,
   type NewTaskEvent,
   type OutboxEntry,
+  outboxStatusRank,
+  targetKey,
   type TaskEvent,
 } from "../../model/task.js";
-import type { RestoredTask, TaskRestoration } from "./store.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { deriveDelivery } from "../outbox/settle.js";
 import { nowPlus } from "../outbox/conditions.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+import { deriveDelivery } from "../outbox/settle.js";
+import type { Schema } from "../schema.js";
+import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
+import { toTaskColumns } from "./rows.js";
+import type { RestoredTask, TaskRestoration } from "./store.js";
 
 /** Within a transaction. */
 export function* restoreTask(

@@ -1,6 +1,5 @@
 import type { Compilable } from "kysely";
 import { defaults } from "../../defaults.js";
-import { toTaskRecord, toTaskColumns } from "./rows.js";
 import type {
   NewTaskEvent,
   OutboxEntry,
@@ -9,18 +8,7 @@ import type {
   TaskRecord,
   TaskStatus,
 } from "../../model/task.js";
-import type {
-  NewTask,
-  OutboxClaim,
-  OutboxFilter,
-  OutboxResult,
-  RestoredTask,
-  TaskChange,
-  TaskFilter,
-  TaskRestoration,
-  TaskStore,
-} from "./store.js";
-import type { SqlEngine } from "../sql/engine.js";
+import { SqlGatewayStore } from "../gateways/writes.js";
 import { addOutboxEntries, dropUnsentStateMessages } from "../outbox/add.js";
 import { claimOutboxEntries, nextOutboxDelay, releaseOutboxEntries } from "../outbox/claim.js";
 import {
@@ -33,10 +21,21 @@ import {
   retryOutboxEntries,
   settleOutboxEntry,
 } from "../outbox/settle.js";
+import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
 import * as read from "./queries.js";
 import { restoreTask } from "./restore.js";
-import { SqlGatewayStore } from "../gateways/writes.js";
-import { countChanged, fetchRows, type Steps } from "../sql/steps.js";
+import { toTaskColumns, toTaskRecord } from "./rows.js";
+import type {
+  NewTask,
+  OutboxClaim,
+  OutboxFilter,
+  OutboxResult,
+  RestoredTask,
+  TaskChange,
+  TaskFilter,
+  TaskRestoration,
+  TaskStore,
+} from "./store.js";
 
 export class SqlTaskStore extends SqlGatewayStore implements TaskStore {
   readonly #engine: SqlEngine;

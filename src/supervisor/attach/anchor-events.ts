@@ -1,17 +1,15 @@
 import type { AnchorEvent, AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost, NotAdopted, NotSteering } from "../../errors.js";
-import { recordAnchorAnswer } from "../anchor-liveness.js";
-import { onServiceAck } from "../service/convert-to-service.js";
-import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
-import { finalizeExit } from "../conclude.js";
-import { detachRun } from "../run/lifecycle.js";
-import { isInactive, type LiveRun } from "../run/live-run.js";
+import { finalizeExit } from "../end/finalize.js";
+import { detachRun, markStarted } from "../run/lifecycle.js";
+import { isInactive, type LiveRun, recordAnchorAnswer } from "../run/live-run.js";
 import { failPendingMemberRequests } from "../run/members.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
-import { reattach } from "./reattach.js";
+import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import { markStarted } from "../started.js";
+import { onServiceAck } from "../service/convert-to-service.js";
+import { reattach } from "./reattach.js";
 
 /** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {

@@ -1,11 +1,11 @@
 import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../../anchor/host.js";
 import type { RunBoundary } from "../../model/run.js";
-import { sendServicePolicy } from "../service/convert-to-service.js";
-import { sendPendingStops, recordFirstStop, resendStop } from "../run/request-stop.js";
-import { markStarted } from "../started.js";
+import { markStarted } from "../run/lifecycle.js";
 import type { LiveRun } from "../run/live-run.js";
 import { updateWithheld } from "../run/output.js";
+import { recordFirstStop, resendStop, sendPendingStops } from "../run/request-stop.js";
 import { step } from "../run/state.js";
+import { sendServicePolicy } from "../service/convert-to-service.js";
 
 const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 

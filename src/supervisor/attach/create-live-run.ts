@@ -1,21 +1,29 @@
+import type { StreamName, Welcome } from "../../anchor/host.js";
+import { deferred } from "../../async/deferred.js";
+import { defaults } from "../../defaults.js";
 import { LeaseLost } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/store.js";
-import { OutputActivity } from "../run/output-activity.js";
-import { onAnchorEvent } from "./anchor-events.js";
-import { sendStop } from "../run/request-stop.js";
-import type { SupervisorContext } from "../context.js";
-import { initialAnchorLiveness } from "../anchor-liveness.js";
-import { Deadlines } from "../run/deadlines.js";
-import { deferred } from "../../async/deferred.js";
-import { RunWriteQueue } from "../run/write-queue.js";
-import { detachRun } from "../run/lifecycle.js";
-import { runEventBase, type LiveRun, type RunFacts } from "../run/live-run.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
+import { runAddressOf } from "../reconcile/evidence.js";
+import { Deadlines } from "../run/deadlines.js";
+import { detachRun } from "../run/lifecycle.js";
+import {
+  initialAnchorLiveness,
+  type LiveRun,
+  runEventBase,
+  type RunFacts,
+  type SupervisorContext,
+} from "../run/live-run.js";
+import { OutputActivity } from "../run/output-activity.js";
 import { OutputRanges } from "../run/output-ranges.js";
-import { detectOtherIncarnation } from "./reattach.js";
-import { initialState } from "../run/state.js";
+import { resumeReadiness } from "../run/readiness.js";
+import { sendStop } from "../run/request-stop.js";
+import { initialState, step } from "../run/state.js";
 import { Stdin } from "../run/stdin.js";
+import { RunWriteQueue } from "../run/write-queue.js";
+import { onAnchorEvent } from "./anchor-events.js";
+import { detectOtherIncarnation } from "./reattach.js";
 
 /** Everything that works for one run, wired up. It has no connection yet. */
 export function createLiveRun(
@@ -102,4 +110,57 @@ function recordOutput(live: LiveRun, at: number): void {
     stderr: live.outputRanges.range("stderr").end,
   };
   live.writeQueue.enqueue({ to: "output", at }, [{ ...runEventBase(live, at), type: "output", data }]);
+}
+
+const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
+
+/** A run from its record, to be gone on with; `welcome` is null when no anchor answered. */
+export function restoreLiveRun(
+  context: SupervisorContext,
+  record: RunRecord,
+  lease: Lease,
+  welcome: Welcome | null,
+): LiveRun {
+  const { runId, leaseId, command, policy, deadlines, service, root, anchor, boundary } = record;
+  const live = createLiveRun(
+    context,
+    {
+      runId,
+      address: runAddressOf(record),
+      leaseId,
+      command,
+      attempt: null,
+      policy,
+      deadlines,
+      service,
+      // Whether its streams hold the program back is not on record. Where they might, the no-output deadline is left
+      // to the anchor, which knows: it acts on it a little later, and never wrongly.
+      withholdAt: { stdout: defaults.spoolBytes, stderr: defaults.spoolBytes },
+    },
+    lease,
+    record,
+    welcome?.stdinAccepted ?? 0,
+  );
+  const { hostId, bootId, pidNamespace, timeNamespace } = record;
+  const machine = { hostId, bootId, pidNamespace, timeNamespace };
+  live.recordedIdentity = {
+    ...live.recordedIdentity,
+    root,
+    anchor,
+    boundary,
+    machine,
+    anchorPath: record.anchorPath,
+  };
+  live.tier = record.tier;
+  if (root !== null) live.state = step(live.state, { type: "gated", root });
+  live.startedAt =
+    record.startedAt === null
+      ? // Killed between GO and its commit: the record was last touched when the gate was ready, a moment before.
+        { at: record.updatedAt, recorded: false }
+      : { at: record.startedAt, recorded: true };
+  live.stopRecorded = record.state === "exiting";
+  resumeReadiness(live);
+  if (welcome !== null)
+    for (const stream of STREAMS) live.outputRanges.setFirstOffset(stream, welcome[stream].acked);
+  return live;
 }

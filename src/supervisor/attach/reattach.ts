@@ -1,16 +1,20 @@
 import type { AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost } from "../../errors.js";
-import { recordAnchorAnswer } from "../anchor-liveness.js";
-import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
-import { bindLink } from "./bind-link.js";
 import { resolveDeadAnchor } from "../end/dead-anchor.js";
-import { finalizeDeadAnchor } from "../conclude.js";
-import type { SupervisorContext } from "../context.js";
-import { detachRun } from "../run/lifecycle.js";
-import { runEventBase, isInactive, type LiveRun } from "../run/live-run.js";
+import { finalizeDeadAnchor } from "../end/finalize.js";
+import { acquireRun, isTakenByOtherIncarnation } from "../lease/acquire.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
-import { isTakenByOtherIncarnation, acquireRun } from "../lease/acquire.js";
+import { detachRun } from "../run/lifecycle.js";
+import {
+  isInactive,
+  type LiveRun,
+  recordAnchorAnswer,
+  runEventBase,
+  type SupervisorContext,
+} from "../run/live-run.js";
+import { bindLink } from "./bind-link.js";
+import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
 
 /**
  * The connection broke without a word of the run's end. Its anchor has finished (the exit file knows), lives (attach

@@ -1,13 +1,12 @@
 import type { AnchorHost, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
-import { finalizeExit } from "../conclude.js";
+import { finalize, finalizeExit } from "../end/finalize.js";
 import { lostRunRecord } from "../end/terminal-record.js";
-import { finalize } from "../end/finalize.js";
-import { runEventBase, isInactive, type RunEventBase, type LiveRun } from "../run/live-run.js";
+import { isInactive, type LiveRun, runEventBase, type RunEventBase } from "../run/live-run.js";
+import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import { endWithoutAnchor, verifiableAnchor, describeEnded } from "../stop/stop-directly.js";
+import { describeEnded, endWithoutAnchor, verifiableAnchor } from "../stop/stop-directly.js";
 
 /**
  * Handles an anchor that does not answer. The silence is recorded as an event, and the anchor is sent SIGCONT.

@@ -1,8 +1,8 @@
 import type { InspectOptions, ProcessEvidence } from "../../anchor/host.js";
-import { membersOfRun, type LiveProcesses, type AnchoredRun } from "../../anchor/members.js";
+import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
+import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
 import type { NativeObserver } from "../../anchor/native-host.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
-import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import { isSameProcess, type ProcessIdentity, type RunRecord } from "../../model/run.js";
 import { cgroupOf } from "../end/dead-anchor.js";

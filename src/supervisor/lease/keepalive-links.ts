@@ -1,7 +1,7 @@
 import type { AnchorHost, AnchorLink } from "../../anchor/host.js";
+import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
-import type { RunCopy } from "../../store/ledger/ledger.js";
-import { runConcurrently } from "../at-most.js";
+import type { RunCopy } from "../../store/local-copy/run-copy.js";
 import { runAddressOf } from "../reconcile/evidence.js";
 
 /**

@@ -5,25 +5,24 @@ import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/store.js";
 import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import { restoreLiveRun } from "../attach/create-live-run.js";
+import { keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/reattach.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";
 import {
-  killVerifiedTree,
-  NO_CLEANUP,
   cleanedByLauncher,
   type DeadAnchorResult,
+  killVerifiedTree,
+  NO_CLEANUP,
 } from "../end/dead-anchor.js";
-import { sendStop } from "../run/request-stop.js";
-import { finalizeDeadAnchor } from "../conclude.js";
-import { terminalEvents, lostRunRecord, type TerminalRecord } from "../end/terminal-record.js";
-import type { SupervisorContext } from "../context.js";
+import { finalizeDeadAnchor } from "../end/finalize.js";
+import { lostRunRecord, terminalEvents, type TerminalRecord } from "../end/terminal-record.js";
+import { type AcquireRequest, type AcquireResult, acquireRun, claimLease } from "../lease/acquire.js";
 import { detachRun } from "../run/lifecycle.js";
-import { runEventBase, type LiveRun } from "../run/live-run.js";
-import { keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/reattach.js";
-import { restoreLiveRun } from "../resume.js";
-import { claimLease, acquireRun, type AcquireResult, type AcquireRequest } from "../lease/acquire.js";
+import { type LiveRun, runEventBase, type SupervisorContext } from "../run/live-run.js";
+import { sendStop } from "../run/request-stop.js";
 import type { ClaimGround, Decision } from "./decide.js";
-import { compareImported } from "./imported-evidence.js";
 import { runAddressOf } from "./evidence.js";
+import { compareImported } from "./imported-evidence.js";
 
 /** What came of a decision. */
 export interface AppliedDecision {

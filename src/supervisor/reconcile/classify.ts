@@ -1,16 +1,16 @@
-import type { RunRecord } from "../../model/run.js";
 import type { Clock } from "../../async/clock.js";
-import type { SupervisorContext } from "../context.js";
+import type { RunRecord } from "../../model/run.js";
+import type { SupervisorContext } from "../run/live-run.js";
 import {
-  decide,
-  judgeLease,
-  UNREADABLE,
   type ClaimGround,
+  decide,
   type Decision,
   type Evidence,
+  judgeLease,
   type ReconcileContext,
+  UNREADABLE,
 } from "./decide.js";
-import { gatherEvidence, type EvidenceSource } from "./evidence.js";
+import { type EvidenceSource, gatherEvidence } from "./evidence.js";
 
 export interface Classified {
   readonly record: RunRecord;

@@ -1,12 +1,12 @@
 import type { AnchorHost, CgroupState, LocalInstance, RunAddress, RunFiles } from "../../anchor/host.js";
-import { type Liveness, judgeLiveness } from "../../anchor/inspect/liveness.js";
+import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
+import type { Clock } from "../../async/clock.js";
+import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import type { ProcessIdentity, RunRecord } from "../../model/run.js";
 import { cgroupOf } from "../end/dead-anchor.js";
-import { runConcurrently } from "../at-most.js";
-import type { Clock } from "../../async/clock.js";
-import type { ImportedEvidence, Evidence } from "./decide.js";
+import type { Evidence, ImportedEvidence } from "./decide.js";
 import { gatherImportedEvidence } from "./imported-evidence.js";
 
 /** The part of a host that looks and touches nothing. */

@@ -1,11 +1,10 @@
 import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor/host.js";
+import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
-import { runConcurrently } from "../at-most.js";
-import type { SupervisorContext } from "../context.js";
-import type { LiveRun } from "../run/live-run.js";
 import { stopOrphanedAnchor } from "../attach/reattach.js";
-import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
+import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import type { Decided } from "./reconcile.js";
+import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
 
 /**
  * Directories and cgroups of these instances (this one's, and dead ones') that no open record accounts for: give those

@@ -1,15 +1,14 @@
-import { defaults } from "../../defaults.js";
 import type { LocalInstance } from "../../anchor/host.js";
+import { runConcurrently } from "../../async/semaphore.js";
+import { defaults } from "../../defaults.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import { runConcurrently } from "../at-most.js";
-import type { SupervisorContext } from "../context.js";
-import type { LiveRun } from "../run/live-run.js";
+import { restoreRolledBackRecords } from "../lease/restore-record.js";
+import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { applyDecision } from "./apply.js";
+import { buildReconcileContext, classifyRecords } from "./classify.js";
 import type { Decision } from "./decide.js";
-import { classifyRecords, buildReconcileContext } from "./classify.js";
-import { restoreRolledBackRecords } from "./forgotten.js";
-import { recordLeftAlone, type PassReach } from "./unreachable.js";
 import { recoverOrphans } from "./orphans.js";
+import { type PassReach, recordLeftAlone } from "./unreachable.js";
 
 export interface ReconcileOptions {
   /** Only what an earlier process of this instance left. */

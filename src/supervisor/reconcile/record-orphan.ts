@@ -1,22 +1,21 @@
-import { defaultPolicy } from "../unsaid-policy.js";
 import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
 import type { Lease, NewRun, RunChange } from "../../store/store.js";
 import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import { restoreLiveRun } from "../attach/create-live-run.js";
+import { keepGateClosed, reattach } from "../attach/reattach.js";
 import {
+  type DeadAnchorResult,
   killVerifiedTree,
   NO_CLEANUP,
-  type DeadAnchorResult,
   type RecordedIdentity,
 } from "../end/dead-anchor.js";
-import { finalizeDeadAnchor } from "../conclude.js";
-import type { SupervisorContext } from "../context.js";
+import { finalizeDeadAnchor } from "../end/finalize.js";
 import { detachRun } from "../run/lifecycle.js";
-import type { LiveRun } from "../run/live-run.js";
-import { keepGateClosed, reattach } from "../attach/reattach.js";
-import { restoreLiveRun } from "../resume.js";
+import type { LiveRun, SupervisorContext } from "../run/live-run.js";
+import { defaultPolicy } from "../run/options.js";
 import { reconcileEvent } from "./apply.js";
 import type { Decision } from "./decide.js";
 import type { Decided } from "./reconcile.js";

@@ -1,9 +1,9 @@
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import type { SupervisorContext } from "../context.js";
+import type { SupervisorContext } from "../run/live-run.js";
 import { reconcileEvent } from "./apply.js";
-import type { Decision, Row } from "./decide.js";
 import type { Classified } from "./classify.js";
+import type { Decision, Row } from "./decide.js";
 
 /** Left alone until it has been seen so for long enough, by who was awake to see it. */
 const TRACKED_ROWS: readonly Row[] = ["elsewhere", "stalled"];

@@ -1,6 +1,7 @@
-import { SupervisorClosed, type HoldfastError } from "../../errors.js";
+import { type HoldfastError, SupervisorClosed } from "../../errors.js";
+import { type LiveRun, runEventBase } from "./live-run.js";
 import { sendPendingStops } from "./request-stop.js";
-import type { LiveRun } from "./live-run.js";
+import { step } from "./state.js";
 
 /** Have nothing more to do with a run: somebody else owns it, or this supervisor closes and leaves it. */
 export function detachRun(live: LiveRun, error: HoldfastError): void {
@@ -28,4 +29,25 @@ export function stopWatchers(live: LiveRun, why: string): void {
   sendPendingStops(live);
   live.outputRanges.end();
   live.started.resolve();
+}
+
+/** The command has been exec'd, so long ago: the deadlines run from there. */
+export function markStarted(live: LiveRun, elapsedMs = 0): void {
+  live.state = step(live.state, { type: "started" });
+  recordStart(live, live.context.clock.wall() - elapsedMs);
+  // On the anchor's monotonic clock: the wall's may have been set since.
+  live.deadlines.arm(elapsedMs);
+  live.started.resolve();
+}
+
+/** Once per run; a run taken up again has been noted before, or is dated by its record. */
+export function recordStart(live: LiveRun, ifUnknown: number): void {
+  // The clock may have been set back since it was asked for.
+  const at = Math.max(live.startedAt?.at ?? ifUnknown, live.writeQueue.record.createdAt);
+  if (live.startedAt?.recorded === true) return;
+  live.startedAt = { at, recorded: true };
+  const tier = live.tier ?? "";
+  live.writeQueue.enqueue({ to: "running", at }, [
+    { ...runEventBase(live, at), type: "spawn", data: { tier, command: live.facts.command } },
+  ]);
 }

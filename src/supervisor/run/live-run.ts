@@ -1,6 +1,6 @@
-import type { StartAttempt } from "../../anchor/protocol/errors.js";
 import type {
   AnchorEvent,
+  AnchorHost,
   AnchorLink,
   FirstStop,
   RunAddress,
@@ -9,21 +9,122 @@ import type {
   StreamName,
   TerminalSize,
 } from "../../anchor/host.js";
-import type { LiveProcesses } from "../../anchor/members.js";
+import type { LiveProcesses } from "../../anchor/inspect/processes.js";
+import type { StartAttempt } from "../../anchor/protocol/errors.js";
+import type { Clock, Timer } from "../../async/clock.js";
+import type { Deferred } from "../../async/deferred.js";
+import type { HoldfastError } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../../model/run.js";
-import type { HoldfastError } from "../../errors.js";
+import type { RunCopy } from "../../store/local-copy/run-copy.js";
+import type { RunStore } from "../../store/store.js";
+import type { Problem } from "../api.js";
+import type { AnchorMonitor } from "../attach/anchor-monitor.js";
 import type { RecordedIdentity } from "../end/dead-anchor.js";
-import type { AnchorLiveness } from "../anchor-liveness.js";
-import type { OutputActivity } from "./output-activity.js";
-import type { Timer } from "../../async/clock.js";
-import type { SupervisorContext } from "../context.js";
+import type { Incarnation } from "../lease/incarnation.js";
+import type { LeaseRenewer } from "../lease/lease-renewer.js";
+import type { UnreachableTracker } from "../reconcile/unreachable.js";
 import type { Deadlines } from "./deadlines.js";
-import type { Deferred } from "../../async/deferred.js";
-import type { RunWriteQueue } from "./write-queue.js";
+import type { OutputActivity } from "./output-activity.js";
 import type { OutputRanges } from "./output-ranges.js";
 import type { RunState } from "./state.js";
 import type { Stdin } from "./stdin.js";
+import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
+import type { RunWriteQueue } from "./write-queue.js";
+
+/** When an anchor last answered, and what was done about its silence. Times are of `Clock`. */
+export interface AnchorLiveness {
+  /** When the last message came. */
+  lastMessageAt: number;
+  /** When a STATUS was sent that is not answered yet. */
+  statusSentAt: number | null;
+  /** It was sent SIGCONT then, and has not answered since. Null: it answers, as far as is known. */
+  continuedAt: number | null;
+  /** When the first stop was asked for here. */
+  stopSentAt: number | null;
+  /** How many times the anchor stopped answering after that. */
+  silencesAfterStop: number;
+  /** True while `handleUnresponsive` runs. */
+  handling: boolean;
+  /** The last event about it. */
+  reportedAt: number;
+}
+
+export function initialAnchorLiveness(now: number): AnchorLiveness {
+  return {
+    lastMessageAt: now,
+    statusSentAt: null,
+    continuedAt: null,
+    stopSentAt: null,
+    silencesAfterStop: 0,
+    handling: false,
+    reportedAt: -Infinity,
+  };
+}
+
+/** Its anchor has said something. */
+export function recordAnchorAnswer(live: LiveRun): void {
+  const { anchorLiveness: liveness, context } = live;
+  liveness.lastMessageAt = context.clock.now();
+  liveness.statusSentAt = null;
+  if (liveness.continuedAt === null) return;
+  const silentMs = Math.round(liveness.lastMessageAt - liveness.continuedAt);
+  liveness.continuedAt = null;
+  const at = context.clock.wall();
+  live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "anchor-answers", data: { silentMs } }]);
+}
+
+/** A stop was sent: its anchor has to answer now. */
+export function expectAnchorAnswer(live: LiveRun): void {
+  live.anchorLiveness.stopSentAt ??= live.context.clock.now();
+  live.context.anchorMonitor.checkSoon();
+}
+
+/** Null as actor: leave the runs to their anchors. */
+export interface CloseRequest {
+  readonly actor: string | null;
+}
+
+/** What every run of one supervisor shares. */
+export interface SupervisorContext {
+  readonly clock: Clock;
+  readonly store: RunStore;
+  /** Null: the store is this state directory's own, and goes back with it or not at all. */
+  readonly localCopy: RunCopy | null;
+  readonly host: AnchorHost;
+  readonly instanceId: string;
+  /** Of the state directory. Null: nobody said, and it is the only one. */
+  readonly stateId: string | null;
+  /** Named when nobody else is. */
+  readonly actor: string;
+  readonly discardOutput: boolean;
+  /** Variables of this process that runs do not inherit. */
+  readonly withheldEnv: readonly string[];
+  readonly leases: LeaseRenewer;
+  readonly incarnation: Incarnation;
+  /** Tells this process from others of the same instance. */
+  readonly incarnationId: string;
+  readonly anchorMonitor: AnchorMonitor;
+  readonly storeBreaker: StoreCircuitBreaker;
+  /** Runs whose end is not committed yet. */
+  readonly runs: Map<string, LiveRun>;
+  /** Runs whose record is being inserted: committed or not, they are looked after here. */
+  readonly inserting: Set<string>;
+  /** Set once: no run may begin any more, and one that just has is treated like all the others. */
+  closing: CloseRequest | null;
+  /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
+  hasLostRuns: boolean;
+  /** The store was found to have gone back in time since everything was last compared with the ledger. */
+  storeMayHaveRolledBack: boolean;
+  /** The store's, when that was. */
+  comparedGeneration: number;
+  readonly unreachable: UnreachableTracker;
+  /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
+  readonly cleanedUp: Set<string>;
+  report(problem: Problem): void;
+  /** Work nobody awaits. A failure is reported; close() sees the end of it. */
+  track(runId: string, work: Promise<void>): void;
+}
 
 /** What does not change during a run. */
 export interface RunFacts {

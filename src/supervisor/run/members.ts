@@ -1,11 +1,11 @@
 import type { MemberSignal } from "../../anchor/host.js";
-import { membersOfRun, type LiveProcesses } from "../../anchor/members.js";
+import { type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
 import { PROTOCOL } from "../../anchor/protocol/messages.js";
+import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
-import { OPEN_RUN_STATES, type ProcessIdentity } from "../../model/run.js";
-import { deferred } from "../../async/deferred.js";
 import { newRequestId } from "../../model/ids.js";
+import { OPEN_RUN_STATES, type ProcessIdentity } from "../../model/run.js";
 import { isInactive, type LiveRun } from "./live-run.js";
 
 /** Who lives in a run: its anchor is asked, and looked at when it does not answer. */

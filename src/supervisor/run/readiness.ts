@@ -1,10 +1,9 @@
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import { sanitizeLine } from "../../text/sanitize.js";
 import type { RunRecord, ServiceFacts } from "../../model/run.js";
+import { sanitizeLine } from "../../text/sanitize.js";
 import type { Readiness, ReadyOptions } from "../api.js";
-import type { SupervisorContext } from "../context.js";
-import { runEventBase, isInactive, type LiveRun } from "./live-run.js";
+import { isInactive, type LiveRun, runEventBase, type SupervisorContext } from "./live-run.js";
 import { checkWholeNumber } from "./options.js";
 
 /**

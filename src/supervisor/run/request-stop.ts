@@ -1,14 +1,13 @@
 import type { AnchorLink, FirstStop, StopRequest, Survivor } from "../../anchor/host.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
+import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, LeaseLost } from "../../errors.js";
-import { expectAnchorAnswer } from "../anchor-liveness.js";
-import type { CancelOptions } from "../api.js";
-import { deferred } from "../../async/deferred.js";
 import { newRequestId } from "../../model/ids.js";
-import { runEventBase, isInactive, type LiveRun } from "./live-run.js";
-import { step } from "./state.js";
+import type { CancelOptions } from "../api.js";
+import { expectAnchorAnswer, isInactive, type LiveRun, runEventBase } from "./live-run.js";
 import { checkOneOf, checkText } from "./options.js";
+import { step } from "./state.js";
 
 const STOP_REASONS = ["manual-cancel", "overall-timeout", "no-output-timeout", "shutdown"] as const;
 

@@ -1,24 +1,23 @@
 import type { AnchorLink, ProcessEvidence } from "../../anchor/host.js";
 import { PROTOCOL } from "../../anchor/protocol/messages.js";
+import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../../errors.js";
-import { newRunRecord } from "../../store/runs/apply-change.js";
 import { isSameMachine } from "../../home/machine-identity.js";
-import { NO_DEADLINES, OPEN_RUN_STATES, NO_LIMITS, type RunRecord } from "../../model/run.js";
-import type { NewRun } from "../../store/store.js";
-import { bindLink, toRunBoundary } from "../attach/bind-link.js";
-import type { AdoptedProcess, AdoptOptions } from "../api.js";
-import { findOwningRun } from "../inspect/find-owning-run.js";
-import { finalizeSpawnFailure } from "../conclude.js";
-import type { SupervisorContext } from "../context.js";
-import { deferred } from "../../async/deferred.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
-import { runEventBase, type LiveRun, type RunFacts } from "../run/live-run.js";
+import { NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
+import { newRunRecord } from "../../store/runs/apply-change.js";
+import type { NewRun } from "../../store/store.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
-import { reattach } from "../attach/reattach.js";
-import { assertOwned } from "../run-handle.js";
-import { checkText } from "../run/options.js";
+import type { AdoptedProcess, AdoptOptions } from "../api.js";
+import { bindLink, toRunBoundary } from "../attach/bind-link.js";
 import { createLiveRun } from "../attach/create-live-run.js";
+import { reattach } from "../attach/reattach.js";
+import { finalizeSpawnFailure } from "../end/finalize.js";
+import { findOwningRun } from "../inspect/find-owning-run.js";
+import { assertOwned } from "../run-handle.js";
+import { type LiveRun, runEventBase, type RunFacts, type SupervisorContext } from "../run/live-run.js";
+import { checkText } from "../run/options.js";
 
 const FIRST_EPOCH = 1;
 /** Only ancestry tells who belongs to a run, and only numbers who is who. */

@@ -1,26 +1,26 @@
 import { resolve } from "node:path";
 import type { SpoolSpec, StartSpec, TerminalSize } from "../../anchor/host.js";
-import { requirePort } from "../../anchor/inspect-port.js";
+import { requirePort } from "../../anchor/inspect/processes.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
+import { isRunId } from "../../model/ids.js";
 import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../../model/run.js";
 import type { NewRun } from "../../store/store.js";
-import type { CommandInput, SpawnOptions } from "../api.js";
-import { checkCommand, checkExecSize } from "./command.js";
-import type { SupervisorContext } from "../context.js";
-import { buildEnvironment } from "./environment.js";
-import { isRunId } from "../../model/ids.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
-import { checkLimits } from "../run-limits.js";
+import type { CommandInput, SpawnOptions } from "../api.js";
+import type { SupervisorContext } from "../run/live-run.js";
 import {
   checkLabels,
-  checkOptionalLimit,
+  checkLimits,
   checkOneOf,
+  checkOptionalLimit,
   checkOwnership,
   checkTerminalSize,
   checkUmask,
   checkWholeNumber,
 } from "../run/options.js";
+import { checkCommand, checkExecSize } from "./command.js";
+import { buildEnvironment } from "./environment.js";
 
 /** A request that can be carried out: everything is checked, nothing is recorded. */
 export interface SpawnPlan {

@@ -1,20 +1,19 @@
 import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../../anchor/host.js";
+import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotSteering, RunExists, SpawnFailed } from "../../errors.js";
+import { newLeaseId, newRunId } from "../../model/ids.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
 import type { RunChange } from "../../store/store.js";
-import { onAbort } from "../../async/abort.js";
-import { bindLink, toRunBoundary } from "../attach/bind-link.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
+import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import { createLiveRun } from "../attach/create-live-run.js";
+import { reattach } from "../attach/reattach.js";
+import { finalizeSpawnFailure } from "../end/finalize.js";
+import { isInactive, type LiveRun, type RunFacts, type SupervisorContext } from "../run/live-run.js";
 import { requestStop } from "../run/request-stop.js";
 import { closeRun } from "../stop/close.js";
-import { finalizeSpawnFailure } from "../conclude.js";
-import type { SupervisorContext } from "../context.js";
-import { newLeaseId, newRunId } from "../../model/ids.js";
-import { isInactive, type LiveRun, type RunFacts } from "../run/live-run.js";
-import { reattach } from "../attach/reattach.js";
 import { planSpawn, type SpawnPlan } from "./plan.js";
-import { createLiveRun } from "../attach/create-live-run.js";
 
 /**
  * Record, gate, record, GO. The order is the promise: nothing of the command runs before its process is on record, so

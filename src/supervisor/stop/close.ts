@@ -1,10 +1,9 @@
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
 import { SupervisorClosed } from "../../errors.js";
-import { requestStop } from "../run/request-stop.js";
-import type { CloseRequest, SupervisorContext } from "../context.js";
 import { detachRun } from "../run/lifecycle.js";
-import type { LiveRun } from "../run/live-run.js";
+import type { CloseRequest, LiveRun, SupervisorContext } from "../run/live-run.js";
+import { requestStop } from "../run/request-stop.js";
 
 /** Ask a run to end, or let go of it: what closing means for one. Does not wait for either. */
 export function closeRun(live: LiveRun, { actor }: CloseRequest): void {

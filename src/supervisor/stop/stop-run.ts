@@ -1,13 +1,12 @@
 import { defaults } from "../../defaults.js";
 import { RunNotFound } from "../../errors.js";
+import { newRequestId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { CancelOptions, RunStopResult } from "../api.js";
-import { requestStop } from "../run/request-stop.js";
-import type { SupervisorContext } from "../context.js";
-import { newRequestId } from "../../model/ids.js";
-import type { LiveRun } from "../run/live-run.js";
-import { listMembers } from "../run/members.js";
 import { runAddressOf } from "../reconcile/evidence.js";
+import type { LiveRun, SupervisorContext } from "../run/live-run.js";
+import { listMembers } from "../run/members.js";
+import { requestStop } from "../run/request-stop.js";
 import { stopDirectly } from "./stop-directly.js";
 
 /**

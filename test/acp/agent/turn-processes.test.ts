@@ -1,17 +1,15 @@
 import { expect, test } from "vitest";
+import { auditTurn, listProcessKeys } from "../../../src/acp/agent/turn-processes.js";
 import type { Terminals } from "../../../src/acp/client/terminals.js";
-import { SessionWriter } from "../../../src/acp/session-writer.js";
-import { auditTurn } from "../../../src/acp/turn-audit.js";
-import { listProcessKeys } from "../../../src/acp/agent/turn-processes.js";
-import { hostClock } from "../../../src/acp/wire/host-clock.js";
 import { defaultAcpLimits } from "../../../src/acp/limits.js";
+import { SessionWriter } from "../../../src/acp/session-writer.js";
+import type { LiveProcesses } from "../../../src/anchor/inspect/processes.js";
 import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
-import type { LiveProcesses } from "../../../src/anchor/members.js";
+import { hostClock } from "../../../src/async/host-clock.js";
 import { NotSteering } from "../../../src/errors.js";
 import type { Run } from "../../../src/supervisor/api.js";
 import { openSessionFixture } from "../../support/session-fixture.js";
-import { newAcpSession, newAcpTurn } from "../../store/acp-samples.js";
-import { AT, newSession } from "../../support/store/session-samples.js";
+import { AT, newAcpSession, newAcpTurn, newSession } from "../../support/store/session-samples.js";
 
 const away = () => Promise.reject(new NotSteering("run_1", "its anchor does not answer now"));
 

@@ -2,19 +2,19 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { access, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { lastBytesAsText } from "../../../src/acp/client/terminal-text.js";
-import { until } from "../../until.js";
 import { questionLines } from "../../../src/sessions/approval-question.js";
+import { lastBytesAsText } from "../../../src/text/truncate.js";
 import { AcpFixture } from "../../support/agents/acp-fixture.js";
-import { livingParts, STUBBORN_TREE } from "../../support/agents/stubborn-tree.js";
 import {
   ALLOW_ALL_RULES,
-  parseAnswers,
   clientAgent,
+  type ClientStep,
+  parseAnswers,
   runSteps,
   spawnClientAgent,
-  type ClientStep,
 } from "../../support/agents/client-agent.js";
+import { livingParts, STUBBORN_TREE } from "../../support/agents/stubborn-tree.js";
+import { until } from "../../support/wait-for.js";
 
 const CREATE = "terminal/create";
 const OUTPUT = "terminal/output";

@@ -5,16 +5,16 @@ import { type Adapter, resumeAdapter, startAdapter } from "../../../src/acp/agen
 import type { ConnectionState } from "../../../src/acp/wire/connection.js";
 import type { ConnectionHandlers } from "../../../src/acp/wire/handlers.js";
 import { initialize } from "../../../src/acp/wire/initialize.js";
-import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { deferred } from "../../../src/async/deferred.js";
+import type { Run, Supervisor } from "../../../src/supervisor/api.js";
+import { misbehavingAgent } from "../../support/agents/adapter-fixture.js";
 import {
-  plantLookalike,
   findProcessesOfRun,
+  plantLookalike,
   realSupervisor,
   temporaryHome,
 } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../until.js";
-import { misbehavingAgent } from "../../support/agents/adapter-fixture.js";
+import { until } from "../../support/wait-for.js";
 
 /** What a store would hold: changed in one step, so that nothing is ever half kept. */
 interface Kept {

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { TextTail } from "../../../src/acp/bounded-text.js";
 import { ReplayFilter } from "../../../src/acp/turn/replay-filter.js";
 import { TurnSummary } from "../../../src/acp/turn/turn-summary.js";
 import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
+import { TextTail } from "../../../src/text/truncate.js";
 
 const of = (sessionUpdate: string, rest: object = {}, bytes = 100): SessionUpdate => ({
   end: 1,

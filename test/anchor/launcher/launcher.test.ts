@@ -3,8 +3,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { connectToSocket } from "../../../src/anchor/connect.js";
 import { Launcher } from "../../../src/anchor/launcher.js";
+import { connectToSocket } from "../../../src/anchor/protocol/connection.js";
 import { AnchorUnusable } from "../../../src/errors.js";
 import { FakePeer, launcherFrame } from "../../support/anchor/fake-peer.js";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { firstError } from "../../../src/cli/first-error.js";
+import { firstError } from "../../../src/cli/print/stderr.js";
 
 function failing(why: string): Disposable {
   return {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { summarizeExit, type RunEndState } from "../../../src/cli/run/exit-summary.js";
 import { WriteFailed } from "../../../src/cli/print/fd-writer.js";
+import { type RunEndState, summarizeExit } from "../../../src/cli/run/exit-summary.js";
 import type { Residue, RunExit, RunRecord } from "../../../src/model/run.js";
-import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
+import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const leftover: Residue = { pid: 42, startTime: 1, kind: "detached", command: "sleep" };
 

@@ -5,7 +5,7 @@ import { describeRun } from "../../../src/cli/runs/describe.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import { REAPED_USAGE, type RunRecord } from "../../../src/model/run.js";
 import type { RunProcesses } from "../../../src/supervisor/inspect/live-processes.js";
-import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
+import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const nobody: RunProcesses = { anchor: null, root: null, processes: [], claims: [], unknown: "it has ended" };
 

@@ -1,11 +1,11 @@
 import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
 import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
-import { runTable } from "../../../src/cli/runs/list.js";
 import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/print/run-status.js";
 import { displayWidth } from "../../../src/cli/print/table.js";
+import { runTable } from "../../../src/cli/runs/list.js";
 import { END_REASONS, type RunRecord } from "../../../src/model/run.js";
-import { sampleRunExit, sampleRunRecord } from "../sample-record.js";
+import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const plain = picocolors.createColors(false);
 

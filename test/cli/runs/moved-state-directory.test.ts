@@ -1,19 +1,18 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
+import { cliPath } from "../../support/cli/cli-fixture.js";
 import {
-  isAlive,
   findByCommandLine,
+  isAlive,
+  type LiveProcess,
   signalProcess,
   until,
-  type LiveProcess,
 } from "../../support/live-processes.js";
-import { tiers, type SandboxTier } from "../../support/sandbox.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
-import { FIRST_INSTANCE } from "../../reconcile/orphan.js";
-import { cliPath } from "../../support/cli/cli-fixture.js";
+import { type SandboxTier, tiers } from "../../support/sandbox.js";
+import { FIRST_INSTANCE, SharedHome } from "../../support/supervisor/shared-home.js";
 
 interface Listed {
   readonly runId: string;

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
 import { psTable } from "../../../src/cli/runs/ps.js";
-import { sampleRunRecord } from "../sample-record.js";
-import { waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
+import { CliFixture, waitForText } from "../../support/cli/cli-fixture.js";
+import { sampleRunRecord } from "../../support/store/run-samples.js";
 
 let cliFixture: CliFixture;
 beforeEach(async () => {

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { deferred } from "../../../src/async/deferred.js";
 import { BadInput, StoreAway, SupervisorClosed } from "../../../src/errors.js";
 import { Background, type BackgroundDeps } from "../../../src/gateway/background/background.js";
 import { TaskEventFollower } from "../../../src/gateway/background/task-event-follower.js";
-import { taskKeyOfRun } from "../../../src/tasks/key.js";
-import { Tasks } from "../../../src/tasks/tasks.js";
 import { isTaskEnded } from "../../../src/model/task.js";
 import type { Problem } from "../../../src/supervisor/api.js";
-import { deferred } from "../../../src/async/deferred.js";
+import { taskKeyOfRun } from "../../../src/tasks/new-task.js";
+import { Tasks } from "../../../src/tasks/tasks.js";
 import { newRun } from "../../support/store/run-samples.js";
 import { PARENT } from "../../support/store/task-samples.js";
-import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../../support/task-registry.js";
+import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../../support/task-registry.js";
 
 let registry: TaskRegistry;
 let background: Background;

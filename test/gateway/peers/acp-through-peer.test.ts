@@ -1,16 +1,20 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { followNdjson } from "../../../src/api/ndjson.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
+import {
+  type ClusterGateway,
+  GatewayCluster,
+  onOtherHost,
+  OTHER_HOST,
+} from "../../support/gateway/gateway-cluster.js";
+import { errorOf, waitFor, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import { createClient } from "../../../src/api/client.js";
-import { waitForRunEnd, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
-import { OTHER_HOST, onOtherHost } from "./far-host.js";
-import { GatewayCluster, type ClusterGateway } from "../../support/gateway/gateway-cluster.js";
 
 const LONG = { timeout: 90_000 };
 const cwd = process.cwd();

@@ -10,10 +10,9 @@ import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { PeerUnreachable } from "../../../src/errors.js";
-import type { GatewayRecord } from "../../../src/model/gateway.js";
-import { newPeerKey, derivePeerKey } from "../../../src/gateway/peers/key.js";
+import { derivePeerKey, newPeerKey, Peer, type PeerErrorFactory } from "../../../src/gateway/peers/peer.js";
 import { proxyRequest } from "../../../src/gateway/peers/proxy.js";
-import { type PeerErrorFactory, Peer } from "../../../src/gateway/peers/peer.js";
+import type { GatewayRecord } from "../../../src/model/gateway.js";
 import { newGateway } from "../../contract/gateway-contract.js";
 
 const SILENT_MS = 200;

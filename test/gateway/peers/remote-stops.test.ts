@@ -5,16 +5,16 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
-import { whyNoPostgres } from "../../support/store/postgres-server.js";
-import { until as untilSeen } from "../../until.js";
-import { waitForRunEnd, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
 import {
-  GatewayCluster,
-  startRun,
-  RunViewer,
   type ClusterGateway,
   type ClusterProcess,
+  GatewayCluster,
+  RunViewer,
+  startRun,
 } from "../../support/gateway/gateway-cluster.js";
+import { errorOf, waitFor, waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { whyNoPostgres } from "../../support/store/postgres-server.js";
+import { until as untilSeen } from "../../support/wait-for.js";
 
 const LONG = { timeout: 90_000 };
 

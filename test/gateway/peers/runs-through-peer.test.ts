@@ -1,15 +1,15 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { whyNoPostgres } from "../../support/store/postgres-server.js";
-import { until } from "../../until.js";
-import { waitForRunEnd, errorOf } from "../../support/gateway/real-gateway.js";
 import {
-  GatewayCluster,
-  startRun,
-  RunViewer,
   type ClusterGateway,
+  GatewayCluster,
+  RunViewer,
+  startRun,
 } from "../../support/gateway/gateway-cluster.js";
+import { errorOf, waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { whyNoPostgres } from "../../support/store/postgres-server.js";
+import { until } from "../../support/wait-for.js";
 
 const LONG = { timeout: 60_000 };
 

@@ -1,20 +1,19 @@
-import { request } from "node:http";
-import { request as requestOverTls } from "node:https";
-import { connect, createServer, type AddressInfo } from "node:net";
 import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { request as requestOverTls } from "node:https";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { text } from "node:stream/consumers";
-import type { IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createClient } from "../../../src/api/client.js";
-import { derivePeerKey } from "../../../src/gateway/peers/key.js";
-import { whyNoPostgres } from "../../support/store/postgres-server.js";
-import { errorOf } from "../../support/gateway/real-gateway.js";
+import { derivePeerKey } from "../../../src/gateway/peers/peer.js";
 import {
-  GatewayCluster,
-  startRun,
-  RunViewer,
   type ClusterGateway,
+  GatewayCluster,
+  RunViewer,
+  startRun,
 } from "../../support/gateway/gateway-cluster.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
+import { whyNoPostgres } from "../../support/store/postgres-server.js";
 
 const LONG = { timeout: 60_000 };
 

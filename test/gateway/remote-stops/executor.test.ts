@@ -1,17 +1,17 @@
 import { setImmediate } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../../src/errors.js";
-import { RemoteStopExecutor } from "../../../src/gateway/remote-stops/executor.js";
 import { RunLocator } from "../../../src/gateway/peers/locators.js";
+import { RemoteStopExecutor } from "../../../src/gateway/remote-stops/executor.js";
 import type { RemoteStopResult } from "../../../src/model/remote-stop.js";
-import type { RemoteStopStore } from "../../../src/store/command-store.js";
+import type { RemoteStopStore } from "../../../src/store/remote-stops.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";
 import type { CancelOptions, RunStopResult } from "../../../src/supervisor/api.js";
 import { newCommand } from "../../contract/command-contract.js";
+import { waitFor } from "../../support/gateway/real-gateway.js";
 import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
 import { temporaryDirectory } from "../../support/temporary-directory.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
 
 let directory: Awaited<ReturnType<typeof temporaryDirectory>>;
 let store: Store;

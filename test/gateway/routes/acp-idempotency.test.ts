@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { newTurnId } from "../../../src/acp/ids.js";
-import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+import { newTurnId } from "../../../src/model/ids.js";
+import { errorOf, gatewayForFile } from "../../support/gateway/real-gateway.js";
 
 const gatewayFixture = gatewayForFile();
 const agent = fileURLToPath(new URL("../../support/agents/programs/scripted-agent.mjs", import.meta.url));

@@ -3,9 +3,9 @@ import { connect as connectPlainly, type Socket } from "node:net";
 import { connect, type TLSSocket } from "node:tls";
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { derivePeerKey } from "../../../src/gateway/peers/key.js";
+import { derivePeerKey } from "../../../src/gateway/peers/peer.js";
 import { listenForPeers, type PeerListener } from "../../../src/gateway/server/peer-listener.js";
-import { until } from "../../until.js";
+import { until } from "../../support/wait-for.js";
 
 const [HERE, THERE] = ["127.0.0.1", "127.0.0.2"];
 

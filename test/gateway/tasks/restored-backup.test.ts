@@ -1,4 +1,4 @@
-import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer, type Server, type ServerResponse } from "node:http";
@@ -9,16 +9,16 @@ import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { reachGateway } from "../../../src/gateway/start.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
-import { removeStateDirectory } from "../../remove-home.js";
 import {
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import { removeStateDirectory } from "../../support/temporary-directory.js";
 
 interface Received {
   readonly id: string;

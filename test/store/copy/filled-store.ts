@@ -1,9 +1,15 @@
 import type { Store } from "../../../src/store/store.js";
-import { newAcpPermission, newAcpSession, newAcpTurn } from "../acp-samples.js";
 import { newGateway } from "../../contract/gateway-contract.js";
-import { newApproval, newMessage, newSession } from "../../support/store/session-samples.js";
+import { EXITED, GATED, LEASE_MS, newRun, newRunEvent, RUNNING } from "../../support/store/run-samples.js";
+import {
+  newAcpPermission,
+  newAcpSession,
+  newAcpTurn,
+  newApproval,
+  newMessage,
+  newSession,
+} from "../../support/store/session-samples.js";
 import { CHAT, endWithNotification, newTask, PARENT, taskEvent } from "../../support/store/task-samples.js";
-import { newRunEvent, EXITED, GATED, LEASE_MS, newRun, RUNNING } from "../../support/store/run-samples.js";
 
 export const EVENT_COUNT = 1_200;
 

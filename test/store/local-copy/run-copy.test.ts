@@ -2,9 +2,8 @@ import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
+import { type CopiedRun, FileRunCopy } from "../../../src/store/local-copy/run-copy.js";
 import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
-import { FileRunCopy } from "../../../src/store/local-copy/run-copy.js";
-import type { CopiedRun } from "../../../src/store/ledger/ledger.js";
 import { EXITED, newRun } from "../../support/store/run-samples.js";
 import { temporaryDirectory } from "../../support/temporary-directory.js";
 

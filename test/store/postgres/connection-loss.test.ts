@@ -2,33 +2,38 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { RunExists, StateUnusable } from "../../../src/errors.js";
-import { newRunRecord } from "../../../src/store/runs/apply-change.js";
-import { clientTimeout } from "../../../src/store/postgres/session.js";
-import type { Store } from "../../../src/store/store.js";
 import type { OutboxEntry } from "../../../src/model/task.js";
-import {
-  newRunEvent,
-  EXITED,
-  THIS_HOST,
-  LEASE_MS,
-  ownClaim,
-  newRun,
-  RUNNING,
-  stealClaim,
-} from "../../support/store/run-samples.js";
-import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
-import { newAcpSession } from "../acp-samples.js";
+import { clientTimeout } from "../../../src/store/postgres/session.js";
+import { newRunRecord } from "../../../src/store/runs/apply-change.js";
+import type { Store } from "../../../src/store/store.js";
 import { newCommand } from "../../contract/command-contract.js";
 import { newGateway } from "../../contract/gateway-contract.js";
-import { AT, newApproval, newMessage, newSession } from "../../support/store/session-samples.js";
-import { startCuttableProxy, type CutPoint, type CuttableProxy } from "../../support/store/postgres-proxy.js";
+import { type CutPoint, type CuttableProxy, startCuttableProxy } from "../../support/store/postgres-proxy.js";
 import {
-  storeUnusable,
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  storeUnusable,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import {
+  EXITED,
+  LEASE_MS,
+  newRun,
+  newRunEvent,
+  ownClaim,
+  RUNNING,
+  stealClaim,
+  THIS_HOST,
+} from "../../support/store/run-samples.js";
+import {
+  AT,
+  newAcpSession,
+  newApproval,
+  newMessage,
+  newSession,
+} from "../../support/store/session-samples.js";
+import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
 
 /** One call, on things of its own; and afterwards, how much of it is there. */
 interface Attempt {

@@ -1,16 +1,16 @@
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { checkPostgresStore } from "../../../src/store/postgres/check.js";
 import { EventWatch } from "../../../src/store/postgres/event-watch.js";
 import type { Store } from "../../../src/store/store.js";
-import { until } from "../../until.js";
-import { checkPostgresStore } from "../../../src/store/postgres/check.js";
-import { newRunEvent, LEASE_MS, newRun } from "../../support/store/run-samples.js";
 import {
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
+import { until } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
   let server: PostgresServer;

@@ -2,23 +2,22 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { BadInput } from "../../../src/errors.js";
-import { migrations } from "../../../src/store/sql/migrations.js";
-import { EventWatch } from "../../../src/store/postgres/event-watch.js";
-import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
-import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
-import type { Store } from "../../../src/store/store.js";
 import { deferred } from "../../../src/async/deferred.js";
-import { LEASE_MS, newRunEvent, EXITED, forbiddenUpdates, newRun } from "../../support/store/run-samples.js";
-import { AT, newApproval, newSession } from "../../support/store/session-samples.js";
+import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
+import { BadInput } from "../../../src/errors.js";
+import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
+import { migrations } from "../../../src/store/sql/migrations.js";
+import type { Store } from "../../../src/store/store.js";
 import {
-  storeUnusable,
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  storeUnusable,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import { EXITED, forbiddenUpdates, LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
+import { AT, newApproval, newSession } from "../../support/store/session-samples.js";
 
 const newest = migrations.at(-1)?.id ?? 0;
 

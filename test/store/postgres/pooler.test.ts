@@ -1,18 +1,17 @@
 import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { EventWatch } from "../../../src/store/postgres/event-watch.js";
-import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
-import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/server-info.js";
 import { deferred } from "../../../src/async/deferred.js";
-import { LEASE_MS, newRunEvent, EXITED, newRun } from "../../support/store/run-samples.js";
+import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
+import { readServerInfo } from "../../../src/store/postgres/server-info.js";
 import { startPgBouncer, whyNoPooler } from "../../support/store/postgres-pooler.js";
 import {
-  storeUnusable,
-  startPostgresServer,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  storeUnusable,
 } from "../../support/store/postgres-server.js";
+import { EXITED, LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 
 describe.skipIf(whyNoPooler !== null)("a PostgreSQL store behind PgBouncer", () => {
   let server: PostgresServer;

@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { OPEN_RUN_STATES } from "../../../src/model/run.js";
 import type { Store } from "../../../src/store/store.js";
-import { until } from "../../until.js";
+import {
+  type PostgresDatabase,
+  type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
+} from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
 import { AT } from "../../support/store/session-samples.js";
 import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
-import {
-  startPostgresServer,
-  whyNoPostgres,
-  type PostgresDatabase,
-  type PostgresServer,
-} from "../../support/store/postgres-server.js";
+import { until } from "../../support/wait-for.js";
 
 /** Open runs of each of these hosts, with an event for each run. */
 const HOSTS = 40;

@@ -1,25 +1,24 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { connect, createServer, type AddressInfo } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { EventWatch } from "../../../src/store/postgres/event-watch.js";
-import { openPostgresStoreForReading } from "../../../src/store/postgres/open-for-reading.js";
-import { openPostgresStore } from "../../../src/store/postgres/open.js";
-import { readServerInfo } from "../../../src/store/postgres/server-info.js";
 import { parsePostgresUrl } from "../../../src/config/postgres-url.js";
-import { LEASE_MS, newRunEvent, newRun } from "../../support/store/run-samples.js";
-import { startReplicatedServer, type ReplicatedServer } from "../../support/store/postgres-replication.js";
+import { EventWatch } from "../../../src/store/postgres/event-watch.js";
+import { openPostgresStore, openPostgresStoreForReading } from "../../../src/store/postgres/open.js";
+import { readServerInfo } from "../../../src/store/postgres/server-info.js";
+import { type ReplicatedServer, startReplicatedServer } from "../../support/store/postgres-replication.js";
 import {
-  storeUnusable,
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  storeUnusable,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
 
 const noOpenssl = spawnSync("openssl", ["version"]).status !== 0;
 

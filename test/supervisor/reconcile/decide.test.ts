@@ -3,14 +3,14 @@ import type { LocalInstance } from "../../../src/anchor/host.js";
 import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import {
-  decide,
-  NEVER_OWNED,
-  judgeLease,
   type ClaimGround,
+  decide,
   type Evidence,
+  judgeLease,
+  NEVER_OWNED,
   type ReconcileContext,
 } from "../../../src/supervisor/reconcile/decide.js";
-import { sampleRunRecord } from "../../cli/sample-record.js";
+import { sampleRunRecord } from "../../support/store/run-samples.js";
 
 const NOW = 1_000_000;
 const HERE = { hostId: "host", bootId: "boot", pidNamespace: "pid:[1]", timeNamespace: null };

@@ -6,8 +6,8 @@ import {
   gatherImportedEvidence,
 } from "../../../src/supervisor/reconcile/imported-evidence.js";
 import { commandHash } from "../../../src/text/redact.js";
-import { splitShellWords } from "../../../src/supervisor/split-command.js";
-import { sampleRunRecord } from "../../cli/sample-record.js";
+import { splitShellWords } from "../../../src/text/shell.js";
+import { sampleRunRecord } from "../../support/store/run-samples.js";
 
 const argv = ["node", "/opt/tool/wrap.mjs", "--fast"];
 const facts: ImportedFacts = {

@@ -2,8 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { StreamName } from "../../../src/anchor/host.js";
 import type { OutputChunk } from "../../../src/supervisor/api.js";
-import { followStreams, type FollowSource } from "../../../src/supervisor/follow.js";
-import { OutputRanges } from "../../../src/supervisor/run/output-ranges.js";
+import { type FollowSource, followStreams, OutputRanges } from "../../../src/supervisor/run/output-ranges.js";
 
 /** A spool that grows as the test says. */
 class Spool {

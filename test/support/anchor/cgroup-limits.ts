@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { probeLimits } from "../../../src/anchor/look-at-limits.js";
+import { probeLimits } from "../../../src/anchor/inspect/cgroup-probe.js";
 
 /** Null: every limit can be set by whoever runs the suite, whatever else is in its cgroup. Otherwise the reason to skip. */
 export const whyNoLimits: string | null = await (async () => {

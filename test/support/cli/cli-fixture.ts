@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { expect } from "vitest";
-import { removeStateDirectory } from "../../remove-home.js";
+import { removeStateDirectory } from "../temporary-directory.js";
 
 export const cliPath = resolve("dist/cli/main.js");
 

@@ -1,23 +1,23 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp } from "node:fs/promises";
+import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { expect, vi } from "vitest";
 import { WebSocket } from "ws";
-import { decodeFrame, type AttachServerMessage } from "../../../src/api/attach-frames.js";
+import { type AttachServerMessage, decodeFrame } from "../../../src/api/attach-frames.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
-import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
+import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { reachGateway } from "../../../src/gateway/start.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { cliPath } from "../cli/cli-fixture.js";
-import { removeStateDirectory } from "../../remove-home.js";
 import { startPgBouncer } from "../store/postgres-pooler.js";
-import { startReplicatedServer, type ReplicatedServer } from "../store/postgres-replication.js";
-import { startPostgresServer, type PostgresDatabase, type PostgresServer } from "../store/postgres-server.js";
+import { type ReplicatedServer, startReplicatedServer } from "../store/postgres-replication.js";
+import { type PostgresDatabase, type PostgresServer, startPostgresServer } from "../store/postgres-server.js";
+import { removeStateDirectory } from "../temporary-directory.js";
 
 /** A gateway in this process, with a state directory of its own. */
 export interface ClusterGateway {
@@ -199,4 +199,14 @@ export class RunViewer {
       this.nextOffset = offset + bytes.length;
     });
   }
+}
+
+export const OTHER_HOST = "far-host";
+
+/** Words before a command that have it run on another host, as far as it can tell: with a name and an id of its own. */
+export async function onOtherHost(home: string): Promise<readonly string[]> {
+  const id = join(home, "machine-id");
+  await writeFile(id, `${"f".repeat(32)}\n`);
+  const script = `hostname ${OTHER_HOST}; if [ -e /etc/machine-id ]; then mount --bind "${id}" /etc/machine-id; fi; exec "$@"`;
+  return ["unshare", "--mount", "--uts", "sh", "-c", script, "sh"];
 }

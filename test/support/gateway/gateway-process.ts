@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { reachGateway, startGateway } from "../../../src/gateway/start.js";
-import { removeStateDirectory } from "../../remove-home.js";
+import { removeStateDirectory } from "../temporary-directory.js";
 
 const cliPath = join(process.cwd(), "dist/cli/main.js");
 

@@ -8,14 +8,14 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import {
-  openGateway,
   type Gateway,
   type GatewayEvent,
   type GatewayOptions,
+  openGateway,
 } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { removeStateDirectory } from "../../remove-home.js";
+import { removeStateDirectory } from "../temporary-directory.js";
 
 export interface RawResponse {
   readonly status: number;

@@ -3,10 +3,15 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { chatCompletions } from "./chat-completions.js";
-import type { ModelRequest, ModelDialect, JsonObject, ModelReply } from "./dialect.js";
+import {
+  callShellTool,
+  type JsonObject,
+  type ModelDialect,
+  type ModelReply,
+  type ModelRequest,
+} from "./dialect.js";
 import { generateContent } from "./generate-content.js";
 import { responses } from "./responses.js";
-import { callShellTool } from "../../acp/model/shell-call.js";
 
 const dialects: readonly ModelDialect[] = [chatCompletions, responses, generateContent];
 

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { NewRunEvent } from "../../../src/model/run-event.js";
+import { NO_LIMITS, type RunExit, type RunRecord } from "../../../src/model/run.js";
 import type { Lease, LeaseRequest, NewRun, RunChange } from "../../../src/store/store.js";
 
 export const LEASE_MS = 30_000;
@@ -116,4 +117,75 @@ export function forbiddenUpdates(different: ReadonlyMap<string, string>): string
       name === "hidden_at" ? [] : [`hidden_at = 1, ${name} = ${value}`],
     ),
   ];
+}
+
+export const sampleRunExit: RunExit = {
+  reason: "exit",
+  actor: "",
+  code: 0,
+  signal: null,
+  source: "anchor",
+  detail: null,
+  errno: null,
+  limitHit: null,
+};
+
+/** A run that has ended well, but for what the test says of it. */
+export function sampleRunRecord(facts: Partial<RunRecord> = {}): RunRecord {
+  return {
+    runId: "run_0123456789ab",
+    leaseId: "lease_0123456789abcdef",
+    sessionKey: null,
+    sessionId: null,
+    backendId: null,
+    agentId: null,
+    labels: {},
+    kind: "task",
+    io: "pipe",
+    command: "npm test",
+    commandHash: "00",
+    cwd: "/tmp",
+    hostId: "host",
+    bootId: "boot",
+    pidNamespace: "pid:[1]",
+    timeNamespace: null,
+    stateId: null,
+    anchorPath: "/state/bin/anchor-0",
+    anchor: { pid: 100, startTime: 5, uniqueId: "1" },
+    root: { pid: 101, startTime: 6, uniqueId: null },
+    processGroupId: 101,
+    boundary: { cgroup: null, cgroupInode: null, note: "no cgroup" },
+    tier: "subreaper+launcher+unique",
+    state: "exited",
+    originInstanceId: "in_1",
+    ownerInstanceId: "in_1",
+    leaseEpoch: 1,
+    leaseExpiresAt: 0,
+    deadlines: { overallMs: null, noOutputMs: null },
+    policy: {
+      graceMs: 5_000,
+      settleMs: 100,
+      drainMs: 2_000,
+      killReportMs: 2_000,
+      ownerLossMs: 2_000,
+      onEscape: "fail",
+      onOrphan: "adopt",
+      callerBound: false,
+    },
+    limits: NO_LIMITS,
+    createdAt: 1_000,
+    startedAt: 2_000,
+    lastOutputAt: null,
+    updatedAt: 4_000,
+    endedAt: 4_000,
+    exit: sampleRunExit,
+    residue: [],
+    residueCount: 0,
+    usage: null,
+    emptiness: "proven",
+    service: null,
+    imported: null,
+    hiddenAt: null,
+    ...facts,
+  };
 }

@@ -1,4 +1,4 @@
-import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import type {
   SupervisorOptions,
 } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
-import { removeStateDirectory } from "../../remove-home.js";
+import { removeStateDirectory } from "../temporary-directory.js";
 
 const projectRoot = fileURLToPath(new URL("../../..", import.meta.url));
 

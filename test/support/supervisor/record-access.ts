@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
-import { hostMonotonicMs } from "../../../src/store/sqlite/clock.js";
-import { openSyncQuery } from "../store/postgres-sync-query.js";
+import { hostMonotonicMs } from "../../../src/async/host-clock.js";
 import type { PostgresDatabase } from "../store/postgres-server.js";
+import { openSyncQuery } from "../store/postgres-sync-query.js";
 
 export type SqlValue = string | number | null;
 

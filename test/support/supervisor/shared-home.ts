@@ -1,24 +1,24 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { openGateway, type Gateway, type GatewayEvent } from "../../../src/gateway/gateway.js";
+import { type Gateway, type GatewayEvent, openGateway } from "../../../src/gateway/gateway.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
 import type { NewRunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import type { CommandInput, Problem, Supervisor } from "../../../src/supervisor/api.js";
+import type { CommandInput, Problem, SpawnOptions, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
-import { TokenProcesses, scenarioScript } from "./token-processes.js";
 import {
-  isAlive,
   findByCommandLine,
+  isAlive,
+  type LiveProcess,
   readProcess,
   signalProcess,
   until,
-  type LiveProcess,
 } from "../live-processes.js";
-import { currentUser, Sandbox, tiers, type SandboxTier } from "../sandbox.js";
+import { currentUser, Sandbox, type SandboxTier, tiers } from "../sandbox.js";
+import { type RecordAccess, sqliteRecords, type SqlValue } from "./record-access.js";
 import { SupervisorProcess, type SupervisorProcessOptions } from "./supervisor-process.js";
-import { sqliteRecords, type RecordAccess, type SqlValue } from "./record-access.js";
+import { scenarioScript, TokenProcesses } from "./token-processes.js";
 
 /**
  * A state directory that several supervisors share, and a bystander with the very command lines of their runs. Whoever
@@ -248,4 +248,34 @@ export async function waitUntilGone(identity: RunRecord["root"]): Promise<void> 
     "it is gone",
     () => identity === null || readProcess(identity.pid)?.startTime !== identity.startTime,
   );
+}
+
+/** Started the runs, and is gone. */
+export const FIRST_INSTANCE = "in_first";
+/** Comes after it. */
+export const NEXT_INSTANCE = "in_next";
+export const ORPHAN_GRACE_MS = 200;
+
+/** The whole scenario, whose owner was killed and whose lease has expired. */
+export async function orphanScenario(sharedHome: SharedHome, options: SpawnOptions = {}): Promise<string> {
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
+  const { runId } = await supervisorProcess.spawn(sharedHome.scenario, {
+    graceMs: ORPHAN_GRACE_MS,
+    ...options,
+  });
+  await sharedHome.tokenProcesses.waitForAllRoles();
+  await supervisorProcess.kill();
+  sharedHome.expireLeases();
+  return runId;
+}
+
+/** Three who go when they are asked: what has no record has the usual grace, which is long. */
+export async function orphanDocileRun(sharedHome: SharedHome): Promise<string> {
+  const { token } = sharedHome.tokenProcesses;
+  const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
+  const script = `setsid sleep 100003.${token} & sleep 100001.${token}; :`;
+  const { runId } = await supervisorProcess.spawn(sharedHome.script(script));
+  await until("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
+  await supervisorProcess.kill();
+  return runId;
 }

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { buildNativePrograms, whyNoCompiler } from "../native-programs.js";
-import { until } from "../../until.js";
+import { until } from "../wait-for.js";
 
 const programs = buildNativePrograms("hold");
 

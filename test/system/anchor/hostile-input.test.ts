@@ -6,11 +6,10 @@ import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
-import { plantBystander } from "../../support/bystander.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
-import { rawField, rawFrame, withFields } from "../../anchor/raw-frame.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
-import type { RawLink } from "../../support/anchor/raw-link.js";
+import { rawField, rawFrame, type RawLink, withFields } from "../../support/anchor/raw-link.js";
+import { plantBystander } from "../../support/bystander.js";
 
 const MOST = 2n ** 64n - 1n;
 const POLICY = 10;

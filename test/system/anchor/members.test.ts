@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
+import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
+import { decodeMember } from "../../../src/anchor/protocol/events.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { decodeMember } from "../../../src/anchor/told-process.js";
 import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
-import { plantBystander } from "../../support/bystander.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { plantBystander } from "../../support/bystander.js";
 
 const end = encodeMessage("closeStdin", { offset: 0 });
 

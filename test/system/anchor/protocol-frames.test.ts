@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, PROTOCOL } from "../../../src/anchor/protocol/messages.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
-import { rawField, rawFrame, withFields } from "../../anchor/raw-frame.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
+import { rawField, rawFrame, withFields } from "../../support/anchor/raw-link.js";
 
 const UNKNOWN_TAG = 200;
 const UNKNOWN_FRAME = 42;

@@ -5,8 +5,8 @@ import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { START_MAX_BYTES } from "../../../src/anchor/protocol/messages.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
-import { rawField, rawFrame, withFields } from "../../anchor/raw-frame.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
+import { rawField, rawFrame, withFields } from "../../support/anchor/raw-link.js";
 
 const KEY = "0123456789abcdef".repeat(4);
 const START = 2;

@@ -4,9 +4,8 @@ import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
-import { rawField, rawFrame } from "../../anchor/raw-frame.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
-import type { RawLink } from "../../support/anchor/raw-link.js";
+import { rawField, rawFrame, type RawLink } from "../../support/anchor/raw-link.js";
 
 const GO = encodeMessage("go", {});
 const STATUS = encodeMessage("status", {});

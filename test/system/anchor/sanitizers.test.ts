@@ -7,22 +7,22 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { openNativeHost } from "../../../src/anchor/native-host.js";
+import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
+import { RawLauncher } from "../../support/anchor/raw-launcher.js";
+import { rawField, rawFrame } from "../../support/anchor/raw-link.js";
+import { startSpec } from "../../support/anchor/start-spec.js";
 import {
-  plantLookalike,
-  waitForOutput,
   findProcessesOfRun,
+  plantLookalike,
+  readOutput,
   realSupervisor,
   shellInput,
   temporaryHome,
-  readOutput,
+  waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
-import { rawField, rawFrame } from "../../anchor/raw-frame.js";
-import { RawLauncher } from "../../support/anchor/raw-launcher.js";
-import { startSpec } from "../../support/anchor/start-spec.js";
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL("../../..", import.meta.url));

@@ -1,12 +1,15 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { SpawnOptions, Supervisor } from "../../../src/supervisor/api.js";
-import { isAlive, signalProcess, until, type LiveProcess } from "../../support/live-processes.js";
-import { tiers, type SandboxTier } from "../../support/sandbox.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
-import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
+import { isAlive, type LiveProcess, signalProcess, until } from "../../support/live-processes.js";
+import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import type { RecordAccess } from "../../support/supervisor/record-access.js";
-import { SUPERVISOR_STEPS, type SupervisorStep } from "../../reconcile/steps.js";
+import { SharedHome } from "../../support/supervisor/shared-home.js";
+import {
+  SUPERVISOR_STEPS,
+  type SupervisorProcess,
+  type SupervisorStep,
+} from "../../support/supervisor/supervisor-process.js";
 
 export const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */

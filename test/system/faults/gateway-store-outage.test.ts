@@ -1,29 +1,29 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { request, type IncomingMessage } from "node:http";
+import { type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { StoreAway } from "../../../src/errors.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { contract } from "../../../src/api/contract.js";
 import { followNdjson } from "../../../src/api/ndjson.js";
-import { openGateway, type Gateway, type GatewayEvent } from "../../../src/gateway/gateway.js";
+import { StoreAway } from "../../../src/errors.js";
+import { type Gateway, type GatewayEvent, openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { findWaitingGateway } from "../../../src/gateway/store-wait-file.js";
-import type { EventGap } from "../../../src/store/runs/event-cursor.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
+import type { EventGap } from "../../../src/store/runs/event-cursor.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
 import {
+  type PostgresServer,
   startPostgresServer,
   whyNoPostgres,
-  type PostgresServer,
 } from "../../support/store/postgres-server.js";
-import { waitForOutput, shellInput, temporaryHome } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../until.js";
-import { errorOf } from "../../support/gateway/real-gateway.js";
+import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
+import { until } from "../../support/wait-for.js";
 
 async function fetchMetrics({ socketPath, token }: { socketPath: string; token: string }): Promise<string> {
   const asking = request({ socketPath, path: "/metrics", headers: { authorization: `Bearer ${token}` } });

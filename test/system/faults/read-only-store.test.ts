@@ -1,19 +1,19 @@
-import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync, rmSync, appendFileSync } from "node:fs";
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
-import { request, type IncomingMessage } from "node:http";
+import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test, vi } from "vitest";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { reachGateway } from "../../../src/gateway/start.js";
+import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
-import { removeStateDirectory } from "../../remove-home.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
+import { removeStateDirectory } from "../../support/temporary-directory.js";
 
 /** A gateway in a process of its own, and what the command line says of it. */
 class Watched implements AsyncDisposable {

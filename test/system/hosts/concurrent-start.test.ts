@@ -1,14 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { gatewayLogPath } from "../../../src/gateway/log.js";
-import { DDL_PREAMBLE, translateDdl } from "../../../src/store/postgres/translate.js";
+import { DDL_PREAMBLE, translateDdl } from "../../../src/store/postgres/migrate.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import {
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 
 const GATEWAYS = 10;

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
-import { hostMonotonicMs } from "../../../src/store/sqlite/clock.js";
-import { expectEnd, fixtureCommand, readTreePids, OsFixture } from "./os-fixture.js";
+import { hostMonotonicMs } from "../../../src/async/host-clock.js";
+import { expectEnd, fixtureCommand, OsFixture, readTreePids } from "./os-fixture.js";
 
 const CONTENDERS = 4;
 

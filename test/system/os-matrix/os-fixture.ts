@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,8 +9,8 @@ import { expect } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { Problem, Run, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
+import { removeStateDirectory } from "../../support/temporary-directory.js";
 import { OsBystander, waitForPidsGone } from "./processes.js";
-import { removeStateDirectory } from "../../remove-home.js";
 
 const child = (name: string): string => fileURLToPath(new URL(`children/${name}.mjs`, import.meta.url));
 

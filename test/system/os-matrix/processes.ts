@@ -1,6 +1,6 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { until } from "../../until.js";
+import { until } from "../../support/wait-for.js";
 
 export { until };
 

@@ -7,19 +7,18 @@ import { afterAll, expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { reachGateway, startGateway } from "../../../src/gateway/start.js";
-import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
-import { removeStateDirectory } from "../../remove-home.js";
-import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../until.js";
-import type { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 import {
-  TREE_LEGEND,
   livingParts,
   STUBBORN_TREE,
   STUBBORN_TREE_THEN_EXIT,
+  TREE_LEGEND,
 } from "../../support/agents/stubborn-tree.js";
-import { agentRecipes } from "./agent-recipes.js";
-import { prepareAgent } from "../../acp/real/settle.js";
+import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import type { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { removeStateDirectory } from "../../support/temporary-directory.js";
+import { until } from "../../support/wait-for.js";
+import { agentRecipes, prepareAgent } from "./agent-recipes.js";
 
 /** How long a tool's processes are given to go away by themselves. */
 const SETTLE_MS = 3_000;

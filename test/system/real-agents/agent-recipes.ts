@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { onTestFinished } from "vitest";
+import { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 
 /** How an agent of the catalogue needs no login and asks a model on loopback. Everything it keeps is below its home. */
 interface AgentRecipe {
@@ -98,4 +101,15 @@ export async function agentEnvironment(
     NO_PROXY: "127.0.0.1",
     ...recipe.env(home, modelUrl),
   };
+}
+
+/** A home, a model and an environment for one agent, until the test has finished. */
+export async function prepareAgent(
+  name: string,
+): Promise<{ home: string; model: FakeLanguageModel; inherit: Record<string, string> }> {
+  const home = await mkdtemp(join(tmpdir(), "hf-home-"));
+  onTestFinished(() => rm(home, { recursive: true, force: true, maxRetries: 5 }));
+  const model = await FakeLanguageModel.start();
+  onTestFinished(() => model[Symbol.asyncDispose]());
+  return { home, model, inherit: await agentEnvironment(name, home, model.url) };
 }

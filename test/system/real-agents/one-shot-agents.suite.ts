@@ -3,9 +3,9 @@ import { createClient } from "../../../src/api/client.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { livingParts, STUBBORN_TREE_THEN_EXIT } from "../../support/agents/stubborn-tree.js";
-import { prepareAgent } from "../../acp/real/settle.js";
+import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
+import { prepareAgent } from "./agent-recipes.js";
 
 const timeoutMs = 110_000;
 

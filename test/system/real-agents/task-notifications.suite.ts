@@ -4,13 +4,13 @@ import { expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
 import {
-  startGatewayProcess,
   killGateway,
+  startGatewayProcess,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/gateway/real-gateway.js";
-import { prepareAgent } from "../../acp/real/settle.js";
+import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { prepareAgent } from "./agent-recipes.js";
 
 const SLOWLY = 120_000;
 

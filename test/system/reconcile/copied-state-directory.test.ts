@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { recordLocation } from "../../../src/home/state-location.js";
 import { tiers } from "../../support/sandbox.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
+import { FIRST_INSTANCE, ORPHAN_GRACE_MS, SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
-import { FIRST_INSTANCE, ORPHAN_GRACE_MS } from "../../reconcile/orphan.js";
 
 describe.concurrent("a copied state directory", () => {
   for (const tier of [tiers.none, tiers.cgroup])

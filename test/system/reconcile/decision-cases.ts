@@ -4,10 +4,16 @@ import { expect } from "vitest";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import type { Action, Row } from "../../../src/supervisor/reconcile/decide.js";
 import { signalProcess, until } from "../../support/live-processes.js";
-import { tiers, type SandboxTier } from "../../support/sandbox.js";
-import { waitUntilGone, signalRecorded, type SharedHome } from "../../support/supervisor/shared-home.js";
+import { type SandboxTier, tiers } from "../../support/sandbox.js";
+import {
+  FIRST_INSTANCE,
+  NEXT_INSTANCE,
+  ORPHAN_GRACE_MS,
+  type SharedHome,
+  signalRecorded,
+  waitUntilGone,
+} from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
-import { FIRST_INSTANCE, ORPHAN_GRACE_MS, NEXT_INSTANCE } from "../../reconcile/orphan.js";
 
 /** A row of the table, or a case of one. */
 export interface DecisionCase {

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { tiers } from "../../support/sandbox.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
-import { FIRST_INSTANCE, NEXT_INSTANCE } from "../../reconcile/orphan.js";
+import { FIRST_INSTANCE, NEXT_INSTANCE, SharedHome } from "../../support/supervisor/shared-home.js";
 import { decisionCases } from "./decision-cases.js";
 
 describe.concurrent("a run without an end on record", () => {

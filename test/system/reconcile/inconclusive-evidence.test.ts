@@ -1,9 +1,13 @@
 import { chmodSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { tiers, type SandboxTier } from "../../support/sandbox.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
-import { FIRST_INSTANCE, NEXT_INSTANCE, orphanScenario } from "../../reconcile/orphan.js";
+import { type SandboxTier, tiers } from "../../support/sandbox.js";
+import {
+  FIRST_INSTANCE,
+  NEXT_INSTANCE,
+  orphanScenario,
+  SharedHome,
+} from "../../support/supervisor/shared-home.js";
 
 /** The anchor binary that supervisors of this house ask, replaced by one that cannot tell anything. */
 function blind(sharedHome: SharedHome): () => void {

@@ -1,10 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { until } from "../../support/live-processes.js";
-import { tiers, type SandboxTier } from "../../support/sandbox.js";
+import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
-import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
-import type { SupervisorStep } from "../../reconcile/steps.js";
+import type { SupervisorProcess, SupervisorStep } from "../../support/supervisor/supervisor-process.js";
 
 const FIRST = "in_first";
 const graceMs = 200;

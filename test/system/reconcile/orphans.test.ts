@@ -3,14 +3,14 @@ import { describe, expect, test } from "vitest";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import { until } from "../../support/live-processes.js";
 import { tiers } from "../../support/sandbox.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
 import {
-  orphanDocileRun,
   FIRST_INSTANCE,
-  ORPHAN_GRACE_MS,
   NEXT_INSTANCE,
+  ORPHAN_GRACE_MS,
+  orphanDocileRun,
   orphanScenario,
-} from "../../reconcile/orphan.js";
+  SharedHome,
+} from "../../support/supervisor/shared-home.js";
 
 async function end(supervisor: Supervisor, runId: string): Promise<void> {
   const run = supervisor.run(runId);

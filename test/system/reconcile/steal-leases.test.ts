@@ -1,13 +1,13 @@
-import { defaultPolicy } from "../../../src/supervisor/unsaid-policy.js";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
-import { openSqliteStore } from "../../../src/store/sqlite/open.js";
-import { NO_DEADLINES, NO_LIMITS, type RunRecord } from "../../../src/model/run.js";
 import { newRunId } from "../../../src/model/ids.js";
+import { NO_DEADLINES, NO_LIMITS, type RunRecord } from "../../../src/model/run.js";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
+import { defaultPolicy } from "../../../src/supervisor/run/options.js";
 import { until } from "../../support/live-processes.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";

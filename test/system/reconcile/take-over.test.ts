@@ -1,9 +1,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitForOutput, readOutput } from "../../support/supervisor/real-supervisor.js";
-import { SharedHome } from "../../support/supervisor/shared-home.js";
-import { FIRST_INSTANCE, NEXT_INSTANCE, orphanScenario } from "../../reconcile/orphan.js";
+import { readOutput, waitForOutput } from "../../support/supervisor/real-supervisor.js";
+import {
+  FIRST_INSTANCE,
+  NEXT_INSTANCE,
+  orphanScenario,
+  SharedHome,
+} from "../../support/supervisor/shared-home.js";
 
 /** As somebody writes who is wrong about it. */
 const ENDED = {

@@ -4,7 +4,7 @@ import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { openNativeObserver } from "../../../src/anchor/native-host.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
-import { SUPERVISOR_STEPS } from "../../reconcile/steps.js";
+import { SUPERVISOR_STEPS } from "../../support/supervisor/supervisor-process.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Each starts a supervisor in a process of its own, and many do at once. */

@@ -9,13 +9,12 @@ import { openNativeHost } from "../../../src/anchor/native-host.js";
 import { messages } from "../../../src/anchor/protocol/messages.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
-import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { openStateDirectory } from "../../../src/home/state-directory.js";
+import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { RunStore } from "../../../src/store/store.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import { createSupervisor } from "../../../src/supervisor/supervisor.js";
-import type { SpawnHome } from "./spawn-fixture.js";
-import type { SpawnStep } from "../../spawn/steps.js";
+import type { SpawnHome, SpawnStep } from "./spawn-fixture.js";
 
 /** Called in the midst of a spawn, before anything else can happen in this process. */
 export type Interruption = (step: SpawnStep, runId: string) => void;

@@ -2,10 +2,15 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
-import { forEachConcurrently } from "../../spawn/at-most.js";
-import { interceptStarts, findAnchorOf, interruptedSupervisor, parentOf } from "./interrupted-supervisor.js";
-import { type SpawnHome, SpawnFixture, MARK_AND_SLEEP } from "./spawn-fixture.js";
-import { type SpawnStep, SPAWN_STEPS } from "../../spawn/steps.js";
+import { findAnchorOf, interceptStarts, interruptedSupervisor, parentOf } from "./interrupted-supervisor.js";
+import {
+  forEachConcurrently,
+  MARK_AND_SLEEP,
+  SPAWN_STEPS,
+  SpawnFixture,
+  type SpawnHome,
+  type SpawnStep,
+} from "./spawn-fixture.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const REPEATS = soak ? 150 : 10;

@@ -1,8 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
-import { forEachConcurrently } from "../../spawn/at-most.js";
-import { nextSupervisor, SpawnFixture } from "./spawn-fixture.js";
-import { SPAWN_STEPS } from "../../spawn/steps.js";
+import { forEachConcurrently, nextSupervisor, SPAWN_STEPS, SpawnFixture } from "./spawn-fixture.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const VICTIMS = soak ? 100 : 5;

@@ -7,9 +7,9 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
+import { newInstanceId } from "../../../src/model/ids.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { Problem, Supervisor } from "../../../src/supervisor/api.js";
-import { newInstanceId } from "../../../src/model/ids.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 
 const VICTIM_SCRIPT = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
@@ -214,3 +214,32 @@ async function recoverTwice(home: SpawnHome): Promise<RecoveredState> {
 async function readState(supervisor: Supervisor): Promise<RecoveredState> {
   return { runs: await supervisor.listRuns(), events: await supervisor.listEvents() };
 }
+
+/** Works through all items, a few at a time. */
+export async function forEachConcurrently<T>(
+  limit: number,
+  items: readonly T[],
+  work: (item: T) => Promise<unknown>,
+): Promise<void> {
+  const waiting = items.values();
+  const worker = async (): Promise<void> => {
+    for (const item of waiting) await work(item);
+  };
+  await Promise.all(Array.from({ length: limit }, worker));
+}
+
+/**
+ * The spawn sequence, and what must be true of a run whose supervisor was killed right after each step:
+ * whether the command may have run, and how the record ends when its policy has passed.
+ */
+export const SPAWN_STEPS = [
+  { name: "inserted", after: "the record is inserted, before START", runs: false, reason: "spawn-error" },
+  { name: "asked", after: "START, before WELCOME", runs: false, reason: "spawn-error" },
+  { name: "welcomed", after: "WELCOME, before its commit", runs: false, reason: "spawn-error" },
+  { name: "committed", after: "the commit, before GO", runs: false, reason: "spawn-error" },
+  { name: "gone", after: "GO, before STARTED", runs: true, reason: "owner-lost" },
+  { name: "heard", after: "STARTED, before anything is made of it", runs: true, reason: "owner-lost" },
+  { name: "running", after: "spawn() has returned", runs: true, reason: "owner-lost" },
+] as const;
+
+export type SpawnStep = (typeof SPAWN_STEPS)[number]["name"];

@@ -15,16 +15,16 @@ import {
 import { StateUnusable } from "../../../src/errors.js";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
-import { startCuttableProxy, type CuttableProxy } from "../../support/store/postgres-proxy.js";
+import { type CuttableProxy, startCuttableProxy } from "../../support/store/postgres-proxy.js";
 import {
-  startPostgresServer,
-  whyNoPostgres,
   type PostgresDatabase,
   type PostgresServer,
+  startPostgresServer,
+  whyNoPostgres,
 } from "../../support/store/postgres-server.js";
+import { shellInput, waitForOutput } from "../../support/supervisor/real-supervisor.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
-import { until } from "../../until.js";
-import { waitForOutput, shellInput } from "../../support/supervisor/real-supervisor.js";
+import { until } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
   let server: PostgresServer;

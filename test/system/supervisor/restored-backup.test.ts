@@ -5,12 +5,12 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import {
+  type PostgresServer,
   startPostgresServer,
   whyNoPostgres,
-  type PostgresServer,
 } from "../../support/store/postgres-server.js";
-import { until } from "../../until.js";
-import { waitForOutput, shellInput, temporaryHome } from "../../support/supervisor/real-supervisor.js";
+import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
+import { until } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older backup", () => {
   let server: PostgresServer;

@@ -4,15 +4,15 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { StdinClosed } from "../../../src/errors.js";
 import { startChild } from "../../support/store/child-process.js";
-import { until } from "../../until.js";
 import {
-  plantLookalike,
-  waitForOutput,
   findProcessesOfRun,
+  plantLookalike,
+  readOutput,
   realSupervisor,
   shellInput,
-  readOutput,
+  waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
+import { until } from "../../support/wait-for.js";
 
 /** Leader, plain child, TERM-ignoring child, `setsid` child, `env -i setsid` double fork. */
 const TREE = `

@@ -1,22 +1,22 @@
 import { describe, expect, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { openNativeObserver } from "../../../src/anchor/native-host.js";
+import { systemClock } from "../../../src/async/clock.js";
 import { defaults } from "../../../src/defaults.js";
 import { observeMachineIdentity } from "../../../src/home/machine-identity.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import { systemClock } from "../../../src/async/clock.js";
-import { stopDirectly, type DirectStopOutcome } from "../../../src/supervisor/stop/stop-directly.js";
-import { until } from "../../until.js";
+import { type DirectStopOutcome, stopDirectly } from "../../../src/supervisor/stop/stop-directly.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
-import { plantLookalike, findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { findProcessesOfRun, plantLookalike } from "../../support/supervisor/real-supervisor.js";
 import {
   isDead,
+  processState,
   silenceAnchor,
   SILENCING_METHODS,
-  processState,
-  whyNotSilenceable,
   type SilencingMethod,
+  whyNotSilenceable,
 } from "../../support/supervisor/silent-anchor.js";
+import { until } from "../../support/wait-for.js";
 
 const TREE = "setsid sleep 2801 & sleep 2802 & echo up; wait";
 const stop = { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: null };

@@ -1,12 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import { onTestFinished } from "vitest";
-import { encodeKeys } from "../../../src/output/terminal-input.js";
-import { encodePaste } from "../../../src/output/paste.js";
 import { replayScreen } from "../../../src/output/replay-screen.js";
 import { Screen, type ScreenSnapshot } from "../../../src/output/screen.js";
+import { encodeKeys, encodePaste } from "../../../src/output/terminal-input.js";
 import type { Run, SpawnOptions } from "../../../src/supervisor/api.js";
-import { waitFor } from "../../support/wait-for.js";
 import { plantLookalike, realSupervisor } from "../../support/supervisor/real-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const SIZE = { rows: 24, cols: 80 };
 

@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { migrations, SCHEMA_VERSION } from "../../../src/store/sql/migrations.js";
-import { startHttpReceiver } from "../../support/http-receiver.js";
-import { cliPath, CliFixture } from "../../support/cli/cli-fixture.js";
+import { CliFixture, cliPath } from "../../support/cli/cli-fixture.js";
 import { RecoveryFixture, RunGate } from "../../support/cli/recovery-fixture.js";
-import { GatewayCluster, startRun, type ClusterProcess } from "../../support/gateway/gateway-cluster.js";
+import { type ClusterProcess, GatewayCluster, startRun } from "../../support/gateway/gateway-cluster.js";
 import { waitFor } from "../../support/gateway/real-gateway.js";
-import { removeStateDirectory } from "../../remove-home.js";
+import { startHttpReceiver } from "../../support/http-receiver.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
+import { removeStateDirectory } from "../../support/temporary-directory.js";
 import { buildNewerVersion, type NewerBuild } from "./newer-build.js";
 
 const LATER = 1_000;

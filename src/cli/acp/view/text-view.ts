@@ -1,29 +1,26 @@
 import { isatty } from "node:tty";
 import {
-  parsePlan,
-  contentText,
   applyToolUpdate,
+  contentText,
+  parsePlan,
   type ToolCallSummary,
 } from "../../../acp/turn/turn-summary.js";
 import { defaults } from "../../../defaults.js";
 import { sanitizeText } from "../../../text/sanitize.js";
+import { isCapableTerminal, type Palette, paletteFor } from "../../print/palette.js";
 import { notice } from "../../print/stderr.js";
-import { isCapableTerminal, paletteFor, type Palette } from "../../print/palette.js";
 import { truncateToWidth } from "../../print/table.js";
+import { permissionLine, type PermissionRequest, toolHasEnded, toolLine, toOneLine } from "./formats.js";
+import { LiveLines, SanitizedTextStream, StdoutWriter, type TerminalDimensions } from "./terminal-writer.js";
 import {
   auditNotice,
   CONTEXT_LOST_NOTICE,
-  turnEndNotice,
   type Notice,
   type ShownTurn,
+  turnEndNotice,
 } from "./turn-result.js";
-import { LiveLines, type TerminalDimensions } from "../live-lines.js";
-import { StdoutWriter } from "./terminal-writer.js";
-import { permissionLine, type PermissionRequest } from "../permission-line.js";
-import { SanitizedTextStream } from "../text-stream.js";
-import { toolHasEnded, toOneLine, toolLine } from "./formats.js";
 import type { WatchedUpdate } from "./updates.js";
-import type { TurnChange, AcpView } from "./view.js";
+import type { AcpView, TurnChange } from "./view.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];

@@ -1,10 +1,8 @@
-import { toJson } from "../../json.js";
-import { printOrThrow } from "../../print/stdout.js";
 import { notice } from "../../print/stderr.js";
-import { turnEndNotice, type Notice, type ShownTurn } from "./turn-result.js";
-import type { OutputFormat } from "../formats.js";
-import { permissionLine, type PermissionRequest } from "../permission-line.js";
+import { printOrThrow, toJson } from "../../print/stdout.js";
+import { type OutputFormat, permissionLine, type PermissionRequest } from "./formats.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
+import { type Notice, type ShownTurn, turnEndNotice } from "./turn-result.js";
 import type { WatchedUpdate } from "./updates.js";
 
 /** How what happens is shown. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { SanitizedTextStream } from "../../../../src/cli/acp/text-stream.js";
+import { SanitizedTextStream } from "../../../../src/cli/acp/view/terminal-writer.js";
 import { sanitizeText } from "../../../../src/text/sanitize.js";
 
 const TEXTS = [
