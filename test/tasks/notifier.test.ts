@@ -18,7 +18,7 @@ import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../suppor
 import { until } from "../support/wait-for.js";
 
 const ok: DeliveryReceipt = { status: "delivered", receipt: "r" };
-const quick = { retryMs: 10, retryMostMs: 40, inAllMs: 100_000, lookMs: 50 };
+const quick = { retryMs: 10, maxRetryMs: 40, totalMs: 100_000, pollMs: 50 };
 
 /** Each delivery waits for its answer. */
 class SlowCourier implements Deliverer {

@@ -115,10 +115,10 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     const onLeft = (what: string): unknown => left.push(what);
     try {
       vi.stubEnv("HOLDFAST_DATABASE_URL", "postgres://u@db/inuse");
-      await copy(path, join(home.path, "backup.sqlite"), { home: home.path, onLeft });
+      await copy(path, join(home.path, "backup.sqlite"), { home: home.path, onIncomplete: onLeft });
       expect([existsSync(localCopy), left]).toEqual([true, []]);
       vi.stubEnv("HOLDFAST_DATABASE_URL", "no address");
-      await copy(path, join(home.path, "another.sqlite"), { home: home.path, onLeft });
+      await copy(path, join(home.path, "another.sqlite"), { home: home.path, onIncomplete: onLeft });
       expect([existsSync(localCopy), left]).toEqual([
         true,
         [expect.stringContaining("could not be removed")],

@@ -2,7 +2,7 @@
  * The spool against a model in memory, with random appends, acks and bounds, and in every other round with segments that
  * somebody else truncates, extends or removes: check-spool DIRECTORY SEED ROUNDS.
  */
-#include "../../../anchor/spool.h"
+#include "../../../../anchor/spool.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * The wire parser against anything. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Without: a driver of its own that
  * mutates well-formed frames from a seed: fuzz-wire SEED ROUNDS.
  */
-#include "../../../anchor/wire.h"
+#include "../../../../anchor/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
