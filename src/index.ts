@@ -31,9 +31,9 @@ export type {
   SpoolPolicy,
   SpoolSpec,
   StreamName,
-  Survivor,
   TerminalSize,
 } from "./anchor/host.js";
+export type { Survivor } from "./model/process.js";
 export type { RunEvent, RunEventType } from "./model/run-event.js";
 export { END_REASONS } from "./model/run.js";
 export type {
@@ -44,7 +44,6 @@ export type {
   LimitHit,
   OnEscape,
   OnOrphan,
-  ProcessIdentity,
   Residue,
   RunBoundary,
   RunDeadlines,
@@ -59,6 +58,7 @@ export type {
   ServiceFacts,
   UsageSource,
 } from "./model/run.js";
+export type { ProcessIdentity } from "./model/process.js";
 export type { EventFilter, RunFilter } from "./store/store.js";
 export * from "./errors.js";
 export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./api/client.js";

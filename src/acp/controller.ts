@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import type { Survivor } from "../anchor/host.js";
+import type { Survivor } from "../model/process.js";
 import type { Clock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
 import { hostClock } from "../async/host-clock.js";

@@ -1,21 +1,5 @@
-import type {
-  Emptiness,
-  KillMode,
-  LimitHit,
-  ProcessIdentity,
-  Residue,
-  RunLimits,
-  RunUsage,
-} from "../model/run.js";
-
-/** Where processes live. An identity means nothing without it. */
-export interface MachineIdentity {
-  readonly hostId: string;
-  readonly bootId: string;
-  readonly pidNamespace: string;
-  /** Where start times of processes were read: another one shows them shifted. Null: not known, or the kernel has none. */
-  readonly timeNamespace: string | null;
-}
+import type { MachineIdentity, Survivor, ProcessIdentity } from "../model/process.js";
+import type { Emptiness, KillMode, LimitHit, Residue, RunLimits, RunUsage } from "../model/run.js";
 
 /** Where a run's directory is: with the instance that started it, whoever owns the run now. */
 export interface RunAddress {
@@ -210,13 +194,6 @@ export interface AnchorExit {
   readonly endedAt: number | null;
   /** When its spools were last written, where the end was read from its directory. */
   readonly lastOutputAt?: number | null;
-}
-
-export interface Survivor {
-  readonly pid: number;
-  readonly startTime: number;
-  readonly kind: string;
-  readonly command: string;
 }
 
 export type AnchorEvent =

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { Semaphore } from "../async/semaphore.js";
 import { defaults } from "../defaults.js";
 import { LimitUnavailable } from "../errors.js";
-import type { ProcessIdentity } from "../model/run.js";
+import type { ProcessIdentity, MachineIdentity } from "../model/process.js";
 import { findAnchorBinary, requireSameVersion } from "./binary/find.js";
 import { installAnchorBinary } from "./binary/install.js";
 import type {
@@ -15,7 +15,6 @@ import type {
   InspectOptions,
   KnownAnchor,
   LocalInstance,
-  MachineIdentity,
   OutputSlice,
   PortEvidence,
   ProcessEvidence,

@@ -1,4 +1,5 @@
-import type { StreamName, Survivor, TerminalSize } from "../anchor/host.js";
+import type { StreamName, TerminalSize } from "../anchor/host.js";
+import type { Survivor } from "../model/process.js";
 import { BadInput } from "../errors.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
 

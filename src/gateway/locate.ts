@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
 import { GatewayNotProven } from "../errors.js";
-import type { ProcessIdentity } from "../model/run.js";
+import type { ProcessIdentity } from "../model/process.js";
 import { gatewaySocketPath } from "./server/local-listener.js";
 import { readOperatorToken } from "../sessions/requester.js";
 import { probeGateway, type ReachableGateway } from "./start.js";

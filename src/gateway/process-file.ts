@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { findAnchorBinary } from "../anchor/binary/find.js";
 import { inspectProcesses } from "../anchor/inspect/processes.js";
 import { readOwnFile, writeOwnFile } from "../home/own-file.js";
-import type { ProcessIdentity } from "../model/run.js";
+import type { ProcessIdentity } from "../model/process.js";
 
 /** `gateway.json` in the instance directory: the gateway process, for when its socket does not answer. */
 const processFilePath = (home: string, instanceId: string): string =>

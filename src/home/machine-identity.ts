@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
-import type { MachineIdentity } from "../anchor/host.js";
+import type { MachineIdentity } from "../model/process.js";
 import { StateUnusable } from "../errors.js";
 import { persistentId } from "./persistent-id.js";
 import { readTimeNamespace } from "../async/host-clock.js";

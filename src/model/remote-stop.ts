@@ -1,4 +1,4 @@
-import type { Survivor } from "../anchor/host.js";
+import type { Survivor } from "./process.js";
 
 /** What became of a run that was to be stopped; `failed`: it could not even be tried, and the error says why. */
 export type RemoteStopOutcome = "gone" | "ended-before" | "survivors" | "unknown" | "failed";

@@ -1,18 +1,4 @@
-/** A process, beyond doubt: the number alone is reused, number and start time collide within a clock tick. */
-export interface ProcessIdentity {
-  readonly pid: number;
-  /** Clock ticks since boot, as shown in the time namespace of the process that read it. */
-  readonly startTime: number;
-  /** The pidfd inode, unique per boot; null where the kernel has none. */
-  readonly uniqueId: string | null;
-}
-
-/** Of one boot and pid namespace. Where both have a unique id it decides: start times depend on who reads them. */
-export function isSameProcess(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {
-  if (one === null || other === null || one.pid !== other.pid || one.uniqueId !== other.uniqueId)
-    return false;
-  return one.uniqueId !== null || one.startTime === other.startTime;
-}
+import type { ProcessIdentity } from "./process.js";
 
 /** Every state but the last. */
 export const OPEN_RUN_STATES = ["starting", "running", "exiting"] as const;

@@ -1,5 +1,5 @@
 import { type Compilable, type Kysely, type Selectable, sql } from "kysely";
-import type { Survivor } from "../anchor/host.js";
+import type { Survivor } from "../model/process.js";
 import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../model/remote-stop.js";
 import type { NewRunEvent } from "../model/run-event.js";
 import type { RemoteStopTable, Schema } from "./schema.js";

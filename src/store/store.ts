@@ -1,8 +1,7 @@
-import type { MachineIdentity } from "../anchor/host.js";
+import type { MachineIdentity, ProcessIdentity } from "../model/process.js";
 import type { NewRunEvent, RunEvent } from "../model/run-event.js";
 import type {
   Emptiness,
-  ProcessIdentity,
   Residue,
   RunBoundary,
   RunDeadlines,

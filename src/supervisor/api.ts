@@ -1,11 +1,5 @@
-import type {
-  FirstStop,
-  MemberSignal,
-  SpoolSpec,
-  StreamName,
-  Survivor,
-  TerminalSize,
-} from "../anchor/host.js";
+import type { FirstStop, MemberSignal, SpoolSpec, StreamName, TerminalSize } from "../anchor/host.js";
+import type { Survivor, ProcessIdentity } from "../model/process.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";
 import type { RunEvent } from "../model/run-event.js";
@@ -13,7 +7,6 @@ import type {
   EndReason,
   OnEscape,
   OnOrphan,
-  ProcessIdentity,
   RunKind,
   RunLimits,
   RunRecord,

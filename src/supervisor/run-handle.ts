@@ -1,16 +1,10 @@
 import { setTimeout } from "node:timers/promises";
-import type {
-  AnchorLink,
-  FirstStop,
-  MemberSignal,
-  StreamName,
-  Survivor,
-  TerminalSize,
-} from "../anchor/host.js";
+import type { AnchorLink, FirstStop, MemberSignal, StreamName, TerminalSize } from "../anchor/host.js";
+import type { Survivor, ProcessIdentity } from "../model/process.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering } from "../errors.js";
-import type { ProcessIdentity, RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
+import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
 import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run, RunEnding } from "./api.js";
 import type { LiveRun } from "./run/live-run.js";
 import { listMembers, signalMembers } from "./run/members.js";

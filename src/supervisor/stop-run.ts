@@ -1,4 +1,5 @@
-import type { AnchorExit, AnchorLink, StopRequest, Survivor } from "../anchor/host.js";
+import type { AnchorExit, AnchorLink, StopRequest } from "../anchor/host.js";
+import type { Survivor } from "../model/process.js";
 
 /** How a stop went: it has ended, or who is still there. Never "requested". */
 export type StopAnswer =

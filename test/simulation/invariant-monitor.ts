@@ -1,4 +1,5 @@
-import type { MachineIdentity, ReapRequest } from "../../src/anchor/host.js";
+import type { ReapRequest } from "../../src/anchor/host.js";
+import type { MachineIdentity } from "../../src/model/process.js";
 import type { RunEvent } from "../../src/model/run-event.js";
 import {
   deadlinesKeepTime,

@@ -1,4 +1,4 @@
-import type { MachineIdentity } from "../../src/anchor/host.js";
+import type { MachineIdentity } from "../../src/model/process.js";
 import { defaults } from "../../src/defaults.js";
 import type { RunEvent } from "../../src/model/run-event.js";
 import type { RunRecord } from "../../src/model/run.js";

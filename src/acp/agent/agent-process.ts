@@ -1,4 +1,4 @@
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { packageVersion } from "../../home/package.js";
 import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";

@@ -1,5 +1,5 @@
 import type { LiveProcesses } from "../../anchor/inspect/processes.js";
-import { isSameProcess } from "../../model/run.js";
+import { isSameProcess } from "../../model/process.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { listOpenTerminals } from "../client/terminals.js";
 

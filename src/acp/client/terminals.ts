@@ -1,4 +1,4 @@
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { defaults } from "../../defaults.js";
 import type { LeftoverProcess } from "../../model/acp.js";
 import { runIdFrom } from "../../model/ids.js";

@@ -1,4 +1,4 @@
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../../errors.js";
 import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
 import { turnIdOfMessage } from "../../model/ids.js";

@@ -1,5 +1,5 @@
 import { AnchorUnusable, BadInput } from "../../errors.js";
-import type { ProcessIdentity } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import { runAnchorMode } from "../binary/run-mode.js";
 import type { ReapResult } from "../host.js";
 import { toIdentity, requireDigits, requirePid, requireWholeNumber } from "./processes.js";

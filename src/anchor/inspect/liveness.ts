@@ -1,6 +1,6 @@
 import { isSameClock } from "../../home/machine-identity.js";
-import type { ProcessIdentity } from "../../model/run.js";
-import type { MachineIdentity, ProcessEvidence, Survivor } from "../host.js";
+import type { ProcessIdentity, MachineIdentity, Survivor } from "../../model/process.js";
+import type { ProcessEvidence } from "../host.js";
 
 /** `unknown`: neither its presence nor its absence is proven. */
 export type Liveness = "alive" | "gone" | "unknown";

@@ -1,5 +1,6 @@
 import { AnchorUnusable, BadInput } from "../../errors.js";
-import { isSameProcess, type ProcessIdentity, type RunRecord } from "../../model/run.js";
+import type { RunRecord } from "../../model/run.js";
+import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 import {
   asArray,
   asBoolean,

@@ -1,7 +1,7 @@
 import { readdir, rmdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { AnchorUnusable } from "../../errors.js";
-import type { ProcessIdentity } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import { runAnchorMode } from "../binary/run-mode.js";
 import type { CgroupRef, ReapResult } from "../host.js";
 import { toIdentity, inspectProcesses } from "./processes.js";

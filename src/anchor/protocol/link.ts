@@ -1,4 +1,4 @@
-import type { ProcessIdentity } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import { streamNumber, decodeEvent } from "./events.js";
 import type { StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame-decoder.js";

@@ -11,7 +11,7 @@ import type {
   StartSpec,
   StopRequest,
 } from "../host.js";
-import type { ProcessIdentity } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import { encodeMessage } from "./message-codec.js";
 
 /** Who speaks: the same on every connection of one supervisor. */

@@ -7,16 +7,10 @@ import type {
   RunIdentities,
   RunScope,
   SpawnFailure,
-  Survivor,
   SweptFile,
 } from "../host.js";
-import {
-  REAPED_USAGE,
-  type KillMode,
-  type ProcessIdentity,
-  type Residue,
-  type RunUsage,
-} from "../../model/run.js";
+import type { Survivor, ProcessIdentity } from "../../model/process.js";
+import { REAPED_USAGE, type KillMode, type Residue, type RunUsage } from "../../model/run.js";
 import {
   asArray,
   asBoolean,

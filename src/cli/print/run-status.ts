@@ -1,4 +1,5 @@
-import type { MachineIdentity, ProcessEvidence } from "../../anchor/host.js";
+import type { ProcessEvidence } from "../../anchor/host.js";
+import type { MachineIdentity } from "../../model/process.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import type { RunRecord } from "../../model/run.js";

@@ -1,4 +1,4 @@
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { Residue, RunRecord, RunStateName } from "../../model/run.js";
 import { formatDuration, formatSize } from "../options/units.js";

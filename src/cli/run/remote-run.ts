@@ -1,6 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { WebSocket } from "ws";
-import type { Survivor, TerminalSize } from "../../anchor/host.js";
+import type { TerminalSize } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import {
   type AttachClientMessage,
   type AttachServerMessage,

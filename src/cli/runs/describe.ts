@@ -1,7 +1,8 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
 import { describeSurvivor, HIDDEN_STATE } from "../../anchor/inspect/liveness.js";
 import type { RunEvent } from "../../model/run-event.js";
-import type { ProcessIdentity, RunRecord, RunUsage } from "../../model/run.js";
+import type { RunRecord, RunUsage } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { limitsText } from "../options/limits.js";

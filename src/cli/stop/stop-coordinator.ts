@@ -1,4 +1,4 @@
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { GatewaySilent, GatewayUnreachable, HoldfastError } from "../../errors.js";

@@ -1,4 +1,4 @@
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";

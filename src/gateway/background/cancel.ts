@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import type { Survivor } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import type { AcpController } from "../../acp/controller.js";
 import type { AcpStore } from "../../store/acp/store.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";

@@ -1,12 +1,6 @@
 import type { Expression, InsertObject } from "kysely";
-import {
-  NO_LIMITS,
-  REAPED_USAGE,
-  type ProcessIdentity,
-  type RunExit,
-  type RunRecord,
-  type RunUsage,
-} from "../../model/run.js";
+import { NO_LIMITS, REAPED_USAGE, type RunExit, type RunRecord, type RunUsage } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import type { RunTable, Schema } from "../schema.js";
 import type { NewRun } from "../store.js";
 

@@ -2,16 +2,15 @@ import type {
   AnchorExit,
   AnchorHost,
   CgroupRef,
-  MachineIdentity,
   RunAddress,
   RunFiles,
-  Survivor,
   SweptFile,
 } from "../../anchor/host.js";
+import type { MachineIdentity, Survivor, ProcessIdentity } from "../../model/process.js";
 import { type Liveness, judgeLiveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";
-import type { Emptiness, KillMode, ProcessIdentity, Residue, RunBoundary } from "../../model/run.js";
+import type { Emptiness, KillMode, Residue, RunBoundary } from "../../model/run.js";
 import type { Clock } from "../../async/clock.js";
 
 /** What of a host is needed to find out what became of a run, and to end what is left of it. */

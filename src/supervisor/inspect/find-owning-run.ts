@@ -1,5 +1,6 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
-import { isSameProcess, type ProcessIdentity, type RunRecord } from "../../model/run.js";
+import type { RunRecord } from "../../model/run.js";
+import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 import { cgroupOf } from "../end/dead-anchor.js";
 
 /** Which run a process belongs to, and what proves it. */

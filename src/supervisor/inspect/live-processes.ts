@@ -4,7 +4,8 @@ import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor
 import type { NativeObserver } from "../../anchor/native-host.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import { isSameMachine } from "../../home/machine-identity.js";
-import { isSameProcess, type ProcessIdentity, type RunRecord } from "../../model/run.js";
+import type { RunRecord } from "../../model/run.js";
+import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 import { cgroupOf } from "../end/dead-anchor.js";
 
 /** The live processes of one run, as far as they can be looked at. */

@@ -1,4 +1,5 @@
-import type { CgroupState, LocalInstance, MachineIdentity } from "../../anchor/host.js";
+import type { CgroupState, LocalInstance } from "../../anchor/host.js";
+import type { MachineIdentity } from "../../model/process.js";
 import type { Liveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
 import { isSameClock, isSameMachine } from "../../home/machine-identity.js";

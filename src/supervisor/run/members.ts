@@ -5,7 +5,8 @@ import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
-import { OPEN_RUN_STATES, type ProcessIdentity } from "../../model/run.js";
+import { OPEN_RUN_STATES } from "../../model/run.js";
+import type { ProcessIdentity } from "../../model/process.js";
 import { isInactive, type LiveRun } from "./live-run.js";
 
 /** Who lives in a run: its anchor is asked, and looked at when it does not answer. */

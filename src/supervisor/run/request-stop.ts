@@ -1,4 +1,5 @@
-import type { AnchorLink, FirstStop, StopRequest, Survivor } from "../../anchor/host.js";
+import type { AnchorLink, FirstStop, StopRequest } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";

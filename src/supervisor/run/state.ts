@@ -1,5 +1,5 @@
-import type { FirstStop, LeaderStatus, SpawnFailure, Survivor } from "../../anchor/host.js";
-import type { ProcessIdentity } from "../../model/run.js";
+import type { FirstStop, LeaderStatus, SpawnFailure } from "../../anchor/host.js";
+import type { Survivor, ProcessIdentity } from "../../model/process.js";
 import type { RunChange } from "../../store/store.js";
 
 /** How a run ended, as it goes into the record. */

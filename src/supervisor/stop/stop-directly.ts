@@ -8,8 +8,8 @@ import type {
   RunAddress,
   RunIdentities,
   StopRequest,
-  Survivor,
 } from "../../anchor/host.js";
+import type { Survivor } from "../../model/process.js";
 import { PROTOCOL } from "../../anchor/protocol/messages.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../home/machine-identity.js";

@@ -6,7 +6,7 @@ import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { listMarkedProcesses, reapMarkedProcess } from "../../../src/anchor/inspect/by-marker.js";
 import { BadInput } from "../../../src/errors.js";
-import type { ProcessIdentity } from "../../../src/model/run.js";
+import type { ProcessIdentity } from "../../../src/model/process.js";
 import { plantBystander } from "../../support/bystander.js";
 
 const anchor = findAnchorBinary();

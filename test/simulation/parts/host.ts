@@ -18,7 +18,7 @@ import type {
   SweptFile,
 } from "../../../src/anchor/host.js";
 import { SpawnFailed, StaleEpoch } from "../../../src/errors.js";
-import type { ProcessIdentity } from "../../../src/model/run.js";
+import type { ProcessIdentity } from "../../../src/model/process.js";
 import { evidenceOf, matchesIdentity } from "./inspect.js";
 import { SimulatedLauncher } from "./launcher.js";
 import type { SimulatedMachine, SimulatedPidNamespace } from "./machine.js";

@@ -1,5 +1,5 @@
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
-import type { ProcessIdentity } from "../../../src/model/run.js";
+import type { ProcessIdentity } from "../../../src/model/process.js";
 import type { SimulatedPidNamespace, SimulatedProcess } from "./machine.js";
 
 /** Who has the number now, and whether it is who was asked for: start time, and unique id where there is one. */

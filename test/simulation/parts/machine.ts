@@ -1,5 +1,4 @@
-import type { MachineIdentity } from "../../../src/anchor/host.js";
-import type { ProcessIdentity } from "../../../src/model/run.js";
+import type { MachineIdentity, ProcessIdentity } from "../../../src/model/process.js";
 import type { Random } from "../random.js";
 import type { Actor, Scheduler, Timebase } from "../scheduler.js";
 

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { signalFrame } from "../../../src/anchor/protocol/requests.js";
-import type { ProcessIdentity } from "../../../src/model/run.js";
+import type { ProcessIdentity } from "../../../src/model/process.js";
 import { plantBystander } from "../../support/bystander.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";

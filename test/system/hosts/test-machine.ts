@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
-import type { ProcessIdentity } from "../../../src/model/run.js";
+import type { ProcessIdentity } from "../../../src/model/process.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
 import { readProcess, signalProcess, until } from "../../support/live-processes.js";
 import type { NetworkLink, TestNetwork } from "./test-network.js";

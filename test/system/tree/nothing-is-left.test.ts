@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { RunEvent } from "../../../src/model/run-event.js";
-import type { ProcessIdentity, RunExit, RunIo, RunRecord } from "../../../src/model/run.js";
+import type { RunExit, RunIo, RunRecord } from "../../../src/model/run.js";
+import type { ProcessIdentity } from "../../../src/model/process.js";
 import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
 import {
   TokenProcesses,
