@@ -59,7 +59,7 @@ export type {
   UsageSource,
 } from "./model/run.js";
 export type { ProcessIdentity } from "./model/process.js";
-export type { EventFilter, RunFilter } from "./store/store.js";
+export type { EventFilter, RunFilter } from "./store/runs/store.js";
 export * from "./errors.js";
 export { createClient, GatewayError, type ClientOptions, type GatewayClient } from "./api/client.js";
 export { defaults, watchdogProfiles } from "./defaults.js";

@@ -1,11 +1,10 @@
 import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { defaults } from "../defaults.js";
-import { parseLoopback } from "../gateway/server/loopback-listener.js";
+import { parseLoopback, parsePeerAddress } from "./addresses.js";
 import { execRulesSchema } from "../model/exec-rule.js";
 import { VISIBILITIES } from "../model/session.js";
 import { didYouMean } from "../text/did-you-mean.js";
-import { parsePeerAddress } from "./addresses.js";
 import { agentKeys, agentTablesSchema } from "./agents.js";
 import { channelKeys, channelTablesSchema } from "./channels.js";
 import { configPath, readConfigFile } from "./file.js";

@@ -2,11 +2,11 @@ import { lstatSync, type Stats } from "node:fs";
 import { access, constants, lstat, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, isAbsolute, join, posix, resolve, win32 } from "node:path";
-import { StateCopied, StateUnusable, UnsafePath } from "../errors.js";
+import { StateUnusable, UnsafePath } from "../errors.js";
 import { errnoOf } from "./errno.js";
 import { networkFileSystemOf } from "./network-file-system.js";
 import { requireTrustedPath } from "./path-trust.js";
-import { provenanceOf, recordLocation } from "./state-location.js";
+import { storePathOf } from "./state-location.js";
 
 /** The longest path of a socket that a run will need below this state directory, in bytes. */
 export function longestSocketPath(home: string): number {
@@ -49,7 +49,7 @@ export function resolveHome(
 }
 
 /** The state directory, made if need be, fit to hold sockets, locks and the store. */
-export async function openStateDirectory(path: string): Promise<StateDirectory> {
+export async function createStateDirectory(path: string): Promise<StateDirectory> {
   const home = requireAbsolute(path);
   requireShortEnough(home);
   requireTrustedParents(home);
@@ -63,8 +63,6 @@ export async function openStateDirectory(path: string): Promise<StateDirectory> 
       errnoOf(error) === "EROFS" ? "is on a read-only file system" : "is not writable for this user";
     throw unusableError(home, `${why}. Make it writable, or set HOLDFAST_HOME to another directory.`, error);
   });
-  const { kind } = await requireOriginal(home);
-  if (kind === "moved") await recordLocation(home);
   return found;
 }
 
@@ -81,13 +79,6 @@ export function requireSafeHome(path: string): void {
 
 function requireTrustedParents(home: string): void {
   requireTrustedPath(dirname(home), `the state directory ${home}`);
-}
-
-/** Rejects with StateCopied: what lies in a copy is the original's. */
-export async function requireOriginal(home: string): ReturnType<typeof provenanceOf> {
-  const found = await provenanceOf(home);
-  if (found.kind === "copy") throw new StateCopied(home, found.recorded.path, found.originalThere);
-  return found;
 }
 
 /** Level by level: the recursive way of Node says ENOENT where the system says that it is read-only. */
@@ -107,14 +98,7 @@ async function makeDirectory(path: string): Promise<void> {
   }
 }
 
-/** For readers: creates nothing, and need not be writable. Null when there is none. */
-export async function findStateDirectory(path: string): Promise<StateDirectory | null> {
-  const found = await findStateDirectoryOrCopy(path);
-  if (found !== null) await requireOriginal(found.home);
-  return found;
-}
-
-/** The same, also of one that is a copy. */
+/** Finds the state directory, also if it is a copy. Creates nothing. Null: there is none. */
 export async function findStateDirectoryOrCopy(path: string): Promise<StateDirectory | null> {
   return inspectHome(requireAbsolute(path));
 }
@@ -138,7 +122,7 @@ async function inspectHome(home: string): Promise<StateDirectory | null> {
       `is on a network file system (${network}), where locks between processes cannot be relied on. Set HOLDFAST_HOME to a directory on a local disk.`,
     );
   }
-  return { home, storePath: join(home, "store.sqlite"), instancesPath: join(home, "instances") };
+  return { home, storePath: storePathOf(home), instancesPath: join(home, "instances") };
 }
 
 function requireOurs(home: string, found: Stats): void {

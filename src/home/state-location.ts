@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { databaseUrl } from "../config/database-url.js";
 import { readOwnFile } from "./own-file.js";
 
 /** Where a state directory was when it was last opened for writing, kept in it beside its id. */
@@ -17,6 +16,10 @@ export interface StateLocation {
 
 const LOCATION_FILE = "state-location";
 
+export function storePathOf(home: string): string {
+  return join(home, "store.sqlite");
+}
+
 /**
  * `moved`: another directory than the recorded one, but provably harmless: the recorded one is gone, the records are
  * this directory's own, and no run is open in them.
@@ -25,14 +28,18 @@ export type StateProvenance =
   | { readonly kind: "own" | "moved"; readonly recorded: StateLocation | null }
   | { readonly kind: "copy"; readonly recorded: StateLocation; readonly originalThere: boolean };
 
-export async function provenanceOf(home: string): Promise<StateProvenance> {
+/** Compares the directory with its recorded location. */
+export async function classifyLocation(
+  home: string,
+  hasNoOpenRuns: (storePath: string) => Promise<boolean>,
+): Promise<StateProvenance> {
   const recorded = await readLocation(home);
   if (recorded === null) return { kind: "own", recorded };
   const here = await observeLocation(home);
   if (here === null || isSameLocation(recorded, here)) return { kind: "own", recorded };
   const there = await observeLocation(recorded.path);
   const originalThere = there !== null && isSameLocation(recorded, there);
-  if (!originalThere && (await hasNoOpenRuns(home))) return { kind: "moved", recorded };
+  if (!originalThere && (await hasNoOpenRuns(storePathOf(home)))) return { kind: "moved", recorded };
   return { kind: "copy", recorded, originalThere };
 }
 
@@ -92,18 +99,4 @@ async function observeLocation(path: string): Promise<StateLocation | null> {
     birth: birthtimeNs > 0n ? String(birthtimeNs) : "0",
     bootId: bootId.trim(),
   };
-}
-
-/** False also when that cannot be read, or others keep their records in the same store. */
-async function hasNoOpenRuns(home: string): Promise<boolean> {
-  try {
-    if ((await databaseUrl()) !== null) return false;
-    const { openSqliteStoreForReading } = await import("../store/sqlite/reader.js");
-    await using store = await openSqliteStoreForReading(join(home, "store.sqlite"));
-    if (store === null) return true;
-    const { OPEN_RUN_STATES: OPEN_STATES } = await import("../model/run.js");
-    return (await store.listRuns({ states: OPEN_STATES, limit: 1 })).length === 0;
-  } catch {
-    return false;
-  }
 }

@@ -44,3 +44,13 @@ export interface SessionRecord {
 }
 
 export type NewSession = Omit<SessionRecord, "closedAt" | "agentSessionId">;
+
+/** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
+export interface SessionScope {
+  /** The session itself. */
+  readonly sessionId: string;
+  /** Also every session that has it in its lineage. */
+  readonly descendants: boolean;
+  /** Also every session of these agents; `any`: every session. */
+  readonly agentIds: readonly string[] | "any";
+}

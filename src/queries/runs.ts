@@ -1,6 +1,6 @@
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { BadInput } from "../errors.js";
-import type { RunFilter } from "../store/store.js";
+import type { RunFilter } from "../store/runs/store.js";
 import type { RunEnding, Supervisor } from "../supervisor/api.js";
 import type { ParsedRequestOf } from "../api/contract.js";
 

@@ -8,7 +8,7 @@ import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";
 import type { AcpStore } from "../store/acp/store.js";
 import type { MessageStore } from "../store/messages/store.js";
-import type { RunFilter } from "../store/store.js";
+import type { RunFilter } from "../store/runs/store.js";
 import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
 
 /** What is recorded of sessions, of whatever kind. */

@@ -2,8 +2,15 @@ import { type Clock, systemClock } from "../async/clock.js";
 import { CoalescedLookup } from "../async/coalesced-lookup.js";
 import { BadInput, SessionClosed, SessionTaken } from "../errors.js";
 import { looksLikeSessionId, newSessionId } from "../model/ids.js";
-import type { ExecRule, InteractionMode, NewSession, SessionRecord, Visibility } from "../model/session.js";
-import type { SessionFilter, SessionScope, SessionStore, TokenOptions } from "../store/sessions/store.js";
+import type {
+  ExecRule,
+  InteractionMode,
+  NewSession,
+  SessionRecord,
+  Visibility,
+  SessionScope,
+} from "../model/session.js";
+import type { SessionFilter, SessionStore, TokenOptions } from "../store/sessions/store.js";
 import type { Approvals } from "./approvals.js";
 import { hashSessionToken, isSessionToken, newSessionToken } from "./session-token.js";
 import {

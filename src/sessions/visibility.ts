@@ -1,5 +1,4 @@
-import { VISIBILITIES, type SessionRecord, type Visibility } from "../model/session.js";
-import type { SessionScope } from "../store/sessions/store.js";
+import { VISIBILITIES, type SessionRecord, type Visibility, type SessionScope } from "../model/session.js";
 
 /** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
 export interface A2aPolicy {

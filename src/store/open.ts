@@ -4,8 +4,7 @@ import { HoldfastError } from "../errors.js";
 import { requireNotLink } from "../home/own-file.js";
 import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
-import type { StoreCheck } from "./sqlite/check.js";
-import type { ReadStore, Store } from "./store.js";
+import type { StoreCheck, ReadStore, Store } from "./store.js";
 
 // Either database is loaded only where it is used: every command would wait for it.
 

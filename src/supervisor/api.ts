@@ -13,7 +13,7 @@ import type {
   RunStateName,
   ServiceFacts,
 } from "../model/run.js";
-import type { EventFilter, RunFilter } from "../store/store.js";
+import type { EventFilter, RunFilter } from "../store/runs/store.js";
 import type { Decided } from "./reconcile/reconcile.js";
 
 /** What to run: exactly one of three shapes. `ptyCommand` goes verbatim to `shell -c`; it is never rebuilt from argv. */

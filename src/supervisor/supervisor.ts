@@ -15,7 +15,7 @@ import type { RunEvent } from "../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { listCopiedRuns, type RunCopy } from "../store/local-copy/run-copy.js";
 import { withRunCopy } from "../store/local-copy/with-run-copy.js";
-import type { EventFilter, RunFilter, RunStore } from "../store/store.js";
+import type { EventFilter, RunFilter, RunStore } from "../store/runs/store.js";
 import type {
   AdoptedProcess,
   AdoptOptions,

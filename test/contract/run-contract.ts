@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { LeaseLost, RunExists } from "../../src/errors.js";
 import type { RunRecord } from "../../src/model/run.js";
-import type { RunChange, RunStore } from "../../src/store/store.js";
+import type { RunChange, RunStore } from "../../src/store/runs/store.js";
 import { leaseContract } from "./lease-contract.js";
 import { runListContract } from "./run-list-contract.js";
 import {

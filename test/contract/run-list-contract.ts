@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { RunStore } from "../../src/store/store.js";
+import type { RunStore } from "../../src/store/runs/store.js";
 import type { TestDatabase } from "./run-contract.js";
 import { LEASE_MS, newRunEvent, EXITED, newRun, RUNNING } from "../support/store/run-samples.js";
 import { twoSupervisors } from "./two-supervisors.js";

@@ -8,13 +8,8 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StateUnusable } from "../../src/errors.js";
-import {
-  findStateDirectory,
-  longestSocketPath,
-  openStateDirectory,
-  resolveHome,
-  socketPathLimit,
-} from "../../src/home/state-directory.js";
+import { longestSocketPath, resolveHome, socketPathLimit } from "../../src/home/state-directory.js";
+import { findStateDirectory, openStateDirectory } from "../../src/store/open-state-directory.js";
 import { mountSmallDisk, whyNoMounts } from "../support/small-disk.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../support/temporary-directory.js";
 
@@ -171,7 +166,7 @@ test("a directory that its owner may not write is refused", async (context) => {
   await chmod(home, 0o500);
   for (const path of [parent.path, join(parent.path, "state"), home]) await chown(path, NOBODY, NOBODY);
   const script = `
-    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/home/state-directory.js")).href)});
+    const { openStateDirectory } = await import(${JSON.stringify(pathToFileURL(resolve("dist/store/open-state-directory.js")).href)});
     console.log(await openStateDirectory(${JSON.stringify(home)}).catch((error) => error.code + " " + error.message));`;
   const node = [process.execPath, "--input-type=module", "-e", script];
   const { stdout, stderr } = spawnSync(asNobody[0], [...asNobody.slice(1), ...node], { encoding: "utf8" });

@@ -5,7 +5,8 @@ import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
 import { readOperatorToken } from "../../sessions/requester.js";
 import { probeGateway, reachGateway, startGateway } from "../../gateway/start.js";
 import { findLockedInstance } from "../../gateway/store-wait-file.js";
-import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { openStateDirectory } from "../../store/open-state-directory.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";
 

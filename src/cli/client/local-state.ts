@@ -1,6 +1,7 @@
 import type { NativeObserver } from "../../anchor/native-host.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { findStateDirectory, resolveHome, type StateDirectory } from "../../home/state-directory.js";
+import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 
 /** What an operator's command stands on: it reads directories and asks anchors, and needs neither gateway nor store. */
 export interface LocalState extends AsyncDisposable {

@@ -4,7 +4,7 @@ import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
 import { findOwningGateway } from "../../gateway/peers/locators.js";
 import type { RequestContext } from "../../gateway/server/router.js";
 import { readStateId } from "../../home/persistent-id.js";
-import { findStateDirectory } from "../../home/state-directory.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { looksLikeSessionId } from "../../model/ids.js";
 import type { RunRecord } from "../../model/run.js";
 import type { SessionRecord } from "../../model/session.js";

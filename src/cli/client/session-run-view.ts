@@ -4,7 +4,8 @@ import type { RunNotFound } from "../../errors.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import { matchesRunFilter } from "../../store/local-copy/run-copy.js";
-import type { EventFilter, ReadStore } from "../../store/store.js";
+import type { ReadStore } from "../../store/store.js";
+import type { EventFilter } from "../../store/runs/store.js";
 
 /** What is read of runs, from wherever it may be read. */
 export type RunView = Pick<

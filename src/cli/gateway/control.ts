@@ -4,7 +4,8 @@ import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/shutdown.js"
 import { startGateway } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
 import { packageVersion } from "../../home/package.js";
-import { openStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { openStateDirectory } from "../../store/open-state-directory.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, assertOutsideRun, requesterToken } from "../client/connect.js";
 import { formatDuration } from "../options/units.js";

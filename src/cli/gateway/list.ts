@@ -1,6 +1,7 @@
 import { isatty } from "node:tty";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
-import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { type GatewayWithStatus, listGatewaysWithStatus } from "../../store/gateways/status.js";
 import { openStoreForReading } from "../../store/open.js";
 import { sanitizeLine } from "../../text/sanitize.js";

@@ -12,7 +12,8 @@ import {
 } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
 import { readOwnFile } from "../../home/own-file.js";
-import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
 import { assertOperator, assertOutsideRun } from "../client/connect.js";

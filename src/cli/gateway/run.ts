@@ -6,7 +6,8 @@ import { readSettings, resolveSettings, type SettingFlags, settingsToToml } from
 import { StoreAway, StoreOutdated } from "../../errors.js";
 import { type GatewayEvent, openGateway } from "../../gateway/gateway.js";
 import { logEvent, openLog } from "../../gateway/log.js";
-import { findStateDirectory, openStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { findStateDirectory, openStateDirectory } from "../../store/open-state-directory.js";
 import { openStoreForReading } from "../../store/open.js";
 import { assertOutsideRun } from "../client/connect.js";
 import { exitCodes } from "../print/exit-code.js";

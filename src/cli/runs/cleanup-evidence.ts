@@ -2,7 +2,8 @@ import { systemClock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { readStateId } from "../../home/persistent-id.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import type { ReadStore, RunFilter } from "../../store/store.js";
+import type { ReadStore } from "../../store/store.js";
+import type { RunFilter } from "../../store/runs/store.js";
 import { cgroupOf } from "../../supervisor/end/dead-anchor.js";
 import {
   listLiveProcesses,

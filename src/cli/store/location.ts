@@ -1,6 +1,7 @@
 import { databaseUrl } from "../../config/database-url.js";
 import { parseStoreLocation, showsPassword, type StoreLocation } from "../../store/location.js";
-import { findStateDirectory, resolveHome } from "../../home/state-directory.js";
+import { resolveHome } from "../../home/state-directory.js";
+import { findStateDirectory } from "../../store/open-state-directory.js";
 import { notice } from "../print/stderr.js";
 
 /** The store that a word of the command line names. */

@@ -6,7 +6,7 @@ import type { RunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { isTaskEnded, TASK_STATUSES, type TaskStatus } from "../../model/task.js";
 import { EventCursor } from "../../store/runs/event-cursor.js";
-import type { EventFilter } from "../../store/store.js";
+import type { EventFilter } from "../../store/runs/store.js";
 import type { OutboxResult, TaskStore } from "../../store/tasks/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { listLiveProcesses } from "../../supervisor/inspect/live-processes.js";

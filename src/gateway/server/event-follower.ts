@@ -8,7 +8,7 @@ import {
   type EventSource,
 } from "../../store/runs/event-cursor.js";
 import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
-import type { SessionScope } from "../../store/sessions/store.js";
+import type { SessionScope } from "../../model/session.js";
 import type { Store } from "../../store/store.js";
 
 const PAGE_SIZE = 200;

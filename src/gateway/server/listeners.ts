@@ -1,12 +1,12 @@
 import type { RequestListener } from "node:http";
 import type { PeerAddress } from "../../model/gateway.js";
 import type { Config } from "../../config/schema.js";
-import { advertisedAddress, parsePeerAddress } from "../../config/addresses.js";
+import { advertisedAddress, parsePeerAddress, parseLoopback } from "../../config/addresses.js";
 import { listenForPeers } from "./peer-listener.js";
 import type { Attachments } from "./attachments.js";
 import type { ListenerPolicy } from "./listener-policy.js";
 import { listenOnSocket, type Listener } from "./local-listener.js";
-import { listenOnLoopback, parseLoopback, type AllowedHosts } from "./loopback-listener.js";
+import { listenOnLoopback, type AllowedHosts } from "./loopback-listener.js";
 
 export interface ListenersDeps {
   readonly home: string;

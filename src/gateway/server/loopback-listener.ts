@@ -1,22 +1,7 @@
 import type { IncomingMessage, RequestListener } from "node:http";
-import { isIPv4 } from "node:net";
+import type { LoopbackAddress } from "../../config/addresses.js";
 import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
 import { createBoundedServer, closeServer, type Listener } from "./local-listener.js";
-
-export interface LoopbackAddress {
-  readonly host: string;
-  /** 0: any that is free. */
-  readonly port: number;
-}
-
-/** `127.0.0.1:7433`, `[::1]:7433` or `localhost:7433`. Null: it is none, or others than this machine could reach it. */
-export function parseLoopback(text: string): LoopbackAddress | null {
-  const [, v6, name = "", digits = ""] = /^(?:\[(::1)\]|([\w.]+)):(\d{1,5})$/.exec(text) ?? [];
-  const port = Number(digits);
-  const host = v6 ?? (name === "localhost" ? "127.0.0.1" : name);
-  const local = host === "::1" || (isIPv4(host) && host.startsWith("127."));
-  return local && digits !== "" && port <= 65_535 ? { host, port } : null;
-}
 
 export interface LoopbackListener extends Listener {
   /** As a client writes it, with the port that was had. */

@@ -10,7 +10,7 @@ import type {
   PermissionDecision,
 } from "../../model/acp.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import type { SessionScope } from "../sessions/store.js";
+import type { SessionScope } from "../../model/session.js";
 
 export type AcpSessionPatch = Partial<
   Omit<AcpSession, "sessionId" | "seq" | "version" | "createdAt" | "updatedAt">

@@ -4,7 +4,7 @@ import { defaults } from "../../defaults.js";
 import { errnoOf } from "../../home/errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
 import type { RunRecord } from "../../model/run.js";
-import type { RunFilter } from "../store.js";
+import type { RunFilter } from "../runs/store.js";
 
 /** A run as a shared store was last told of it. */
 export interface CopiedRun {

@@ -1,6 +1,6 @@
 import type { RunRecord } from "../../model/run.js";
 import { applyRunChange, newRunRecord } from "../runs/apply-change.js";
-import type { Lease, RunStore } from "../store.js";
+import type { Lease, RunStore } from "../runs/store.js";
 import type { RunCopy } from "./run-copy.js";
 
 /**

@@ -1,6 +1,6 @@
 import { parsePostgresUrl } from "../../config/postgres-url.js";
 import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
-import type { StoreCheck } from "../sqlite/check.js";
+import type { StoreCheck } from "../store.js";
 import { translatePostgresError } from "./errors.js";
 import { appliedPostgresMigrations, postgresStoreLabel } from "./migrate.js";
 import { openReadPool, type PostgresReadOptions } from "./open.js";

@@ -1,5 +1,5 @@
 import type { RunRecord, RunStateName } from "../../model/run.js";
-import type { NewRun, RunChange } from "../store.js";
+import type { NewRun, RunChange } from "./store.js";
 
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 

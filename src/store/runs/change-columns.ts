@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { UpdateObject } from "kysely";
 import type { Schema } from "../schema.js";
-import type { RunChange } from "../store.js";
+import type { RunChange } from "./store.js";
 
 const STARTED = sql<number>`coalesce(started_at, created_at)`;
 

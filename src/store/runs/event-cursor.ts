@@ -1,5 +1,5 @@
 import type { RunEvent } from "../../model/run-event.js";
-import type { EventFilter } from "../store.js";
+import type { EventFilter } from "./store.js";
 
 /** The store has gone back in time behind a reader: what was said between is not to be had, numbers come again. */
 export interface EventGap {

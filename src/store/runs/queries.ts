@@ -3,9 +3,9 @@ import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Schema } from "../schema.js";
 import { isColumnInScope, isSessionInScope } from "../sessions/queries.js";
-import type { SessionScope } from "../sessions/store.js";
+import type { SessionScope } from "../../model/session.js";
 import { prefixUpperBound, type SqlDialect } from "../sql/engine.js";
-import type { EventFilter, LocalScope, RunFilter, StateDirectoryScope } from "../store.js";
+import type { EventFilter, LocalScope, RunFilter, StateDirectoryScope } from "./store.js";
 import { toRunEvent } from "./events.js";
 import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "./rows.js";
 

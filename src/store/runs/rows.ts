@@ -2,7 +2,7 @@ import type { Expression, InsertObject } from "kysely";
 import { NO_LIMITS, REAPED_USAGE, type RunExit, type RunRecord, type RunUsage } from "../../model/run.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import type { RunTable, Schema } from "../schema.js";
-import type { NewRun } from "../store.js";
+import type { NewRun } from "./store.js";
 
 /** What is known at the start; the rest is null until a step says it. */
 export function newRunColumns(run: NewRun, leaseExpiresAt: Expression<number>): InsertObject<Schema, "runs"> {

@@ -4,8 +4,9 @@ import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/re
 import type { HiddenEvent, NewRunEvent, RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import * as commands from "../remote-stops.js";
-import type { SessionScope } from "../sessions/store.js";
+import type { SessionScope } from "../../model/session.js";
 import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
+import type { Store } from "../store.js";
 import type {
   EventFilter,
   Lease,
@@ -14,9 +15,8 @@ import type {
   NewRun,
   RunChange,
   RunFilter,
-  Store,
   TerminalRunChange,
-} from "../store.js";
+} from "./store.js";
 import { SqlTaskStore } from "../tasks/writes.js";
 import { changeColumns } from "./change-columns.js";
 import { appendRunEvents } from "./events.js";

@@ -1,10 +1,10 @@
 import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { Approval } from "../../model/approval.js";
-import type { SessionRecord } from "../../model/session.js";
+import type { SessionRecord, SessionScope } from "../../model/session.js";
 import type { Schema } from "../schema.js";
 import type { SqlDialect } from "../sql/engine.js";
 import { toApproval, toSessionRecord } from "./rows.js";
-import type { ApprovalFilter, SessionFilter, SessionScope } from "./store.js";
+import type { ApprovalFilter, SessionFilter } from "./store.js";
 
 /** Whether a row of `sessions` is in the scope: the same answer as canSeeSessionRow, which a property test compares. */
 export function isSessionInScope(

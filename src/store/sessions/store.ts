@@ -1,17 +1,5 @@
 import type { Approval, ApprovalDecision, NewApproval } from "../../model/approval.js";
-import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
-import type { NewSession, SessionRecord } from "../../model/session.js";
-import type { EventFilter } from "../store.js";
-
-/** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
-export interface SessionScope {
-  /** The session itself. */
-  readonly sessionId: string;
-  /** Also every session that has it in its lineage. */
-  readonly descendants: boolean;
-  /** Also every session of these agents; `any`: every session. */
-  readonly agentIds: readonly string[] | "any";
-}
+import type { NewSession, SessionRecord, SessionScope } from "../../model/session.js";
 
 export interface TokenOptions {
   /** The token is for a run that is being started. */
@@ -67,12 +55,6 @@ export interface SessionStore {
    * a run, a session that stays by its lineage. Returns how many went.
    */
   deleteClosedSessions(closedBefore: number): Promise<number>;
-
-  /**
-   * `listEvents` for a session that sees only some runs: an event of any other run is a HiddenEvent. So a page costs
-   * the same whatever the session sees, and the reader knows up to where it has read.
-   */
-  listScopedEvents(scope: SessionScope, filter: EventFilter): Promise<readonly (RunEvent | HiddenEvent)[]>;
 
   /** The size of the session's runs and tasks. */
   storedBytesOfSession(sessionId: string): Promise<number>;

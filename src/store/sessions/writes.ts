@@ -18,7 +18,7 @@ const UNBOUND_TOKEN_KEPT_MS = 3_600_000;
 
 const runEnded = sql<boolean>`(run_id is not null and run_id <> '' and not ${read.runIsOpen})`;
 
-export class SqlSessionStore implements Omit<SessionStore, "listScopedEvents"> {
+export class SqlSessionStore implements SessionStore {
   readonly #engine: SqlEngine;
 
   constructor(engine: SqlEngine) {

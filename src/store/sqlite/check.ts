@@ -2,19 +2,9 @@ import { stat } from "node:fs/promises";
 import { defaults } from "../../defaults.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { migrationStatus, type MigrationStatus } from "../sql/migrations.js";
+import type { StoreCheck } from "../store.js";
 import { appliedSqliteMigrations, sqliteStoreLabel } from "./migrate.js";
 import { openReadOnlyDatabase, openReadOnlyView, readFingerprint } from "./read-only-view.js";
-
-export interface StoreCheck {
-  readonly schema: number;
-  /** What SQLite found wrong; null: nothing. */
-  readonly damage: string | null;
-  readonly runs: { readonly open: number; readonly ended: number };
-  readonly events: number;
-  /** The most of one state directory, each of which forgets its own. */
-  readonly mostEvents: number;
-  readonly logBytes: number;
-}
 
 /** Look the whole file over, changing nothing. Null: there is none, or it is empty. Rejects when it cannot be read at all. */
 export async function checkSqliteStore(path: string): Promise<StoreCheck | null> {

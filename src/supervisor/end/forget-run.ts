@@ -1,6 +1,6 @@
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { TerminalRunChange, RunStore } from "../../store/store.js";
+import type { TerminalRunChange, RunStore } from "../../store/runs/store.js";
 
 /**
  * End a run on record, on the word of an operator that its host, or state directory, will not come back: lost, unproven, nobody signalled.

@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { StaleEpoch } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Lease } from "../../store/store.js";
+import type { Lease } from "../../store/runs/store.js";
 import type { SupervisorContext } from "../run/live-run.js";
 import { attachKeepalive } from "./keepalive-links.js";
 import { restoreIfRolledBack } from "./restore-record.js";

@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Lease } from "../../store/store.js";
+import type { Lease } from "../../store/runs/store.js";
 import { bindLink, toRunBoundary } from "../attach/bind-link.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/reattach.js";

@@ -2,7 +2,7 @@ import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
-import type { Lease, NewRun, RunChange } from "../../store/store.js";
+import type { Lease, NewRun, RunChange } from "../../store/runs/store.js";
 import { bindLink, toRunBoundary } from "../attach/bind-link.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { keepGateClosed, reattach } from "../attach/reattach.js";

@@ -2,7 +2,7 @@ import { LeaseLost, RunNotFound } from "../../errors.js";
 import { applyRunChange } from "../../store/runs/apply-change.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Lease, RunChange, RunStore } from "../../store/store.js";
+import type { Lease, RunChange, RunStore } from "../../store/runs/store.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
 import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
 

@@ -7,7 +7,7 @@ import { isSameMachine } from "../../home/machine-identity.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
 import { NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
-import type { NewRun } from "../../store/store.js";
+import type { NewRun } from "../../store/runs/store.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
 import type { AdoptedProcess, AdoptOptions } from "../api.js";
 import { bindLink, toRunBoundary } from "../attach/bind-link.js";

@@ -5,7 +5,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { isRunId } from "../../model/ids.js";
 import type { RunDeadlines, RunKind, RunPolicy, ServiceFacts } from "../../model/run.js";
-import type { NewRun } from "../../store/store.js";
+import type { NewRun } from "../../store/runs/store.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
 import type { SupervisorContext } from "../run/live-run.js";

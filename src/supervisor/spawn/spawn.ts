@@ -4,7 +4,7 @@ import { defaults } from "../../defaults.js";
 import { BadInput, NotSteering, RunExists, SpawnFailed } from "../../errors.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
-import type { RunChange } from "../../store/store.js";
+import type { RunChange } from "../../store/runs/store.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
 import { bindLink, toRunBoundary } from "../attach/bind-link.js";
 import { createLiveRun } from "../attach/create-live-run.js";

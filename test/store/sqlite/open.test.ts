@@ -6,7 +6,7 @@ import { StateUnusable } from "../../../src/errors.js";
 import { migrations } from "../../../src/store/sql/migrations.js";
 import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
-import type { Lease } from "../../../src/store/store.js";
+import type { Lease } from "../../../src/store/runs/store.js";
 import { startChild } from "../../support/store/child-process.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import {
@@ -18,8 +18,7 @@ import {
   RUNNING,
 } from "../../support/store/run-samples.js";
 import { newSession } from "../../support/store/session-samples.js";
-import { temporaryDirectory } from "../../support/temporary-directory.js";
-import type { TemporaryDirectory } from "../../support/temporary-directory.js";
+import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
 
 const newest = migrations.at(-1)?.id ?? 0;
 

@@ -11,7 +11,7 @@ import { SessionHistory } from "../../../src/sessions/history.js";
 import { Sessions } from "../../../src/sessions/sessions.js";
 import type { AcpTurn } from "../../../src/model/acp.js";
 import { openStore } from "../../../src/store/open.js";
-import { openStateDirectory } from "../../../src/home/state-directory.js";
+import { openStateDirectory } from "../../../src/store/open-state-directory.js";
 import type { Store } from "../../../src/store/store.js";
 import type { Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
 import {

@@ -11,7 +11,7 @@ import type {
   TerminalRunChange,
   RunFilter,
   RunStore,
-} from "../../../src/store/store.js";
+} from "../../../src/store/runs/store.js";
 import { applyRunChange, newRunRecord } from "../../../src/store/runs/apply-change.js";
 
 /** Just enough of a store to see what a supervisor writes, and in which order. */

@@ -15,7 +15,7 @@ const { acquireInstanceLock } = await load("home/instance-lock.js");
 const { openNativeHost } = await load("anchor/native-host.js");
 const { readMachineIdentity } = await load("home/machine-identity.js");
 const { openStore } = await load("store/open.js");
-const { openStateDirectory } = await load("home/state-directory.js");
+const { openStateDirectory } = await load("store/open-state-directory.js");
 
 /** The type of the frame that asks a launcher for an anchor. */
 const START = 2;
