@@ -41,7 +41,16 @@ const inside = {
     ["spawn", "service", "reconcile"],
     "*",
   ],
-  acp: [["limits.ts", "session-writer.ts"], "wire", "turn", "permissions", "client", "agent", "session", "*"],
+  acp: [
+    ["agent-command.ts", "limits.ts", "session-writer.ts"],
+    "wire",
+    "turn",
+    "permissions",
+    "client",
+    "agent",
+    "session",
+    "*",
+  ],
   gateway: [
     ["monitoring", "auth"],
     "peers",

@@ -1,4 +1,4 @@
-import { ACP_BACKEND } from "../acp/agent/agent-process.js";
+import { ACP_BACKEND } from "../acp/agent-command.js";
 import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
 import { CLI_BACKEND } from "../gateway/background/one-shot-agents.js";

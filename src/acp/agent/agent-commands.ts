@@ -3,8 +3,7 @@ import { BadInput } from "../../errors.js";
 import { cleanEnvironment } from "../../sessions/exec-environment.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpSession } from "../../model/acp.js";
-import { redactArguments } from "../../text/redact.js";
-import type { AgentCommand } from "./agent-process.js";
+import type { AgentCommand } from "../agent-command.js";
 
 export interface RequestedAgentCommand {
   /** Of the catalogue; or `argv`, any command that speaks ACP. */
@@ -82,11 +81,4 @@ export class AgentCommands {
     if (entry?.acp !== undefined) return { argv: entry.acp.argv, env: entry.env, ...given };
     return argv === null ? null : { argv, env: {}, ...given };
   }
-}
-
-/** What is stored of a command line. Null: it cannot be started again by another process. */
-export function storableArgv(argv: readonly string[], byOperator: boolean): readonly string[] | null {
-  // One that is looked for in PATH may be another program in the gateway's, which nobody has allowed the session.
-  if (!byOperator && argv[0]?.includes("/") !== true) return null;
-  return JSON.stringify(redactArguments(argv)) === JSON.stringify(argv) ? argv : null;
 }

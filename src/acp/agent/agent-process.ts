@@ -8,6 +8,7 @@ import type { ExecRule } from "../../model/session.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
 import type { Clock } from "../../async/clock.js";
 import { newRunId } from "../../model/ids.js";
+import { ACP_BACKEND, type AgentCommand, executedArgv } from "../agent-command.js";
 import { type Adapter, type AdapterEnd, resumeAdapter, startAdapter } from "./adapter.js";
 import { openAgentSession } from "./open-agent-session.js";
 import { toClientCapabilities, type ClientAccess, grantsAnyAccess } from "../../config/client-access.js";
@@ -21,28 +22,6 @@ import { createAgentTmpdir, agentTmpdirPath } from "./agent-tmpdir.js";
 import { PermissionRequests } from "../permissions/permission-requests.js";
 import { AcpConnection } from "../wire/connection.js";
 import { initialize } from "../wire/initialize.js";
-
-/** The backend of agents that are spoken to over ACP: of their runs, and of their sessions. */
-export const ACP_BACKEND = "acp";
-
-/** What an agent is started with. None of it is stored. */
-export interface AgentCommand {
-  readonly argv: readonly string[];
-  /** The judged path to execute in place of the first word. Default: the first word. */
-  readonly executable?: string;
-  readonly env: Readonly<Record<string, string>>;
-  /** Given by the operator, or judged when the agent was started; the agent itself has set none of it. */
-  readonly inherit: Readonly<Record<string, string>>;
-  /** Variables that the agent may set for the commands in its terminals. */
-  readonly passEnv: readonly string[];
-}
-
-export function executedArgv({
-  argv,
-  executable,
-}: Pick<AgentCommand, "argv" | "executable">): readonly string[] {
-  return executable === undefined ? argv : [executable, ...argv.slice(1)];
-}
 
 export interface AgentProcessDeps {
   readonly supervisor: Supervisor;

@@ -16,7 +16,7 @@ import type { SessionWriter } from "../session-writer.js";
 import { displayCommand, redactArguments } from "../../text/redact.js";
 import { runIdFrom } from "../../model/ids.js";
 import { shellQuote } from "../../text/shell.js";
-import type { AgentCommand } from "../agent/agent-process.js";
+import type { AgentCommand } from "../agent-command.js";
 import { assertSizeAllowed, readTextFile, writeTextFile } from "./files.js";
 import type { ClientAccess } from "../../config/client-access.js";
 import { resolveContained, type ContainedPath } from "./contained-path.js";

@@ -1,4 +1,4 @@
-import { ACP_BACKEND } from "../../acp/agent/agent-process.js";
+import { ACP_BACKEND } from "../../acp/agent-command.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
 import type { DirectoryScope } from "../../anchor/host.js";
 import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
