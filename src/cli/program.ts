@@ -11,22 +11,27 @@ import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
 import { addCompletionCommand } from "./completion/command.js";
 import { addGatewayCommand, addGatewaysCommand } from "./gateway/command.js";
 import { addNotifyCommand } from "./notify/command.js";
+import type { SetExitCode } from "./options/parsers.js";
 import { exitCodes } from "./print/exit-code.js";
 import { formatNotice, notice } from "./print/stderr.js";
 import { print } from "./print/stdout.js";
+import { addProcessCommand } from "./process/command.js";
 import {
   addAttachCommand,
   addEventsCommand,
   addLogsCommand,
-  addProcessCommand,
   addPsCommand,
   addScreenCommand,
-} from "./process/command.js";
+} from "./process/top-level-commands.js";
 import { addRunCommand } from "./run/command.js";
 import { addRunsCommand } from "./runs/command.js";
-import { addDoctorCommand, addUnmanagedCommand, addWhoCommand } from "./runs/operator-commands.js";
-import { addConfigCommand, addServiceCommand } from "./service/command.js";
-import { addApprovalsCommand, addSessionsCommand } from "./sessions/command.js";
+import { addDoctorCommand } from "./doctor/command.js";
+import { addWhoCommand } from "./runs/who-command.js";
+import { addUnmanagedCommand } from "./unmanaged/command.js";
+import { addConfigCommand } from "./config/command.js";
+import { addServiceCommand } from "./service/command.js";
+import { addApprovalsCommand } from "./approvals/command.js";
+import { addSessionsCommand } from "./sessions/command.js";
 import { addStateCommand } from "./state/command.js";
 import { addStoreCommand } from "./store/command.js";
 import { addTasksCommand } from "./tasks/command.js";
@@ -50,9 +55,6 @@ export function addHelpCommand(program: Command): void {
       command.help();
     });
 }
-
-/** Given to every command: what `holdfast` will exit with. */
-export type SetExitCode = (code: number) => void;
 
 /** Parse a command line, do what it says, return the exit code. */
 export async function runProgram(argv: readonly string[]): Promise<number> {

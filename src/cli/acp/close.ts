@@ -3,7 +3,7 @@ import { resolveAcpSession } from "../client/resolve-acp-session.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { stopExitCode } from "../process/actions.js";
+import { stopExitCode } from "../stop/stop-run.js";
 import { printRemark, StopCoordinator, type StopResult, survivorsOf } from "../stop/stop-coordinator.js";
 import { printStopOutcome } from "../stop/stop-run.js";
 import { findSessionRuns, type FoundSession } from "../stop/targets.js";

@@ -8,7 +8,7 @@ import type { TurnInterrupts } from "../run/interrupts.js";
 import { PermissionPrompter } from "./permission-prompt.js";
 import { type ShownTurn, turnExitCode } from "./view/turn-result.js";
 import { AcpUpdateStream, type WatchedUpdate } from "./view/updates.js";
-import type { AcpView, TurnChange } from "./view/view.js";
+import type { AcpView, TurnChange } from "./view/updates.js";
 
 export interface FollowTurnOptions {
   readonly connection: GatewayConnection;

@@ -8,7 +8,7 @@ import { showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
 import { readPermissionQuestion } from "./permissions.js";
 import { expiryText, permissionLine, type PermissionRequest, permissionSubject } from "./view/formats.js";
 import type { WatchedUpdate } from "./view/updates.js";
-import type { AcpView, TurnChange } from "./view/view.js";
+import type { AcpView, TurnChange } from "./view/updates.js";
 
 /**
  * Ask on the terminal, after the whole question (`shown`) has been displayed. Null: the question stays open, or `over` came first. Ctrl-C is no answer either: it goes to

@@ -8,11 +8,10 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
-import { asOptionParser, collectPairs } from "../options/parsers.js";
+import { asOptionParser, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
-import type { SetExitCode } from "../program.js";
 import { currentUmask, reportRunFailure } from "../run/command.js";
 
 /** Of a known agent: a command that is not there wants to be installed. */

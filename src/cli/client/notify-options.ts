@@ -1,9 +1,9 @@
 import { Option, type Command } from "commander";
 import type { GatewayClient } from "../../api/client.js";
+import type { ResponseOf } from "../../api/contract.js";
 import { NOTIFY_POLICIES, type NotifyPolicy } from "../../model/task.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";
-import type { ShownTask } from "../tasks/status.js";
 
 /** Who hears of work in the background, and when, as a command line says it. */
 export interface NotifyFlags {
@@ -53,7 +53,7 @@ export async function warnIfNobodyNotified(
   if (task?.targets.length === 0) warnNobodyNotified(task);
 }
 
-export function warnNobodyNotified({ taskId }: ShownTask): void {
+export function warnNobodyNotified({ taskId }: ResponseOf<"getTask">["task"]): void {
   notice(`whom to tell was not said when ${taskId} was begun: nobody hears of it`, "yellow");
 }
 

@@ -28,7 +28,7 @@ import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import { describeAction, type MaintenanceAction, type WorkStatus } from "../../tasks/plan-maintenance.js";
 import { planSweep } from "../../tasks/sweep.js";
 import { openLocalObserver } from "./local-state.js";
-import type { ReadApi, ReadClient } from "./read-client.js";
+import type { ReadApi, ReadClient } from "./read-api.js";
 import { isOfOtherState, localInstanceIds } from "./resolve-run.js";
 
 type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;

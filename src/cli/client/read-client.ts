@@ -1,33 +1,10 @@
 import { GatewaySilent } from "../../errors.js";
-import type { GatewayClient } from "../../api/client.js";
-import type { AcpQueryVerb } from "../../queries/acp.js";
-import type { TaskQueryVerb } from "../../queries/tasks.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { notice } from "../print/stderr.js";
-import { NoGatewayForSession } from "./run-view.js";
 import { connectForReading, type GatewayConnection } from "./connect.js";
+import type { ReadClient } from "./read-api.js";
 import { sessionToken } from "./requester.js";
-
-/** What can be asked without changing anything. */
-export type ReadApi = Pick<
-  GatewayClient,
-  | "listRuns"
-  | "poll"
-  | "log"
-  | "screen"
-  | "listSessions"
-  | "sessionStatus"
-  | "sessionHistory"
-  | "sessionInbox"
-  | AcpQueryVerb
-  | TaskQueryVerb
-  /** Without `apply`. */
-  | "maintainTasks"
->;
-
-export interface ReadClient extends AsyncDisposable {
-  readonly client: ReadApi;
-}
+import { NoGatewayForSession } from "./run-view.js";
 
 /**
  * For a command that only looks: the gateway if one answers, else the store and the spools themselves, and says so.

@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import type { RunAddress } from "../../anchor/host.js";
+import type { GatewayClient } from "../../api/client.js";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.js";
@@ -42,6 +43,7 @@ export function toRunIdPrefix(wanted: string): string {
 
 /** As many as are named when a beginning is not enough. */
 const NAMED_RUNS = 5;
+
 /** Enough to know whether there are more. */
 export const RUN_CANDIDATES = NAMED_RUNS + 1;
 
@@ -128,4 +130,25 @@ export async function resolveRunRecord(store: RunView, wanted: string): Promise<
   const record = found.find((each) => each.runId === runId);
   if (record === undefined) throw new RunNotFound(wanted);
   return record;
+}
+
+const FULL_RUN_ID = /^run_[0-9a-z]{12}$/;
+
+/** A run by the beginning of its id, among those that may be seen. */
+export async function resolveRunId(
+  { client }: { readonly client: Pick<GatewayClient, "listRuns"> },
+  wanted: string,
+  signal?: AbortSignal,
+): Promise<string> {
+  const prefix = toRunIdPrefix(wanted);
+  // What is whole is not looked for: the list holds only the newest.
+  if (FULL_RUN_ID.test(prefix)) return prefix;
+  if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
+  const listed = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } }, signal);
+  const { runs, storeAway } = listed;
+  const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
+  const picked = pickRunId(wanted, found);
+  if (picked !== null) return picked;
+  if (typeof storeAway === "string") throw new StoreUnreadable(wanted, new Error(storeAway));
+  throw new RunNotFound(wanted);
 }

@@ -1,5 +1,5 @@
 import { Argument, type Command } from "commander";
-import type { SetExitCode } from "../program.js";
+import type { SetExitCode } from "../options/parsers.js";
 
 const examples = `
 Examples:

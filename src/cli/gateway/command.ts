@@ -1,7 +1,6 @@
 import { type Command, Option } from "commander";
-import { asOptionParser } from "../options/parsers.js";
+import { asOptionParser, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import type { SetExitCode } from "../program.js";
 
 const runExamples = `
 It holds the runs of this state directory: renews their leases, takes over what

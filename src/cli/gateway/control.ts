@@ -12,7 +12,7 @@ import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { stopExitCode } from "../process/actions.js";
+import { stopExitCode } from "../stop/stop-run.js";
 import { printStopOutcome } from "../stop/stop-run.js";
 import { type GatewayStopResult, stopGateway, stopGatewayWithRuns } from "./stop.js";
 

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../program.js";
+import type { SetExitCode } from "../options/parsers.js";
 
 const examples = `
 Channels are tables [channels.<name>] of the config; see docs/channels.md:

@@ -3,6 +3,9 @@ import { BadInput } from "../../errors.js";
 import type { ExecEffect, ExecRule } from "../../model/session.js";
 import { splitShellWords } from "../../text/shell.js";
 
+/** Sets the exit code of `holdfast`; every command gets it. */
+export type SetExitCode = (code: number) => void;
+
 /** Turns a parser of ours into one of commander's, which names the option in front of the complaint. */
 export function asOptionParser<Value>(parse: (text: string) => Value): (text: string) => Value {
   return (text) => {
@@ -60,4 +63,9 @@ export function parseExecRule(effect: ExecEffect, text: string): ExecRule {
     ...(executable === "*" ? {} : { executable }),
     ...(args.length === 0 ? {} : { args }),
   };
+}
+
+export function parseOffset(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Write a whole number, 0 or more.");
+  return Number(text);
 }

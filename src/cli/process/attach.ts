@@ -12,7 +12,7 @@ import { pendingRecordText, runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print } from "../print/stdout.js";
 import { enterRawTerminal } from "../run/terminal.js";
-import { resolveRunId } from "./actions.js";
+import { resolveRunId } from "../client/resolve-run.js";
 
 /** `C-]` as telnet has it: no program that people attach to wants it. */
 const DETACH_KEY = 0x1d;

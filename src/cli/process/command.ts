@@ -1,12 +1,6 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
-import {
-  asOptionParser,
-  collectPairs,
-  parsePositiveInteger,
-  positiveIntegerUpTo,
-} from "../options/parsers.js";
+import { type Command, Option } from "commander";
+import { asOptionParser, parseOffset, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import type { SetExitCode } from "../program.js";
 
 const keysExamples = `
 Keys: C-c, M-x, C-M-x, S-Tab, Enter, Tab, BSpace, Escape, Space, Up, Down,
@@ -116,7 +110,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "as JSON")
     .action(async (wanted: string, flags: PollFlags) => {
-      const { pollProcess } = await import("./actions.js");
+      const { pollProcess } = await import("./poll.js");
       const { wait, stdout, stderr } = flags;
       setExitCode(
         await pollProcess({
@@ -140,7 +134,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .option("--close", "no more input after this")
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, text: string | undefined, flags: { close?: true; json?: true }) => {
-      const { writeProcess } = await import("./actions.js");
+      const { writeProcess } = await import("./input.js");
       setExitCode(
         await writeProcess(
           wanted,
@@ -161,7 +155,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .option("--json", "what was done, as JSON")
     .addHelpText("after", keysExamples)
     .action(async (wanted: string, keys: string[], flags: { literal?: true; json?: true }) => {
-      const { sendKeysCommand } = await import("./actions.js");
+      const { sendKeysCommand } = await import("./input.js");
       setExitCode(await sendKeysCommand(wanted, keys, flags.literal === true, flags.json === true));
     });
 
@@ -174,7 +168,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .option("--submit", "press Enter afterwards")
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, text: string | undefined, flags: { submit?: true; json?: true }) => {
-      const { pasteProcess } = await import("./actions.js");
+      const { pasteProcess } = await import("./input.js");
       setExitCode(await pasteProcess(wanted, text ?? null, flags.submit === true, flags.json === true));
     });
 
@@ -186,7 +180,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .argument("<text>", "the line")
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, text: string, { json }: { readonly json?: true }) => {
-      const { pasteProcess } = await import("./actions.js");
+      const { pasteProcess } = await import("./input.js");
       setExitCode(await pasteProcess(wanted, text, true, json === true));
     });
 
@@ -199,7 +193,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .argument("<cols>", "columns", positiveIntegerUpTo(2_000))
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, rows: number, cols: number, { json }: { readonly json?: true }) => {
-      const { resizeProcess } = await import("./actions.js");
+      const { resizeProcess } = await import("./input.js");
       setExitCode(await resizeProcess(wanted, rows, cols, json === true));
     });
 
@@ -214,7 +208,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .option("--grace <duration>", "from asking to terminate to killing", asOptionParser(parseDuration))
     .option("--json", "as JSON")
     .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
-      const { stopProcess } = await import("./actions.js");
+      const { stopProcess } = await import("./stop.js");
       setExitCode(await stopProcess(wanted, flags.grace ?? null, flags.json === true));
     });
 
@@ -227,7 +221,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     .argument("<run>", run)
     .option("--json", "what was done, as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { removeProcess } = await import("./actions.js");
+      const { removeProcess } = await import("./stop.js");
       setExitCode(await removeProcess(wanted, json === true));
     });
 
@@ -239,138 +233,7 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
     )
     .option("--json", "how many, as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
-      const { clearProcesses } = await import("./actions.js");
+      const { clearProcesses } = await import("./stop.js");
       setExitCode(await clearProcesses(json === true));
     });
-}
-
-export function addScreenCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("screen")
-    .summary("what a run's terminal shows now")
-    .description("What a run's terminal shows now, as text.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("--json", "with cursor, title and modes, as JSON")
-    .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { showScreen } = await import("./actions.js");
-      setExitCode(await showScreen(wanted, json === true));
-    });
-}
-
-interface PsFlags {
-  readonly label?: Record<string, string>;
-  readonly host?: string;
-  readonly all?: true;
-  readonly watch?: true;
-  readonly json?: true;
-}
-
-export function addPsCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("ps")
-    .summary("what is running, with processes, CPU and memory")
-    .description(
-      "Open runs with their live process trees, CPU time and memory; of other hosts that share the store, what is on record. Only reads; needs no gateway.",
-    )
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
-    .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--all", "those that were removed and are not gone yet, too")
-    .option("-w, --watch", "again every two seconds")
-    .option("--json", "records and processes as JSON; with --watch one line each time")
-    .action(async (flags: PsFlags) => {
-      const { showPs } = await import("../runs/ps.js");
-      setExitCode(
-        await showPs({
-          labels: flags.label ?? {},
-          host: flags.host ?? null,
-          hidden: flags.all === true,
-          watch: flags.watch === true,
-          json: flags.json === true,
-        }),
-      );
-    });
-}
-
-export function addAttachCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("attach")
-    .summary("be a run's terminal, live")
-    .description("Show a run live and type into it. Several can; C-] detaches, and the run goes on.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("--read-only", "only watch")
-    .action(async (wanted: string, { readOnly }: { readonly readOnly?: true }) => {
-      const { attachToRun } = await import("./attach.js");
-      setExitCode(await attachToRun(wanted, readOnly === true));
-    });
-}
-
-export function addLogsCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("logs")
-    .summary("a run's output")
-    .description("The last lines of a run's output; with -f, also what comes, until it ends.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("-f, --follow", "go on until the run has ended")
-    .option("-n, --lines <n>", "so many lines of each stream", positiveIntegerUpTo(100_000), 200)
-    .addOption(new Option("--stream <name>", "only this one").choices(["stdout", "stderr"]))
-    .option("--raw", "as it came, escape sequences and all")
-    .option("--json", "pieces with offsets, one JSON object per line")
-    .action(
-      async (
-        wanted: string,
-        flags: { follow?: true; lines: number; stream?: "stdout" | "stderr"; raw?: true; json?: true },
-      ) => {
-        const { showLogs } = await import("./logs.js");
-        setExitCode(
-          await showLogs({
-            wanted,
-            streams: flags.stream === undefined ? ["stdout", "stderr"] : [flags.stream],
-            page: { lines: flags.lines },
-            follow: flags.follow === true,
-            raw: flags.raw === true,
-            json: flags.json === true,
-          }),
-        );
-      },
-    );
-}
-
-interface EventsFlags {
-  readonly follow?: true;
-  readonly run?: string;
-  readonly host?: string;
-  readonly after: number;
-  readonly limit: number;
-  readonly json?: true;
-}
-
-export function addEventsCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("events")
-    .summary("what happened, in order")
-    .description("What happened to all runs, or to one, in order. Only reads.")
-    .option("-f, --follow", "go on with what happens")
-    .option("--run <id>", "only of this run: its id, or the beginning of it")
-    .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--after <seq>", "only those after this number", parseOffset, 0)
-    .option("--limit <n>", "at most the newest so many", parsePositiveInteger, 100)
-    .option("--json", "one JSON object per line")
-    .action(async (flags: EventsFlags) => {
-      const { showEvents } = await import("./events.js");
-      setExitCode(
-        await showEvents({
-          run: flags.run ?? null,
-          host: flags.host ?? null,
-          after: flags.after,
-          limit: flags.limit,
-          follow: flags.follow === true,
-          json: flags.json === true,
-        }),
-      );
-    });
-}
-
-function parseOffset(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Write a whole number, 0 or more.");
-  return Number(text);
 }

@@ -6,7 +6,7 @@ import { openReadClient } from "../client/read-client.js";
 import { lostOutputText } from "../print/run-event.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
-import { resolveRunId } from "./actions.js";
+import { resolveRunId } from "../client/resolve-run.js";
 
 /** The last lines, lines from one on, or bytes from one on. */
 export type LogSelection =

@@ -12,11 +12,10 @@ import {
   targetlessNotifyOption,
 } from "../client/notify-options.js";
 import { parseCount, validateLimit } from "../options/limits.js";
-import { asOptionParser, collectPairs, collectValues } from "../options/parsers.js";
+import { asOptionParser, collectPairs, collectValues, type SetExitCode } from "../options/parsers.js";
 import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/stderr.js";
-import type { SetExitCode } from "../program.js";
 
 /**
  * This process's umask, which a command expects to inherit. Undefined where the kernel does not tell:

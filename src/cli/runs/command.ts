@@ -1,7 +1,6 @@
 import { Option, type Command } from "commander";
 import type { RunStateName } from "../../model/run.js";
-import { collectPairs, parsePositiveInteger } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
+import { collectPairs, parsePositiveInteger, type SetExitCode } from "../options/parsers.js";
 import { addRunOperatorCommands } from "./operator-commands.js";
 
 const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];

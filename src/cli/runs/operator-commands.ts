@@ -1,7 +1,6 @@
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { type Command, Option } from "commander";
+import { asOptionParser, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import { collectPairs, asOptionParser } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
 
 const stopExamples = `
 Asks the gateway; when it does not answer in time, or none runs, stops the run
@@ -193,109 +192,5 @@ export function addRunOperatorCommands(runs: Command, setExitCode: SetExitCode):
     .action(async (file: string, flags: { dryRun?: true; json?: true }) => {
       const { importRuns } = await import("./import.js");
       setExitCode(await importRuns(file, flags.dryRun === true, flags.json === true));
-    });
-}
-
-const whoExamples = `
-Ancestry, cgroup and identity prove it; a marker in the environment alone only
-claims it. Only reads. Exit status: 0, 1 when it is nobody of ours,
-5 when the store cannot be read.
-
-With --host of another host only the records can tell: a run's first process and
-its anchor are there, by number, and nothing is verified here.
-
-Examples:
-  holdfast who 4711
-  holdfast who 4711 --host build-7
-  holdfast who $(pgrep -n chrome) --json | jq .runId
-`;
-
-export function addWhoCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("who")
-    .summary("which run a process belongs to, and what proves it")
-    .description("Which run a process belongs to, who owns that, and what proves it.")
-    .argument("<pid>", "a process", parsePid)
-    .option("--host <host>", "a process of this host: its name, or the beginning of its id")
-    .option("--json", "as JSON")
-    .addHelpText("after", whoExamples)
-    .action(async (pid: number, { host, json }: { readonly host?: string; readonly json?: true }) => {
-      const { showProcessOwner } = await import("./who.js");
-      setExitCode(await showProcessOwner(pid, host ?? null, json === true));
-    });
-}
-
-function parsePid(text: string): number {
-  const number = /^\d{1,10}$/.test(text) ? Number(text) : 0;
-  if (number < 1 || number > 2 ** 31 - 1) throw new InvalidArgumentError("Write the number of a process.");
-  return number;
-}
-
-const doctorExamples = `
-State directory, store, config and channels, kernel features, cgroup delegation,
-launchers and anchors, stale locks, clock and limits, each with the remedy when
-something is missing. Only reads; of channels, nothing is sent: \`holdfast notify
-test\` does. Exit status: 0, or 1 when something cannot work.
-`;
-
-export function addDoctorCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("doctor")
-    .summary("what this machine offers, and what is wrong")
-    .description("Look at everything Holdfast stands on, and say what is wrong and what to do about it.")
-    .option("--json", "as JSON")
-    .addHelpText("after", doctorExamples)
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { runDoctor } = await import("../doctor/doctor.js");
-      setExitCode(await runDoctor(json === true));
-    });
-}
-
-const unmanagedExamples = `
-Profiles are declared in the config file ($HOLDFAST_CONFIG, else
-~/.config/holdfast/config.toml):
-
-  [[foreign]]
-  name = "jenkins"
-  marker = "JENKINS_NODE_COOKIE"
-  owner = "orphaned"       # or { pid-variable = "X" }, { pid-file = "/run/x.pid" }
-
-A process counts only by the variable in its environment and by what became of
-its owner, never by its name or command line. Nothing is ended unless asked.
-
-Examples:
-  holdfast foreign list
-  holdfast foreign cleanup jenkins --dry-run
-`;
-
-export function addUnmanagedCommand(program: Command, setExitCode: SetExitCode): void {
-  const foreign = program
-    .command("foreign")
-    .summary("processes that other tools have marked and left behind")
-    .description("Processes that other tools have marked and left behind.")
-    .addHelpText("after", unmanagedExamples);
-  foreign
-    .command("list")
-    .summary("those whose owner is gone, with the evidence")
-    .description("Processes that carry a declared marker and whose owner is gone, with the evidence.")
-    .argument("[profile]", "only of this profile")
-    .option("--all", "those whose owner lives, too")
-    .option("--json", "as JSON")
-    .action(async (profile: string | undefined, flags: { all?: true; json?: true }) => {
-      const { printUnmanaged } = await import("../unmanaged/unmanaged.js");
-      setExitCode(await printUnmanaged(profile ?? null, flags.all === true, flags.json === true));
-    });
-  foreign
-    .command("cleanup")
-    .summary("end them, after asking")
-    .description("End the processes of one profile whose owner is gone, after asking.")
-    .argument("<profile>", "of the config file")
-    .option("--dry-run", "only show")
-    .option("--yes", "do not ask")
-    .option("--json", "as JSON")
-    .action(async (profile: string, flags: { dryRun?: true; yes?: true; json?: true }) => {
-      const { cleanupUnmanaged } = await import("../unmanaged/unmanaged.js");
-      const { dryRun = false, yes = false, json = false } = flags;
-      setExitCode(await cleanupUnmanaged(profile, { dryRun, yes, json }));
     });
 }

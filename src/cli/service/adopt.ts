@@ -2,7 +2,7 @@ import { BadInput } from "../../errors.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { resolveRunId } from "../process/actions.js";
+import { resolveRunId } from "../client/resolve-run.js";
 
 export interface AdoptRequest {
   /** A run, or a process: ids of runs begin with `run_`, or are not only digits. */

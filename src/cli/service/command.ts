@@ -1,7 +1,6 @@
 import type { Command } from "commander";
+import { asOptionParser, collectPairs, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
-import { collectPairs, asOptionParser } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
 
 const adoptExamples = `
 Of a running task: nobody's leaving ends it from here on, neither its caller's
@@ -84,34 +83,5 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     .action(async ({ print, json }: { readonly print?: true; readonly json?: true }) => {
       const { installService } = await import("./install.js");
       setExitCode(await installService(print === true, json === true));
-    });
-}
-
-export function addConfigCommand(program: Command, setExitCode: SetExitCode): void {
-  const config = program
-    .command("config")
-    .summary("the config file")
-    .description(
-      "The config file: $HOLDFAST_CONFIG, else ~/.config/holdfast/config.toml. See docs/config.md.",
-    );
-  config
-    .command("check")
-    .summary("whether it can be used")
-    .description("Say whether the config file can be used, and what is wrong if not. Only reads.")
-    .option("--json", "as JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { checkConfigFile } = await import("../config/config-file.js");
-      setExitCode(await checkConfigFile(json === true));
-    });
-  config
-    .command("show")
-    .summary("what holds, and where each comes from")
-    .description(
-      "Show every setting as it holds, and whether the environment, the file or a default says so. Only reads.",
-    )
-    .option("--json", "as JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { showConfigFile } = await import("../config/config-file.js");
-      setExitCode(await showConfigFile(json === true));
     });
 }

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../program.js";
+import type { SetExitCode } from "../options/parsers.js";
 
 const identityHelp = `
 A state directory records its device, inode and time of birth beside its ids.

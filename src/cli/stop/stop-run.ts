@@ -3,11 +3,12 @@ import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { openLocalState } from "../client/local-state.js";
-import { requireRun, resolveRun } from "../client/resolve-run.js";
+import { requireRun, resolveRun, resolveRunId } from "../client/resolve-run.js";
+import { formatDuration } from "../options/units.js";
+import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { handedOverText, resolveRunId, stopExitCode } from "../process/actions.js";
 import {
   type DirectStop,
   printRemark,
@@ -116,4 +117,20 @@ export async function stopRunWithoutGateway(
   const found = localState === null ? null : await resolveRun(localState, runId);
   if (localState === null || found === null) return null;
   return await stopFoundRun(localState, found, graceMs, { onStopSent: told });
+}
+
+/** The exit code that goes with what became of a stop. */
+export function stopExitCode(outcome: ResponseOf<"kill">["outcome"] | "left-alone"): number {
+  if (outcome === "handed-over") return exitCodes.handedOver;
+  return outcome === "gone" || outcome === "ended-before" ? 0 : exitCodes.incomplete;
+}
+
+/** Who was to stop a run of another host, and that nobody has said that it is done. */
+export function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">): string {
+  if (command === null) return "";
+  const { hostName, hostId, instanceId, lastHeardAt, accepted, id } = command;
+  const heard =
+    lastHeardAt === null ? "never heard of" : `last heard of ${formatDuration(Date.now() - lastHeardAt)} ago`;
+  const so = accepted ? "taken up there, not yet done" : "not yet acknowledged";
+  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${heard}): ${so}; it is carried out when that host is there (${id})`;
 }

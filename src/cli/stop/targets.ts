@@ -1,20 +1,20 @@
 import { ACP_BACKEND } from "../../acp/agent-command.js";
 import { TERMINAL_BACKEND } from "../../acp/client/terminals.js";
 import type { DirectoryScope } from "../../anchor/host.js";
+import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound, RunNotFound, StoreUnreadable } from "../../errors.js";
 import { isTaskEnded } from "../../model/task.js";
 import { openStoreForReading } from "../../store/open.js";
 import type { LocalState } from "../client/local-state.js";
-import type { ReadClient } from "../client/read-client.js";
+import type { ReadClient } from "../client/read-api.js";
 import { type AcpSessionSummary, resolveAcpSession } from "../client/resolve-acp-session.js";
 import { type FoundRun, requireRun, toRunIdPrefix } from "../client/resolve-run.js";
-import type { ShownTask } from "../tasks/status.js";
 import { type SelectedRun, selectRuns } from "./select-runs.js";
 
 /** A task and the runs that do its work. */
 export interface FoundTask {
   /** Null: the store does not say; the run directories do. */
-  readonly task: ShownTask | null;
+  readonly task: ResponseOf<"getTask">["task"] | null;
   readonly runs: readonly FoundRun[];
 }
 

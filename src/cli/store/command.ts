@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { SetExitCode } from "../program.js";
+import type { SetExitCode } from "../options/parsers.js";
 
 const examples = `
 A store is a SQLite file, by its path, or the schema holdfast of a PostgreSQL

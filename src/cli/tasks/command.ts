@@ -1,7 +1,6 @@
 import { Argument, type Command, InvalidArgumentError } from "commander";
 import { NOTIFY_POLICIES, type NotifyPolicy, TASK_RUNTIMES, TASK_STATUSES } from "../../model/task.js";
-import { positiveIntegerUpTo, rejectUnknownSubcommand } from "../options/parsers.js";
-import type { SetExitCode } from "../program.js";
+import { positiveIntegerUpTo, rejectUnknownSubcommand, type SetExitCode } from "../options/parsers.js";
 import type { TaskListFilter } from "./list.js";
 
 const about = `

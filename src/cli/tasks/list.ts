@@ -1,7 +1,8 @@
 import { isatty } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import { openReadClient, type ReadApi } from "../client/read-client.js";
+import type { ReadApi } from "../client/read-api.js";
+import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";

@@ -1,7 +1,8 @@
 import type { ResponseOf } from "../../api/contract.js";
 import type { RunProcesses } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
-import { openReadClient, type ReadApi } from "../client/read-client.js";
+import type { ReadApi } from "../client/read-api.js";
+import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";
 import { type Palette, paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";

@@ -20,7 +20,7 @@ import {
   turnEndNotice,
 } from "./turn-result.js";
 import type { WatchedUpdate } from "./updates.js";
-import type { AcpView, TurnChange } from "./view.js";
+import type { AcpView, TurnChange } from "./updates.js";
 
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];

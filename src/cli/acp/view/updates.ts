@@ -1,5 +1,6 @@
 import type { ResponseOf } from "../../../api/contract.js";
 import { ReconnectingStream, type ReconnectingStreamOptions } from "../../client/reconnecting-stream.js";
+import type { Notice, ShownTurn } from "./turn-result.js";
 
 export type WatchedUpdate = ResponseOf<"acpWatch">["updates"][number];
 
@@ -28,3 +29,18 @@ export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
     });
   }
 }
+
+/** How what happens is shown. */
+export interface AcpView {
+  show(update: WatchedUpdate): void;
+  /** A turn that was waited for has ended, and this is its record. */
+  turnEnded(turn: ShownTurn): void;
+  /** Beside what the agent says. */
+  notice(remark: Notice): void;
+  /** What comes next is not the view's. */
+  flush(): void;
+}
+
+/** What an update of a turn says of it. */
+export type TurnChange = Pick<ShownTurn, "turnId" | "state"> &
+  Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem">>;

@@ -2,23 +2,8 @@ import { notice } from "../../print/stderr.js";
 import { printOrThrow, toJson } from "../../print/stdout.js";
 import { type OutputFormat, permissionLine, type PermissionRequest } from "./formats.js";
 import { TextView, type TextViewOptions } from "./text-view.js";
-import { type Notice, type ShownTurn, turnEndNotice } from "./turn-result.js";
-import type { WatchedUpdate } from "./updates.js";
-
-/** How what happens is shown. */
-export interface AcpView {
-  show(update: WatchedUpdate): void;
-  /** A turn that was waited for has ended, and this is its record. */
-  turnEnded(turn: ShownTurn): void;
-  /** Beside what the agent says. */
-  notice(remark: Notice): void;
-  /** What comes next is not the view's. */
-  flush(): void;
-}
-
-/** What an update of a turn says of it. */
-export type TurnChange = Pick<ShownTurn, "turnId" | "state"> &
-  Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem">>;
+import { type Notice, turnEndNotice } from "./turn-result.js";
+import type { AcpView, TurnChange } from "./updates.js";
 
 export function createView(format: OutputFormat | "record", options: TextViewOptions): AcpView {
   switch (format) {

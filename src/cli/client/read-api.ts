@@ -1,0 +1,24 @@
+import type { GatewayClient } from "../../api/client.js";
+import type { AcpQueryVerb } from "../../queries/acp.js";
+import type { TaskQueryVerb } from "../../queries/tasks.js";
+
+/** What can be asked without changing anything. */
+export type ReadApi = Pick<
+  GatewayClient,
+  | "listRuns"
+  | "poll"
+  | "log"
+  | "screen"
+  | "listSessions"
+  | "sessionStatus"
+  | "sessionHistory"
+  | "sessionInbox"
+  | AcpQueryVerb
+  | TaskQueryVerb
+  /** Without `apply`. */
+  | "maintainTasks"
+>;
+
+export interface ReadClient extends AsyncDisposable {
+  readonly client: ReadApi;
+}
