@@ -27,7 +27,7 @@ const layers = [
   ["cli", "mcp", "web"],
 ];
 
-/** The same inside a folder: its sub-folders and files, lowest first. `*` stands for the files that are not named. */
+/** The same order inside a folder: its sub-folders and files, lowest first. `*` stands for the files that are not named. */
 const inside = {
   anchor: ["host.ts", ["binary", "run-dir"], "protocol", ["inspect", "instance"], "*"],
   supervisor: [
@@ -81,7 +81,7 @@ const inside = {
 /** The command line talks to the gateway through `api` and `queries`. */
 const forbidden = { cli: ["gateway/server", "gateway/routes", "gateway/peers", "gateway/background"] };
 
-/** Files at the root of src/ that every folder may import, and that import no folder. */
+/** Files at the root of src/ that every folder may import. They import no folder but their own (errors.ts: errors/). */
 const shared = ["errors.ts", "defaults.ts"];
 
 /** Only the anchor's code starts processes, except stty(1) for our own terminal and the gateway itself. */
@@ -127,6 +127,7 @@ function findProblem(from, file, specifier) {
       ? null
       : `"${to}" is not one of the root files open to all (${shared.join(", ")})`;
   if (fromRest.length === 0) {
+    if (shared.includes(from) && from === `${toFolder}.ts`) return null;
     if (from !== "index.ts")
       return `src/${from} is shared and may import no folder, but imports ${toFolder}/`;
     return layers.at(-1).includes(toFolder)
@@ -196,7 +197,7 @@ function cycles(graph) {
 }
 
 function importsOf(text) {
-  // Comments are blanked, not removed, so that line numbers stay true. Strings are kept whole: "https://…".
+  // Comments are blanked, not removed, so that line numbers stay correct. Strings are kept whole: "https://…".
   const code = text.replace(
     /("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|\/\*[\s\S]*?\*\/|\/\/[^\n]*/g,
     (all, string) => string ?? all.replace(/[^\n]/g, " "),

@@ -1,4 +1,5 @@
 import type { TerminalSize } from "../anchor/host.js";
+import { SerialQueue } from "../async/serial-queue.js";
 import { defaults } from "../defaults.js";
 import { sanitizeLine } from "../text/sanitize.js";
 import { Utf8Decoder } from "../text/utf8.js";
@@ -41,7 +42,7 @@ export class Screen implements AsyncDisposable {
   #cursorVisible = true;
   #replies = "";
   #disposed = false;
-  #lastOperation: Promise<unknown> = Promise.resolve();
+  readonly #operations = new SerialQueue();
 
   constructor(size: TerminalSize = { rows: defaults.rows, cols: defaults.cols }) {
     const { rows, cols } = clampSize(size);
@@ -163,9 +164,7 @@ export class Screen implements AsyncDisposable {
 
   async #runExclusive<T>(operation: () => T | Promise<T>): Promise<T> {
     if (this.#disposed) throw new Error("the screen has been disposed of");
-    const result = this.#lastOperation.then(operation);
-    this.#lastOperation = result.catch(() => {});
-    return result;
+    return this.#operations.run(operation);
   }
 
   /** DECTCEM, which the terminal obeys but does not tell. */

@@ -60,7 +60,7 @@ describe("to a session", () => {
     for (let at = 0; at < defaults.inboxMessages; at += 1)
       await world.history.send(world.id, "system", { text: "x", actor: "tasks" });
     const failure = await deliveryFailure(world.deliver());
-    expect(failure.message).toContain(`messages wait for session ${world.id} already`);
+    expect(failure.message).toContain(`messages already wait for session ${world.id}`);
     expect(failure.permanent).toBe(false);
   });
 });

@@ -21,7 +21,7 @@ function check(files: Readonly<Record<string, string>>): { ok: boolean; said: st
   return { ok: status === 0, said: stdout + stderr };
 }
 
-test("the sources keep the direction of imports", () => {
+test("the sources follow the direction of imports", () => {
   const { status, stderr } = spawnSync(process.execPath, [script], { encoding: "utf8" });
   expect(stderr).toBe("");
   expect(status).toBe(0);
@@ -32,6 +32,8 @@ test("imports of lower layers are allowed", () => {
     "cli/main.ts": `import { a } from "../supervisor/open.js";\nimport { b } from "../errors.js";`,
     "supervisor/open.ts": `import { a } from "../anchor/host.js";\nimport { s } from "../store/store.js";\nimport "../output/sanitize.js";`,
     "anchor/host.ts": `import type { R } from "../model/run.js";\nimport { spawn } from "node:child_process";`,
+    "errors.ts": `export * from "./errors/base.js";`,
+    "errors/run.ts": `import { b } from "./base.js";`,
     "index.ts": `export { a } from "./supervisor/open.js";`,
   });
   expect(result).toEqual({ ok: true, said: expect.stringContaining("right way") });
@@ -108,6 +110,12 @@ test.each([
   ["the public index", "cli/a.ts", `import { x } from "../index.js";`, "public library"],
   ["the command line from the library", "index.ts", `export { x } from "./cli/x.js";`, "may not import cli/"],
   ["a folder from a shared file", "errors.ts", `import { x } from "./store/x.js";`, "may import no folder"],
+  [
+    "a shared file's own folder from another folder",
+    "cli/a.ts",
+    `import { x } from "../errors/run.js";`,
+    "cli/ may not import errors/",
+  ],
   ["something outside src", "cli/a.ts", `import { x } from "../../test/x.js";`, "leaves src"],
   ["a folder that is not listed", "utils/a.ts", `import { x } from "../store/x.js";`, "is not listed"],
   [
@@ -116,20 +124,20 @@ test.each([
     `import { spawn } from "node:child_process";`,
     "src/anchor/ only",
   ],
-])("%s is caught and named", (_, name, text, sentence) => {
+])("the check reports %s", (_, name, text, sentence) => {
   const result = check({ [name]: text });
   expect(result.ok).toBe(false);
   expect(result.said).toContain(sentence);
 });
 
-test("comments and strings are not imports", () => {
+test("imports in comments and strings do not count", () => {
   const result = check({
     "store/a.ts": `// import { x } from "../cli/x.js";\n/* import "../cli/x.js"; */\nexport const u = "http://a/b"; // from "../cli/x.js"\n`,
   });
   expect(result.ok).toBe(true);
 });
 
-test("a cycle between files is caught, also one of types", () => {
+test("a cycle between files is reported, also one of types", () => {
   const result = check({
     "store/a.ts": `import { b } from "./b.js";`,
     "store/b.ts": `import type { A } from "./a.js";`,

@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { access, chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AnchorUnusable } from "../../errors.js";
-import { errnoCode } from "../../home/errno.js";
+import { errnoCode, errorMessage } from "../../home/errno.js";
 import { missingBinaryHint } from "./find.js";
 
 const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
@@ -85,10 +85,9 @@ async function requireExecutable(path: string): Promise<void> {
 }
 
 function copyError(path: string, cause: unknown): AnchorUnusable {
-  const why = cause instanceof Error ? cause.message : String(cause);
   return new AnchorUnusable(
     path,
-    `cannot keep the anchor binary at ${path}: ${why}. Nothing can be started until the state directory is writable`,
+    `cannot keep the anchor binary at ${path}: ${errorMessage(cause)}. Nothing can be started until the state directory is writable`,
     { cause },
   );
 }

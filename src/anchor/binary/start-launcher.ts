@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";
-import { errnoCode } from "../../home/errno.js";
+import { errnoCode, errorMessage } from "../../home/errno.js";
 import { asBoolean, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 
 /** More than any ready line; beyond it, whatever was started is not the launcher. */
@@ -79,6 +79,5 @@ function describeStartError(anchorPath: string, cause: unknown): string {
     return `${anchorPath} is gone; no run can be started. A new start of the supervisor puts it back`;
   if (code === "ENOEXEC")
     return `${anchorPath} was not built for this machine; no run can be started. Build it here with scripts/build-anchor.mjs`;
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return `the launcher ${anchorPath} could not be started: ${why}. No run was started`;
+  return `the launcher ${anchorPath} could not be started: ${errorMessage(cause)}. No run was started`;
 }

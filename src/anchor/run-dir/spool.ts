@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { type FileHandle, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { SerialQueue } from "../../async/serial-queue.js";
 import { errnoCode } from "../../home/errno.js";
 import { openOwnFile } from "../../home/own-file.js";
 import type { OutputSlice, SpoolEnd, StreamName } from "../host.js";
@@ -66,8 +67,8 @@ export class Spool implements AsyncDisposable {
   #readSize = SMALL_READ;
   #disposed = false;
   #knownEnd: SpoolEnd | null = null;
-  /** One operation at a time: a segment is never closed under a read of it. */
-  #lastOperation: Promise<unknown> = Promise.resolve();
+  /** Serializes operations, so that no segment is closed during a read of it. */
+  readonly #operations = new SerialQueue();
 
   constructor(directory: string, stream: StreamName) {
     this.#directory = directory;
@@ -76,7 +77,7 @@ export class Spool implements AsyncDisposable {
 
   /** Up to `maxBytes`, or fewer: empty only when there is nothing at or after `offset` now. */
   read(offset: number, maxBytes: number): Promise<OutputSlice> {
-    return this.#runExclusive(async () => {
+    return this.#operations.run(async () => {
       try {
         return await this.#read(offset, maxBytes);
       } finally {
@@ -88,13 +89,7 @@ export class Spool implements AsyncDisposable {
   /** A read that is still to come opens what it needs and closes it again. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#disposed = true;
-    await this.#runExclusive(() => this.#closeAll());
-  }
-
-  #runExclusive<T>(operation: () => Promise<T>): Promise<T> {
-    const result = this.#lastOperation.then(operation);
-    this.#lastOperation = result.catch(() => {});
-    return result;
+    await this.#operations.run(() => this.#closeAll());
   }
 
   async #read(wanted: number, maxBytes: number): Promise<OutputSlice> {

@@ -243,9 +243,9 @@ describe("inside a run", () => {
 
   test.each([
     ["run", ["run", "--", "true"], "--in-process"],
-    ["gateway start", ["gateway", "start"], "not started from inside a run"],
-    ["gateway run", ["gateway", "run"], "not run from inside a run"],
-    ["gateway restart", ["gateway", "restart"], "not restarted from inside a run"],
+    ["gateway start", ["gateway", "start"], "cannot be started from inside a run"],
+    ["gateway run", ["gateway", "run"], "cannot be run from inside a run"],
+    ["gateway restart", ["gateway", "restart"], "cannot be restarted from inside a run"],
   ] as const)("%s starts no gateway, and says what to do", async (_, args, sentence) => {
     await using fixture = await ForegroundFixture.open();
     const { child, finished } = fixture.startWith(inside, ...args);

@@ -81,7 +81,7 @@ describe("who", () => {
     expect(await fixture.holdfast("who", String(stranger.pid))).toMatchObject({
       code: 1,
       stdout: "",
-      stderr: `holdfast: process ${stranger.pid} belongs to no run that is known here: there is no such process\n`,
+      stderr: `holdfast: process ${stranger.pid} belongs to no known run: there is no such process\n`,
     });
   });
 
@@ -90,7 +90,7 @@ describe("who", () => {
     for (const { code, stdout, stderr } of asked) {
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       expect(stderr).toMatch(
-        /^holdfast: process \d+ belongs to no run [^\n]+: neither its ancestry nor its cgroup[^\n]+\n$/,
+        /^holdfast: process \d+ belongs to no known run: neither its ancestry nor its cgroup[^\n]+\n$/,
       );
     }
   });

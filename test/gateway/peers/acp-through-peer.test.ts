@@ -121,8 +121,8 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     ]) {
       const refused = await errorOf(act());
       expect(refused.code).toBe("ACP_NOT_HELD");
-      expect(refused.message).toContain(`is gateway ${deaf.gateway.instanceId}'s, on host`);
-      expect(refused.message).toMatch(/on host \S+, and cannot be reached there: it does not listen/);
+      expect(refused.message).toContain(`belongs to gateway ${deaf.gateway.instanceId}, on host`);
+      expect(refused.message).toMatch(/on host \S+, which cannot be reached: it does not listen/);
     }
     expect(
       (await errorOf(here.client.acpSpawn({ body: { argv: shellAgent(), cwd, key: "deaf" } }))).message,
@@ -144,7 +144,7 @@ describe.skipIf(whyNoPostgres !== null)("an ACP session of another gateway", LON
     await far.kill();
     const living = await findProcessesOfRun(runId);
     expect((await errorOf(here.client.acpClose({ params }))).message).toMatch(
-      new RegExp(`on host ${OTHER_HOST}, and cannot be reached there: .*holdfast runs forget ${runId}`),
+      new RegExp(`on host ${OTHER_HOST}, which cannot be reached: .*holdfast runs forget ${runId}`),
     );
     await cluster.database.query(
       `update holdfast.gateways set heartbeat_at = heartbeat_at - 40000 where host_name = '${OTHER_HOST}'`,

@@ -112,7 +112,7 @@ test("what breaks off after it was asked is not said not to have been done", asy
     (await fetch(`http://127.0.0.1:${port}/`, init)).text();
   const typed = await ask({ method: "POST", body: "rm it\n" });
   expect(done).toEqual(["rm it\n"]);
-  expect(typed).toContain("may have done it all the same");
+  expect(typed).toContain("may have been carried out");
   expect(typed).not.toContain("Nothing was done");
   // Reading changes nothing.
   expect(await ask({})).toContain("Nothing was done");
@@ -154,9 +154,9 @@ test("what to do instead is what helps: a gateway that does not listen is there,
   };
   const heard = "last heard of 1970-01-01 00:00:00 UTC. Nothing was done.";
   expect(asking(null)).toThrow(
-    `${heard} Ask on that host, or let its gateway listen. \`holdfast runs cancel\` needs no connection to it`,
+    `${heard} Try on that host, or let its gateway listen. \`holdfast runs cancel\` needs no connection to it`,
   );
   expect(asking(1)).toThrow(
-    `${heard} Start a gateway there. \`holdfast runs cancel\` stops the run as soon as a gateway is there`,
+    `${heard} Start a gateway there. \`holdfast runs cancel\` stops the run as soon as a gateway runs there`,
   );
 });

@@ -154,7 +154,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     supervisorProcess.resume();
     const problem = await supervisorProcess.receive("problem");
     expect(problem).toMatchObject({ runId, code: "LEASE_LOST", heldBy: "in_thief" });
-    expect(problem.message).toContain("in_thief has taken it over");
+    expect(problem.message).toContain("in_thief has acquired it");
     expect(await supervisorProcess.receive("rejected")).toMatchObject({ runId, code: "LEASE_LOST" });
     await tryToSteer(supervisorProcess, runId);
     expect((await supervisorProcess.reconcile()).decisions).toEqual([]);

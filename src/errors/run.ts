@@ -1,0 +1,149 @@
+import { HoldfastError } from "./base.js";
+
+export class LeaseLost extends HoldfastError {
+  readonly runId: string;
+  readonly epoch: number;
+  /** The instance that holds the lease now, or null if it is not known. */
+  readonly heldBy: string | null;
+  constructor(runId: string, epoch: number, heldBy: string | null = null) {
+    const holder = heldBy === null ? "" : `: ${heldBy} has acquired it`;
+    super(
+      "LEASE_LOST",
+      `the lease of run ${runId} under epoch ${epoch} is lost${holder}; this supervisor will not touch the run`,
+    );
+    this.runId = runId;
+    this.epoch = epoch;
+    this.heldBy = heldBy;
+  }
+}
+
+export class RunExists extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string) {
+    super("RUN_EXISTS", `run ${runId} is already recorded; nothing was started`);
+    this.runId = runId;
+  }
+}
+
+/** The command could not be started, and none of its instructions ran. The run's record says so too. */
+export class SpawnFailed extends HoldfastError {
+  readonly runId: string;
+  readonly errno: number;
+  readonly step: string;
+  constructor(runId: string, errno: number, step: string, message: string) {
+    super("SPAWN_FAILED", message);
+    this.runId = runId;
+    this.errno = errno;
+    this.step = step;
+  }
+}
+
+/** A requested limit cannot be set on this host. */
+export class LimitUnavailable extends SpawnFailed {
+  override readonly code = "LIMIT_UNAVAILABLE";
+}
+
+export class StaleEpoch extends HoldfastError {
+  readonly runId: string;
+  readonly highestEpoch: number;
+  constructor(runId: string, highestEpoch: number) {
+    super(
+      "STALE_EPOCH",
+      `run ${runId} has a newer owner (epoch ${highestEpoch}); this supervisor will not control it`,
+    );
+    this.runId = runId;
+    this.highestEpoch = highestEpoch;
+  }
+}
+
+export class AnchorUnusable extends HoldfastError {
+  readonly path: string;
+  constructor(path: string, message: string, options?: ErrorOptions) {
+    super("ANCHOR_UNUSABLE", message, options);
+    this.path = path;
+  }
+}
+
+export class RunNotFound extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string) {
+    super("RUN_NOT_FOUND", `no run ${runId}`);
+    this.runId = runId;
+  }
+}
+
+/** The input cannot reach the program any more. Input that the anchor accepted before was delivered. */
+export class StdinClosed extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("STDIN_CLOSED", `run ${runId}: ${why}; the input was not delivered`);
+    this.runId = runId;
+  }
+}
+
+/** The program reads its input more slowly than it is sent. */
+export class StdinFull extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, waiting: number) {
+    super(
+      "STDIN_FULL",
+      `run ${runId}: ${waiting} bytes of input already wait for the program; this input was not accepted, try again later`,
+    );
+    this.runId = runId;
+  }
+}
+
+/** This supervisor may read and stop the run, but not control it otherwise now. */
+export class NotSteering extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super(
+      "NOT_STEERING",
+      `run ${runId} cannot be controlled now: ${why}; stopping it and reading its output still work`,
+    );
+    this.runId = runId;
+  }
+}
+
+/** The supervisor has been closed. The message says what happens to its runs. */
+export class SupervisorClosed extends HoldfastError {
+  readonly instanceId: string;
+  constructor(instanceId: string, message: string) {
+    super("SUPERVISOR_CLOSED", `supervisor ${instanceId} is closed: ${message}`);
+    this.instanceId = instanceId;
+  }
+}
+
+/** Only a run with processes that survived KILL can be abandoned. */
+export class NothingToAbandon extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOTHING_TO_ABANDON", `run ${runId} cannot be abandoned: ${why}. Nothing was changed`);
+    this.runId = runId;
+  }
+}
+
+/** No evidence connects the process with a run. */
+export class NotOurs extends HoldfastError {
+  readonly pid: number;
+  constructor(pid: number, why: string) {
+    super("NOT_OURS", `process ${pid} belongs to no known run: ${why}`);
+    this.pid = pid;
+  }
+}
+
+/** A process of a run cannot become a service of its own now. */
+export class NotAdopted extends HoldfastError {
+  readonly runId: string;
+  constructor(runId: string, why: string) {
+    super("NOT_ADOPTED", `no process of run ${runId} was adopted, and nothing was changed: ${why}`);
+    this.runId = runId;
+  }
+}
+
+/** The run or the host may still be alive, so its record is not given up. */
+export class NotForgotten extends HoldfastError {
+  constructor(what: string, why: string) {
+    super("NOT_FORGOTTEN", `${what} is not forgotten: ${why}. Nothing was changed`);
+  }
+}
