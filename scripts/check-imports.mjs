@@ -81,6 +81,9 @@ const inside = {
 /** The command line talks to the gateway through `api` and `queries`. */
 const forbidden = { cli: ["gateway/server", "gateway/routes", "gateway/peers", "gateway/background"] };
 
+/** The schemas load zod, so only these folders may import them as values; others import types. */
+const loadSchemas = ["api", "config"];
+
 /** Files at the root of src/ that every folder may import. They import no folder but their own (errors.ts: errors/). */
 const shared = ["errors.ts", "defaults.ts"];
 
@@ -98,8 +101,8 @@ const violations = [];
 const imported = new Map();
 for (const file of files) {
   const targets = [];
-  for (const { specifier, line } of importsOf(readFileSync(file, "utf8"))) {
-    const problem = findProblem(pathOf(file), file, specifier);
+  for (const { specifier, line, typeOnly } of importsOf(readFileSync(file, "utf8"))) {
+    const problem = findProblem(pathOf(file), file, specifier, typeOnly);
     if (problem !== null) violations.push(`${relative(process.cwd(), file)}:${line}: ${problem}`);
     if (specifier.startsWith(".")) targets.push(targetOf(file, specifier));
   }
@@ -110,7 +113,7 @@ for (const violation of violations) console.error(violation);
 if (violations.length > 0) process.exitCode = 1;
 else console.log(`imports point the right way in ${files.length} files`);
 
-function findProblem(from, file, specifier) {
+function findProblem(from, file, specifier, typeOnly) {
   if (!specifier.startsWith(".")) {
     const allowed = restricted[specifier];
     return allowed === undefined || allowed.some((each) => from.startsWith(each))
@@ -134,6 +137,9 @@ function findProblem(from, file, specifier) {
       ? `index.ts is the library; it may not import ${toFolder}/`
       : null;
   }
+  if (to.startsWith("model/schema/") && !typeOnly)
+    if (!loadSchemas.includes(fromFolder) && !from.startsWith("model/schema/"))
+      return `${fromFolder}/ may import only types from model/schema/ (${specifier})`;
   if (fromFolder === toFolder) return findProblemInside(fromFolder, fromRest, toRest);
   const position = positionIn(layers, fromFolder);
   if (position === -1) return `src/${fromFolder}/ is not listed in scripts/check-imports.mjs`;
@@ -203,10 +209,11 @@ function importsOf(text) {
     (all, string) => string ?? all.replace(/[^\n]/g, " "),
   );
   const statement =
-    /(?:^|[\n;}])\s*(?:import|export)\s+(?:type\s)?[^"';]*?from\s*["']([^"']+)["']|(?:^|[\n;}])\s*import\s*["']([^"']+)["']|\bimport\s*\(\s*["']([^"']+)["']/g;
+    /(?:^|[\n;}])\s*(?:import|export)\s+(type\s)?[^"';]*?from\s*["']([^"']+)["']|(?:^|[\n;}])\s*import\s*["']([^"']+)["']|\bimport\s*\(\s*["']([^"']+)["']/g;
   return [...code.matchAll(statement)].map((match) => {
-    const specifier = match[1] ?? match[2] ?? match[3];
+    const specifier = match[2] ?? match[3] ?? match[4];
     return {
+      typeOnly: match[1] !== undefined,
       specifier,
       line: code.slice(0, match.index + match[0].lastIndexOf(specifier)).split("\n").length,
     };

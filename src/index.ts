@@ -35,7 +35,7 @@ export type {
 } from "./anchor/host.js";
 export type { Survivor } from "./model/process.js";
 export type { RunEvent, RunEventType } from "./model/run-event.js";
-export { END_REASONS } from "./model/run.js";
+export { END_REASONS } from "./model/enums.js";
 export type {
   Emptiness,
   EndReason,
@@ -44,7 +44,6 @@ export type {
   LimitHit,
   OnEscape,
   OnOrphan,
-  Residue,
   RunBoundary,
   RunDeadlines,
   RunExit,
@@ -58,6 +57,7 @@ export type {
   ServiceFacts,
   UsageSource,
 } from "./model/run.js";
+export type { Residue } from "./model/process.js";
 export type { ProcessIdentity } from "./model/process.js";
 export type { EventFilter, RunFilter } from "./store/runs/store.js";
 export * from "./errors.js";

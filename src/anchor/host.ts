@@ -1,5 +1,5 @@
-import type { MachineIdentity, Survivor, ProcessIdentity } from "../model/process.js";
-import type { Emptiness, KillMode, LimitHit, Residue, RunLimits, RunUsage } from "../model/run.js";
+import type { MachineIdentity, Survivor, ProcessIdentity, Residue } from "../model/process.js";
+import type { Emptiness, KillMode, LimitHit, RunLimits, RunUsage } from "../model/run.js";
 
 /** Where a run's directory is: with the instance that started it, whoever owns the run now. */
 export interface RunAddress {

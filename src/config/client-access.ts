@@ -1,7 +1,8 @@
 import { isAbsolute } from "node:path";
 import type { ClientCapabilities } from "@agentclientprotocol/sdk";
 import { z } from "zod";
-import { CLIENT_FILE_ACCESS, type AcpUpdate, type NewAcpUpdate } from "../model/acp.js";
+import type { AcpUpdate, NewAcpUpdate } from "../model/acp.js";
+import { CLIENT_FILE_ACCESS } from "../model/enums.js";
 
 const root = z
   .string()

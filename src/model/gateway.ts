@@ -1,59 +1,29 @@
-/** Where other gateways reach one. */
-export interface PeerAddress {
-  readonly host: string;
-  readonly port: number;
-}
+import type {
+  gatewayCapabilitiesSchema,
+  gatewaySchema,
+  hostSchema,
+  peerAddressSchema,
+  remoteStopSchema,
+} from "./schema/gateway.js";
+import type { RecordOf } from "./schema/record-of.js";
 
-/** What a gateway can offer to runs. */
-export interface GatewayCapabilities {
-  readonly platform: string;
-  readonly arch: string;
-  /** How runs are bounded there: `cgroup`, or `subreaper` alone. */
-  readonly tier: string;
-  readonly pty: boolean;
-  /** Which limits a run can be given: of `memory`, `pids`, `cpu`. */
-  readonly limits: readonly string[];
-  readonly anchorProtocol: number;
-}
+export type PeerAddress = RecordOf<typeof peerAddressSchema>;
+export type GatewayCapabilities = RecordOf<typeof gatewayCapabilitiesSchema>;
 
-/** A gateway, as it has announced itself. */
-export interface GatewayRecord {
-  readonly instanceId: string;
-  readonly hostId: string;
-  /** As a person knows it. Any text: sanitized when shown. */
-  readonly hostName: string;
-  readonly bootId: string;
-  readonly pidNamespace: string;
-  readonly stateId: string;
-  /** Which directory that is on its host: a copy has the id, and another place. */
-  readonly directory: string;
-  readonly version: string;
-  readonly capabilities: GatewayCapabilities;
-  /** Null: others cannot reach it. */
-  readonly address: PeerAddress | null;
-  /** Between gateways, new with each incarnation. Never shown. */
-  readonly peerKey: string | null;
-  readonly startedAt: number;
-  /** On the store's clock. */
-  readonly heartbeatAt: number;
-  /** When it said good-bye; null: it has not. */
-  readonly stoppedAt: number | null;
-}
-
+export type GatewayRecord = RecordOf<typeof gatewaySchema>;
 export type NewGateway = Omit<GatewayRecord, "heartbeatAt" | "stoppedAt">;
-
-/** All of it that anybody may see. */
+/** The fields that may be shown. */
 export type PublicGateway = Omit<GatewayRecord, "peerKey" | "directory">;
 
-/** A host that has, or had, runs or a gateway in this store. */
-export interface HostRecord {
-  readonly hostId: string;
-  /** Empty: its runs are older than names, and it has not come back. */
-  readonly name: string;
-  readonly platform: string;
-  readonly firstSeenAt: number;
-  /** When a supervisor of it last introduced itself. */
-  readonly lastSeenAt: number;
-}
-
+export type HostRecord = RecordOf<typeof hostSchema>;
 export type HostInfo = Pick<HostRecord, "hostId" | "name" | "platform">;
+
+export type RemoteStop = RecordOf<typeof remoteStopSchema>;
+export type RemoteStopOutcome = NonNullable<RemoteStop["outcome"]>;
+export type NewRemoteStop = Pick<
+  RemoteStop,
+  "id" | "runId" | "target" | "kind" | "actor" | "graceMs" | "handedOverBy"
+>;
+export type RemoteStopResult = Pick<RemoteStop, "survivors" | "error"> & {
+  readonly outcome: RemoteStopOutcome;
+};

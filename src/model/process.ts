@@ -1,3 +1,6 @@
+import type { processIdentitySchema, residueSchema, survivorSchema } from "./schema/process.js";
+import type { RecordOf } from "./schema/record-of.js";
+
 /** Where processes live. A process identity has a meaning only together with it. */
 export interface MachineIdentity {
   readonly hostId: string;
@@ -8,21 +11,13 @@ export interface MachineIdentity {
 }
 
 /** Identifies one process. A pid is reused, and pid and start time can collide within one clock tick. */
-export interface ProcessIdentity {
-  readonly pid: number;
-  /** Clock ticks since boot, as shown in the time namespace of the process that read it. */
-  readonly startTime: number;
-  /** The pidfd inode, unique per boot; null where the kernel has none. */
-  readonly uniqueId: string | null;
-}
+export type ProcessIdentity = RecordOf<typeof processIdentitySchema>;
 
 /** A process of a run that was still alive after the attempt to stop the run. */
-export interface Survivor {
-  readonly pid: number;
-  readonly startTime: number;
-  readonly kind: string;
-  readonly command: string;
-}
+export type Survivor = RecordOf<typeof survivorSchema>;
+
+/** A process that was alive when the leader ended by itself. */
+export type Residue = RecordOf<typeof residueSchema>;
 
 /** Compares identities of one boot and pid namespace. A unique id decides, because start times depend on the reader. */
 export function isSameProcess(one: ProcessIdentity | null, other: ProcessIdentity | null): boolean {

@@ -1,48 +1,19 @@
-/** How much a session sees of the others; each level contains the one before. */
-export const VISIBILITIES = ["self", "tree", "agent", "all"] as const;
-export type Visibility = (typeof VISIBILITIES)[number];
+import type { execRuleSchema } from "./schema/exec-rule.js";
+import type { RecordOf } from "./schema/record-of.js";
+import type {
+  approvalDecisionSchema,
+  approvalSchema,
+  messageSchema,
+  sessionSchema,
+} from "./schema/session.js";
 
-export const INTERACTION_MODES = ["run", "interactive"] as const;
-export type InteractionMode = (typeof INTERACTION_MODES)[number];
+/** A rule on the commands of a session. A part that is absent matches everything; sessions/exec-rules.ts matches them. */
+export type ExecRule = RecordOf<typeof execRuleSchema>;
+export type ExecEffect = ExecRule["effect"];
 
-export const EXEC_EFFECTS = ["allow", "ask", "deny"] as const;
-export type ExecEffect = (typeof EXEC_EFFECTS)[number];
-
-/** What a session may execute. A part that is left out matches everything; how the parts match is said in sessions/exec-rules.ts. */
-export interface ExecRule {
-  readonly effect: ExecEffect;
-  readonly executable?: string | undefined;
-  readonly calledAs?: string | undefined;
-  readonly args?: readonly string[] | undefined;
-  readonly cwd?: string | undefined;
-}
-
-/** Who a session is, whose it is, and what it may do. Times are wall-clock milliseconds. */
-export interface SessionRecord {
-  /** Never changes and is never used again: what belongs to a session is tied to this. */
-  readonly id: string;
-  /** What people call it. One open session has it at a time; a later one of the same key inherits nothing. */
-  readonly key: string;
-  readonly agentId: string | null;
-  readonly ownerSessionKey: string | null;
-  readonly spawnedBy: string | null;
-  readonly parentSessionKey: string | null;
-  /** Ids of all ancestors: the three above, where they named open sessions at creation, and all of theirs. */
-  readonly lineage: readonly string[];
-  readonly backend: string | null;
-  readonly gatewayInstanceId: string;
-  readonly interactionMode: InteractionMode;
-  readonly sandboxed: boolean;
-  readonly visibility: Visibility;
-  /** In order: the first that matches decides. */
-  readonly execRules: readonly ExecRule[];
-  readonly createdAt: number;
-  /** Set: a tombstone, kept while something refers to it. */
-  readonly closedAt: number | null;
-  /** What its agent's own command calls it, to go on with it; null: it has not said. */
-  readonly agentSessionId: string | null;
-}
-
+export type SessionRecord = RecordOf<typeof sessionSchema>;
+export type Visibility = SessionRecord["visibility"];
+export type InteractionMode = SessionRecord["interactionMode"];
 export type NewSession = Omit<SessionRecord, "closedAt" | "agentSessionId">;
 
 /** The sessions that one session may see. Made by `visibleSessions` (sessions/can-see.ts), applied in SQL. */
@@ -54,3 +25,13 @@ export interface SessionScope {
   /** Also every session of these agents; `any`: every session. */
   readonly agentIds: readonly string[] | "any";
 }
+
+export type SessionMessage = RecordOf<typeof messageSchema>;
+export type MessageRole = SessionMessage["role"];
+export type MessageDelivery = SessionMessage["deliver"];
+export type NewMessage = Omit<SessionMessage, "seq">;
+
+export type Approval = RecordOf<typeof approvalSchema>;
+export type ApprovalDecision = RecordOf<typeof approvalDecisionSchema>;
+export type ApprovalVerdict = ApprovalDecision["verdict"];
+export type NewApproval = Omit<Approval, "decision">;

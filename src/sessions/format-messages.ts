@@ -1,5 +1,4 @@
-import type { SessionMessage } from "../model/message.js";
-import type { SessionRecord } from "../model/session.js";
+import type { SessionMessage, SessionRecord } from "../model/session.js";
 
 /** What goes to an agent before the words of a prompt. */
 export interface PackedMessages {

@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "../async/clock.js";
 import { defaults } from "../defaults.js";
 import { BadInput, InboxFull, SessionClosed } from "../errors.js";
 import { newMessageId } from "../model/ids.js";
-import type { MessageDelivery, MessageRole, SessionMessage } from "../model/message.js";
+import type { MessageDelivery, MessageRole, SessionMessage } from "../model/session.js";
 import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/messages/store.js";
 
 /** What is said, and by whom. */

@@ -1,4 +1,5 @@
-import { VISIBILITIES, type SessionRecord, type Visibility, type SessionScope } from "../model/session.js";
+import type { SessionRecord, Visibility, SessionScope } from "../model/session.js";
+import { VISIBILITIES } from "../model/enums.js";
 
 /** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
 export interface A2aPolicy {

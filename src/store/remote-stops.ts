@@ -1,6 +1,6 @@
 import { type Compilable, type Kysely, type Selectable, sql } from "kysely";
 import type { Survivor } from "../model/process.js";
-import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../model/remote-stop.js";
+import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../model/gateway.js";
 import type { NewRunEvent } from "../model/run-event.js";
 import type { RemoteStopTable, Schema } from "./schema.js";
 import type { SqlDialect } from "./sql/engine.js";

@@ -1,7 +1,12 @@
 import type { Generated } from "kysely";
-import type { ApprovalVerdict } from "../model/approval.js";
-import type { RemoteStopOutcome, RemoteStop } from "../model/remote-stop.js";
-import type { MessageDelivery, MessageRole } from "../model/message.js";
+import type {
+  ApprovalVerdict,
+  MessageDelivery,
+  MessageRole,
+  InteractionMode,
+  Visibility,
+} from "../model/session.js";
+import type { RemoteStopOutcome, RemoteStop } from "../model/gateway.js";
 import type { RunEventType } from "../model/run-event.js";
 import type { Emptiness, EndReason, LimitHit, RunExit, RunIo, RunKind, RunStateName } from "../model/run.js";
 import type {
@@ -13,17 +18,15 @@ import type {
   PermissionVerdict,
   ReapPolicy,
 } from "../model/acp.js";
-import type { InteractionMode, Visibility } from "../model/session.js";
 import type {
-  Notification,
   NotifyPolicy,
-  OutboxStatus,
   TaskDelivery,
   TaskEventType,
   TaskOutcome,
   TaskRuntime,
   TaskStatus,
 } from "../model/task.js";
+import type { Notification, OutboxStatus } from "../model/outbox.js";
 
 /** The tables, as statements see them. JSON is text in every database, so that one mapping serves all. */
 export interface Schema {

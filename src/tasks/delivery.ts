@@ -1,4 +1,4 @@
-import type { Notification, NotificationTarget } from "../model/task.js";
+import type { Notification, NotificationTarget } from "../model/outbox.js";
 
 export type { Notification, NotificationTarget };
 

@@ -1,7 +1,8 @@
 import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import { newTaskId } from "../model/ids.js";
-import type { NotificationTarget, NotifyPolicy, TaskRuntime } from "../model/task.js";
+import type { NotifyPolicy, TaskRuntime } from "../model/task.js";
+import type { NotificationTarget } from "../model/outbox.js";
 import type { NewTask } from "../store/tasks/store.js";
 import { multiLine, singleLine } from "../text/truncate.js";
 import { expectedDelivery } from "./transition.js";

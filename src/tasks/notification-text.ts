@@ -1,6 +1,6 @@
 import { defaults } from "../defaults.js";
-import { isTaskEnded } from "../model/task.js";
-import type { Notification, TaskRecord } from "../model/task.js";
+import { isTaskEnded, type TaskRecord } from "../model/task.js";
+import type { Notification } from "../model/outbox.js";
 import { singleLine, multiLine } from "../text/truncate.js";
 
 /** What a message about a change is about. */

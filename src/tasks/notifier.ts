@@ -1,5 +1,5 @@
 import { defaults } from "../defaults.js";
-import type { OutboxEntry } from "../model/task.js";
+import type { OutboxEntry } from "../model/outbox.js";
 import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
 import { systemClock, type Clock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";

@@ -1,5 +1,5 @@
 import type { InteractionMode } from "../model/session.js";
-import type { NotificationTarget } from "../model/task.js";
+import type { NotificationTarget } from "../model/outbox.js";
 
 /** Where a session's user speaks with it: alone, among others, or where many read. */
 export interface ReplyOrigin {

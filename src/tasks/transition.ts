@@ -1,7 +1,6 @@
 import { defaults } from "../defaults.js";
 import {
   isTaskEnded,
-  type NewOutboxEntry,
   type NewTaskEvent,
   type NotifyPolicy,
   type TaskDelivery,
@@ -10,6 +9,7 @@ import {
   type TaskRecord,
   type TaskStatus,
 } from "../model/task.js";
+import type { NewOutboxEntry } from "../model/outbox.js";
 import type { TaskChange } from "../store/tasks/store.js";
 import { multiLine, singleLine } from "../text/truncate.js";
 import { endNotification, type NoticeChange, stateNotification } from "./notification-text.js";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { NewRemoteStop } from "../../src/model/remote-stop.js";
+import type { NewRemoteStop } from "../../src/model/gateway.js";
 import type { Store } from "../../src/store/store.js";
 import { newRunEvent } from "../support/store/run-samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";

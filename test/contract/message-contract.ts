@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { NewMessage, SessionMessage } from "../../src/model/message.js";
+import type { NewMessage, SessionMessage } from "../../src/model/session.js";
 import type { Store } from "../../src/store/store.js";
 import { AT, newAcpSession, newAcpTurn, newMessage, newSession } from "../support/store/session-samples.js";
 import type { TestSessionDatabase } from "./session-contract.js";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import type { Store } from "../../src/store/store.js";
-import { outboxKey, type OutboxEntry, type NotificationTarget } from "../../src/model/task.js";
+import { outboxKey, type OutboxEntry, type NotificationTarget } from "../../src/model/outbox.js";
 import type { TestSessionDatabase } from "./session-contract.js";
 import { AT } from "../support/store/session-samples.js";
 import {

@@ -3,8 +3,7 @@ import { defaults } from "../../src/defaults.js";
 import { TooManyApprovals } from "../../src/errors.js";
 import { Approvals, openApprovals, type ExecApprovalRequest } from "../../src/sessions/approvals.js";
 import { questionAboutCommand, NO_STDIN } from "../../src/sessions/approval-question.js";
-import type { Approval, ApprovalDecision } from "../../src/model/approval.js";
-import type { SessionRecord } from "../../src/model/session.js";
+import type { Approval, ApprovalDecision, SessionRecord } from "../../src/model/session.js";
 import type { SessionStore } from "../../src/store/sessions/store.js";
 import { openSessionFixture, type SessionFixture } from "../support/session-fixture.js";
 

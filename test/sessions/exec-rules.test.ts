@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { execRuleSchema, execRulesSchema } from "../../src/model/exec-rule.js";
+import { execRuleSchema, execRulesSchema } from "../../src/model/schema/exec-rule.js";
 import { decideExec, type ResolvedCommand } from "../../src/sessions/exec-rules.js";
 import type { ExecRule } from "../../src/model/session.js";
 

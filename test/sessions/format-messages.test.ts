@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { findDelivered, packMessages } from "../../src/sessions/format-messages.js";
-import type { SessionMessage } from "../../src/model/message.js";
+import type { SessionMessage } from "../../src/model/session.js";
 
 const nobody = { get: async () => null };
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { canSeeSessionRow } from "../../src/sessions/visibility.js";
-import { VISIBILITIES } from "../../src/model/session.js";
+import { VISIBILITIES } from "../../src/model/enums.js";
 import { visibilityMatrix, RELATIONS, type Relation } from "../support/visibility-matrix.js";
 
 const requester = { id: "ses_me", agentId: "codex" };

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { canSeeSessionRow, narrower, type VisibilityRequest } from "../../src/sessions/visibility.js";
-import { VISIBILITIES } from "../../src/model/session.js";
+import { VISIBILITIES } from "../../src/model/enums.js";
 
 const off = { enabled: false, allow: [{ from: "*", to: "*" }] };
 const closed = { enabled: true, allow: [] };

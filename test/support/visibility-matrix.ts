@@ -1,4 +1,5 @@
-import { VISIBILITIES, type Visibility } from "../../src/model/session.js";
+import type { Visibility } from "../../src/model/session.js";
+import { VISIBILITIES } from "../../src/model/enums.js";
 
 /** Whom a session asks about. */
 export const RELATIONS = [

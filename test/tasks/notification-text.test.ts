@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { BadInput } from "../../src/errors.js";
-import { END_REASONS } from "../../src/model/run.js";
+import { END_REASONS } from "../../src/model/enums.js";
 import type { TaskRecord } from "../../src/model/task.js";
 import { newRunRecord } from "../../src/store/runs/apply-change.js";
 import {

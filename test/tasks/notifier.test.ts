@@ -2,7 +2,8 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Clock, systemClock } from "../../src/async/clock.js";
 import { deferred, type Deferred } from "../../src/async/deferred.js";
 import { defaults } from "../../src/defaults.js";
-import type { OutboxEntry, TaskRecord } from "../../src/model/task.js";
+import type { TaskRecord } from "../../src/model/task.js";
+import type { OutboxEntry } from "../../src/model/outbox.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import type { TaskStore } from "../../src/store/tasks/store.js";
 import {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { INTERACTION_MODES } from "../../src/model/session.js";
+import { INTERACTION_MODES } from "../../src/model/enums.js";
 import { resolveReplyRouting, type ReplyOrigin, type ReplyRequest } from "../../src/tasks/reply-routing.js";
 
 const PARENT = "ses_parent";

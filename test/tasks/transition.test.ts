@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { NOTIFY_POLICIES, TASK_STATUSES, isTaskEnded } from "../../src/model/task.js";
-import type { TaskRecord } from "../../src/model/task.js";
+import { isTaskEnded, type TaskRecord } from "../../src/model/task.js";
+import { NOTIFY_POLICIES, TASK_STATUSES } from "../../src/model/enums.js";
 import type { TaskChange } from "../../src/store/tasks/store.js";
 import { newTask, type TaskInput } from "../../src/tasks/new-task.js";
 import {

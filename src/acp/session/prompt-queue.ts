@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { AcpQueueFull, AcpSessionClosed, BadInput } from "../../errors.js";
 import type { AcpTurn, StoredError } from "../../model/acp.js";
 import { newTurnId } from "../../model/ids.js";
-import type { SessionMessage } from "../../model/message.js";
+import type { SessionMessage } from "../../model/session.js";
 import type { AcpStore, AcpTurnPatch } from "../../store/acp/store.js";
 import type { SessionWriter } from "../session-writer.js";
 

@@ -2,7 +2,7 @@ import type { Survivor } from "../../model/process.js";
 import { AcpClosed, AcpSessionClosed, AcpTimeout } from "../../errors.js";
 import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
 import { turnIdOfMessage } from "../../model/ids.js";
-import type { SessionMessage } from "../../model/message.js";
+import type { SessionMessage } from "../../model/session.js";
 import {
   type ApprovalQuestion,
   type LabelledText,

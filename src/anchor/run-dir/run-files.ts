@@ -9,8 +9,8 @@ import type {
   SpawnFailure,
   SweptFile,
 } from "../host.js";
-import type { Survivor, ProcessIdentity } from "../../model/process.js";
-import { REAPED_USAGE, type KillMode, type Residue, type RunUsage } from "../../model/run.js";
+import type { Survivor, ProcessIdentity, Residue } from "../../model/process.js";
+import { REAPED_USAGE, type KillMode, type RunUsage } from "../../model/run.js";
 import {
   asArray,
   asBoolean,

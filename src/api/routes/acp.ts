@@ -8,7 +8,7 @@ import {
   ACP_TURN_STATES,
   ACP_UPDATE_TYPES,
   REAP_POLICIES,
-} from "../../model/acp.js";
+} from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
 import { count, flag, emptyObject, questionDigest, questionPage, questionQuery, survivor } from "./common.js";
 import { defineRoute } from "../route.js";

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { END_REASONS, type RunRecord } from "../../model/run.js";
+import type { RunRecord } from "../../model/run.js";
+import { END_REASONS } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 import { emptyObject, flag, runParams } from "./common.js";

@@ -1,9 +1,14 @@
 import { z } from "zod";
-import { execRulesSchema } from "../../model/exec-rule.js";
-import { ACP_MODES, ACP_SESSION_STATES } from "../../model/acp.js";
+import { execRulesSchema } from "../../model/schema/exec-rule.js";
+import {
+  ACP_MODES,
+  ACP_SESSION_STATES,
+  MESSAGE_DELIVERIES,
+  MESSAGE_ROLES,
+  VISIBILITIES,
+} from "../../model/enums.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
-import { MESSAGE_DELIVERIES, MESSAGE_ROLES, type SessionMessage } from "../../model/message.js";
-import { VISIBILITIES, type SessionRecord } from "../../model/session.js";
+import type { SessionMessage, SessionRecord } from "../../model/session.js";
 import { defaults } from "../../defaults.js";
 import { count, flag, emptyObject, questionDigest, questionPage, questionQuery } from "./common.js";
 import { acpPermissionSchema, acpTurnSchema, acpProblemSchema } from "./acp.js";

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { TaskRecord } from "../../model/task.js";
 import {
   NOTIFY_POLICIES,
   OUTBOX_STATUSES,
@@ -7,9 +8,8 @@ import {
   TASK_OUTCOMES,
   TASK_RUNTIMES,
   TASK_STATUSES,
-  type NotificationTarget,
-  type TaskRecord,
-} from "../../model/task.js";
+} from "../../model/enums.js";
+import type { NotificationTarget } from "../../model/outbox.js";
 
 const target: z.ZodType<NotificationTarget> = z.discriminatedUnion("kind", [
   z.object({ kind: z.literal("session"), sessionId: z.string() }),

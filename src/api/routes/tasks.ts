@@ -6,7 +6,7 @@ import {
   TASK_OUTCOMES,
   TASK_RUNTIMES,
   TASK_STATUSES,
-} from "../../model/task.js";
+} from "../../model/enums.js";
 import { AUDIT_CODES } from "../../tasks/audit.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { BadInput } from "../../errors.js";
-import { CLIENT_FILE_ACCESS } from "../../model/acp.js";
+import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions, notifyBody, type NotifyFlags } from "../client/notify-options.js";
 import type { SetExitCode } from "../options/parsers.js";

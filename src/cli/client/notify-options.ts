@@ -1,7 +1,8 @@
 import { Option, type Command } from "commander";
 import type { GatewayClient } from "../../api/client.js";
 import type { ResponseOf } from "../../api/contract.js";
-import { NOTIFY_POLICIES, type NotifyPolicy } from "../../model/task.js";
+import type { NotifyPolicy } from "../../model/task.js";
+import { NOTIFY_POLICIES } from "../../model/enums.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";
 

@@ -1,6 +1,6 @@
-import type { Survivor } from "../../model/process.js";
+import type { Survivor, Residue } from "../../model/process.js";
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
-import type { Residue, RunRecord, RunStateName } from "../../model/run.js";
+import type { RunRecord, RunStateName } from "../../model/run.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import { exitCodes, runExitCode } from "../print/exit-code.js";
 import type { WriteFailed } from "../print/fd-writer.js";

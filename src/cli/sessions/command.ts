@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
-import { MESSAGE_DELIVERIES } from "../../model/message.js";
-import { type ExecEffect, type ExecRule, VISIBILITIES, type Visibility } from "../../model/session.js";
+import { MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
+import type { ExecEffect, ExecRule, Visibility } from "../../model/session.js";
 import {
   asOptionParser,
   collectValues,

@@ -1,5 +1,5 @@
 import type { ResponseOf } from "../../api/contract.js";
-import type { SessionMessage } from "../../model/message.js";
+import type { SessionMessage } from "../../model/session.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { formatTurn } from "../acp/sessions.js";
 import { openReadClient } from "../client/read-client.js";

@@ -1,8 +1,7 @@
 import { isatty } from "node:tty";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
-import type { MessageDelivery } from "../../model/message.js";
-import type { SessionRecord, Visibility } from "../../model/session.js";
+import type { MessageDelivery, SessionRecord, Visibility } from "../../model/session.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { expiryText, permissionSubject } from "../acp/view/formats.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";

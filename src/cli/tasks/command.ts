@@ -1,5 +1,6 @@
 import { Argument, type Command, InvalidArgumentError } from "commander";
-import { NOTIFY_POLICIES, type NotifyPolicy, TASK_RUNTIMES, TASK_STATUSES } from "../../model/task.js";
+import type { NotifyPolicy } from "../../model/task.js";
+import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES } from "../../model/enums.js";
 import { positiveIntegerUpTo, rejectUnknownSubcommand, type SetExitCode } from "../options/parsers.js";
 import type { TaskListFilter } from "./list.js";
 

@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
-import type { NotificationTarget } from "../../model/task.js";
+import type { NotificationTarget } from "../../model/outbox.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { formatDuration } from "../options/units.js";
 import type { Palette } from "../print/palette.js";

@@ -1,5 +1,5 @@
 import { TaskRefused } from "../../errors.js";
-import type { SessionMessage } from "../../model/message.js";
+import type { SessionMessage } from "../../model/session.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import { taskKeyOfTurn } from "../../tasks/new-task.js";
 import { resultTargets } from "../../tasks/reply-routing.js";

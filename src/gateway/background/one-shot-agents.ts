@@ -5,10 +5,9 @@ import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../../e
 import { findDelivered, packMessages } from "../../sessions/format-messages.js";
 import type { SessionHistory } from "../../sessions/history.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { SessionMessage } from "../../model/message.js";
+import type { SessionMessage, SessionRecord } from "../../model/session.js";
 import type { MessageStore } from "../../store/messages/store.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
-import type { SessionRecord } from "../../model/session.js";
 import type { Problem, Supervisor } from "../../supervisor/api.js";
 import { failureKindOf } from "../routes/exec.js";
 import { readOutputText } from "../../queries/output.js";

@@ -1,6 +1,6 @@
 import type { MessageStore } from "../../store/messages/store.js";
 import type { SessionRecord } from "../../model/session.js";
-import type { OutboxEntry } from "../../model/task.js";
+import type { OutboxEntry } from "../../model/outbox.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 
 export type ReadReceiptStore = Pick<MessageStore, "listMessages"> &

@@ -4,7 +4,8 @@ import type { TaskCopy, CopiedTask } from "../../store/local-copy/task-copy.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SessionRecord } from "../../model/session.js";
 import type { Store } from "../../store/store.js";
-import { isTaskEnded, outboxStatusRank, type OutboxEntry, type TaskRecord } from "../../model/task.js";
+import { isTaskEnded, type TaskRecord } from "../../model/task.js";
+import { outboxStatusRank, type OutboxEntry } from "../../model/outbox.js";
 import type { Problem } from "../../supervisor/api.js";
 
 /** Tasks compared in one query. */

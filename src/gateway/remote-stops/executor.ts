@@ -1,5 +1,5 @@
 import { RunNotFound, SupervisorClosed } from "../../errors.js";
-import type { RemoteStop, RemoteStopResult } from "../../model/remote-stop.js";
+import type { RemoteStop, RemoteStopResult } from "../../model/gateway.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RemoteStopStore } from "../../store/remote-stops.js";
 import type { Supervisor } from "../../supervisor/api.js";

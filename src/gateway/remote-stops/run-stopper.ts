@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
 import { BadInput, type FarGateway } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
-import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/remote-stop.js";
+import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/gateway.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RemoteStopStore } from "../../store/remote-stops.js";

@@ -4,7 +4,8 @@ import { defaults } from "../../defaults.js";
 import { errnoOf } from "../../home/errno.js";
 import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
 import type { SessionRecord } from "../../model/session.js";
-import { isTaskEnded, type OutboxEntry, type TaskEvent, type TaskRecord } from "../../model/task.js";
+import { isTaskEnded, type TaskEvent, type TaskRecord } from "../../model/task.js";
+import type { OutboxEntry } from "../../model/outbox.js";
 
 /** A task as it was last written to a shared store, with its history and its messages. */
 export interface CopiedTask {

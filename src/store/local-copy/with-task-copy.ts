@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
-import type { NewOutboxEntry, NewTaskEvent, OutboxEntry, TaskEvent, TaskRecord } from "../../model/task.js";
-import { outboxKey } from "../../model/task.js";
+import type { NewTaskEvent, TaskEvent, TaskRecord } from "../../model/task.js";
+import { type NewOutboxEntry, type OutboxEntry, outboxKey } from "../../model/outbox.js";
 import type { Store } from "../store.js";
 import type { OutboxResult } from "../tasks/store.js";
 import type { TaskCopy, CopiedTaskChange } from "./task-copy.js";

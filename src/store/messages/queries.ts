@@ -1,5 +1,5 @@
 import { type Kysely, sql } from "kysely";
-import type { SessionMessage } from "../../model/message.js";
+import type { SessionMessage } from "../../model/session.js";
 import type { Schema } from "../schema.js";
 import { isWaiting, toMessage } from "./rows.js";
 import type { MessageCount, MessageFilter, UnansweredFilter } from "./store.js";

@@ -1,5 +1,5 @@
 import { type Insertable, type Selectable, sql } from "kysely";
-import type { NewMessage, SessionMessage } from "../../model/message.js";
+import type { NewMessage, SessionMessage } from "../../model/session.js";
 import type { MessageTable } from "../schema.js";
 
 export function toMessageColumns(message: NewMessage, seq: number): Insertable<MessageTable> {

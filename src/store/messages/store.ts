@@ -1,4 +1,4 @@
-import type { MessageDelivery, NewMessage, SessionMessage } from "../../model/message.js";
+import type { MessageDelivery, NewMessage, SessionMessage } from "../../model/session.js";
 
 export interface MessageFilter {
   /** Only those that wait for a turn. */

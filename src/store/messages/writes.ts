@@ -1,5 +1,5 @@
 import { type Kysely, sql } from "kysely";
-import type { NewMessage, SessionMessage } from "../../model/message.js";
+import type { NewMessage, SessionMessage } from "../../model/session.js";
 import type { Schema } from "../schema.js";
 import { SqlSessionStore } from "../sessions/writes.js";
 import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";

@@ -1,5 +1,5 @@
 import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
-import { type NewOutboxEntry, outboxKey, targetKey } from "../../model/task.js";
+import { type NewOutboxEntry, outboxKey, targetKey } from "../../model/outbox.js";
 import type { Schema } from "../schema.js";
 import { countChanged, type SqlDialect, type Steps } from "../sql/engine.js";
 import { isPending, nowPlus } from "./conditions.js";

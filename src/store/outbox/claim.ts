@@ -1,5 +1,5 @@
 import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
-import { channelKeyPrefix, type OutboxEntry } from "../../model/task.js";
+import { channelKeyPrefix, type OutboxEntry } from "../../model/outbox.js";
 import type { Schema } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
 import { toOutboxEntry } from "../tasks/rows.js";

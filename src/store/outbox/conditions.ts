@@ -1,6 +1,6 @@
 import { sql } from "kysely";
 import type { RawBuilder } from "kysely";
-import type { OutboxStatus } from "../../model/task.js";
+import type { OutboxStatus } from "../../model/outbox.js";
 import type { SqlDialect } from "../sql/engine.js";
 
 /** A literal, not a parameter: only so can the partial indexes serve. */

@@ -1,6 +1,7 @@
 import { type Compilable, type Kysely, sql } from "kysely";
 import { defaults } from "../../defaults.js";
-import type { OutboxEntry, TaskDelivery } from "../../model/task.js";
+import type { TaskDelivery } from "../../model/task.js";
+import type { OutboxEntry } from "../../model/outbox.js";
 import type { Schema } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
 import type { OutboxResult } from "../tasks/store.js";

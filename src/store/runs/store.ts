@@ -1,8 +1,7 @@
-import type { MachineIdentity, ProcessIdentity } from "../../model/process.js";
+import type { MachineIdentity, ProcessIdentity, Residue } from "../../model/process.js";
 import type { HiddenEvent, NewRunEvent, RunEvent } from "../../model/run-event.js";
 import type {
   Emptiness,
-  Residue,
   RunBoundary,
   RunDeadlines,
   RunExit,

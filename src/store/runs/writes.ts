@@ -1,6 +1,6 @@
 import { type Compilable, type RawBuilder, sql } from "kysely";
 import { LeaseLost, RunExists } from "../../errors.js";
-import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/remote-stop.js";
+import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/gateway.js";
 import type { HiddenEvent, NewRunEvent, RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import * as commands from "../remote-stops.js";

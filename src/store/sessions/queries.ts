@@ -1,6 +1,5 @@
 import { type Kysely, type RawBuilder, sql } from "kysely";
-import type { Approval } from "../../model/approval.js";
-import type { SessionRecord, SessionScope } from "../../model/session.js";
+import type { Approval, SessionRecord, SessionScope } from "../../model/session.js";
 import type { Schema } from "../schema.js";
 import type { SqlDialect } from "../sql/engine.js";
 import { toApproval, toSessionRecord } from "./rows.js";

@@ -1,6 +1,11 @@
 import type { Insertable, Selectable } from "kysely";
-import type { Approval, ApprovalDecision, NewApproval } from "../../model/approval.js";
-import type { NewSession, SessionRecord } from "../../model/session.js";
+import type {
+  Approval,
+  ApprovalDecision,
+  NewApproval,
+  NewSession,
+  SessionRecord,
+} from "../../model/session.js";
 import type { ApprovalTable, SessionTable } from "../schema.js";
 
 export function toSessionColumns(session: NewSession): Insertable<SessionTable> {

@@ -1,6 +1,11 @@
 import { type Compilable, sql } from "kysely";
-import type { Approval, ApprovalDecision, NewApproval } from "../../model/approval.js";
-import type { NewSession, SessionRecord } from "../../model/session.js";
+import type {
+  Approval,
+  ApprovalDecision,
+  NewApproval,
+  NewSession,
+  SessionRecord,
+} from "../../model/session.js";
 import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
 import * as read from "./queries.js";
 import { toApprovalColumns, toSessionColumns, toSessionRecord } from "./rows.js";

@@ -2,13 +2,12 @@ import type { Kysely } from "kysely";
 import { hostMonotonicMs } from "../../async/host-clock.js";
 import { StateUnusable } from "../../errors.js";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
-import type { Approval } from "../../model/approval.js";
+import type { Approval, SessionMessage, SessionRecord } from "../../model/session.js";
 import type { HostRecord, PublicGateway } from "../../model/gateway.js";
-import type { SessionMessage } from "../../model/message.js";
 import type { RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { SessionRecord } from "../../model/session.js";
-import type { OutboxEntry, TaskEvent, TaskRecord } from "../../model/task.js";
+import type { TaskEvent, TaskRecord } from "../../model/task.js";
+import type { OutboxEntry } from "../../model/outbox.js";
 import * as readAcp from "../acp/queries.js";
 import type {
   AcpPermissionRequestFilter,

@@ -1,12 +1,6 @@
 import { type Kysely, sql } from "kysely";
-import {
-  type OutboxEntry,
-  type OutboxStatus,
-  targetKey,
-  type TaskEvent,
-  type TaskRecord,
-  type TaskStatus,
-} from "../../model/task.js";
+import type { TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
+import { type OutboxEntry, type OutboxStatus, targetKey } from "../../model/outbox.js";
 import { hasStatus } from "../outbox/conditions.js";
 import type { Schema } from "../schema.js";
 import { prefixUpperBound } from "../sql/engine.js";

@@ -1,11 +1,6 @@
 import type { Kysely } from "kysely";
-import {
-  type NewTaskEvent,
-  type OutboxEntry,
-  outboxStatusRank,
-  targetKey,
-  type TaskEvent,
-} from "../../model/task.js";
+import type { NewTaskEvent, TaskEvent } from "../../model/task.js";
+import { type OutboxEntry, outboxStatusRank, targetKey } from "../../model/outbox.js";
 import { nowPlus } from "../outbox/conditions.js";
 import { deriveDelivery } from "../outbox/settle.js";
 import type { Schema } from "../schema.js";

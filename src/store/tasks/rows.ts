@@ -1,13 +1,8 @@
 import type { Insertable, Selectable } from "kysely";
 import { toColumns, toFields, type Columns } from "../columns.js";
 import type { OutboxTable, TaskEventTable, TaskTable } from "../schema.js";
-import type {
-  Notification,
-  OutboxEntry,
-  NotificationTarget,
-  TaskEvent,
-  TaskRecord,
-} from "../../model/task.js";
+import type { TaskEvent, TaskRecord } from "../../model/task.js";
+import type { Notification, OutboxEntry, NotificationTarget } from "../../model/outbox.js";
 
 const taskColumns: Columns<TaskRecord, TaskTable> = {
   taskId: ["task_id", "plain"],

@@ -1,9 +1,5 @@
 import type {
-  NewOutboxEntry,
   NewTaskEvent,
-  OutboxEntry,
-  OutboxStatus,
-  NotificationTarget,
   TaskDelivery,
   TaskEvent,
   TaskPatch,
@@ -11,6 +7,7 @@ import type {
   TaskRuntime,
   TaskStatus,
 } from "../../model/task.js";
+import type { NewOutboxEntry, OutboxEntry, OutboxStatus, NotificationTarget } from "../../model/outbox.js";
 
 export type NewTask = Omit<TaskRecord, "seq" | "version">;
 

@@ -1,13 +1,7 @@
 import type { Compilable } from "kysely";
 import { defaults } from "../../defaults.js";
-import type {
-  NewTaskEvent,
-  OutboxEntry,
-  OutboxStatus,
-  TaskEvent,
-  TaskRecord,
-  TaskStatus,
-} from "../../model/task.js";
+import type { NewTaskEvent, TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
+import type { OutboxEntry, OutboxStatus } from "../../model/outbox.js";
 import { SqlGatewayStore } from "../gateways/writes.js";
 import { addOutboxEntries, dropUnsentStateMessages } from "../outbox/add.js";
 import { claimOutboxEntries, nextOutboxDelay, releaseOutboxEntries } from "../outbox/claim.js";

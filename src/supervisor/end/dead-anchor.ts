@@ -6,11 +6,11 @@ import type {
   RunFiles,
   SweptFile,
 } from "../../anchor/host.js";
-import type { MachineIdentity, Survivor, ProcessIdentity } from "../../model/process.js";
+import type { MachineIdentity, Survivor, ProcessIdentity, Residue } from "../../model/process.js";
 import { type Liveness, judgeLiveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";
-import type { Emptiness, KillMode, Residue, RunBoundary } from "../../model/run.js";
+import type { Emptiness, KillMode, RunBoundary } from "../../model/run.js";
 import type { Clock } from "../../async/clock.js";
 
 /** What of a host is needed to find out what became of a run, and to end what is left of it. */

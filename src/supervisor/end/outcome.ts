@@ -1,6 +1,7 @@
 import { describeSpawnFailure, type StartAttempt } from "../../anchor/protocol/errors.js";
 import type { AnchorExit, LeaderStatus, RunFiles, SweptFile } from "../../anchor/host.js";
-import { END_REASONS, type EndReason, type RunExit } from "../../model/run.js";
+import type { EndReason, RunExit } from "../../model/run.js";
+import { END_REASONS } from "../../model/enums.js";
 import { signalName } from "../../text/signal-name.js";
 
 /** How a run ended, by the word of its anchor: over the connection, or from the file it left. */

@@ -1,6 +1,7 @@
 import type { RunFiles, SpawnFailure } from "../../anchor/host.js";
 import type { NewRunEvent } from "../../model/run-event.js";
-import type { KillMode, OnEscape, Residue } from "../../model/run.js";
+import type { KillMode, OnEscape } from "../../model/run.js";
+import type { Residue } from "../../model/process.js";
 import type { DeadAnchorResult } from "./dead-anchor.js";
 import type { RunEventBase } from "../run/live-run.js";
 import { outcomeOfRunFiles } from "./outcome.js";

@@ -4,7 +4,8 @@ import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
 import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/print/run-status.js";
 import { displayWidth } from "../../../src/cli/print/table.js";
 import { runTable } from "../../../src/cli/runs/list.js";
-import { END_REASONS, type RunRecord } from "../../../src/model/run.js";
+import type { RunRecord } from "../../../src/model/run.js";
+import { END_REASONS } from "../../../src/model/enums.js";
 import { sampleRunExit, sampleRunRecord } from "../../support/store/run-samples.js";
 
 const plain = picocolors.createColors(false);

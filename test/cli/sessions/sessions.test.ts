@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import type { Approval } from "../../../src/model/approval.js";
-import type { SessionRecord } from "../../../src/model/session.js";
+import type { Approval, SessionRecord } from "../../../src/model/session.js";
 import { waitFor } from "../../support/wait-for.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BatchCli, gatewayAndCliForFile } from "../../support/cli/batch-cli.js";

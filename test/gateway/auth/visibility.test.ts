@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
-import { VISIBILITIES } from "../../../src/model/session.js";
+import { VISIBILITIES } from "../../../src/model/enums.js";
 import { visibilityMatrix, RELATIONS, type Relation } from "../../support/visibility-matrix.js";
 import {
   gatewayForFile,

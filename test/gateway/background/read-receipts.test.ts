@@ -2,7 +2,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, test } from "vitest";
 import { acknowledgeReadMessages } from "../../../src/gateway/background/read-receipts.js";
 import { SessionHistory } from "../../../src/sessions/history.js";
-import type { NotificationTarget } from "../../../src/model/task.js";
+import type { NotificationTarget } from "../../../src/model/outbox.js";
 import { newSession } from "../../support/store/session-samples.js";
 import { openTaskRegistry } from "../../support/task-registry.js";
 

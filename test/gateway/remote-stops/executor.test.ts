@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../../src/errors.js";
 import { RunLocator } from "../../../src/gateway/peers/locators.js";
 import { RemoteStopExecutor } from "../../../src/gateway/remote-stops/executor.js";
-import type { RemoteStopResult } from "../../../src/model/remote-stop.js";
+import type { RemoteStopResult } from "../../../src/model/gateway.js";
 import type { RemoteStopStore } from "../../../src/store/remote-stops.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";

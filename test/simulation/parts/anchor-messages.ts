@@ -1,6 +1,6 @@
 import type { AnchorExit, FirstStop, LeaderStatus, StartSpec, Welcome } from "../../../src/anchor/host.js";
-import { REAPED_USAGE, type Residue } from "../../../src/model/run.js";
-import type { ProcessIdentity } from "../../../src/model/process.js";
+import { REAPED_USAGE } from "../../../src/model/run.js";
+import type { Residue, ProcessIdentity } from "../../../src/model/process.js";
 import type { SimulatedCgroup } from "./machine.js";
 
 export const STDIN_LIMIT = 1_000_000;

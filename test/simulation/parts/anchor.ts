@@ -5,7 +5,7 @@ import type {
   StartSpec,
   StopRequest,
 } from "../../../src/anchor/host.js";
-import type { Residue } from "../../../src/model/run.js";
+import type { Residue } from "../../../src/model/process.js";
 import {
   exitMessage,
   NO_SUCH_COMMAND,

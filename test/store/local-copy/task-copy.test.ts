@@ -9,7 +9,7 @@ import type { Store } from "../../../src/store/store.js";
 import { Tasks } from "../../../src/tasks/tasks.js";
 import type { TaskFinish } from "../../../src/tasks/transition.js";
 import { TaskRestorer } from "../../../src/gateway/background/task-restorer.js";
-import { outboxKey } from "../../../src/model/task.js";
+import { outboxKey } from "../../../src/model/outbox.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { CHAT, newNotification } from "../../support/store/task-samples.js";
 import { temporaryDirectory } from "../../support/temporary-directory.js";

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { RunExists, StateUnusable } from "../../../src/errors.js";
-import type { OutboxEntry } from "../../../src/model/task.js";
+import type { OutboxEntry } from "../../../src/model/outbox.js";
 import { clientTimeout } from "../../../src/store/postgres/session.js";
 import { newRunRecord } from "../../../src/store/runs/apply-change.js";
 import type { Store } from "../../../src/store/store.js";

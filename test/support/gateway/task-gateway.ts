@@ -5,7 +5,7 @@ import { afterAll } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import type { Notification } from "../../../src/model/task.js";
+import type { Notification } from "../../../src/model/outbox.js";
 import { shellAgent } from "../agents/acp-fixture.js";
 import { fakeAgentsConfig } from "../agents/fake-agents.js";
 import { gatewayForFile, waitFor } from "./real-gateway.js";

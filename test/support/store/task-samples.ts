@@ -1,12 +1,6 @@
 import { randomUUID } from "node:crypto";
-import type {
-  NewOutboxEntry,
-  NewTaskEvent,
-  Notification,
-  NotificationTarget,
-  TaskEventType,
-  TaskPatch,
-} from "../../../src/model/task.js";
+import type { NewTaskEvent, TaskEventType, TaskPatch } from "../../../src/model/task.js";
+import type { NewOutboxEntry, Notification, NotificationTarget } from "../../../src/model/outbox.js";
 import type { NewTask, TaskChange } from "../../../src/store/tasks/store.js";
 import { AT } from "./session-samples.js";
 

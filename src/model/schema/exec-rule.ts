@@ -1,8 +1,8 @@
 import { normalize } from "node:path";
 import { z } from "zod";
-import { EXEC_EFFECTS, type ExecRule } from "./session.js";
+import { EXEC_EFFECTS } from "../enums.js";
 
-/** Matching costs rules × words at most: bounds that nobody meets by hand, and that keep it below a millisecond. */
+/** Bounds the cost of matching, rules × words, to less than a millisecond. */
 const MAX_RULES = 256;
 const MAX_WORDS = 256;
 const MAX_CHARACTERS = 4_096;
@@ -13,7 +13,7 @@ const nonEmptyText = z
   .max(MAX_CHARACTERS)
   .refine((value) => !value.includes("\0"), "must not contain NUL");
 
-/** A resolved path never contains `..`, `.` or `//`: a rule that does would never match, and must not look as if it did. */
+/** A resolved path never contains `..`, `.` or `//`, so a rule with one of them would never match. */
 const plainPath = nonEmptyText.refine(
   (path) => path.startsWith("/") && normalize(path) === path,
   "must be an absolute path without . and ..",
@@ -39,13 +39,13 @@ const args = z
 
 export const execEffectSchema = z.enum(EXEC_EFFECTS);
 
-/** For the config and the API alike. What each part means is said in exec-rules.ts. */
+/** A rule in the configuration and in the API; sessions/exec-rules.ts matches it. */
 export const execRuleSchema = z.strictObject({
   effect: execEffectSchema,
   executable: executable.optional(),
   calledAs: fileName.optional(),
   args: args.optional(),
   cwd: plainPath.optional(),
-}) satisfies z.ZodType<ExecRule>;
+});
 
 export const execRulesSchema = z.array(execRuleSchema).max(MAX_RULES);

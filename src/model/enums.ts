@@ -1,0 +1,143 @@
+/** Why a run ended. */
+export const END_REASONS = [
+  "exit",
+  "signal",
+  "spawn-error",
+  "manual-cancel",
+  "overall-timeout",
+  "no-output-timeout",
+  "ownership-escape",
+  "owner-lost",
+  "lost",
+  "shutdown",
+] as const;
+
+/** Which other sessions a session sees. Each level contains the one before. */
+export const VISIBILITIES = ["self", "tree", "agent", "all"] as const;
+
+export const INTERACTION_MODES = ["run", "interactive"] as const;
+
+export const EXEC_EFFECTS = ["allow", "ask", "deny"] as const;
+
+/** `user`: sent to the session; `agent`: the session's answer; `system`: a notice to the session. */
+export const MESSAGE_ROLES = ["user", "agent", "system"] as const;
+
+/** `wake`: the agent gets the message as a prompt of its own if it can be woken; `next-turn`: with its next prompt. */
+export const MESSAGE_DELIVERIES = ["wake", "next-turn"] as const;
+
+export const ACP_MODES = ["run", "session"] as const;
+
+/** When processes that a turn left behind are stopped: on request, when the turn is cancelled, or at the end of every turn. */
+export const REAP_POLICIES = ["asked", "cancel", "always"] as const;
+
+/** What an agent may do with files through the gateway. */
+export const CLIENT_FILE_ACCESS = ["none", "read", "read-write"] as const;
+
+/**
+ *     starting ──▶ ready ──▶ closing ──▶ closed
+ *        │  ▲        │          ▲
+ *        ▼  └─prompt─┤          │
+ *       down ◀───────┘──────────┘
+ *
+ * `down`: there is no agent process. The next prompt starts one, which resumes the agent's session if it can.
+ */
+export const ACP_SESSION_STATES = ["starting", "ready", "down", "closing", "closed"] as const;
+
+export const ACP_TURN_STATES = ["queued", "running", "ended"] as const;
+
+/**
+ * `completed`: the agent reported its stop reason. `interrupted`: the agent's process ended during the turn; the prompt
+ * is never sent again. `cancel-unconfirmed`: the agent was told to cancel and did not confirm it.
+ */
+export const ACP_TURN_OUTCOMES = [
+  "completed",
+  "cancelled",
+  "interrupted",
+  "cancel-unconfirmed",
+  "failed",
+] as const;
+
+/**
+ * `update`: a `session/update` of the agent, unchanged. `replay`: the same, sent again by an agent that was started anew.
+ * Holdfast writes the others.
+ */
+export const ACP_UPDATE_TYPES = [
+  "update",
+  "replay",
+  "turn",
+  "permission",
+  "session",
+  "audit",
+  "late-answer",
+  "context-lost",
+  "client",
+] as const;
+
+export const TASK_RUNTIMES = ["acp", "subagent", "exec", "external"] as const;
+
+/**
+ *     queued ──started──▶ running ──▶ succeeded │ failed │ timed_out
+ *        └────────────────────┴─────▶ cancelled │ lost
+ *
+ * A task whose start was never reported can end directly from `queued`.
+ */
+export const TASK_STATUSES = [
+  "queued",
+  "running",
+  "succeeded",
+  "failed",
+  "timed_out",
+  "cancelled",
+  "lost",
+] as const;
+
+/** When the requester of a task is notified: at its end, at every change, or never. */
+export const NOTIFY_POLICIES = ["done_only", "state_changes", "silent"] as const;
+
+/** Result of a task that succeeded. `blocked`: somebody must act before the work can continue. */
+export const TASK_OUTCOMES = ["succeeded", "blocked"] as const;
+
+/**
+ * Whether the requester was notified of the end of a task. `session_queued`: the message waits in the parent session
+ * until the session reads it. `not_applicable`: there is no message to deliver.
+ */
+export const TASK_DELIVERIES = [
+  "pending",
+  "delivered",
+  "session_queued",
+  "failed",
+  "parent_missing",
+  "not_applicable",
+] as const;
+
+export const TASK_EVENT_TYPES = [
+  "created",
+  "started",
+  "progress",
+  "stalled",
+  "policy",
+  "linked",
+  "missing",
+  "ended",
+  "refused",
+  "retried",
+  "dismissed",
+  "restored",
+] as const;
+
+/**
+ *     pending ──▶ delivered
+ *        │  └───▶ session_queued ──read──▶ delivered
+ *        │               └──session ended──▶ parent_missing
+ *        ▼
+ *     failed │ parent_missing ──retry──▶ pending
+ *        └──dismiss──▶ dismissed
+ */
+export const OUTBOX_STATUSES = [
+  "pending",
+  "delivered",
+  "session_queued",
+  "failed",
+  "parent_missing",
+  "dismissed",
+] as const;
