@@ -11,7 +11,7 @@ import { handshake } from "./protocol/handshake.js";
 import { type AnchorMessage, encodeMessage, type MessageFields } from "./protocol/message-codec.js";
 import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
 
-/** An anchor died without finishing; the launcher is killing what it left. */
+/** An anchor died before its run ended. The launcher kills the processes of the run. */
 export interface AnchorLoss {
   readonly runId: string;
   readonly anchorPid: number;
@@ -26,12 +26,12 @@ export interface LauncherLocation {
 
 const HOLD = encodeMessage("hold", {});
 
-/** The instance's launcher, started when first needed and held while this supervisor lives. */
+/** The instance's launcher. It is started when first needed, and held while this supervisor lives. */
 export class Launcher {
   readonly socketPath: string;
   readonly #location: LauncherLocation;
   readonly #onLoss: (loss: AnchorLoss) => void;
-  /** Shared by concurrent first starts; null again when the launcher is lost. */
+  /** Shared by concurrent first starts; null again after the launcher is lost. */
   #holding: Promise<MessageConnection> | null = null;
   #connection: MessageConnection | null = null;
   #protocol = PROTOCOL;
@@ -43,7 +43,7 @@ export class Launcher {
     this.socketPath = join(location.instanceDir, "launcher.sock");
   }
 
-  /** Returns when a launcher answers on `socketPath`, with the connection that holds it. Rejects with AnchorUnusable. */
+  /** Resolves with the connection to the launcher when it answers on `socketPath`. Rejects with AnchorUnusable. */
   hold(): Promise<MessageConnection> {
     if (this.#holding !== null) return this.#holding;
     const holding = this.#connectOrStart();
@@ -54,17 +54,20 @@ export class Launcher {
     return holding;
   }
 
-  /** What is spoken with the launcher that is held, and with the anchors it starts: those are of its own version. */
+  /** Protocol version of the launcher and of the anchors it starts, which run the same binary. */
   get protocol(): number {
     return this.#protocol;
   }
 
-  /** False as soon as that connection is known to be gone. */
+  /** False as soon as the connection is known to be lost. */
   isHeldBy(connection: MessageConnection): boolean {
     return this.#connection === connection;
   }
 
-  /** That launcher no longer answers: the next `hold` begins anew. One that has replaced it meanwhile stays. */
+  /**
+   * Drops a launcher that no longer answers, so that the next `hold` connects again. A launcher that has replaced it
+   * stays.
+   */
   release(connection: MessageConnection): void {
     if (this.#connection !== connection) return;
     this.#connection = null;
@@ -72,7 +75,7 @@ export class Launcher {
     connection.close();
   }
 
-  /** A launcher without a holder leaves when its last anchor does. */
+  /** A launcher that is not held exits with its last anchor. */
   close(): void {
     this.#closed = true;
     if (this.#connection !== null) this.release(this.#connection);
@@ -93,7 +96,7 @@ export class Launcher {
     );
   }
 
-  /** Null when nobody is there. */
+  /** Null if no launcher listens. */
   async #connect(): Promise<MessageConnection | null> {
     if (this.#closed) throw this.#unusable("this supervisor has closed");
     let held: MessageConnection | null = null;
@@ -112,10 +115,10 @@ export class Launcher {
       case "answered":
         if (this.#protocol >= PREVIOUS_PROTOCOL) return held;
         throw this.#unusable(
-          `it is of an old version (protocol ${this.#protocol}), and stays as long as one of its runs`,
+          `it is of an old version (protocol ${this.#protocol}), and runs until its last run ends`,
         );
       case "closed":
-        // An end without a word is a launcher on its way out: it leaves with its last anchor.
+        // A connection that ends without an answer is a launcher that is exiting with its last anchor.
         if (answer.error === null || isNotListening(answer.error) || errnoCode(answer.error) === "ECONNRESET")
           return null;
         throw this.#unusable(answer.error.message);
@@ -131,7 +134,7 @@ export class Launcher {
   #listen(connection: MessageConnection): { message(message: AnchorMessage): void; closed(): void } {
     if (this.#closed) connection.close();
     this.#connection = connection;
-    // Holding is no reason for a program to stay; its runs are.
+    // The hold does not keep the process alive; its runs do.
     connection.keepAlive(false);
     return {
       message: (message) => {
@@ -151,7 +154,7 @@ function toAnchorLoss(message: MessageFields<"anchorLost">): AnchorLoss {
   return { runId: message.runId, anchorPid: message.anchorPid, status: decodeLeaderStatus(message) };
 }
 
-/** Only a socket that nobody answers on; any other file there was put there by somebody. */
+/** Removes a stale socket. Another kind of file was put there by a user. */
 async function removeStaleSocket(path: string): Promise<void> {
   try {
     if (!(await lstat(path)).isSocket()) {

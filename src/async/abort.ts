@@ -1,7 +1,10 @@
-/** Callbacks per signal, so that a thousand runs under one signal are one listener and no leak warning. */
+/** Callbacks per signal. A thousand runs under one signal share one listener, which avoids Node's leak warning. */
 const listeners = new WeakMap<AbortSignal, Set<() => void>>();
 
-/** Call back once when the signal aborts (it has not yet). Returns how to stop listening. */
+/**
+ * Calls back once when the signal aborts; the signal must not have aborted yet. Returns a function that removes the
+ * callback.
+ */
 export function onAbort(signal: AbortSignal, callback: () => void): () => void {
   let callbacks = listeners.get(signal);
   if (callbacks === undefined) {
@@ -21,7 +24,7 @@ export function onAbort(signal: AbortSignal, callback: () => void): () => void {
   return () => callbacks.delete(callback);
 }
 
-/** What ends with something that may go on for long. `AbortSignal.any` would leave a trace of each in that, for good. */
+/** Aborts `own` when `other` aborts. Unlike `AbortSignal.any`, this leaves nothing behind in a long-lived `other`. */
 export function linkAbort(own: AbortController, other: AbortSignal): AbortSignal {
   const end = (): void => own.abort();
   other.addEventListener("abort", end, { once: true, signal: own.signal });

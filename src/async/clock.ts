@@ -1,4 +1,7 @@
-/** A pause of at most so long and at least half of it: those who lost the same server must not come back in step. */
+/**
+ * Returns a random duration between half of `ms` and `ms`, so that clients of one server do not reconnect at the same
+ * moment.
+ */
 export function jitter(ms: number): number {
   return ms * (0.5 + Math.random() / 2);
 }
@@ -7,17 +10,20 @@ export interface Timer {
   cancel(): void;
 }
 
-/** Time as one supervisor sees it: monotonic for every decision, the wall's only to be shown. A simulation has its own. */
+/**
+ * The time of one supervisor. Decisions use the monotonic clock; the wall clock is only shown. A simulation has its own
+ * clock.
+ */
 export interface Clock {
-  /** Milliseconds; suspend does not count. */
+  /** Monotonic milliseconds. The time of a suspend does not count. */
   now(): number;
-  /** Wall-clock milliseconds. Anybody may set it at any time: nothing may depend on it. */
+  /** Wall-clock milliseconds. The wall clock can jump at any time, so no decision may depend on it. */
   wall(): number;
-  /** Once. No reason for the process to stay, unless told so. */
+  /** Calls `call` once. The timer does not keep the process alive unless `keepAlive` is set. */
   setTimer(ms: number, call: () => void, options?: { readonly keepAlive: boolean }): Timer;
-  /** Over at once when `early` settles. Keeps the process alive: whoever pauses still has a run to see to. */
+  /** Sleeps, or until `early` settles. Keeps the process alive, because the sleeping code still has a run to handle. */
   sleep(ms: number, early?: Promise<unknown>): Promise<void>;
-  /** A pause like this, but not in step with others'. */
+  /** A random duration of at most `ms`; see `jitter`. */
   jitter(ms: number): number;
 }
 

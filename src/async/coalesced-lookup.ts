@@ -1,6 +1,9 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 
-/** Callers that continue in one turn of the event loop: each writes an answer, and other connections need turns in between. */
+/**
+ * Callers that continue in one turn of the event loop. Each writes an answer, and other connections need turns in
+ * between.
+ */
 const CALLERS_PER_TURN = 50;
 
 /**

@@ -1,4 +1,4 @@
-/** A promise to be settled elsewhere, once. Nobody has to be waiting for it: its rejection is never unhandled. */
+/** A promise that other code settles once. A rejection without a listener is not reported as unhandled. */
 export interface Deferred<T> {
   readonly promise: Promise<T>;
   resolve(value: T): void;

@@ -2,22 +2,27 @@ import { readFileSync, readlinkSync } from "node:fs";
 import { StateUnusable } from "../errors.js";
 import { type Clock, systemClock } from "./clock.js";
 
-/** See time_namespaces(7). Offsets are relative to the initial namespace, whatever lies between. */
+/** See time_namespaces(7). Offsets are relative to the initial namespace, also in nested namespaces. */
 export interface TimeNamespace {
-  /** `time:[4026531834]`, followed by its offsets when there are any: numbers of namespaces are given again. */
+  /**
+   * `time:[4026531834]`, followed by the offsets that are not 0, because the kernel reuses the numbers of namespaces.
+   */
   readonly name: string;
-  /** How far this namespace's CLOCK_MONOTONIC is ahead of the initial one's. */
+  /** Offset of this namespace's CLOCK_MONOTONIC from that of the initial namespace. */
   readonly monotonicOffsetNs: bigint;
 }
 
 const NAMESPACE_LINK = "/proc/self/ns/time";
 const OFFSETS_FILE = "/proc/self/timens_offsets";
 
-/** Of this process. Null: the kernel has no time namespaces, so that there is only one clock. */
+/**
+ * Reads the time namespace of this process. Null if the kernel has no time namespaces, so that there is only one clock.
+ */
 export function readTimeNamespace(): TimeNamespace | null {
   const link = readIfExists(() => readlinkSync(NAMESPACE_LINK), NAMESPACE_LINK);
   if (link === null) return null;
-  // The file tells the offsets of children, which are this process's own unless it has left them a new namespace.
+  // The file holds the offsets for children. They equal this process's own unless it has chosen another namespace for
+  // its children.
   if (
     readIfExists(() => readlinkSync(`${NAMESPACE_LINK}_for_children`), `${NAMESPACE_LINK}_for_children`) !==
     link
@@ -60,20 +65,19 @@ function readIfExists(look: () => string, path: string): string | null {
 let offsetNs: bigint | null = null;
 
 /**
- * The store's clock: milliseconds of the initial time namespace's CLOCK_MONOTONIC, the same in every process of one
- * boot, whatever time namespace it lives in (suspend does not count). Compare two values
- * only when their boot ids are equal.
+ * The store's clock: milliseconds of CLOCK_MONOTONIC in the initial time namespace, the same in every process of one
+ * boot. The time of a suspend does not count. Two values can be compared only if their boot ids are equal.
  */
 export function hostMonotonicMs(): number {
-  // A process stays in its time namespace.
+  // A process never changes its time namespace.
   offsetNs ??= readTimeNamespace()?.monotonicOffsetNs ?? 0n;
   return Number((process.hrtime.bigint() - offsetNs) / 1_000_000n);
 }
 
-/** Goes on over restarts of this process, within one boot; and no agent lives longer. */
+/** A clock that continues over restarts of this process within one boot. No agent lives longer than a boot. */
 export const hostClock: Clock = { ...systemClock, now: hostMonotonicMs };
 
-/** Larger than every id given out before on this boot: below a thousand requests a millisecond. */
+/** Returns an id larger than all ids returned before on this boot, at fewer than a thousand ids per millisecond. */
 export function monotonicId(): number {
   return hostMonotonicMs() * 1_000;
 }

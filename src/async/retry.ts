@@ -3,13 +3,16 @@ import { StoreAway } from "../errors.js";
 import { systemClock } from "./clock.js";
 import { deferred } from "./deferred.js";
 
-/** What to do while the store is away: be told of it each time, and end the waiting. */
+/** How a caller waits for an unreachable store. */
 export interface StoreWait {
   readonly onStoreAway: (error: StoreAway) => Promise<void>;
   readonly signal?: AbortSignal;
 }
 
-/** Open it; when it is away and somebody waits, again and again. Whatever else is wrong with it will not pass. */
+/**
+ * Opens the store. While it is unreachable and `wait` is given, tries again. Other errors are not temporary and are
+ * thrown.
+ */
 export async function retryWhileStoreAway<Store>(
   open: () => Promise<Store>,
   wait: StoreWait | null,
@@ -33,7 +36,7 @@ function isAborted({ signal }: StoreWait): boolean {
   return signal?.aborted === true;
 }
 
-/** Leaves nothing at the signal: an outage may last for days. */
+/** Removes its listener from the signal, because an outage may last for days. */
 async function sleepUntilAbort(ms: number, signal: AbortSignal | undefined): Promise<void> {
   const aborted = deferred<void>();
   const stop = (): void => aborted.resolve();

@@ -1,4 +1,4 @@
-/** Lets a limited number of operations be under way; the others wait, in order. */
+/** Limits the number of concurrent operations. Further operations wait in order. */
 export class Semaphore {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -14,14 +14,14 @@ export class Semaphore {
       return await operation();
     } finally {
       const next = this.#waiting.shift();
-      // Handed over rather than freed: nobody who comes meanwhile gets in before those who wait.
+      // The slot goes directly to the first waiting operation, so that a new one cannot overtake it.
       if (next === undefined) this.#free += 1;
       else next();
     }
   }
 }
 
-/** Do all of it, at most `limit` at a time. Results are in no particular order. */
+/** Runs all of `work`, at most `limit` at a time. Results are in no particular order. */
 export async function runConcurrently<T>(limit: number, work: readonly (() => Promise<T>)[]): Promise<T[]> {
   const results: T[] = [];
   const pending = work.values();

@@ -15,22 +15,23 @@ export interface BytePage {
   readonly text: string;
   readonly firstOffset: number;
   readonly nextOffset: number;
-  /** Fewer bytes than were asked for, though there are more: the page's bound. */
+  /** True if the page limit cut the request and more bytes exist. */
   readonly truncated: boolean;
-  /** There is more after `nextOffset` now. */
+  /** True if the stream has bytes after `nextOffset` now. */
   readonly more: boolean;
-  /** Bytes that were asked for but are no longer kept. */
+  /** Requested bytes that are no longer kept. */
   readonly droppedBytes: number;
-  /** How many of these are missing because a spool file was truncated or removed. */
+  /** The part of `droppedBytes` that is missing because a spool file was truncated or removed. */
   readonly lostBytes: number;
 }
 
-/** Room for any one character, so that every page gets on. */
+/** Room for any one character, so that every page makes progress. */
 const MIN_PAGE_BYTES = 4;
 
 /**
- * A page of a stream by bytes. Characters are not split: a page begins with the one that `offset` is in, and ends
- * before one that it has no room for, or where bytes are missing. Pages from `nextOffset` to `nextOffset` make the whole text.
+ * Reads a page of a stream by bytes. Characters are not split: a page starts with the character that contains `offset`,
+ * and ends before a character that does not fit or before missing bytes. Pages read from `nextOffset` to `nextOffset`
+ * form the whole text.
  */
 export async function readBytePage(
   read: ByteReader,
@@ -45,7 +46,7 @@ export async function readBytePage(
   const room = Math.min(Math.max(bytes, MIN_PAGE_BYTES), defaults.logPageBytes);
   const slice = await readContiguous(read, { first: from, end: Math.min(from + room, range.end) });
   const readTo = slice.offset + slice.bytes.length;
-  // At the end of all, and before bytes that are missing, what looks unfinished stays so.
+  // At the end of the stream and before missing bytes, an incomplete character cannot be completed and is kept.
   const without = slice.gapAfter || (ended && readTo >= range.end) ? 0 : incompleteTailBytes(slice.bytes);
   const whole = Buffer.from(slice.bytes.subarray(0, slice.bytes.length - without)).toString("utf8");
   const nextOffset = readTo - without;

@@ -2,21 +2,21 @@ import type { OutputSlice } from "../anchor/host.js";
 import { incompleteTailBytes, MAX_CONTINUATION_BYTES, orphanedHeadBytes } from "../text/utf8.js";
 
 /**
- * A stream by non-consuming offsets, as `Run.read` and the spool give it: up to `maxBytes` from `offset` on, or fewer;
- * empty only when there is nothing at or after it now; from further on when older bytes were dropped or are lost.
+ * Reads a stream by offset, without consuming it: up to `maxBytes` from `offset`. The result is empty only if there is
+ * nothing at or after `offset` now, and starts later if older bytes were dropped or lost.
  */
 export type ByteReader = (offset: number, maxBytes: number) => Promise<OutputSlice>;
 
 export interface ByteRange {
-  /** The oldest byte kept. */
+  /** Offset of the oldest byte kept. */
   readonly first: number;
-  /** After the newest. */
+  /** Offset after the newest byte. */
   readonly end: number;
-  /** Bytes before `first` that are missing because a spool file was truncated or removed. Absent: none. */
+  /** Bytes before `first` that are missing because a spool file was truncated or removed. Absent if none are. */
   readonly lost?: number;
 }
 
-/** How far a stream reaches, found by asking: some forty reads of one byte. It may grow or lose bytes meanwhile. */
+/** Finds the range of a stream with about forty reads of one byte. The stream may grow or lose bytes meanwhile. */
 export async function findRange(read: ByteReader): Promise<ByteRange> {
   const oldest = await read(0, 1);
   const first = oldest.offset;
@@ -29,23 +29,26 @@ export async function findRange(read: ByteReader): Promise<ByteRange> {
     there += step;
     step *= 2;
   }
-  // `there` is, `there + step` is not.
+  // `there` exists and `there + step` does not.
   while (step > 1) {
     step = Math.ceil(step / 2);
     if (await isThere(there + step)) there += step;
   }
-  // Behind the last byte there may be others that are lost.
+  // Lost bytes may follow the last byte.
   const { offset: end } = await read(there + 1, 1);
   return { first, end, ...lost };
 }
 
-/** Part of a range without a gap inside it. */
+/** A part of a range without gaps. */
 export interface ContiguousSlice extends OutputSlice {
-  /** Bytes that follow are not kept: the next read begins further on. */
+  /** True if the following bytes are not kept: the next read starts later. */
   readonly gapAfter: boolean;
 }
 
-/** A range up to the first gap in it, which may be at its beginning: then what comes after that, perhaps beyond the range. */
+/**
+ * Reads a range up to its first gap. If the gap is at the start, returns the bytes after the gap, possibly beyond the
+ * range.
+ */
 export async function readContiguous(read: ByteReader, { first, end }: ByteRange): Promise<ContiguousSlice> {
   const parts: Uint8Array[] = [];
   let start = first;
@@ -67,7 +70,7 @@ export async function readContiguous(read: ByteReader, { first, end }: ByteRange
   return { offset: start, bytes, gapAfter, ...(lost === 0 ? {} : { lost }) };
 }
 
-/** All of a range that is there; its beginning may have been dropped. For small ranges. */
+/** Reads all bytes of a range that are kept; the start may have been dropped. For small ranges. */
 export async function readRange(read: ByteReader, { first, end }: ByteRange): Promise<OutputSlice> {
   const parts: Uint8Array[] = [];
   let start = first;
@@ -87,8 +90,8 @@ export async function readRange(read: ByteReader, { first, end }: ByteRange): Pr
 }
 
 /**
- * The nearest offset at or before this one that is not inside a character. Where older bytes were dropped it
- * is the first that is kept, after the rest of a character that is not.
+ * Returns the nearest offset at or before `offset` that is not inside a character. If older bytes were dropped, skips
+ * the rest of a character whose start is gone.
  */
 export async function alignToCharacter(read: ByteReader, offset: number, first: number): Promise<number> {
   if (offset <= first) {

@@ -1,17 +1,20 @@
-/** Of a control string, passed on: titles and questions are far shorter, and pictures are not drawn. */
+/** Characters of a control string that are passed on. Titles and queries are far shorter, and images are not drawn. */
 const MAX_STRING_CHARS = 4096;
 
 type State = "text" | "escape" | "osc" | "dcs";
 
-/** What begins a control string or an escape, what ends the former, and what leaves the latter as it is. */
+/**
+ * Patterns for the start of a control string or escape, for the end of a control string, and for characters that do not
+ * end an escape.
+ */
 const STRING_START = /[\u001b\u0090\u009d]/g;
 const OSC_END = /[\u0007\u0018\u001a\u001b\u0080-\u009f]/g;
 const DCS_END = /[\u0018\u001a\u001b\u0080-\u009f]/g;
 const C0_IN_ESCAPE = /[\0-\u0017\u0019\u001c-\u001f\u007f]/;
 
 /**
- * Shortens the control strings (OSC and DCS) in a terminal's output, cut anywhere. xterm.js collects up to ten
- * million characters of one, twice, at some thirty bytes each.
+ * Shortens control strings (OSC and DCS) in terminal output that may be split anywhere. xterm.js collects up to ten
+ * million characters of one, twice, at about thirty bytes each.
  */
 export class ControlStringLimiter {
   #state: State = "text";
@@ -47,7 +50,7 @@ export class ControlStringLimiter {
   }
 
   #advanceState(character: string): void {
-    // A control between the two characters of an escape is obeyed, and the escape goes on.
+    // A control character inside an escape is executed, and the escape continues.
     if (this.#state === "escape" && C0_IN_ESCAPE.test(character)) return;
     const wasEscape = this.#state === "escape";
     this.#passed = 0;

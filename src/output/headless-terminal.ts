@@ -5,8 +5,8 @@ import type { Terminal } from "@xterm/headless";
 import { defaults } from "../defaults.js";
 
 /**
- * How many cells a character takes, as programs of today count (wcwidth of Unicode 9 and later: emoji
- * are wide). The headless terminal's own table is that of Unicode 6, where they are not.
+ * Returns how many cells a character takes, as in wcwidth of Unicode 9 and later, where emoji are wide. The headless
+ * terminal's own table is that of Unicode 6, where they are narrow.
  */
 export function characterWidth(code: number): 0 | 1 | 2 {
   if (code < 0x300) return code === 0xad || (code >= 0x20 && code < 0x7f) || code >= 0xa0 ? 1 : 0;
@@ -17,22 +17,22 @@ export function characterWidth(code: number): 0 | 1 | 2 {
   return width;
 }
 
-/** Distinct characters on one screen are far fewer; measuring costs a microsecond. */
+/** Far more than the distinct characters of one screen. Measuring takes a microsecond. */
 const MAX_CACHED_WIDTHS = 4096;
 const cachedWidths = new Map<number, 0 | 1 | 2>();
 
 function measureWidth(code: number): 0 | 1 | 2 {
   const character = String.fromCodePoint(code);
-  // Marks, format characters (joiners, directions), and the vowels and finals that Hangul puts onto a syllable.
+  // Combining marks, format characters (joiners, directions), and the Hangul vowels and finals that join a syllable.
   if (/[\p{Mn}\p{Me}\p{Cf}\u1160-\u11ff]/u.test(character)) return 0;
   return WIDE_CHARACTERS.test(character) ? 2 : 1;
 }
 
-/** East Asian wide and full-width blocks, and what is an emoji without being asked to. */
+/** East Asian wide and full-width blocks, and emoji that need no variation selector. */
 const WIDE_CHARACTERS =
   /[\p{Emoji_Presentation}\u1100-\u115f\u2329\u232a\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe10-\ufe19\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{16fe0}-\u{18cff}\u{1aff0}-\u{1b2ff}\u{1f200}-\u{1f2ff}\u{20000}-\u{3fffd}]/u;
 
-// Both are CommonJS, whose names Node cannot see from an ES module.
+// Both packages are CommonJS, and Node cannot detect their exports from an ES module.
 const require = createRequire(import.meta.url);
 const xterm = require("@xterm/headless") as typeof Headless;
 const { SerializeAddon } = require("@xterm/addon-serialize") as typeof Serialize;
@@ -43,8 +43,8 @@ export interface HeadlessTerminal {
 }
 
 /**
- * A terminal without a window, for output that may be hostile: what xterm.js leaves unbounded has a bound here.
- * Everything it holds is in its cells, whose number is given, and in a few short strings.
+ * Creates a terminal without a window for output that may be hostile. It limits what xterm.js leaves unlimited: its
+ * memory is a fixed number of cells and a few short strings.
  */
 export function createHeadlessTerminal(rows: number, cols: number): HeadlessTerminal {
   const terminal = new xterm.Terminal({
@@ -66,27 +66,30 @@ export function createHeadlessTerminal(rows: number, cols: number): HeadlessTerm
 
 const UNICODE_VERSION = "holdfast";
 
-/** Marks that one cell holds: scripts need up to four. */
+/** Combining marks per cell; scripts need up to four. */
 const MARKS_PER_CELL = 8;
 
-/** xterm.js packs into a number: whether to join (bit 0), the width (bits 1, 2), and a state; here, the marks so far. */
+/**
+ * xterm.js packs into one number: whether to join the previous cell (bit 0), the width (bits 1 and 2), and a state,
+ * which counts the marks here.
+ */
 function charProperties(code: number, preceding: number): number {
   const width = characterWidth(code);
   const precedingWidth = (preceding >> 1) & 3;
   if (width > 0 || precedingWidth === 0) return width << 1;
   const marks = (preceding >> 3) + 1;
-  // A cell grows without end otherwise; further marks get a cell of their own.
+  // Without a limit, a cell would grow forever. Further marks get their own cell.
   if (marks > MARKS_PER_CELL) return 1 << 1;
   return (marks << 3) | (precedingWidth << 1) | 1;
 }
 
-/** Insert, delete and scroll lines; tab forward and back; repeat. */
+/** Final characters of: insert, delete and scroll lines; tab forward and back; repeat. */
 const REPEATING_SEQUENCES = ["L", "M", "S", "T", "I", "Z", "b"];
 const MIN_REPEAT_LIMIT = 255;
 
 /**
- * xterm.js does these one by one, as often as the parameter says: two thousand million times in eleven bytes.
- * A count above the screen's size is refused whole, for a handler cannot lower it; no program sends one.
+ * xterm.js executes these one by one as often as the parameter says: up to two billion times for eleven bytes. A count
+ * above the screen size is ignored, because a handler cannot lower it. No real program sends one.
  */
 function limitRepeatCounts(terminal: Terminal): void {
   for (const final of REPEATING_SEQUENCES)
@@ -95,7 +98,7 @@ function limitRepeatCounts(terminal: Terminal): void {
     });
 }
 
-/** Titles and their stack keep what they are given, and so does every cell of a hyperlink. */
+/** xterm.js keeps titles of any length on a stack, and every cell of a hyperlink keeps its URL. */
 function limitStrings(terminal: Terminal): void {
   for (const titles of [0, 1, 2])
     terminal.parser.registerOscHandler(titles, (title) => title.length > defaults.titleChars);

@@ -2,7 +2,7 @@ import { incompleteTailBytes } from "../text/utf8.js";
 
 export interface BuiltLine {
   readonly bytes: Uint8Array;
-  /** Bytes that were beyond the bound and are not in `bytes`. */
+  /** Bytes beyond the limit that are not in `bytes`. */
   readonly cut: number;
 }
 
@@ -15,14 +15,14 @@ interface PartialLine {
 const CARRIAGE_RETURN = 0x0d;
 
 /**
- * One line, from parts cut anywhere, however long: holds its beginning up to a bound and counts the rest.
- * Collapsing: a carriage return begins the line anew, so that of a progress bar only its last state remains.
+ * Builds one line of any length from parts: keeps its start up to a limit and counts the rest. If `collapse` is set, a
+ * carriage return restarts the line, so that only the last state of a progress bar remains.
  */
 export class LineBuilder {
   readonly #maxBytes: number;
   readonly #collapse: boolean;
   #current: PartialLine = emptyLine();
-  /** The last state that was not empty: a bar may end in a return. */
+  /** The last state that was not empty, because a progress bar may end in a carriage return. */
   #previous: PartialLine = emptyLine();
 
   constructor(maxBytes: number, collapse: boolean) {
@@ -30,7 +30,7 @@ export class LineBuilder {
     this.#collapse = collapse;
   }
 
-  /** `part` has no line feed. It is copied: it would keep the whole chunk alive. */
+  /** `part` has no line feed. It is copied, because a view would keep the whole chunk alive. */
   push(part: Uint8Array): void {
     let start = 0;
     for (
@@ -47,8 +47,8 @@ export class LineBuilder {
   }
 
   /**
-   * What was pushed since the last time, but for the last `without` bytes. A return at the end belongs to the
-   * line's end.
+   * Returns the line pushed since the last call, without its last `without` bytes. A carriage return at the end belongs
+   * to the line end.
    */
   take(without = 0): BuiltLine {
     const current = { ...this.#current, seen: this.#current.seen - without };

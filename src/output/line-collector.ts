@@ -4,9 +4,9 @@ import { sanitizeText } from "../text/sanitize.js";
 import { MAX_CONTINUATION_BYTES, incompleteTailBytes } from "../text/utf8.js";
 
 export interface CollectorOptions {
-  /** Which lines stay when there are more than fit. */
+  /** Which lines are kept if there are more than fit. */
   readonly keep: "oldest" | "newest";
-  /** Lines to pass over first. */
+  /** Number of lines to skip first. */
   readonly skip: number;
   readonly lines: number;
   readonly collapse?: boolean;
@@ -31,7 +31,7 @@ interface CollectedLine {
 
 const LINE_FEED = 0x0a;
 
-/** Makes lines of bytes that come in order, cut anywhere, and holds no more than a page of them. */
+/** Splits bytes that arrive in order into lines, and holds at most one page of them. */
 export class LineCollector {
   readonly #options: CollectorOptions;
   readonly #maxLines: number;
@@ -41,10 +41,10 @@ export class LineCollector {
   #linesToSkip: number;
   #heldBytes = 0;
   #cut = false;
-  /** Offset of the line in progress, and of the next byte. */
+  /** Offsets of the current line and of the next byte. */
   #lineStart: number;
   #position: number;
-  /** The newest bytes: a character may be unfinished in them. */
+  /** The newest bytes, which may end inside a character. */
   #tail: Uint8Array = new Uint8Array(0);
 
   constructor(offset: number, options: CollectorOptions) {
@@ -65,7 +65,7 @@ export class LineCollector {
     return this.#options.keep;
   }
 
-  /** Further bytes would change nothing. */
+  /** True if further bytes would change nothing. */
   get full(): boolean {
     if (this.#maxLines === 0) return true;
     return (
@@ -73,12 +73,12 @@ export class LineCollector {
     );
   }
 
-  /** Full, though fewer lines than were asked for. */
+  /** True if the page limit, not the requested number of lines, was reached. */
   get limitedByPage(): boolean {
     return this.full && this.count < this.#options.lines;
   }
 
-  /** The bytes up to here are lost: begin again. */
+  /** Restarts after lost bytes. */
   restartAt(offset: number): void {
     this.#builder.take();
     this.#lines.length = 0;
@@ -103,7 +103,10 @@ export class LineCollector {
     this.#tail = Buffer.concat([this.#tail, newest]).subarray(-MAX_CONTINUATION_BYTES);
   }
 
-  /** The line in progress is the last one; unless all has `ended`, without a character that is still to be completed. */
+  /**
+   * Ends the page with the current line. Unless the stream has ended, leaves out a last character that may still be
+   * completed.
+   */
   finish(ended: boolean): CollectedLines {
     const without = ended ? 0 : incompleteTailBytes(this.#tail);
     const nextOffset = this.#position - without;

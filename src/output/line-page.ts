@@ -7,8 +7,8 @@ import { LineCollector } from "./line-collector.js";
 const LINE_FEED = 0x0a;
 
 /**
- * Where the last `count` lines of a range begin, read backwards in chunks. Null: it has fewer, and bytes before it
- * were dropped, so its first line may be a part of one.
+ * Finds where the last `count` lines of a range start, reading backwards in chunks. Null if the range has fewer lines
+ * and bytes before it were dropped, so that its first line may be incomplete.
  */
 export async function findLastLinesStart(
   read: ByteReader,
@@ -17,7 +17,7 @@ export async function findLastLinesStart(
 ): Promise<number | null> {
   if (count === 0) return end;
   let missing = count;
-  // A line end at the very end is the last line's own.
+  // A line feed at the very end belongs to the last line.
   let stop = end - 1;
   while (stop > first) {
     const from = Math.max(first, stop - defaults.logChunkBytes);
@@ -26,7 +26,7 @@ export async function findLastLinesStart(
       missing -= 1;
       if (missing === 0) return offset + at + 1;
     }
-    // Dropped while we read: what is left begins here.
+    // Older bytes were dropped during the search; the rest starts here.
     if (offset > from) return null;
     stop = from;
   }
@@ -37,29 +37,29 @@ function lineFeedBefore(bytes: Uint8Array, index: number): number {
   return index === 0 ? -1 : bytes.lastIndexOf(LINE_FEED, index - 1);
 }
 
-/** Lines from a place on, or the last ones. */
+/** Lines from an offset on, or the last lines. */
 export type LineRequest =
   | {
-      /** Byte offset to begin at, such as an earlier page's `nextOffset`. Default: the oldest byte kept. */
+      /** Byte offset to start at, such as `nextOffset` of an earlier page. Default: the oldest byte kept. */
       readonly from?: number;
-      /** Lines to pass over first. Default 0. */
+      /** Number of lines to skip first. Default 0. */
       readonly skip?: number;
       readonly lines: number;
     }
   | {
       readonly last: number;
-      /** Lines before this byte offset, such as a later page's `firstOffset`. Default: the end. */
+      /** Only lines before this byte offset, such as `firstOffset` of a later page. Default: the end. */
       readonly before?: number;
     };
 
 export interface LineOptions {
-  /** Of a progress bar (`\r`), only the last state. Default false: returns are shown. */
+  /** Keep only the last state of a progress bar (`\r`). Default false: carriage returns are shown. */
   readonly collapse?: boolean;
-  /** Nothing will be added: bytes that look like the beginning of a character are shown, too. Default false. */
+  /** The stream has ended: an incomplete character at the end is shown, too. Default false. */
   readonly ended?: boolean;
-  /** As it came, escape sequences and all. Default false: safe for terminals. */
+  /** Do not sanitize: keep escape sequences. Default false: the text is safe for terminals. */
   readonly raw?: boolean;
-  /** How far the stream reaches, from who knows. Default: it is asked (`rangeOf`). */
+  /** The range of the stream, if the caller knows it. Default: `findRange` finds it. */
   readonly range?: ByteRange;
   readonly maxLineBytes?: number;
   readonly maxPageBytes?: number;
@@ -70,15 +70,18 @@ export interface LinePage {
   readonly lines: readonly string[];
   readonly firstOffset: number;
   readonly nextOffset: number;
-  /** Where the last line begins, when it has no line end yet: read from here to get it whole later. */
+  /** Start of the last line if it has no line end yet: read from here to get the whole line later. */
   readonly unfinishedFrom: number | null;
-  /** Something that was asked for and is kept is not here: a long line's rest (marked in it), or lines beyond the page's bound. */
+  /**
+   * True if kept bytes of the request are missing: the rest of a long line (marked in it), or lines beyond the page
+   * limit.
+   */
   readonly truncated: boolean;
-  /** There is more after `nextOffset` now. */
+  /** True if the stream has bytes after `nextOffset` now. */
   readonly more: boolean;
-  /** Bytes that were asked for but are no longer kept. */
+  /** Requested bytes that are no longer kept. */
   readonly droppedBytes: number;
-  /** How many of these are missing because a spool file was truncated or removed. */
+  /** The part of `droppedBytes` that is missing because a spool file was truncated or removed. */
   readonly lostBytes: number;
 }
 
@@ -88,7 +91,7 @@ interface Gap {
   readonly lost: number;
 }
 
-/** A page of a stream by lines. Reads in bounded chunks and holds no more than a page. */
+/** Reads a page of a stream by lines, in chunks, and holds no more than a page. */
 export async function readLinePage(
   read: ByteReader,
   wanted: LineRequest,
@@ -133,7 +136,7 @@ async function readLastLines(
   return { ...page, truncated: page.truncated || (last > lines && found !== null && found > first) };
 }
 
-/** Gives the range to the collector, and returns how many bytes of it could not be read. */
+/** Feeds the range to the collector and returns how many bytes could not be read. */
 async function collectLines(
   read: ByteReader,
   { first, end }: ByteRange,
@@ -148,8 +151,8 @@ async function collectLines(
       lost = 0,
     } = await read(position, Math.min(defaults.logChunkBytes, end - position));
     if (offset > position) {
-      // Dropped before they were read, or lost. What was read stays a page, and the next one will say what is missing; but
-      // the last lines are those after the gap.
+      // The bytes were dropped before they were read, or are lost. A page of the oldest lines ends before the gap, and
+      // the next page reports it. A page of the last lines starts after the gap.
       if (collector.count > 0 && collector.keep === "oldest") break;
       gap = addGaps(gap, { dropped: Math.min(offset, end) - position, lost });
     }
@@ -158,7 +161,7 @@ async function collectLines(
       position = offset + orphanedHeadBytes(bytes);
       collector.restartAt(position);
     }
-    // What is read after a gap may reach beyond the end.
+    // A read after a gap may reach beyond the end.
     const wanted = bytes.subarray(position - offset, end - offset);
     collector.push(wanted);
     position += wanted.length;

@@ -5,20 +5,26 @@ import { Screen } from "./screen.js";
 import { orphanedHeadBytes } from "../text/utf8.js";
 
 export interface ReplayOptions {
-  /** Offset to stop at. Default: the end of the stream as it is when the replay begins; a busy program has none. */
+  /**
+   * Offset to stop at. Default: the end of the stream when the replay starts, because a busy program's stream keeps
+   * growing.
+   */
   readonly until?: number;
   readonly signal?: AbortSignal;
 }
 
 export interface ReplayedScreen {
   readonly screen: Screen;
-  /** Where to go on with `catchUp`. */
+  /** Offset for `continueReplay`. */
   readonly nextOffset: number;
-  /** Output that was no longer kept. What it alone had set (modes, the alternate screen) is unknown. */
+  /** Output that was no longer kept. State that only it had set (modes, the alternate screen) is unknown. */
   readonly droppedBytes: number;
 }
 
-/** A run's screen, from its spool alone: nothing needs to have watched it. Drawn at one size, for a spool does not tell of others. */
+/**
+ * Draws a run's screen from its spool alone. The whole output is drawn at one size, because a spool does not record
+ * size changes.
+ */
 export async function replayScreen(
   read: ByteReader,
   size: TerminalSize,
@@ -27,7 +33,7 @@ export async function replayScreen(
   const screen = new Screen(size);
   try {
     const caughtUp = await continueReplay(screen, read, 0, options);
-    // The questions are old: they were answered then, or nobody waits for the answers any more.
+    // The terminal queries are old: they were answered before, or the program no longer waits.
     screen.takeReplies();
     return { screen, ...caughtUp };
   } catch (error) {
@@ -36,7 +42,7 @@ export async function replayScreen(
   }
 }
 
-/** Feeds a screen what its stream has from `offset` on. After an abort the screen is part of the way, and of no further use. */
+/** Feeds a screen the stream from `offset` on. After an abort the screen is incomplete and must not be used. */
 export async function continueReplay(
   screen: Screen,
   read: ByteReader,
@@ -66,9 +72,9 @@ const LINE_FEED = 0x0a;
 const ESCAPE = 0x1b;
 
 /**
- * Where to begin in a stream whose beginning is lost, so that the rest of a sequence is not shown as text: after a
- * line end, or at an escape, which begins something new in any state. What is wrong on the screen then
- * lasts until the program draws over it or clears it.
+ * Finds where to start in a stream whose start is lost, so that the rest of an escape sequence is not shown as text:
+ * after a line feed, or at an escape, which starts a new sequence in any state. Wrong cells stay until the program
+ * redraws or clears them.
  */
 function findSafeStart(bytes: Uint8Array): number {
   const offsets = [bytes.indexOf(LINE_FEED) + 1, bytes.indexOf(ESCAPE)].filter((place) => place > 0);

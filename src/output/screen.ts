@@ -7,30 +7,30 @@ import { ControlStringLimiter } from "./control-string-limiter.js";
 import { createHeadlessTerminal, type HeadlessTerminal } from "./headless-terminal.js";
 import type { TerminalModes } from "./terminal-input.js";
 
-/** What a terminal shows. All text in it is safe to show anywhere. */
+/** The content of a terminal. All text in it is safe to show. */
 export interface ScreenSnapshot {
-  /** One per row of the screen, from the top, without the blanks at its end. */
+  /** The rows from the top, without trailing blanks. */
   readonly rows: readonly string[];
   readonly cols: number;
   readonly cursor: { readonly x: number; readonly y: number; readonly visible: boolean };
   readonly title: string;
-  /** The program has a screen of its own (an editor, a pager), not the one that scrolls. */
+  /** True if the program uses the alternate screen (an editor, a pager). */
   readonly alternate: boolean;
   readonly modes: TerminalModes;
   /** Bytes fed so far. */
   readonly bytes: number;
 }
 
-/** Output drawn between two looks at the clock: what the costliest sequences can make of it is still short. */
+/** Characters drawn between two checks of the clock: even the most expensive sequences take little time. */
 const DRAW_SLICE_CHARS = 1024;
-/** Output drawn before looking whether it is still wanted. */
+/** Bytes drawn between two checks of the abort signal. */
 const ABORT_CHECK_BYTES = 16 * 1024;
 
 /**
- * The terminal of a run, kept by feeding it the run's output. It only looks: answers to the program's questions
- * are not sent anywhere, but kept for `takeReplies`.
+ * The terminal of a run, drawn from the run's output. It sends nothing to the program: answers to terminal queries are
+ * kept for `takeReplies`.
  *
- * Calls take effect in the order they were made. What `snapshot` shows includes what has been awaited.
+ * Calls take effect in order. `snapshot` includes all calls that were awaited.
  */
 export class Screen implements AsyncDisposable {
   readonly #headless: HeadlessTerminal;
@@ -57,19 +57,19 @@ export class Screen implements AsyncDisposable {
     this.#watchCursor();
   }
 
-  /** Bytes given to `feed` and drawn. */
+  /** Bytes drawn so far. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /**
-   * Draws output, cut anywhere. The promise is the back-pressure: wait for it before the next chunk. The bytes
-   * must not change until then. An abort leaves the rest of them out.
+   * Draws output, which may be split anywhere. Await the promise before the next chunk (back-pressure); the bytes must
+   * not change until then. An abort leaves out the rest.
    */
   async feed(bytes: Uint8Array, signal?: AbortSignal): Promise<void> {
     if (this.#pendingBytes > defaults.screenPendingBytes)
       throw new Error(
-        `${this.#pendingBytes} bytes wait to be drawn already: await feed() before the next chunk`,
+        `${this.#pendingBytes} bytes already wait to be drawn: await feed() before the next chunk`,
       );
     this.#pendingBytes += bytes.length;
     try {
@@ -86,7 +86,7 @@ export class Screen implements AsyncDisposable {
     }
   }
 
-  /** Output was lost here: what it was the middle of will not be continued. Modes and cells stay. */
+  /** Marks a gap in the output: an unfinished sequence or character is dropped. Modes and cells stay. */
   skipLostOutput(): Promise<void> {
     return this.#runExclusive(() => {
       this.#decoder.end();
@@ -110,7 +110,7 @@ export class Screen implements AsyncDisposable {
       rows: Array.from({ length: terminal.rows }, (_, y) => sanitizeLine(line(y)).trimEnd()),
       cols: terminal.cols,
       cursor: {
-        // After the last column is written the cursor is beyond it, and is shown on it.
+        // After a write to the last column, the cursor is beyond it, and terminals show it on the last column.
         x: Math.min(active.cursorX, terminal.cols - 1),
         y: active.cursorY,
         visible: this.#cursorVisible,
@@ -128,14 +128,16 @@ export class Screen implements AsyncDisposable {
     };
   }
 
-  /** What a terminal of this size, cleared, must be sent to look the same and be in the same modes, with what had scrolled away. */
+  /**
+   * Returns the output that makes a cleared terminal of this size look the same, with the same modes and scrollback.
+   */
   serialize(): string {
     return this.#headless.serializer.serialize() + (this.#cursorVisible ? "" : "\u001b[?25l");
   }
 
   /**
-   * What a terminal would have answered to the program's questions since this was last called. For the program's
-   * stdin, and only when no terminal is attached that answers, too.
+   * Returns what a terminal would have answered to the program's queries since the last call. It belongs to the
+   * program's stdin, unless an attached terminal answers too.
    */
   takeReplies(): Uint8Array {
     const replies = this.#replies;
@@ -145,7 +147,7 @@ export class Screen implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#disposed) return;
-    // In turn: a terminal that is disposed never says that it has drawn what it was given.
+    // Queued behind pending draws, because a disposed terminal never reports that it has drawn.
     const disposed = this.#runExclusive(() => this.#headless.terminal.dispose());
     this.#disposed = true;
     await disposed;
@@ -155,7 +157,7 @@ export class Screen implements AsyncDisposable {
     const { terminal } = this.#headless;
     const text = this.#controlStrings.push(output);
     return new Promise((resolve) => {
-      // It lets others run between slices when it has drawn for a while.
+      // xterm.js yields between slices after it has drawn for a while.
       for (let start = 0; start < text.length; start += DRAW_SLICE_CHARS)
         terminal.write(text.slice(start, start + DRAW_SLICE_CHARS));
       terminal.write("", resolve);
@@ -163,11 +165,11 @@ export class Screen implements AsyncDisposable {
   }
 
   async #runExclusive<T>(operation: () => T | Promise<T>): Promise<T> {
-    if (this.#disposed) throw new Error("the screen has been disposed of");
+    if (this.#disposed) throw new Error("the screen was disposed");
     return this.#operations.run(operation);
   }
 
-  /** DECTCEM, which the terminal obeys but does not tell. */
+  /** Tracks DECTCEM (cursor visibility), which xterm.js applies but does not expose. */
   #watchCursor(): void {
     const { parser } = this.#headless.terminal;
     const setVisible = (visible: boolean) => (): false => {
@@ -187,7 +189,7 @@ export class Screen implements AsyncDisposable {
 }
 
 const DECTCEM = 25;
-/** CAN ends any sequence, unfinished. */
+/** CAN aborts any unfinished sequence. */
 const CANCEL_SEQUENCE = "\u0018";
 /** A wide character needs two columns. */
 const MIN_COLS = 2;

@@ -2,19 +2,19 @@ import { BadInput } from "../errors.js";
 import { didYouMean } from "../text/did-you-mean.js";
 import { sanitizeLine } from "../text/sanitize.js";
 
-/** What the program has asked of its terminal, as far as it changes what keys and pastes must send. */
+/** Terminal modes that the program has set, as far as they change what keys and pastes send. */
 export interface TerminalModes {
   /** DECCKM: cursor keys send SS3 instead of CSI. */
   readonly applicationCursor: boolean;
   /** DECKPAM: the keypad sends sequences instead of its characters. */
   readonly applicationKeypad: boolean;
   readonly bracketedPaste: boolean;
-  /** The program wants to hear of focus, and of the mouse. */
+  /** The program wants focus events and mouse events. */
   readonly focusEvents: boolean;
   readonly mouse: boolean;
 }
 
-/** A terminal that was asked for nothing; also what a run without one is taken for. */
+/** A terminal in its initial state; also used for a run without a terminal. */
 export const defaultTerminalModes: TerminalModes = {
   applicationCursor: false,
   applicationKeypad: false,
@@ -23,9 +23,9 @@ export const defaultTerminalModes: TerminalModes = {
   mouse: false,
 };
 
-/** How a key is sent; xterm's encodings (https://invisible-island.net/xterm/ctlseqs/ctlseqs.html), which tmux speaks too. */
+/** How a key is encoded, as in xterm (https://invisible-island.net/xterm/ctlseqs/ctlseqs.html) and tmux. */
 export type Key =
-  /** One character, which Ctrl turns into a control code where there is one. */
+  /** One character, which Ctrl turns into a control code if there is one. */
   | { readonly kind: "character"; readonly character: string }
   /** CSI or SS3 and a letter; CSI 1;m and the letter with modifiers. `cursor`: SS3 only in application mode. */
   | { readonly kind: "letter"; readonly letter: string; readonly cursor: boolean }
@@ -46,7 +46,7 @@ const keypadKey = (text: string, applicationLetter: string): Key => ({
   letter: applicationLetter,
 });
 
-/** As they are listed to people. */
+/** In the order in which they are listed to users. */
 const keysByName: Readonly<Record<string, Key>> = {
   Enter: characterKey("\r"),
   Escape: characterKey("\u001b"),
@@ -86,7 +86,7 @@ const keysByName: Readonly<Record<string, Key>> = {
   KPEnter: keypadKey("\r", "M"),
 };
 
-/** Other names people and tmux use. */
+/** Other names that users and tmux use. */
 const keyAliases: Readonly<Record<string, string>> = {
   Return: "Enter",
   Esc: "Escape",
@@ -110,7 +110,7 @@ const keysByLowerCaseName: ReadonlyMap<string, Key> = new Map(
   }),
 );
 
-/** Null: no such key. A single character is a key of its own; it may not be a control character. */
+/** Null if there is no such key. A single character is a key, unless it is a control character. */
 export function findKey(name: string): Key | null {
   const known = keysByLowerCaseName.get(name.toLowerCase());
   if (known !== undefined) return known;
@@ -128,15 +128,15 @@ const CSI = `${ESC}[`;
 const SS3 = `${ESC}O`;
 
 /**
- * Keys as a terminal in these modes sends them: `C-c`, `M-x`, `S-Tab`, `C-Up`, `F5`, `^D`, a single character,
- * `hex:1b5b41`, `literal:any text`. A word that is none of these is refused: sent as text, a misspelt
- * key would be typed into whatever the program is asking. All words are read before any is encoded.
+ * Encodes keys as a terminal in these modes sends them: `C-c`, `M-x`, `S-Tab`, `C-Up`, `F5`, `^D`, a single character,
+ * `hex:1b5b41`, `literal:any text`. Other words are rejected, because a misspelt key sent as text would be typed into
+ * the program. All words are checked before any is encoded.
  */
 export function encodeKeys(words: readonly string[], modes: TerminalModes): Uint8Array {
   return Buffer.concat(words.map((word) => encodeKeyWord(word, modes)));
 }
 
-/** Text as it is typed: nothing in it is a name, and nothing is added. */
+/** Encodes text as it is typed: no key names, nothing added. */
 export function encodeLiteral(text: string): Uint8Array {
   return Buffer.from(text, "utf8");
 }
@@ -171,7 +171,7 @@ function parseModifiers(word: string): { modifiers: Modifiers; name: string } {
     return { modifiers: { ctrl: true, meta: false, shift: false }, name: word.slice(1) };
   const found = new Set<string>();
   let name = word;
-  // A modifier needs something to modify: `C--` is Ctrl and minus.
+  // A modifier needs a key after it: `C--` is Ctrl and minus.
   for (let match = MODIFIER.exec(name); match !== null; match = MODIFIER.exec(name)) {
     const modifier = (match[1] ?? "").toUpperCase();
     if (found.has(modifier)) throw unknownKeyError(word, name);
@@ -183,7 +183,7 @@ function parseModifiers(word: string): { modifiers: Modifiers; name: string } {
 
 const MODIFIER = /^([CMS])-(?=.)/isu;
 
-/** Null: a terminal has no such combination. */
+/** Null if terminals have no code for the combination. */
 function encodeKey(key: Key, modifiers: Modifiers, modes: TerminalModes): string | null {
   const { ctrl, meta, shift } = modifiers;
   const plain = !ctrl && !meta && !shift;
@@ -203,7 +203,7 @@ function encodeKey(key: Key, modifiers: Modifiers, modes: TerminalModes): string
       if (ctrl) return null;
       return afterEscape(shift ? `${CSI}Z` : "\t");
     case "backspace":
-      // DEL is what terminals send for it today; Ctrl makes it the other one.
+      // Terminals send DEL for backspace today, and BS with Ctrl.
       return shift ? null : afterEscape(ctrl ? "\b" : "\u007f");
     case "character": {
       if (shift) return null;
@@ -213,7 +213,7 @@ function encodeKey(key: Key, modifiers: Modifiers, modes: TerminalModes): string
   }
 }
 
-/** What Ctrl makes of a character: the columns of ASCII, and what xterm does with digits and the slash. */
+/** The control code of a character: the columns of ASCII, and xterm's codes for digits and the slash. */
 function controlCode(character: string): string | null {
   if (/^[@-_a-z]$/.test(character)) return String.fromCharCode(character.charCodeAt(0) & 0x1f);
   return FURTHER_CONTROLS[character] ?? null;
@@ -238,7 +238,7 @@ function unknownKeyError(word: string, name: string): BadInput {
   return new BadInput("keys", `no key ${quoteWord(word)}: ${hint} To type it as text, write literal:…`);
 }
 
-/** A word as it may stand in a sentence. */
+/** Quotes a word for an error message. */
 function quoteWord(word: string): string {
   const safe = sanitizeLine(word.slice(0, SHOWN_CHARS));
   return `"${safe}${word.length > SHOWN_CHARS ? "…" : ""}"`;
@@ -250,18 +250,19 @@ const PASTE_BEGIN = "\u001b[200~";
 const PASTE_END = "\u001b[201~";
 
 /**
- * Text as a terminal pastes it: lines end in CR, as the Enter key does; in markers when the program asked for them.
+ * Encodes text as a terminal pastes it: lines end in CR like the Enter key, and paste markers are added if the program
+ * asked for them.
  *
- * A paste is text. Control characters in it are shown as pictures, not sent: an ESC could end the marked
- * paste early (ESC [201~) and make commands of the rest, and ^C or ^D would act even without markers.
- * Keys are for send-keys. Without markers a program takes each line as entered; that is the caller's affair.
+ * Control characters are replaced by pictures. An ESC could end the marked paste early (ESC [201~) and turn the rest
+ * into commands, and ^C or ^D would act even without markers. Without markers a program takes each line as entered;
+ * that is the caller's responsibility.
  */
 export function encodePaste(text: string, modes: TerminalModes): Uint8Array {
   const body = text.replace(/\r\n|\n/g, "\r").replace(PASTE_CONTROLS, controlPicture);
   return Buffer.from(modes.bracketedPaste ? PASTE_BEGIN + body + PASTE_END : body, "utf8");
 }
 
-/** C0 but tab and CR, DEL, and C1, where the 8-bit CSI is. */
+/** C0 except tab and CR, DEL, and C1, which contains the 8-bit CSI. */
 const PASTE_CONTROLS = /[\0-\u0008\u000a-\u000c\u000e-\u001f\u007f-\u009f]/g;
 
 function controlPicture(control: string): string {

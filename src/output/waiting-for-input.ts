@@ -3,33 +3,33 @@ import { sanitizeLine } from "../text/sanitize.js";
 import type { ScreenSnapshot } from "./screen.js";
 
 export interface PromptSignals {
-  /** The end of the output, or of the screen up to its cursor: a few hundred characters are enough. */
+  /** The end of the output, or of the screen up to its cursor; a few hundred characters are enough. */
   readonly tail: string;
-  /** Since the last output. */
+  /** Time since the last output. */
   readonly idleMs: number;
-  /** The program has a screen of its own (an editor, a pager). Default false. */
+  /** The program uses the alternate screen (an editor, a pager). Default false. */
   readonly alternate?: boolean;
-  /** Anyone can write to it. Default true; a program without stdin waits for nobody. */
+  /** The program's stdin is open. Default true. A program without stdin does not wait for input. */
   readonly stdinOpen?: boolean;
-  /** The terminal does not show what is typed, but collects lines, as for a password. Null: not known. */
+  /** The terminal does not echo input but collects lines, as for a password. Null if not known. */
   readonly hiddenInput?: boolean | null;
-  /** A process of the run is asleep in a read of its terminal or stdin. Null: not known. */
+  /** A process of the run sleeps in a read of its terminal or stdin. Null if not known. */
   readonly reading?: boolean | null;
 }
 
 export interface PromptGuess {
   readonly seems: boolean;
-  /** A sentence for people. */
+  /** One sentence for users. */
   readonly because: string;
 }
 
 /**
- * Whether a program seems to wait for input. A guess from what can be seen from outside: a silent program may be
- * working, and one that shows a prompt may be printing it into a log. Certain signs come first.
+ * Guesses from the outside whether a program waits for input. A silent program may be working, and a prompt may be part
+ * of a log. Reliable signals are checked first.
  */
 export function guessWaitingForInput(signs: PromptSignals): PromptGuess {
   const { tail, idleMs, alternate = false, stdinOpen = true, hiddenInput = null, reading = null } = signs;
-  if (!stdinOpen) return no("its input is closed");
+  if (!stdinOpen) return no("its stdin is closed");
   if (reading === false) return no("none of its processes reads its input");
   const silent = `nothing was printed for ${seconds(idleMs)}`;
   if (idleMs < defaults.waitingPromptIdleMs) return no(`it printed something ${seconds(idleMs)} ago`);
@@ -44,16 +44,18 @@ export function guessWaitingForInput(signs: PromptSignals): PromptGuess {
   return no(`its last line does not look like a prompt, and ${silent} only`);
 }
 
-/** For `tail`: the line that the cursor is on, up to it. A prompt's last blank is not in the snapshot's rows. */
+/**
+ * Returns the line of the cursor up to the cursor, for `tail`. A prompt's trailing blank is not in the snapshot's rows.
+ */
 export function lineBeforeCursor({ rows, cursor }: Pick<ScreenSnapshot, "rows" | "cursor">): string {
   return (rows[cursor.y] ?? "").slice(0, cursor.x).padEnd(cursor.x);
 }
 
 const MAX_QUOTED_CHARS = 60;
-/** A prompt is short; only the end of a longer line is looked at. */
+/** A prompt is short, so only the end of a longer line is checked. */
 const MAX_LINE_CHARS = 500;
 
-/** On a line that has not ended. The first that fits is named. */
+/** Patterns for a line without a line end. The first match is reported. */
 const PROMPT_PATTERNS: readonly { readonly what: string; readonly shape: RegExp }[] = [
   {
     what: "a question for a secret",
@@ -79,11 +81,11 @@ const PROMPT_PATTERNS: readonly { readonly what: string; readonly shape: RegExp 
 
 function lastLine(tail: string): string {
   const line = tail.slice(tail.lastIndexOf("\n") + 1).slice(-MAX_LINE_CHARS);
-  // Of a line that was drawn over, the last state.
+  // Only the last state of a line that was overwritten.
   return sanitizeLine(line.slice(line.lastIndexOf("\r") + 1));
 }
 
-/** By characters: half of one is not safe to show. */
+/** Cuts at character boundaries, because half a character is not safe to show. */
 function lastCharacters(line: string): string {
   return Array.from(line.trim()).slice(-MAX_QUOTED_CHARS).join("");
 }

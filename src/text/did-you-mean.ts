@@ -1,4 +1,4 @@
-/** Names that `word` may have been meant for, the nearest first: at most a third of it is different. */
+/** Returns the names that are similar to `word`, the most similar first: at most a third of the characters differ. */
 export function didYouMean(word: string, names: readonly string[]): string[] {
   const wanted = word.toLowerCase();
   if (wanted.length > MAX_WORD_CHARS) return [];
@@ -15,10 +15,10 @@ export function didYouMean(word: string, names: readonly string[]): string[] {
 }
 
 const MAX_SUGGESTIONS = 3;
-/** No name is as long: comparing more costs and helps nobody. */
+/** No name is that long. */
 const MAX_WORD_CHARS = 32;
 
-/** Insertions, deletions, changes, and neighbours swapped (optimal string alignment). */
+/** Counts insertions, deletions, substitutions and transpositions of neighbours (optimal string alignment). */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, index) => index);

@@ -66,9 +66,9 @@ const MIN_OPAQUE_CHARS = 6;
 /** A value with characters of paths and addresses must be as long and as mixed as a random one. */
 const MIN_RANDOM_CHARS = 20;
 
-/** How far back the beginning of a path is looked for: a megabyte may be full of what looks like tokens. */
+/** How far back the start of a path is searched, because a megabyte may be full of token-like text. */
 const PATH_CHARS = 1_024;
-/** What follows is part of a file's path, whatever it looks like. The path of a URL is none. */
+/** Matches if the following text is part of a file path. The path of a URL does not count. */
 const endsInPath = /(?:^|[^\w.+/@%,~:-])(?:~[\w.-]*|\.{1,2})?\/(?!\/)[\w.+/@%,~-]*$/;
 
 /** Lower-case letters alone may name a program or an option, and a value with a slash or a dot a file. */
@@ -108,7 +108,7 @@ function maskText(secret: string): string {
 const LOOK_ALIKE =
   /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Coptic}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Lisu}\u{1d400}-\u{1d7ff}]/gu;
 
-/** What looks like a character of shell syntax or of a path and is none. */
+/** Characters that look like shell syntax or a path separator but are not. */
 const LOOKS_LIKE_SYNTAX =
   /[\u01c0\u01c3\u02b9\u02bb-\u02bd\u02d7\u037e\u1fef\u2010\u2011\u2024\u2044\u2212\u2215-\u2217\u2223\u2236\u29f5\u29f8\ua789\ua78a\ufe50-\ufe6b\uff01-\uff5e]/gu;
 /** Marks that change how an ASCII character looks, or the quotation mark before the text. */
@@ -167,10 +167,10 @@ function escapeHidden(literal: string): string {
   );
 }
 
-/** For what names a file: the program or a directory. It is shown as it is, also where it looks like a secret. */
+/** For file names: the program or a directory. They are shown unchanged, even if they look like secrets. */
 export const UNMASKED: MaskOptions = { reveal: true };
 
-/** The words of a command, each on its own. */
+/** Masks each word of a command separately. */
 export function* maskArguments(argv: readonly string[], options: MaskOptions = {}): Generator<MaskedWord> {
   const scanner = new SecretOptionScanner();
   for (const [at, word] of argv.entries()) {

@@ -1,13 +1,13 @@
 /**
- * Checks on JSON that another program wrote. By hand: an end is read for every run, and these few
- * shapes do not justify loading a schema library on the way to a one-millisecond spawn.
+ * Checks of JSON that another program wrote. They are written by hand, because loading a schema library would slow down
+ * a one-millisecond spawn.
  */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Something in the JSON is not as agreed. Never leaves the module that parses. */
+/** The JSON has an unexpected shape. Only the parser sees this error. */
 export class UnexpectedJson extends Error {}
 
-/** Null when the text is no JSON, or `read` finds it misshapen. */
+/** Null if the text is not JSON or `read` rejects its shape. */
 export function parseJson<T>(text: string, read: (value: unknown) => T): T | null {
   try {
     return read(JSON.parse(text));
@@ -27,7 +27,7 @@ export function asArray(value: unknown): readonly unknown[] {
   return value;
 }
 
-/** From 0 up. */
+/** Accepts 0 and above. */
 export function asWholeNumber(value: unknown): number {
   if (!Number.isSafeInteger(value) || (value as number) < 0) throw new UnexpectedJson("whole number");
   return value as number;

@@ -5,7 +5,7 @@ import { shellQuote } from "./shell.js";
 
 const hidden = "***";
 
-/** Tokens that are recognized by the shape that their issuers gave them, in any position. Each is one word. */
+/** Tokens that are recognized by their issuer's format, in any position. Each is one word. */
 export const tokenPatterns = new RegExp(
   [
     "\\bhf[to]_[\\w-]{16,}", // Holdfast's own: a session's, the operator's
@@ -34,7 +34,7 @@ const privateKey =
 /** The signature of a signed URL (Azure SAS and others). A short value may be something else, such as the name of a signal. */
 export const urlSignature = /(?<![\w.-])(sig=)[\w%+/=-]{16,}/gi;
 
-/** Bounded and anchored, so that 128 KiB of anything are read in linear time. */
+/** Bounded and anchored, so that 128 KiB of any text are matched in linear time. */
 const urlUser = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#'"@]*(?:@[^\s/?#'"@]*)*@/gi;
 const header =
   /(?<![\w-])((?:proxy-)?authorization|(?:set-)?cookie)(\s*:\s*)((?:basic|bearer|digest|token|negotiate)\s+)?[^\s'"][^'"\r\n]*/gi;
@@ -44,7 +44,7 @@ const jsonPair = /(["'])([\w.-]{1,80})\1(\s*:\s*)(["'])((?:\\.|(?!\4)[^\\])*)\4/
 const assignment = /(?<![\w.-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)("[^"]*"|'[^']*'|[^\s&;'"]+)/g;
 const optionPair = /(?<![\w-])(--?[A-Za-z][\w-]{0,80})(\s+)("[^"]*"|'[^']*'|[^\s'"]+)/g;
 
-/** A command as one line for people: quoted as for a shell, secrets hidden, bounded. */
+/** Formats a command as one line for users: quoted as for a shell, secrets hidden, length limited. */
 export function displayCommand(
   argv: readonly string[],
   limit: number = defaults.displayCommandChars,
@@ -54,13 +54,13 @@ export function displayCommand(
     line += (line === "" ? "" : " ") + shellQuote(word);
     if (line.length > limit) break;
   }
-  // Not in the middle of a surrogate pair.
+  // Do not split a surrogate pair.
   return line.length > limit ? `${line.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, "")}…` : line;
 }
 
 /**
- * Tells commands apart without keeping them. Over the redacted words: a hash of a short secret beside an otherwise
- * known command line is found out by trying, and two runs that differ only in a token are the same command.
+ * Distinguishes commands without storing them. It hashes the redacted words, because a short secret in a known command
+ * line could be guessed from the hash. Two runs that differ only in a token count as the same command.
  */
 export function commandHash(argv: readonly string[]): string {
   return createHash("sha256")
@@ -80,12 +80,14 @@ export function redactArguments(argv: readonly string[]): string[] {
   });
 }
 
-/** `--password x`, `-u name:x`. Null when the word before is no such option, or this one is another option. */
+/**
+ * Handles `--password x` and `-u name:x`. Null if the previous word is no such option or this word is another option.
+ */
 function redactOptionValue(option: string, word: string): string | null {
   if (!/^--?[A-Za-z]/.test(option) || option.includes("=") || word.startsWith("--")) return null;
   if (/^(?:-u|-U|--user|--proxy-user)$/.test(option) && word.includes(":"))
     return `${word.slice(0, word.indexOf(":"))}:${hidden}`;
-  // One dash and one letter is never named after a secret: -p is a port as often as a password.
+  // An option of one letter does not count as a secret's name: -p is a port as often as a password.
   return option.length > 2 && isSecretName(option) ? hidden : null;
 }
 
@@ -95,7 +97,7 @@ function redactAssignment(word: string): string | null {
   return named !== undefined && isSecretName(named) ? `${named}${hidden}` : null;
 }
 
-/** Secrets inside one word, which may be a whole script or JSON document. */
+/** Hides secrets inside one word, which may be a whole script or JSON document. */
 export function redactText(text: string): string {
   return redactOptionValues(text)
     .replace(privateKey, hidden)

@@ -1,13 +1,13 @@
 /**
- * Makes text that came from a process safe to show on a terminal: nothing in the result can move the
- * cursor, set title, colour or clipboard, hide or reorder what stands beside it, or forge another line.
+ * Makes text from a process safe to show on a terminal. The result cannot move the cursor, set the title, colours or
+ * clipboard, hide or reorder text, or forge another line.
  *
- * Whole escape sequences are taken out, for they mean nothing as text; every control character that is
- * left is shown as a picture, so that nothing can hide and no sequence can form from the remains.
+ * Whole escape sequences are removed, because they mean nothing as text. Remaining control characters are shown as
+ * pictures, so that no sequence can form from the remains.
  */
 
-// The content of a control string is printable only: an unterminated one ends at the next control
-// character and cannot swallow what follows, and matching stays linear.
+// A control string contains only printable characters: an unterminated one ends at the next control character and
+// cannot hide the following text, and matching stays linear.
 const CONTROL_STRING = String.raw`(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)`;
 const CONTROL_SEQUENCE = String.raw`(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]`;
 const SHORT_ESCAPE = String.raw`\x1b[ -/]*[0-~]`;
@@ -16,13 +16,13 @@ const ESCAPES = new RegExp(`${CONTROL_STRING}|${CONTROL_SEQUENCE}|${SHORT_ESCAPE
 /** C0, DEL and C1 controls. */
 const CONTROLS = String.raw`\x00-\x1f\x7f-\x9f`;
 /**
- * Characters that reorder, break or vanish: bidirectional controls, line separators, zero-width and
- * invisible ones, tags, lone surrogates. The joiners U+200C and U+200D stay: scripts and emoji need them.
+ * Characters that reorder, break or hide text: bidirectional controls, line separators, zero-width and invisible
+ * characters, tags, lone surrogates. The joiners U+200C and U+200D stay, because scripts and emoji need them.
  */
 const DECEPTIVE = String.raw`\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}\p{Cs}`;
 const UNSAFE = new RegExp(`[${CONTROLS}${DECEPTIVE}]`, "gu");
 
-/** For a cell of a table or one line of a message: line ends and tabs are shown too. */
+/** For a table cell or a one-line message: line ends and tabs are shown as pictures, too. */
 export function sanitizeLine(text: string): string {
   return text.replace(ESCAPES, "").replace(UNSAFE, visibleForm);
 }

@@ -1,18 +1,18 @@
 import { basename } from "node:path";
 
-/** Words that make the name of an option, variable, header or JSON key a secret's. */
+/** Words that mark the name of an option, variable, header or JSON key as that of a secret. */
 const secretWords =
   /^(?:password|passwords|passwd|passphrase|passcode|secret|secrets|credential|credentials|token|apikey|cookie|bearer|pwd|pass)$/;
-/** Written as one word: PGPASSWORD, SSHPASS, authtoken. */
+/** Secret words at the end of a compound word: PGPASSWORD, SSHPASS, authtoken. */
 const secretSuffix = /(?:password|passwd|passphrase|secret|token|apikey|sshpass|_auth)$/;
-/** `key` alone is as often a file or a map's key; with one of these before it, it is not. */
+/** `key` alone often names a file or a map key; after one of these words it names a secret. */
 const keyOwner =
   /^(?:api|access|private|secret|signing|encryption|account|auth|license|service|master|shared)$/;
-/** A name that ends so tells where a secret is, or how large, not what it is. */
+/** A name with this ending says where a secret is or how large it is, not its value. */
 const aboutSecret =
   /^(?:file|files|path|dir|directory|name|names|id|ids|url|uri|endpoint|type|kind|count|limit|length|size|max|min|budget|expiry|ttl|timeout|stdin|prompt|policy|env|var|manager|store|helper|scope|scopes|audience|issuer|usage|number)$/;
 
-/** Does a value under this name deserve hiding? Errs towards hiding. */
+/** Returns true if a value with this name should be hidden. In doubt, true. */
 export function isSecretName(name: string): boolean {
   const words = name
     .replaceAll(/([a-z0-9])([A-Z])/g, "$1-$2")
@@ -70,7 +70,7 @@ export class SecretOptionScanner {
   #program = "";
   #valueNext = false;
 
-  /** The offset of a secret in the next word of the command; null: it contains no option's secret. */
+  /** Returns the offset of a secret in the next word, or null if the word is not an option's secret. */
   next(word: string): number | null {
     if (this.#valueNext) {
       this.#valueNext = false;
@@ -80,7 +80,7 @@ export class SecretOptionScanner {
     const name = basename(word);
     if (LOGIN_PROGRAMS.has(name) || SECRET_OPTIONS.has(name)) this.#program = name;
     else if (name === "login" && LOGIN_PROGRAMS.has(this.#program)) this.#program = `${this.#program}-login`;
-    // The words from here on belong to another program, which has options of its own.
+    // The following words belong to another program with its own options.
     else if (this.#program === "sshpass" && !word.startsWith("-")) this.#program = "";
     for (const { letter, attached } of SECRET_OPTIONS.get(this.#program) ?? []) {
       if (word === `-${letter}`) this.#valueNext = attached !== true;
@@ -99,7 +99,7 @@ function isAttached(program: string, word: string): boolean {
 const SIMPLE_COMMAND = /[^|;&\n`()]+/g;
 const SCRIPT_WORD = /(?:[^\s'"]|'[^']*'|"[^"]*")+/g;
 
-/** Ranges of a script, as [start, end), that are the values of such options. */
+/** Finds the values of secret options in a script, as ranges [start, end). */
 export function findSecretOptionValues(script: string): [number, number][] {
   const found: [number, number][] = [];
   for (const command of script.matchAll(SIMPLE_COMMAND)) {

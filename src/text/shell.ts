@@ -1,4 +1,4 @@
-/** What a person may paste into a shell and get the same word, on one line and without control characters. */
+/** Quotes a word for a shell, on one line and without control characters. */
 export function shellQuote(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (!unprintableCharacter.test(word)) return `'${word.replaceAll("'", `'\\''`)}'`;
@@ -22,7 +22,7 @@ export function escapeCharacter(character: string): string {
     : `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
-/** The words of a stored command line, by a shell's quoting and nothing else of a shell. Null: its quotes do not end. */
+/** Splits a command line into words by a shell's quoting rules only. Null if a quotation does not end. */
 export function splitShellWords(text: string): readonly string[] | null {
   const words: string[] = [];
   let word: string | null = null;

@@ -3,16 +3,16 @@ import { BadInput } from "../errors.js";
 
 const byName: ReadonlyMap<string, number> = new Map(Object.entries(constants.signals));
 const byNumber: ReadonlyMap<number, string> = new Map(
-  // Aliases (SIGIOT, SIGPOLL, SIGCLD) come later in the list than the name everybody knows.
+  // Aliases (SIGIOT, SIGPOLL, SIGCLD) come later in the list than the common name.
   [...byName].toReversed().map(([name, number]) => [number, name]),
 );
 
-/** `SIGTERM` for 15; a number without a name, such as a real-time signal, becomes `SIG42`. */
+/** Returns `SIGTERM` for 15, and `SIG42` for a number without a name, such as a real-time signal. */
 export function signalName(number: number): string {
   return byNumber.get(number) ?? `SIG${number}`;
 }
 
-/** The number of `SIGTERM`, or of what `signalName` made up for a nameless one. Null when it is neither. */
+/** Returns the number of a name that `signalName` returns, or null. */
 export function signalNumber(name: string): number | null {
   const known = byName.get(name);
   if (known !== undefined) return known;
@@ -20,7 +20,7 @@ export function signalNumber(name: string): number | null {
   return nameless === undefined ? null : Number(nameless);
 }
 
-/** A signal as people write it: `TERM`, `sigterm`, `15`. */
+/** Parses a signal as users write it: `TERM`, `sigterm`, `15`. */
 export function parseSignal(text: string): number {
   const upper = text.trim().toUpperCase();
   const number = /^\d+$/.test(upper)

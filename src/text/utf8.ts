@@ -1,7 +1,7 @@
 /**
- * UTF-8 to text, across chunk borders: the same text as from all bytes at once, however they were cut.
- * A chunk is decoded up to the first character that it does not complete. A lead byte begins a new
- * character in any state, so cutting before one never changes what the bytes mean, valid or not.
+ * Decodes UTF-8 chunks to the same text as all bytes at once. A chunk is decoded up to the first incomplete character.
+ * A lead byte starts a new character in any state, so a cut before one never changes the meaning of the bytes, valid or
+ * not.
  */
 export class Utf8Decoder {
   #carry: Buffer = Buffer.alloc(0);
@@ -10,12 +10,12 @@ export class Utf8Decoder {
     const view = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     const bytes = this.#carry.length === 0 ? view : Buffer.concat([this.#carry, view]);
     const whole = bytes.length - incompleteTailBytes(bytes);
-    // Copied: the chunk belongs to the caller, who may use it again.
+    // Copied, because the caller may reuse the chunk.
     this.#carry = whole === bytes.length ? EMPTY : Buffer.from(bytes.subarray(whole));
     return bytes.toString("utf8", 0, whole);
   }
 
-  /** What a stream that ends in mid-character leaves: replacement characters. */
+  /** Returns replacement characters for an incomplete character at the end of the stream. */
   end(): string {
     const rest = this.#carry.toString("utf8");
     this.#carry = EMPTY;
@@ -25,10 +25,10 @@ export class Utf8Decoder {
 
 const EMPTY = Buffer.alloc(0);
 const MAX_CHARACTER_BYTES = 4;
-/** Bytes of a character after its first. */
+/** Most bytes of a character after its first. */
 export const MAX_CONTINUATION_BYTES = MAX_CHARACTER_BYTES - 1;
 
-/** How many bytes at the end are the beginning of a character that needs more. */
+/** Counts the bytes at the end that start a character but do not complete it. */
 export function incompleteTailBytes(bytes: Uint8Array): number {
   for (let back = 1; back < MAX_CHARACTER_BYTES && back <= bytes.length; back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;
@@ -38,7 +38,7 @@ export function incompleteTailBytes(bytes: Uint8Array): number {
   return 0;
 }
 
-/** How many bytes at the beginning may be the rest of a character whose beginning is lost. */
+/** Counts the bytes at the start that may be the rest of a character whose start is lost. */
 export function orphanedHeadBytes(bytes: Uint8Array): number {
   let count = 0;
   while (count < MAX_CONTINUATION_BYTES && isContinuation(bytes[count])) count += 1;

@@ -53,7 +53,7 @@ describe("a line that is no prompt needs fifteen seconds of silence:", () => {
 });
 
 test.each([
-  ["its input is closed", { stdinOpen: false }, false],
+  ["its stdin is closed", { stdinOpen: false }, false],
   ["none of its processes reads", { reading: false }, false],
   ["it reads its input", { reading: true, idleMs: 1_000, tail: "working" }, true],
   ["hides what is typed", { hiddenInput: true, idleMs: 1_000, tail: "working" }, true],

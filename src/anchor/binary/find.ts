@@ -10,12 +10,15 @@ const PACKAGE = `@holdfast/anchor-${PLATFORM}`;
 
 const CHECKOUT_BINARY = join(PACKAGE_ROOT, "build/anchor");
 
-/** The anchor's binary: what `HOLDFAST_ANCHOR` names, a checkout's own build, or this platform's package. */
+/**
+ * Returns the path of the anchor binary: the value of `HOLDFAST_ANCHOR`, the build of a checkout, or the binary of this
+ * platform's package.
+ */
 export function findAnchorBinary(env: NodeJS.ProcessEnv = process.env): string {
   return env["HOLDFAST_ANCHOR"] || (isCheckout ? CHECKOUT_BINARY : packagedFile("bin/anchor"));
 }
 
-/** A file of the anchor package; where it would be, when that is not installed. */
+/** Returns the path of a file of the anchor package, or its expected path if the package is not installed. */
 function packagedFile(file: string): string {
   try {
     return createRequire(import.meta.url).resolve(`${PACKAGE}/${file}`);
@@ -24,7 +27,7 @@ function packagedFile(file: string): string {
   }
 }
 
-/** Rejects an anchor package of another release: they are made, tested and installed together. */
+/** Throws if the anchor package is of another release: both packages are tested and installed together. */
 export function requireSameVersion(path: string): void {
   if (path !== packagedFile("bin/anchor") || !existsSync(path)) return;
   const ours = packageVersion();
@@ -36,12 +39,12 @@ export function requireSameVersion(path: string): void {
     );
 }
 
-/** What to do about an anchor that is not where it should be. */
+/** Says how to repair a missing anchor binary. */
 export function missingBinaryHint(path: string): string {
   if (path === CHECKOUT_BINARY) return "build it with `node scripts/build-anchor.mjs` in the checkout";
   if (path !== packagedFile("bin/anchor")) return "correct HOLDFAST_ANCHOR or unset it";
   if (!PACKAGED_PLATFORMS.includes(PLATFORM))
-    return `use one of ${PACKAGED_PLATFORMS.join(", ")}: there is no anchor for ${PLATFORM}`;
+    return `use one of ${PACKAGED_PLATFORMS.join(", ")}; there is no anchor for ${PLATFORM}`;
   const version = packageVersion();
   return `install the package ${PACKAGE}: npm install ${PACKAGE}@${version} (npm leaves it out with --omit=optional, or when a lockfile was made on another platform)`;
 }

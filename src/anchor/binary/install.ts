@@ -9,16 +9,16 @@ import { missingBinaryHint } from "./find.js";
 const ELF_MAGIC = Buffer.from([0x7f, 0x45, 0x4c, 0x46]);
 
 /**
- * The state directory's own copy, named by its content. Anchors outlive upgrades of the package:
- * theirs must neither change under them nor vanish. Idempotent; repairs a damaged copy.
+ * Copies the binary into the state directory, under a name derived from its content, because anchors outlive package
+ * upgrades and their binary must neither change nor vanish. Idempotent; replaces a damaged copy.
  */
 export async function installAnchorBinary(home: string, source: string): Promise<string> {
   const content = await readSource(source);
-  // A text file would be run by a shell, and anything else fail somewhere far from here.
+  // A shell would run a text file, and any other file would fail later with an unclear error.
   if (process.platform === "linux" && !content.subarray(0, 4).equals(ELF_MAGIC))
     throw new AnchorUnusable(
       source,
-      `${source} is not a program of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
+      `${source} is not an executable of this system; nothing can be started. Correct HOLDFAST_ANCHOR or unset it, or build the anchor again`,
     );
   const hash = createHash("sha256").update(content).digest("hex").slice(0, 16);
   const directory = join(home, "bin");
@@ -41,7 +41,7 @@ async function readSource(source: string): Promise<Buffer> {
   }
 }
 
-/** The name promises the content, so the content is what is checked. */
+/** Compares the whole content, because the name is a hash of it. */
 async function isIntact(path: string, content: Buffer): Promise<boolean> {
   try {
     const found = await lstat(path);
@@ -73,7 +73,7 @@ async function writeCopy(directory: string, path: string, content: Buffer): Prom
 
 async function requireExecutable(path: string): Promise<void> {
   try {
-    // Also false on a file system mounted noexec: access(2) looks at the mount.
+    // access(2) also fails on a file system mounted noexec.
     await access(path, constants.X_OK);
   } catch (cause) {
     throw new AnchorUnusable(
@@ -87,7 +87,7 @@ async function requireExecutable(path: string): Promise<void> {
 function copyError(path: string, cause: unknown): AnchorUnusable {
   return new AnchorUnusable(
     path,
-    `cannot keep the anchor binary at ${path}: ${errorMessage(cause)}. Nothing can be started until the state directory is writable`,
+    `cannot copy the anchor binary to ${path}: ${errorMessage(cause)}. Nothing can be started until the state directory is writable`,
     { cause },
   );
 }

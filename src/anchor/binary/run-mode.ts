@@ -5,10 +5,10 @@ import { errnoCode } from "../../home/errno.js";
 import { missingBinaryHint } from "./find.js";
 import { anchorEnvironment } from "./start-launcher.js";
 
-/** Far above what thousands of processes take; beyond it, the answer is not one. */
+/** Far above the answer for thousands of processes; a longer answer is invalid. */
 const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
 
-/** Run the anchor in a one-shot mode and return its output lines. `passed`: its descriptors from 3 on. */
+/** Runs the anchor in a one-shot mode and returns its output lines. `extraFds` become its descriptors from 3 on. */
 export function runAnchorMode(
   anchorPath: string,
   args: readonly string[],
@@ -42,7 +42,7 @@ export function runAnchorMode(
     child.stderr.setEncoding("utf8").on("data", (part: string) => {
       if (stderrText.length < 1000) stderrText += part;
     });
-    // It may leave without reading everything; its status tells then.
+    // The process may exit without reading all input; its exit status reports the result.
     child.stdin.on("error", () => {});
     child.stdin.end(input);
     child.on("close", (code, signal) => {

@@ -4,20 +4,20 @@ import { AnchorUnusable } from "../../errors.js";
 import { errnoCode, errorMessage } from "../../home/errno.js";
 import { asBoolean, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
 
-/** More than any ready line; beyond it, whatever was started is not the launcher. */
+/** Longer than any ready line; a process that writes more is not the launcher. */
 const MAX_READY_LINE = 64 * 1024;
 
-/** What a test may hand to the binary: its weaker tiers, and where its sanitizers report to. */
+/** Variables that tests pass to the binary: weaker tiers, and options of the sanitizers. */
 const PASSED_VARIABLES = ["HOLDFAST_ANCHOR_WEAKEN", "ASAN_OPTIONS", "UBSAN_OPTIONS"];
 
-/** The anchor binary needs nothing from the environment, and what it does not get it cannot leak into a run. */
+/** The anchor binary needs nothing else from the environment, and cannot leak what it does not get into a run. */
 export function anchorEnvironment(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   return Object.fromEntries(
     PASSED_VARIABLES.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])),
   );
 }
 
-/** Start a launcher, in a session of its own, and return when it listens. It outlives this process. */
+/** Starts a launcher in its own session and returns when it listens. The launcher outlives this process. */
 export async function startLauncher(
   anchorPath: string,
   instanceDir: string,
@@ -27,7 +27,7 @@ export async function startLauncher(
     detached: true,
     stdio: ["ignore", "pipe", "ignore"],
     env: anchorEnvironment(),
-    // Not the caller's directory: that one may be on something to be unmounted.
+    // The caller's directory may be on a file system that is to be unmounted.
     cwd: "/",
   });
   try {
@@ -36,10 +36,10 @@ export async function startLauncher(
       const object = asObject(value);
       return { ready: asBoolean(object["ready"]), message: asNullable(asString, object["message"]) };
     });
-    if (parsed === null) throw new Error(`it said ${JSON.stringify(line.slice(0, 200))}`);
+    if (parsed === null) throw new Error(`it wrote ${JSON.stringify(line.slice(0, 200))}`);
     if (!parsed.ready) throw new Error(parsed.message ?? "it is not ready");
   } catch (cause) {
-    // Ours, and not yet reaped, so the number is still its own. One that is not ready holds nothing.
+    // The child is not reaped yet, so its pid is not reused. A launcher that is not ready holds no runs.
     child.kill("SIGKILL");
     throw new AnchorUnusable(anchorPath, describeStartError(anchorPath, cause), { cause });
   } finally {
@@ -66,7 +66,7 @@ function readReadyLine(child: ChildProcess): Promise<string> {
       const end = text.indexOf("\n");
       if (end >= 0) settle(() => resolve(text.slice(0, end)));
       else if (text.length > MAX_READY_LINE)
-        settle(() => reject(new Error("it did not say that it was ready")));
+        settle(() => reject(new Error("it did not report that it is ready")));
     });
   });
 }
@@ -76,7 +76,7 @@ function describeStartError(anchorPath: string, cause: unknown): string {
   if (code === "EACCES")
     return `${anchorPath} may not be executed; no run can be started. Check its mode and that its file system is not mounted noexec`;
   if (code === "ENOENT")
-    return `${anchorPath} is gone; no run can be started. A new start of the supervisor puts it back`;
+    return `${anchorPath} is gone; no run can be started. Restart the supervisor to install it again`;
   if (code === "ENOEXEC")
     return `${anchorPath} was not built for this machine; no run can be started. Build it here with scripts/build-anchor.mjs`;
   return `the launcher ${anchorPath} could not be started: ${errorMessage(cause)}. No run was started`;

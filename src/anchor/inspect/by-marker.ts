@@ -6,39 +6,42 @@ import { toIdentity, requireDigits, requirePid, requireWholeNumber } from "./pro
 import { runReap } from "./reap.js";
 import { asArray, asNullable, parseJson, asObject, asString, asWholeNumber } from "../../text/parse-json.js";
 
-/** A process, of whatever tool, with a certain variable in its environment. */
+/** A process of any tool with a certain variable in its environment. */
 export interface MarkedProcess {
   readonly identity: ProcessIdentity;
-  /** Of the variable asked for, cut at 4095 bytes. */
+  /** Value of the requested variable, cut at 4095 bytes. */
   readonly value: string;
   readonly parentPid: number;
-  /** Null: it cannot be proven who it is. */
+  /** Null if its identity cannot be proven. */
   readonly parent: ProcessIdentity | null;
   readonly uid: number;
   readonly command: string;
-  /** Bounded; empty when it cannot be read. */
+  /** Limited in length; empty if it cannot be read. */
   readonly argv: readonly string[];
-  /** Not null: it is in one of our runs. */
+  /** Set if the process belongs to a run. */
   readonly runId: string | null;
-  /** Of the further variables asked for, each cut at 1023 bytes; null: not set. */
+  /** Values of the other requested variables, each cut at 1023 bytes; null if not set. */
   readonly others: Readonly<Record<string, string | null>>;
 }
 
 /** The variable that holds a run's lease id. */
 export const LEASE_MARKER = "HOLDFAST_LEASE_ID";
 
-/** What a shell can set. */
+/** Names that a shell can set. */
 const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,126}$/;
 const MAX_OTHER_VARIABLES = 16;
 
-/** Every process that one may look into and whose environment has the variable. Says nothing about whose they are. */
+/**
+ * Lists all readable processes whose environment has the variable. The variable does not prove which tool owns a
+ * process.
+ */
 export async function listMarkedProcesses(
   anchorPath: string,
   variable: string,
   otherVariables: readonly string[] = [],
 ): Promise<readonly MarkedProcess[]> {
   if (otherVariables.length > MAX_OTHER_VARIABLES)
-    throw new BadInput("others", `at most ${MAX_OTHER_VARIABLES} further variables can be asked for`);
+    throw new BadInput("others", `at most ${MAX_OTHER_VARIABLES} other variables can be requested`);
   const lines = await runAnchorMode(
     anchorPath,
     ["marked", ...[variable, ...otherVariables].map(requireVariableName)],
@@ -47,10 +50,7 @@ export async function listMarkedProcesses(
   return lines.map((line) => {
     const marked = parseJson(line, toMarkedProcess);
     if (marked !== null) return marked;
-    throw new AnchorUnusable(
-      anchorPath,
-      "`anchor marked` did not answer as agreed; nothing was concluded from it",
-    );
+    throw new AnchorUnusable(anchorPath, "`anchor marked` gave an invalid answer; it was ignored");
   });
 }
 
@@ -62,8 +62,9 @@ export interface MarkedReapRequest {
 }
 
 /**
- * End one process of another tool, not its descendants: only when number, start time and unique id match and its
- * environment still carries exactly that marker. Nothing is known of what it leaves, so `emptiness` is never proven.
+ * Ends one process of another tool, but not its descendants: only if pid, start time and unique id match and its
+ * environment still has exactly that marker. `emptiness` is never proven, because nothing is known about its
+ * descendants.
  */
 export async function reapMarkedProcess(anchorPath: string, request: MarkedReapRequest): Promise<ReapResult> {
   const { pid, startTime, uniqueId } = request.identity;
@@ -79,7 +80,7 @@ export async function reapMarkedProcess(anchorPath: string, request: MarkedReapR
 
 function requireVariableName(name: string): string {
   if (VARIABLE_NAME.test(name)) return name;
-  throw new BadInput("variable", `${JSON.stringify(name)} is no name of a variable; nothing was touched`);
+  throw new BadInput("variable", `${JSON.stringify(name)} is not a variable name; nothing was touched`);
 }
 
 function toMarkedProcess(value: unknown): MarkedProcess {

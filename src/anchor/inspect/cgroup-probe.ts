@@ -8,13 +8,13 @@ import { runAnchorMode } from "../binary/run-mode.js";
 const CGROUP2_MAGIC = 0x63677270;
 const MOUNT_POINTS = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/** Whether runs started from here get a cgroup of their own, and if not, why. */
+/** Whether runs started by this process get their own cgroup, and if not, why. */
 export type CgroupProbe =
   | { readonly state: "usable"; readonly path: string }
   | { readonly state: "none" }
   | { readonly state: "not-visible" | "not-writable" | "no-kill"; readonly path: string };
 
-/** Changes nothing. */
+/** Only reads. */
 export async function probeCgroup(): Promise<CgroupProbe> {
   const root = await findCgroupRoot();
   if (root === null) return { state: "none" };
@@ -25,7 +25,7 @@ export async function probeCgroup(): Promise<CgroupProbe> {
     [path, join(path, "cgroup.procs")].map((each) => isAccessible(each, constants.W_OK)),
   );
   if (!writable.every(Boolean)) return { state: "not-writable", path };
-  // The root has none, and its children do.
+  // The root cgroup has no `cgroup.kill`, but its children do.
   const kill = own === "/" || own === "" || (await isAccessible(join(path, "cgroup.kill"), constants.F_OK));
   return { state: kill ? "usable" : "no-kill", path };
 }
@@ -37,7 +37,7 @@ function isAccessible(path: string, mode: number): Promise<boolean> {
   );
 }
 
-/** Where cgroup v2 is mounted; null: nowhere. */
+/** Returns the mount point of cgroup v2, or null. */
 export async function findCgroupRoot(): Promise<string | null> {
   for (const path of MOUNT_POINTS) {
     const found = await statfs(path).catch(() => null);
@@ -46,20 +46,20 @@ export async function findCgroupRoot(): Promise<string | null> {
   return null;
 }
 
-/** How a limit would be set from here, and where; `how` null: nothing here has the controller. */
+/** How and where a limit would be set by this process; `how` is null if no cgroup here has the controller. */
 export interface LimitProbe {
   readonly controller: string;
   readonly how: "v2" | "v1" | "v2-refused" | "v1-refused" | null;
   readonly where: string | null;
 }
 
-/** Changes nothing. */
+/** Only reads. */
 export async function probeLimits(anchorPath: string): Promise<readonly LimitProbe[]> {
   const lines = await runAnchorMode(anchorPath, ["limits"], "");
   return lines.map((line) => {
     const probe = parseJson(line, toLimitProbe);
     if (probe !== null) return probe;
-    throw new AnchorUnusable(anchorPath, "`anchor limits` did not answer as agreed; nothing is known");
+    throw new AnchorUnusable(anchorPath, "`anchor limits` gave an invalid answer");
   });
 }
 

@@ -6,16 +6,16 @@ import { type LiveProcesses, toLiveProcess } from "./processes.js";
 
 const CGROUP_STATES = ["populated", "empty", "gone", "unknown"] as const;
 
-/** Longer than any the anchor makes; it cannot open a longer one. */
+/** Longer than any path that the anchor creates or can open. */
 const MAX_CGROUP_PATH_BYTES = 1000;
 
-/** What lives in cgroups, one answer for each asked for, in the same order. */
+/** Returns the state of each cgroup, in the order of `wanted`. */
 export async function inspectCgroups(
   anchorPath: string,
   wanted: readonly CgroupRef[],
 ): Promise<readonly CgroupState[]> {
   const answers: CgroupState[] = wanted.map(() => "unknown");
-  // What cannot be a cgroup of ours is not asked about, and stays unknown.
+  // An invalid cgroup is not queried and stays unknown.
   const asked = wanted.flatMap((boundary, index) => (isValidCgroup(boundary) ? [{ boundary, index }] : []));
   if (asked.length === 0) return answers;
   const question = asked.map(({ boundary: { inode, path } }) => `cgroup ${inode} ${path}\n`).join("");
@@ -25,14 +25,16 @@ export async function inspectCgroups(
     if (answer === null || lines.length !== asked.length)
       throw new AnchorUnusable(
         anchorPath,
-        "`anchor inspect` did not answer as agreed about cgroups; nothing was concluded from it",
+        "`anchor inspect` gave an invalid answer about cgroups; it was ignored",
       );
     answers[index] = answer;
   }
   return answers;
 }
 
-/** The processes of cgroups, one answer for each asked for, in the same order; null: it is gone, or cannot be seen from here. */
+/**
+ * Returns the processes of each cgroup, in the order of `wanted`; null if the cgroup is gone or not visible from here.
+ */
 export async function listCgroupMembers(
   anchorPath: string,
   wanted: readonly CgroupRef[],
@@ -46,7 +48,7 @@ export async function listCgroupMembers(
   if (lines.length !== asked.length || answers.includes(null))
     throw new AnchorUnusable(
       anchorPath,
-      "`anchor inspect` did not answer as agreed about the members of cgroups; nothing was concluded from it",
+      "`anchor inspect` gave an invalid answer about the members of cgroups; it was ignored",
     );
   return wanted.map((boundary) => answers[asked.indexOf(boundary)]?.found?.map(toLiveProcess) ?? null);
 }

@@ -2,17 +2,17 @@ import { isSameClock } from "../../home/machine-identity.js";
 import type { ProcessIdentity, MachineIdentity, Survivor } from "../../model/process.js";
 import type { ProcessEvidence } from "../host.js";
 
-/** `unknown`: neither its presence nor its absence is proven. */
+/** `unknown`: neither the presence nor the absence of the process is proven. */
 export type Liveness = "alive" | "gone" | "unknown";
 
 type Clock = Pick<MachineIdentity, "timeNamespace">;
 
-/** Whether a process that was identified `there` can be told from others `here`. */
+/** True if a process identified on machine `there` can be distinguished from others `here`. */
 export function isComparable({ uniqueId }: ProcessIdentity, there: Clock, here: Clock): boolean {
   return uniqueId !== null || isSameClock(there, here);
 }
 
-/** What evidence from `here` says of a process that was identified `there`. */
+/** Judges with evidence from `here` whether a process identified `there` is alive. */
 export function judgeLiveness(
   wanted: ProcessIdentity,
   there: Clock,
@@ -20,18 +20,18 @@ export function judgeLiveness(
   here: Clock,
 ): Liveness {
   if (found === undefined) return "unknown";
-  // Not by its state: a process whose first thread has ended is shown as a zombie while the others run.
+  // `state` does not help: a process whose first thread has ended is shown as a zombie while other threads run.
   if (!found.alive) return "gone";
   if (wanted.uniqueId !== null && found.identity.uniqueId !== null) return found.matches ? "alive" : "gone";
-  // Its start time is hidden, or was read by another clock.
+  // The start time is hidden, or was read with another clock.
   if (found.state === HIDDEN_STATE || !isSameClock(there, here)) return "unknown";
   return found.matches ? "alive" : "gone";
 }
 
-/** State of a process that exists and that /proc does not show. */
+/** State of a process that exists but is hidden in /proc. */
 export const HIDDEN_STATE = "?";
 
-/** A process that is left, for a person. */
+/** Describes a surviving process for users. */
 export function describeSurvivor({ pid, kind, command }: Omit<Survivor, "startTime">): string {
   if (pid === 0) return "a process that cannot be looked at";
   return kind === "hidden" ? `${pid} (hidden: cannot be looked at)` : `${pid} ${command} (${kind})`;

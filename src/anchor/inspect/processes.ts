@@ -16,15 +16,16 @@ import type { InspectOptions, PortEvidence, ProcessEvidence } from "../host.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
 
-/** What tells the runs of one anchor apart. */
+/** The fields that distinguish the runs of one anchor. */
 export type AnchoredRun = Pick<
   RunRecord,
   "runId" | "anchor" | "root" | "bootId" | "pidNamespace" | "createdAt"
 >;
 
 /**
- * Of everybody below an anchor, who belongs to this run: a service that was adopted out of another shares its anchor. As
- * parents stand now: who has lost his is shown with the run the anchor was started for.
+ * Returns the processes below an anchor that belong to this run. Several runs can share an anchor, because an adopted
+ * service stays with the anchor of its parent run. Processes are assigned by their current parents; one that lost its
+ * parent counts to the run that the anchor was started for.
  */
 export function membersOfRun(
   record: AnchoredRun,
@@ -38,13 +39,13 @@ export function membersOfRun(
   if (first === undefined || served.length < 2) return below;
   const roots = new Map(served.map(({ root, runId }) => [root?.pid, runId] as const));
   const owner = new Map<number, string | undefined>();
-  // Parents come first.
+  // Parents are listed before their children.
   for (const { identity, parentPid } of below)
     owner.set(identity.pid, roots.get(identity.pid) ?? owner.get(parentPid) ?? first.runId);
   return below.filter(({ identity }) => owner.get(identity.pid) === record.runId);
 }
 
-/** A state directory may hold records of other boots and pid namespaces, where the same pid is another's. */
+/** The state directory may hold records of other boots and pid namespaces, where the same pid is another process. */
 function haveSameAnchor(one: AnchoredRun, other: AnchoredRun): boolean {
   return (
     one.bootId === other.bootId &&
@@ -55,10 +56,10 @@ function haveSameAnchor(one: AnchoredRun, other: AnchoredRun): boolean {
 
 type ProcessQuery = ProcessIdentity | number;
 
-/** The whole answer for a process that is gone. Most are: nothing is parsed for them. */
+/** The whole answer for a process that is gone. Most are, so it is not parsed. */
 const GONE_ANSWER = "null";
 
-/** Live evidence about processes, one for each asked for, in the same order. */
+/** Returns live evidence about each process, in the order of `wanted`. */
 export async function inspectProcesses(
   anchorPath: string,
   wanted: readonly ProcessQuery[],
@@ -75,7 +76,7 @@ export async function inspectProcesses(
   if (lines.length !== wanted.length || answers.includes(null)) {
     throw new AnchorUnusable(
       anchorPath,
-      `\`anchor inspect\` answered ${lines.length} of ${wanted.length} questions, or not as agreed; nothing was concluded from it`,
+      `\`anchor inspect\` answered ${lines.length} of ${wanted.length} queries, or gave an invalid answer; it was ignored`,
     );
   }
   return answers as readonly ProcessEvidence[];
@@ -90,12 +91,12 @@ function queryLine(wanted: ProcessQuery): string {
 
 export function requirePid(value: number): number {
   if (Number.isSafeInteger(value) && value > 0 && value < 2 ** 31) return value;
-  throw new BadInput("pid", `${value} cannot be a process; nothing was touched`);
+  throw new BadInput("pid", `${value} cannot be a process id; nothing was touched`);
 }
 
 export function requireWholeNumber(value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
-  throw new BadInput("number", `${value} is not a whole number from 0 up; nothing was touched`);
+  throw new BadInput("number", `${value} is not a whole number of 0 or more; nothing was touched`);
 }
 
 export function requireDigits(value: string): string {
@@ -127,7 +128,7 @@ function goneEvidence(wanted: ProcessQuery): ProcessEvidence {
   };
 }
 
-/** What was not looked at (a brief look, another process than the one asked for) is not in the answer. */
+/** Fields that were not read (a brief inspection, or another process with the same pid) are absent from the answer. */
 function toProcessEvidence(value: unknown): ProcessEvidence {
   const object = asObject(value);
   return {
@@ -155,7 +156,7 @@ function toProcessEvidence(value: unknown): ProcessEvidence {
   };
 }
 
-/** One of the processes that a line lists. */
+/** Converts one process of a listed answer. */
 export function toLiveProcess(value: unknown): LiveProcesses[number] {
   const process = asObject(value);
   return {
@@ -183,12 +184,12 @@ export function requirePort(value: number): number {
   throw new BadInput("port", `${value} cannot be a TCP port; they go from 1 to 65535`);
 }
 
-/** Who listens on a TCP port of this network. */
+/** Finds the processes that listen on a TCP port of this network namespace. */
 export async function inspectPort(anchorPath: string, port: number): Promise<PortEvidence> {
   const [line = ""] = await runAnchorMode(anchorPath, ["inspect"], `port ${requirePort(port)}\n`);
   const answer = parseJson(line, toPortEvidence);
   if (answer !== null) return answer;
-  throw new AnchorUnusable(anchorPath, "`anchor inspect` did not answer as agreed about a port");
+  throw new AnchorUnusable(anchorPath, "`anchor inspect` gave an invalid answer about a port");
 }
 
 function toPortEvidence(value: unknown): PortEvidence {

@@ -15,7 +15,7 @@ import {
   asWholeNumber,
 } from "../../text/parse-json.js";
 
-/** Verify an identity and terminate its tree, for a run whose anchor is gone. */
+/** Verifies an identity and ends its process tree, for a run whose anchor is gone. */
 export async function reap(anchorPath: string, request: ReapRequest): Promise<ReapResult> {
   return runReap(anchorPath, reapArgs(request));
 }
@@ -26,11 +26,11 @@ export async function runReap(anchorPath: string, args: readonly string[]): Prom
   if (result !== null) return result;
   throw new AnchorUnusable(
     anchorPath,
-    "`anchor reap` did not answer as agreed; what it did is not known, inspect what it was asked to end",
+    "`anchor reap` gave an invalid answer; what it did is not known, so inspect the processes it was to end",
   );
 }
 
-/** Null: SIGCONT was sent. Otherwise why not. */
+/** Returns null if SIGCONT was sent, otherwise the reason why not. */
 export async function continueAnchor(anchorPath: string, anchor: KnownAnchor): Promise<string | null> {
   const args = [...identityArgs("", anchor.identity), "--path", anchor.path];
   const [line = ""] = await runAnchorMode(anchorPath, ["continue", ...args], "");
@@ -38,7 +38,7 @@ export async function continueAnchor(anchorPath: string, anchor: KnownAnchor): P
     const object = asObject(value);
     return { why: asBoolean(object["sent"]) ? null : asString(object["why"]) };
   });
-  return answer === null ? "`anchor continue` did not answer as agreed" : answer.why;
+  return answer === null ? "`anchor continue` gave an invalid answer" : answer.why;
 }
 
 function reapArgs({ root, cgroup, leaseId, graceMs, anchor = null, spared = [] }: ReapRequest): string[] {

@@ -29,17 +29,17 @@ export interface ProcessWithoutState {
 export interface RunWithoutState {
   readonly runId: string;
   readonly instanceId: string;
-  /** The removed instance directory. Null: its anchor is gone, and nothing says where the directory was. */
+  /** The removed instance directory. Null if the anchor is gone, so that nothing names the directory. */
   readonly directory: string | null;
-  /** Verified by its binary and its command line. Null: it is gone. */
+  /** Verified by its binary and its command line. Null if it is gone. */
   readonly anchor: ProcessIdentity | null;
-  /** The file of its anchor. */
+  /** The binary of its anchor. */
   readonly anchorPath: string | null;
   readonly cgroup: CgroupRef | null;
-  /** Without the anchor. */
+  /** All processes except the anchor. */
   readonly processes: readonly ProcessWithoutState[];
   readonly evidence: readonly string[];
-  /** Why it may not be ended; null: it may, by an operator. */
+  /** Why an operator may not end the run; null if one may. */
   readonly whyNot: string | null;
 }
 
@@ -59,7 +59,7 @@ interface LockHolder {
 }
 
 interface ScannedCgroup {
-  /** `<instanceId>-<device>-<inode>`, the numbers in hex: of the instance's directory. */
+  /** `<instanceId>-<device>-<inode>` of the instance directory, with numbers in hex. */
   readonly place: string;
   readonly runId: string;
   readonly boundary: CgroupRef;
@@ -79,9 +79,10 @@ const PROCESS_KINDS = ["anchor", "launcher"] as const;
 const DIRECTORY_STATES = ["yes", "no", "unknown"] as const;
 
 /**
- * Runs whose state directory was removed: a living anchor whose instance directory is gone, as that anchor sees it; or
- * a cgroup of a run with processes in it, of no instance of `home`, for which neither a launcher nor an anchor lives.
- * Looks only, and needs no state directory. Processes that only carry markers are claims, and are not in it.
+ * Finds runs whose state directory was removed: a live anchor whose instance directory is gone, as that anchor sees it;
+ * or a populated run cgroup that belongs to no instance of `home` and has neither a launcher nor an anchor. Only reads,
+ * and needs no state directory. Processes that only have markers in their environment are not included, because any
+ * process can set them.
  */
 export async function findRunsWithoutState(
   anchorPath: string,
@@ -110,7 +111,7 @@ export async function findRunsWithoutState(
   return [...held, ...left];
 }
 
-/** End it, verified once more through handles. */
+/** Ends the run after verifying its processes again. */
 export async function stopRunWithoutState(
   anchorPath: string,
   { anchor, anchorPath: path, cgroup }: RunWithoutState,
@@ -118,7 +119,7 @@ export async function stopRunWithoutState(
 ): Promise<ReapResult> {
   const anchored = anchor === null || path === null ? null : { identity: anchor, path };
   const result = await reap(anchorPath, { root: null, cgroup, leaseId: null, graceMs, anchor: anchored });
-  // With an anchor there is a launcher, which removes them when it leaves.
+  // With an anchor there is a launcher, which removes the cgroups when it exits.
   if (anchor === null) await removeCgroups(cgroup);
   return result;
 }
@@ -140,14 +141,14 @@ export async function isRunWithoutStateGone(
   );
 }
 
-/** The cgroups of an instance of which nothing lives any more. The kernel removes only empty ones. */
+/** Removes the cgroups of an instance without live processes. The kernel removes only empty ones. */
 async function removeCgroups(cgroup: CgroupRef | null): Promise<void> {
   const [root, base] = [await findCgroupRoot(), cgroupBase(cgroup?.path ?? null)];
   if (root === null || base === null) return;
   for (const name of ["runs", "sup", "."]) await rmdir(join(root, base, name)).catch(() => undefined);
 }
 
-/** By name: of a directory that was renamed, its lock shows the new path and its anchor the old one. */
+/** Compares names: for a renamed directory, the lock shows the new path and the anchor the old one. */
 function findLockHolder(instanceId: string, supervisors: readonly LockHolder[]): LockHolder | undefined {
   return supervisors.find(({ directory }) => basename(directory) === instanceId);
 }
@@ -175,7 +176,7 @@ function runWithAnchor(
     evidence,
     whyNot:
       owner !== undefined
-        ? `its supervisor, process ${owner.pid}, lives and holds its lock`
+        ? `its supervisor, process ${owner.pid}, is alive and holds its lock`
         : anchor.uniqueId === null
           ? "this kernel has no unique process ids, so its anchor cannot be verified"
           : null,
@@ -198,10 +199,10 @@ function runWithoutAnchor(cgroup: ScannedCgroup, { supervisors }: SystemScan): R
     evidence: cgroupEvidence(cgroup, instanceId),
     whyNot:
       owner !== undefined
-        ? `its supervisor, process ${owner.pid}, lives and holds its lock`
+        ? `its supervisor, process ${owner.pid}, is alive and holds its lock`
         : marked
           ? null
-          : "none of its processes carries the markers of the run: the cgroup alone is not enough",
+          : "none of its processes has the markers of the run, and the cgroup alone is not enough evidence",
   };
 }
 
@@ -215,7 +216,7 @@ function cgroupEvidence({ runId, boundary, members }: ScannedCgroup, instanceId:
   ];
 }
 
-/** `…/holdfast-<place>` of a cgroup below it. */
+/** Returns the prefix `…/holdfast-<place>` of a cgroup path. */
 function cgroupBase(cgroup: string | null): string | null {
   return /^.*\/holdfast-[^/]+-[0-9a-f]+-[0-9a-f]+(?=\/(?:sup|runs)(?:\/|$))/.exec(cgroup ?? "")?.[0] ?? null;
 }
@@ -228,7 +229,7 @@ function instanceOf(place: string): string {
   return place.replace(/-[0-9a-f]+-[0-9a-f]+$/, "");
 }
 
-/** Runs of this state directory are excluded: they have records. */
+/** Runs of this state directory are excluded, because they have records. */
 async function localPlaces(home: string): Promise<ReadonlySet<string>> {
   const names = await readdir(join(home, "instances")).catch(() => []);
   const places = names.map(async (name) => {
@@ -254,10 +255,7 @@ async function scanSystem(anchorPath: string): Promise<SystemScan> {
         : scan.machinery.push(toAnchorOrLauncher(object));
     });
     if (read === null)
-      throw new AnchorUnusable(
-        anchorPath,
-        "`anchor survey` did not answer as agreed; nothing was concluded from it",
-      );
+      throw new AnchorUnusable(anchorPath, "`anchor survey` gave an invalid answer; it was ignored");
   }
   return scan;
 }

@@ -9,7 +9,7 @@ import { isSafeId, RunDirectories } from "../run-dir/run-directories.js";
 import { holdInstance } from "./instance-hold.js";
 import { isRemoved, removeRunCgroups } from "./run-cgroups.js";
 
-/** The instances of one state directory: this one's, and those of all who share it or did. */
+/** The instance directories of one state directory. */
 export class InstanceDirectories {
   readonly ownInstanceId: string;
   readonly #path: string;
@@ -23,12 +23,12 @@ export class InstanceDirectories {
     this.#ownRuns = new RunDirectories(own.instanceDir);
   }
 
-  /** An id of the same shape as a run's: it too is a file name and part of a cgroup path. */
+  /** The id has the format of a run id, because it is also a file name and part of a cgroup path. */
   pathOf(instanceId: string): string {
     if (!isSafeId(instanceId))
       throw new BadInput(
         "instanceId",
-        `${JSON.stringify(instanceId)} is no instance id; nothing was touched`,
+        `${JSON.stringify(instanceId)} is not an instance id; nothing was touched`,
       );
     return instanceId === this.ownInstanceId ? this.#ownDirectory : join(this.#path, instanceId);
   }
@@ -58,7 +58,7 @@ export class InstanceDirectories {
   }
 }
 
-/** A lock that cannot be read proves nothing: its instance is left alone, like a live one. */
+/** An instance whose lock cannot be read is treated as alive. */
 async function isInstanceHeld(directory: string): Promise<boolean> {
   return isInstanceLockFree(directory).then(
     (free) => !free,
@@ -66,7 +66,7 @@ async function isInstanceHeld(directory: string): Promise<boolean> {
   );
 }
 
-/** Everything an instance directory ever holds besides `runs`. Anything else was put there by somebody. */
+/** All files of an instance directory besides `runs`. Other files were put there by a user. */
 const KNOWN_FILES = [
   "launcher.sock",
   "launcher.json",
@@ -78,11 +78,11 @@ const KNOWN_FILES = [
   "instance.lock-journal",
   "instance.lock-wal",
   "instance.lock-shm",
-  // Last: while it is there, the directory is an instance.
+  // Last, because this file marks the directory as an instance.
   "instance.lock",
 ];
 
-/** Remove a dead instance's directory, if nothing of its runs is left in it. False: it stays, as it was. */
+/** Removes a dead instance's directory if none of its runs are left. Returns false if the directory stays. */
 export async function removeInstance(instanceDir: string, instanceId: string): Promise<boolean> {
   const found = await lstat(instanceDir).catch(() => null);
   if (found === null) return true;
@@ -94,7 +94,7 @@ export async function removeInstance(instanceDir: string, instanceId: string): P
   });
   if (lock === null) return false;
   try {
-    // Somebody may have come and gone before the lock was ours.
+    // A supervisor may have started and ended before the lock was acquired.
     if (!(await isUnused(instanceDir)) || !(await removeRunCgroups(instanceDir, instanceId))) return false;
     if (!(await isRemoved(rmdir(join(instanceDir, "runs"))))) return false;
     for (const name of KNOWN_FILES) await unlink(join(instanceDir, name)).catch(() => {});
@@ -104,7 +104,7 @@ export async function removeInstance(instanceDir: string, instanceId: string): P
   }
 }
 
-/** No run directory, nobody who could make one, and nothing unknown. */
+/** True if there is no run directory, no launcher that could create one, and no unknown file. */
 async function isUnused(instanceDir: string): Promise<boolean> {
   const names = await readdir(instanceDir).catch(() => []);
   if (names.some((name) => name !== "runs" && !KNOWN_FILES.includes(name))) return false;

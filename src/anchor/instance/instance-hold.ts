@@ -8,9 +8,9 @@ import { runAnchorMode } from "../binary/run-mode.js";
 import { findAnchorBinary } from "../binary/find.js";
 
 /**
- * What a holder finds when it looks at its locks again. `restored`: the lock file or the instance directory had been
- * removed and is there and locked again. `unlocked`: the state directory itself is gone or another one, so there is
- * nothing to lock. `taken`: another process holds the instance now.
+ * The state of an instance's locks. `restored`: the lock file or the instance directory had been removed and was
+ * created and locked again. `unlocked`: the state directory is gone or was replaced, so there is nothing to lock.
+ * `taken`: another process holds the instance.
  */
 export type LockState = "held" | "restored" | "unlocked" | "taken";
 
@@ -22,7 +22,7 @@ export interface InstanceHold extends AsyncDisposable {
 const REMOVAL_WAIT_MS = 200;
 const RETRY_MS = 20;
 
-/** Both are held open here too: a lock must not end with a garbage collection. */
+/** Locks are also referenced here, because garbage collection of a file handle would release its lock. */
 interface InstanceLocks {
   readonly directory: FileHandle | null;
   readonly file: FileLock;
@@ -30,8 +30,8 @@ interface InstanceLocks {
 const heldLocks = new Set<InstanceLocks>();
 
 /**
- * Hold an instance with two kernel locks: on `instance.lock`, which any process can query, and on the
- * directory itself, which stays when the file is deleted. Rejects with InstanceLocked when another process holds either.
+ * Holds an instance with two kernel locks: on `instance.lock`, which any process can query, and on the directory
+ * itself, which stays when the file is deleted. Rejects with InstanceLocked if another process holds either.
  */
 export async function holdInstance(instanceDir: string): Promise<InstanceHold> {
   let locks = await lockBoth(instanceDir);
@@ -91,7 +91,7 @@ async function lockBoth(instanceDir: string): Promise<InstanceLocks> {
     if (directory !== "held") {
       try {
         const file = await acquireInstanceLock(instanceDir);
-        // It may have been removed and made anew meanwhile; a lock on the removed one locks nothing.
+        // The directory may have been removed and created again meanwhile; a lock on the removed one protects nothing.
         if (await isSameDirectory(instanceDir, directory)) return { directory, file };
         await file[Symbol.asyncDispose]();
       } catch (error) {
@@ -105,7 +105,7 @@ async function lockBoth(instanceDir: string): Promise<InstanceLocks> {
   }
 }
 
-/** Null: the directory cannot be locked here; the lock on the file alone is used. */
+/** Null if the directory cannot be locked here; then only the lock on the file is used. */
 async function lockDirectory(path: string): Promise<FileHandle | "held" | null> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   // A missing or broken anchor binary is reported when a run is started.

@@ -8,22 +8,22 @@ import { isSafeId } from "../run-dir/run-directories.js";
 
 export type RunCgroup = CgroupRef & { readonly runId: string };
 
-/** What `launcher.json` says of the cgroups below which an instance's runs live. */
+/** The part of `launcher.json` about the cgroups of an instance's runs. */
 interface LauncherFile {
-  /** As records name it; null: there are none. */
+  /** The cgroup path as in the records; null if there is none. */
   readonly cgroup: string | null;
-  /** Where it is mounted. */
+  /** The directory of the cgroup in the mounted file system. */
   readonly cgroupDirectory: string | null;
-  /** Where limits of its runs are set beside it, in hierarchies of cgroup v1. */
+  /** Directories of cgroup v1 hierarchies that hold the limits of the runs. */
   readonly limitDirectories: readonly string[];
-  /** Of the directory the file was written in. */
+  /** Device and inode of the instance directory. */
   readonly device: string;
   readonly inode: string;
 }
 
 const CGROUP2_MAGIC = 0x63677270;
 
-/** The cgroups of an instance's runs; none unless they were provably made for this very directory. */
+/** Lists the cgroups of an instance's runs. Empty unless they were provably created for this directory. */
 export async function listRunCgroups(instanceDir: string, instanceId: string): Promise<readonly RunCgroup[]> {
   const location = await findCgroupLocation(instanceDir, instanceId);
   if (location === null) return [];
@@ -37,7 +37,10 @@ export async function listRunCgroups(instanceDir: string, instanceId: string): P
   return (await Promise.all(found)).filter((boundary) => boundary !== null);
 }
 
-/** Removes what a launcher that was killed has left of them. False: one is still in use. The kernel removes only empty ones. */
+/**
+ * Removes the cgroups that a killed launcher left. Returns false if one is still in use: the kernel removes only empty
+ * ones.
+ */
 export async function removeRunCgroups(instanceDir: string, instanceId: string): Promise<boolean> {
   const location = await findCgroupLocation(instanceDir, instanceId);
   if (location === null) return true;
@@ -46,7 +49,7 @@ export async function removeRunCgroups(instanceDir: string, instanceId: string):
   await Promise.allSettled(runs.map(({ runId }) => rmdir(join(directory, runId))));
   if (!(await isRemoved(rmdir(directory)))) return false;
   await Promise.all(location.limitDirectories.map(removeLimitCgroups));
-  // An anchor that was killed just now may still be on its way out.
+  // An anchor that was just killed may still be exiting.
   await isRemoved(rmdir(join(dirname(directory), "sup")));
   return isRemoved(rmdir(dirname(directory)));
 }
@@ -74,12 +77,12 @@ async function findCgroupLocation(instanceDir: string, instanceId: string): Prom
   const parsed = await readLauncherFile(instanceDir);
   if (parsed === null || parsed.cgroup === null || parsed.cgroupDirectory === null) return null;
   const here = await stat(instanceDir, { bigint: true }).catch(() => null);
-  // A copied or restored state directory must not claim the original's.
+  // A copied or restored state directory must not claim the cgroups of the original.
   if (here === null || String(here.dev) !== parsed.device || String(here.ino) !== parsed.inode) return null;
   const base = `/holdfast-${instanceId}-${here.dev.toString(16)}-${here.ino.toString(16)}`;
   const tail = `${base}/runs`;
   if (!parsed.cgroup.endsWith(tail) || !parsed.cgroupDirectory.endsWith(tail)) return null;
-  // Some of it may have been removed before.
+  // Parts of the path may have been removed before.
   const mounted = await statfs(dirname(dirname(parsed.cgroupDirectory))).catch(() => null);
   if (mounted?.type !== CGROUP2_MAGIC) return null;
   return {
@@ -97,7 +100,7 @@ async function readLauncherFile(instanceDir: string): Promise<LauncherFile | nul
     return {
       cgroup: asNullable(asString, object["cgroup"]),
       cgroupDirectory: asNullable(asString, object["cgroupDirectory"]),
-      // Older launchers set none.
+      // Older launchers do not write this field.
       limitDirectories: (asNullable(asArray, object["limitDirectories"]) ?? []).map(asString),
       device: asString(object["device"]),
       inode: asString(object["inode"]),

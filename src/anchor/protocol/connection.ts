@@ -6,14 +6,16 @@ import { requireOwnSocket } from "../../home/path-trust.js";
 import { FrameDecoder, MalformedFrame } from "./frame-decoder.js";
 import { type AnchorMessage, decodeMessage } from "./message-codec.js";
 
-/** Who is told what comes over a wire. Replaced when a connection changes its meaning (handshake, then link). */
+/**
+ * Receives the messages of a connection. It is replaced when the connection changes its purpose (handshake, then link).
+ */
 export interface ConnectionListener {
   message(message: AnchorMessage): void;
-  /** Always the last. The error is why, when it was not an orderly end. */
+  /** Always the last call. `error` is set if the connection did not end in order. */
   closed(error: Error | null): void;
 }
 
-/** A connection that speaks messages instead of bytes. */
+/** A connection that carries messages instead of bytes. */
 export class MessageConnection {
   readonly #socket: Socket;
   readonly #decoder = new FrameDecoder();
@@ -30,7 +32,7 @@ export class MessageConnection {
     socket.on("close", () => this.listener.closed(this.#error));
   }
 
-  /** After the connection has ended, a no-op. */
+  /** Does nothing after the connection has ended. */
   send(frame: Buffer): void {
     if (this.#socket.writable) this.#socket.write(frame);
   }
@@ -39,7 +41,7 @@ export class MessageConnection {
     this.#socket.destroy();
   }
 
-  /** Whether this connection alone keeps the process alive. */
+  /** Sets whether this connection keeps the process alive. */
   keepAlive(keep: boolean): void {
     if (keep) this.#socket.ref();
     else this.#socket.unref();
@@ -48,7 +50,7 @@ export class MessageConnection {
   #receive(chunk: Buffer): void {
     try {
       for (const frame of this.#decoder.push(chunk)) {
-        // The listener may have closed the wire over an earlier frame of this chunk.
+        // The listener may have closed the connection after an earlier frame of this chunk.
         if (this.#socket.destroyed) return;
         const message = decodeMessage(frame);
         if (message !== null) this.listener.message(message);
@@ -65,9 +67,9 @@ export class MessageConnection {
 const MAX_SOCKET_PATH_BYTES = 107;
 
 /**
- * Connect to a socket file of this user. Rejects with UnsafePath if another user could have created the socket. A state directory can lie deeper than a socket address is long; then the
- * way leads through a descriptor of the directory, whose name is always short.
- * The connect itself happens within this call, so the descriptor need not outlive it.
+ * Connects to a socket file of this user. Fails with UnsafePath if another user could have created the socket. The path
+ * of a state directory can be longer than a socket address allows; then the path goes through a descriptor of the
+ * directory in /proc. The connect happens within this call, so the descriptor can be closed at once.
  */
 export function connectToSocket(path: string): Socket {
   try {
@@ -80,7 +82,7 @@ export function connectToSocket(path: string): Socket {
   try {
     directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
   } catch {
-    // Its absence is the connection's error like any other, and is reported where those are.
+    // The missing directory becomes an error of the connection, like other errors.
     return connect({ path: `/proc/self/fd/-1/${basename(path)}` });
   }
   try {
@@ -90,15 +92,15 @@ export function connectToSocket(path: string): Socket {
   }
 }
 
-/** Nobody listens there: the file is gone, or whoever made it is. */
+/** True if no process listens on the socket: the file is gone, or the process that created it is. */
 export function isNotListening(error: unknown): boolean {
   const code = errnoCode(error);
   return code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
 }
 
 /**
- * Whether a launcher listens in an instance's directory. It is connected to and left without a word, which it takes
- * for a guest who changed his mind. True also when that cannot be told.
+ * True if a launcher listens in an instance's directory. The probe connects and closes without a message, which the
+ * launcher ignores. Also true if it cannot be determined.
  */
 export function isLauncherListening(instanceDir: string): Promise<boolean> {
   return new Promise((resolve) => {

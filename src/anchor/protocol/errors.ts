@@ -7,11 +7,11 @@ import type { SpawnFailure } from "../host.js";
 import { isNotListening } from "./connection.js";
 import type { HandshakeResult } from "./handshake.js";
 
-/** What to do where no cgroup may be made, or where it has no controllers to hand out. */
+/** Advice for hosts where no cgroup can be created or controllers are missing. */
 export const DELEGATION_HINT =
   "Start it in a delegated subtree: systemd-run --user --scope -p Delegate=yes -- holdfast gateway run; in a container, mount /sys/fs/cgroup writable (docker run --cgroupns=private with a delegated cgroup)";
 
-/** What was to be started; known to the supervisor that asked, not to one that attached later. */
+/** The command to start. Known to the supervisor that started the run, not to one that attached later. */
 export interface StartAttempt {
   readonly cwd: string;
   readonly command: string;
@@ -20,7 +20,7 @@ export interface StartAttempt {
 const { ENOENT, ENOTDIR, EACCES, EPERM, ENOEXEC, E2BIG, EAGAIN, ENOMEM, ENOSPC, EDQUOT, EMFILE, ENFILE } =
   constants.errno;
 
-/** One sentence for a person: what could not be done, and why. */
+/** Describes in one sentence what failed and why. */
 export function describeSpawnFailure(failure: SpawnFailure, attempt: StartAttempt | null): string {
   const { errno, step } = failure;
   switch (step) {
@@ -74,12 +74,12 @@ function describeOtherFailure({ errno, step, message }: SpawnFailure): string {
   return `cannot start the run (${step}): ${describeErrno(errno)}`;
 }
 
-/** "no space left on device", or the bare number where this system has no words for it. */
+/** The system's text for an error number, or the number. */
 export function describeErrno(errno: number): string {
   return getSystemErrorMap().get(-errno)?.[1] ?? `error ${errno}`;
 }
 
-/** EOF, or the ways in which a connection to a process that is just ending breaks. */
+/** True for EOF and for errors of a connection to a process that is exiting. */
 export function isDisconnected(error: Error | null): boolean {
   return (
     error === null ||

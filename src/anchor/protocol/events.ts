@@ -4,14 +4,14 @@ import { describeSpawnFailure, type StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame-decoder.js";
 import type { AnchorMessage, MessageFields } from "./message-codec.js";
 
-/** pid, start time, unique id, parent, session, CPU and memory, 8 bytes each; then one for its state. */
+/** pid, start time, unique id, parent, session, CPU time and memory, 8 bytes each; then one byte for the state. */
 const MEMBER_NUMBERS = 7;
 const MEMBER_HEADER_BYTES = 8 * MEMBER_NUMBERS + 1;
 
-/** A process as an anchor tells of it. */
+/** Decodes a process of a MEMBERS_ARE message. */
 export function decodeMember(field: Uint8Array): ProcessEvidence["descendants"][number] {
   const bytes = Buffer.from(field.buffer, field.byteOffset, field.length);
-  if (bytes.length < MEMBER_HEADER_BYTES) throw new MalformedFrame("a process that is cut off");
+  if (bytes.length < MEMBER_HEADER_BYTES) throw new MalformedFrame("a truncated process");
   const number = (at: number) => bytes.readBigUInt64LE(8 * at);
   const unique = number(2);
   return {
@@ -76,7 +76,7 @@ export function decodeWelcome(fields: MessageFields<"welcome">): Welcome {
   };
 }
 
-/** Null: it has not ended. */
+/** Null if the leader has not ended. */
 export function decodeLeaderStatus(fields: {
   code: number | null;
   signal: number | null;
@@ -86,12 +86,12 @@ export function decodeLeaderStatus(fields: {
   return null;
 }
 
-/** No inode is 0: where the kernel has none, zero may stand for it. */
+/** 0 stands for a missing id, because no inode is 0. */
 function knownId(id: string | null): string | null {
   return id === "0" ? null : id;
 }
 
-/** What a message from an anchor means to the run's supervisor; null for those that are not events. */
+/** Converts a message from an anchor to an event of the run, or null if it is no event. */
 export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null): AnchorEvent | null {
   switch (message.name) {
     case "started":
@@ -127,10 +127,13 @@ export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null
     case "survivors":
       return {
         type: "survivors",
-        survivors: requirePresent(parseSurvivors(message.json), "a list of survivors that cannot be read"),
+        survivors: requirePresent(parseSurvivors(message.json), "a list of survivors that cannot be parsed"),
       };
     case "exited":
-      return { type: "exited", exit: requirePresent(parseExit(message.json), "an end that cannot be read") };
+      return {
+        type: "exited",
+        exit: requirePresent(parseExit(message.json), "an exit that cannot be parsed"),
+      };
     case "refused":
       return { type: "refused", code: message.codeName, message: message.message, epoch: message.epoch };
     case "adopted":
@@ -149,7 +152,7 @@ export function decodeEvent(message: AnchorMessage, attempt: StartAttempt | null
     case "launcher":
     case "anchorLost":
       return null;
-    // Never said by an anchor.
+    // Never sent by an anchor.
     case "hold":
     case "start":
     case "hello":

@@ -5,10 +5,10 @@ import { maxFrameBytes } from "./messages.js";
 const FRAME_HEADER_BYTES = 5;
 const FIELD_HEADER_BYTES = 5;
 const UINT32_RANGE = 0x1_0000_0000;
-/** Above this in the high word, a u64 is no safe integer. */
+/** With a higher high word, a u64 is not a safe integer. */
 const MAX_SAFE_HIGH_WORD = 0x1f_ffff;
 
-/** What arrived is not the protocol. The connection it came from is of no further use. */
+/** The received bytes violate the protocol. The connection must be closed. */
 export class MalformedFrame extends HoldfastError {
   constructor(what: string) {
     super("ANCHOR_MALFORMED_FRAME", `the anchor connection carried ${what}; it will be closed`);
@@ -17,16 +17,16 @@ export class MalformedFrame extends HoldfastError {
 
 export interface AnchorFrame {
   readonly type: number;
-  /** The fields, still encoded. A view of the received bytes. */
+  /** The encoded fields; a view of the received bytes. */
   readonly body: Buffer;
 }
 
-/** Cuts a byte stream into frames. Knows nothing of their meaning but the length each type may have. */
+/** Splits a byte stream into frames. It knows only the maximal length of each type. */
 export class FrameDecoder {
   #parts: Buffer[] = [];
   #bufferedBytes = 0;
 
-  /** All frames that `chunk` completes, in order. Throws MalformedFrame; then the stream cannot be resumed. */
+  /** Returns all frames that `chunk` completes, in order. After a MalformedFrame the stream cannot be resumed. */
   push(chunk: Buffer): AnchorFrame[] {
     const frames: AnchorFrame[] = [];
     let bytes = chunk;
@@ -54,7 +54,10 @@ export class FrameDecoder {
     return frames;
   }
 
-  /** Bytes needed before anything can be decoded: one concatenation per frame, however small the chunks. */
+  /**
+   * Bytes needed before anything can be decoded. Waiting for them limits concatenation to once per frame, however small
+   * the chunks are.
+   */
   #bytesNeeded(): number {
     if (this.#bufferedBytes < FRAME_HEADER_BYTES) return FRAME_HEADER_BYTES;
     const first = this.#parts[0];
@@ -80,7 +83,7 @@ function frameSize(bytes: Buffer, at: number): number {
   return 4 + length;
 }
 
-/** Walks the fields of one frame. */
+/** Iterates over the fields of one frame. */
 export class FieldReader {
   readonly #body: Buffer;
   #nextField = 0;
@@ -121,7 +124,7 @@ export class FieldReader {
   text(): string {
     const bytes = this.bytes();
     if (bytes.includes(0)) throw new MalformedFrame(`a NUL in a text (tag ${this.tag})`);
-    // Not fatal: a message may quote a path that is no UTF-8.
+    // Invalid UTF-8 is replaced, because a message may quote a path that is not UTF-8.
     return bytes.toString("utf8");
   }
 

@@ -4,10 +4,10 @@ import { maxFrameBytes } from "./messages.js";
 const HEADER_BYTES = 5;
 const UINT32_RANGE = 0x1_0000_0000;
 const MAX_ID = 0xffff_ffff_ffff_ffffn;
-/** Below this, reserving the worst case (3 bytes a character) is cheaper than measuring first. */
+/** For shorter texts, reserving the worst case (3 bytes per character) is cheaper than measuring. */
 const MEASURE_FROM = 1024;
 
-/** Builds one frame in one buffer. `what` in each method names the field to whoever passed a bad value. */
+/** Builds one frame in one buffer. `what` names the field in errors about bad values. */
 export class FrameEncoder {
   #bytes: Buffer;
   #position = HEADER_BYTES;
@@ -19,7 +19,7 @@ export class FrameEncoder {
 
   int(tag: number, value: number, what: string): void {
     if (!Number.isSafeInteger(value) || value < 0) {
-      throw new BadInput(what, `${what} must be a whole number from 0 up, not ${value}; nothing was sent`);
+      throw new BadInput(what, `${what} must be a whole number of 0 or more, not ${value}; nothing was sent`);
     }
     const at = this.#startField(tag, 8);
     this.#bytes.writeUInt32LE(value % UINT32_RANGE, at);
@@ -53,14 +53,14 @@ export class FrameEncoder {
     if (this.#position > limit) {
       throw new BadInput(
         "size",
-        `the request is ${this.#position} bytes, ${limit} are possible; nothing was sent`,
+        `the request is ${this.#position} bytes long, but at most ${limit} are possible; nothing was sent`,
       );
     }
     this.#bytes.writeUInt32LE(this.#position - 4, 0);
     return this.#bytes.subarray(0, this.#position);
   }
 
-  /** Writes a field's head and steps over its value; returns where the value goes. */
+  /** Writes a field's header and returns the position of its value. */
   #startField(tag: number, length: number): number {
     this.#reserve(HEADER_BYTES + length);
     this.#bytes.writeUInt8(tag, this.#position);

@@ -2,12 +2,12 @@ import { errnoCode } from "../../home/errno.js";
 import { type ConnectionListener, connectToSocket, MessageConnection } from "./connection.js";
 import type { MessageFields } from "./message-codec.js";
 
-/** How the other side took the first frame. Only in `answered` does the connection live on. */
+/** The answer to the first frame. The connection stays open only in the case `answered`. */
 export type HandshakeResult =
   | { readonly type: "answered" }
   | { readonly type: "failed"; readonly failure: MessageFields<"failed"> }
   | { readonly type: "refused"; readonly refusal: MessageFields<"refused"> }
-  /** The connection never came to be, or ended first. */
+  /** The connection failed or ended before an answer. */
   | { readonly type: "closed"; readonly error: Error | null }
   | { readonly type: "silent" };
 
@@ -16,14 +16,14 @@ export interface HandshakeOptions<N extends "welcome" | "launcher"> {
   readonly frame: Buffer;
   readonly expected: N;
   readonly timeoutMs: number;
-  /** Called at once with the answer, so that what follows in the same packet reaches the new listener. */
+  /** Called synchronously with the answer, so that later messages of the same packet reach the new listener. */
   readonly onAnswer: (answer: MessageFields<N>, connection: MessageConnection) => ConnectionListener;
 }
 
-/** A full backlog is emptied within microseconds; many starts at once can still meet it. */
+/** A full backlog is drained within microseconds, but many simultaneous starts can fill it. */
 const BACKLOG_RETRY_MS = 2;
 
-/** Connect, send the first frame and wait for the answer to it. */
+/** Connects, sends the first frame and waits for the answer. */
 export async function handshake<N extends "welcome" | "launcher">(
   options: HandshakeOptions<N>,
 ): Promise<HandshakeResult> {

@@ -18,7 +18,7 @@ import { encodeMessage, type AnchorMessage } from "./message-codec.js";
 import { abandonFrame, adoptFrame, newRunKey, policyFrame, signalFrame, stopFrame } from "./requests.js";
 import type { MessageConnection, ConnectionListener } from "./connection.js";
 
-/** Well below the frame limit; a pipe takes 64 KiB at once anyway. */
+/** Well below the frame limit; a pipe holds 64 KiB. */
 const MAX_WRITE_BYTES = 64 * 1024;
 
 const GO = encodeMessage("go", {});
@@ -27,13 +27,13 @@ const STATUS = encodeMessage("status", {});
 
 type EventListener = (event: AnchorEvent) => void;
 
-/** What a link needs to know of its run beyond the connection. */
+/** What a link needs besides the connection. */
 export interface LinkCallbacks {
   readExit(): Promise<AnchorExit | null>;
   onClosed(): void;
 }
 
-/** An answered connection to an anchor. Keeps events until somebody listens. */
+/** A connection that an anchor has answered. Buffers events until a listener is set. */
 export class NativeLink implements AnchorLink, ConnectionListener {
   readonly welcome: Welcome;
   readonly #connection: MessageConnection;
@@ -132,7 +132,7 @@ export class NativeLink implements AnchorLink, ConnectionListener {
 
   closed(error: Error | null): void {
     this.#callbacks.onClosed();
-    // A peer that does not speak the protocol is worth a word; a lost connection is not: `closed` says it.
+    // A protocol violation is reported; a lost connection is not, because `closed` reports it.
     if (error instanceof MalformedFrame) {
       this.#emit({ type: "refused", code: "bad-frame", message: error.message, epoch: null });
     }
@@ -141,8 +141,8 @@ export class NativeLink implements AnchorLink, ConnectionListener {
   }
 
   /**
-   * Writing to an anchor that has just left breaks the connection before its EXITED is read.
-   * What it said is also in its file.
+   * A write to an anchor that has just exited breaks the connection before its EXITED message is read. The exit file
+   * has the same content.
    */
   async #closeWithExitFile(): Promise<void> {
     const exit = await this.#callbacks.readExit().catch(() => null);

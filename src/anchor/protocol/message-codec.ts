@@ -22,7 +22,7 @@ type FieldValue<F> =
         : FieldKindValue<K>
     : never;
 
-/** The fields of one message, as values. */
+/** The values of the fields of one message. */
 export type MessageFields<N extends AnchorMessageName> = {
   readonly [F in keyof Messages[N]["fields"]]: FieldValue<Messages[N]["fields"][F]>;
 };
@@ -56,7 +56,7 @@ const layoutByType: readonly (MessageLayout | undefined)[] = Object.values(layou
   [],
 );
 
-/** Throws BadInput, naming the field, when a value cannot be expressed. */
+/** Throws BadInput with the name of the field if a value cannot be encoded. */
 export function encodeMessage<N extends AnchorMessageName>(
   name: N,
   content: MessageFields<N>,
@@ -92,7 +92,7 @@ function writeField(writer: FrameEncoder, { tag, kind }: MessageField, value: un
   }
 }
 
-/** Null: a type this version does not know. Throws MalformedFrame when a known one is not as agreed. */
+/** Null if this version does not know the type. Throws MalformedFrame if a known message is invalid. */
 export function decodeMessage(frame: AnchorFrame): AnchorMessage | null {
   const layout = layoutByType[frame.type];
   if (layout === undefined) return null;
@@ -104,7 +104,7 @@ export function decodeMessage(frame: AnchorFrame): AnchorMessage | null {
   const reader = new FieldReader(frame.body);
   while (reader.next()) {
     const entry = layout.byTag[reader.tag];
-    // Unknown tags are how the protocol grows.
+    // Unknown tags are skipped, so that the protocol can be extended.
     if (entry === undefined) continue;
     const [key, field] = entry;
     const value = readField(reader, field.kind);

@@ -1,15 +1,18 @@
-/** The numbers of `docs/anchor-protocol.md`: which fields each message has, under which tag. */
+/** The message types and field tags of `docs/anchor-protocol.md`. */
 
 export const PROTOCOL = 2;
 
-/** Anchors outlive upgrades: a supervisor speaks the version before its own, too. */
+/** Anchors outlive upgrades, so a supervisor also speaks the previous version. */
 export const PREVIOUS_PROTOCOL = 1;
 
 /** Frame length limits, which both sides enforce. START carries a whole environment. */
 export const START_MAX_BYTES = 4 * 1024 * 1024;
 export const FRAME_MAX_BYTES = 128 * 1024;
 
-/** Processes that one answer names, `anchor inspect` and MEMBERS_ARE alike: where there are as many, there may be more. */
+/**
+ * Maximal number of processes in one answer of `anchor inspect` or MEMBERS_ARE. An answer with as many may be
+ * incomplete.
+ */
 export const MAX_LISTED_PROCESSES = 512;
 
 /** `int`: safe integer. `id`: 64 bits as a decimal string, because inodes may exceed 2^53. `flag`: absent is false. */
@@ -63,7 +66,7 @@ const onEscape = required("int", 56);
 const overallMs = required("int", 60);
 const noOutputMs = required("int", 61);
 const ownerLossMs = required("int", 62);
-/** JSON text that the anchor keeps in `anchor.json` and does not read; an older anchor skips it. */
+/** JSON text that the anchor stores in `anchor.json` without reading it; an older anchor skips it. */
 const scope = optional(required("text", 90));
 
 const identity = {
@@ -74,7 +77,7 @@ const identity = {
 
 const status = { code: optional(code), signal: optional(signal) } as const;
 
-/** Fields are written in this order; the launcher needs RUN_ID to be the first of START. */
+/** Fields are written in this order. The launcher requires RUN_ID as the first field of START. */
 export const messages = {
   hold: { type: 1, fields: {} },
   start: {

@@ -14,17 +14,17 @@ import type {
 import type { ProcessIdentity } from "../../model/process.js";
 import { encodeMessage } from "./message-codec.js";
 
-/** Who speaks: the same on every connection of one supervisor. */
+/** The sender, the same on every connection of one supervisor. */
 export interface SupervisorIdentity {
   readonly instanceId: string;
   readonly incarnation: string;
 }
 
-/** An ordinary environment is 2 to 8 KiB; growing the buffer in steps would copy it several times. */
+/** An ordinary environment takes 2 to 8 KiB; growing the buffer in steps would copy it several times. */
 const START_SIZE_HINT = 8 * 1024;
 
 const PATH_MAX = 4096;
-/** What an anchor has room for. */
+/** Buffer sizes of the anchor. */
 const MAX_STOP_BYTES = { reason: 31, actor: 255, requestId: 127 } as const;
 
 export function startFrame(
@@ -85,7 +85,7 @@ export function helloFrame(
   return encodeMessage("hello", { protocol, runId, ...speaker, epoch, key });
 }
 
-/** Who asks for a stop must get it, so what would be refused as too long is cut instead. */
+/** A stop must not be refused because of a long text, so texts are cut. */
 export function stopFrame(stop: StopRequest): Buffer {
   const { reason, actor, requestId, graceMs } = stop;
   return encodeMessage("stop", {
@@ -103,7 +103,7 @@ export function abandonFrame({ actor, requestId }: Parameters<AnchorLink["abando
   });
 }
 
-/** Of a run's directory: whoever can read it may stop the run. */
+/** Creates the key in a run's directory. A process that can read it may stop the run. */
 export function newRunKey(): string {
   return randomBytes(32).toString("hex");
 }
@@ -126,10 +126,10 @@ export function adoptFrame(
   });
 }
 
-/** What an anchor has room for, without the NUL at its end. */
+/** Buffer size of the anchor, without the final NUL. */
 const MAX_SCOPE_BYTES = 2047;
 
-/** What does not fit is left out, the longest and least telling first: a run must start whatever its labels are. */
+/** Leaves out fields that do not fit, the longest and least useful first: a run must start whatever its labels are. */
 export function encodeScope(scope: RunScope): string {
   const none = { sessionKey: null, sessionId: null, backendId: null, agentId: null };
   const shorter = [
@@ -146,7 +146,7 @@ export function signalFrame(processes: readonly ProcessIdentity[], signal: Membe
   return encodeMessage("signal", { signal: constants.signals[signal], members: processes.map(packIdentity) });
 }
 
-/** Its three numbers; 0 where there is no unique id. */
+/** pid, start time and unique id; 0 if there is no unique id. */
 function packIdentity({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
   const bytes = Buffer.alloc(24);
   for (const [at, number] of [pid, startTime, uniqueId ?? 0].entries())
@@ -154,7 +154,7 @@ function packIdentity({ pid, startTime, uniqueId }: ProcessIdentity): Buffer {
   return bytes;
 }
 
-/** What is not in `change` stays as it is. Settle, drain, report and backstop times are fixed at START. */
+/** Fields that are not in `change` stay. The settle, drain, report and backstop times are fixed at START. */
 export function policyFrame(change: Partial<AnchorPolicy>): Buffer {
   const { overallMs, noOutputMs, ownerLossMs, kind, onEscape, graceMs } = change;
   return encodeMessage("policy", {
@@ -167,7 +167,7 @@ export function policyFrame(change: Partial<AnchorPolicy>): Buffer {
   });
 }
 
-/** The anchor has a working directory of its own, which no run may end up in by accident. */
+/** The anchor has its own working directory, and no run may get it by accident. */
 function requireWorkingDirectory(cwd: string): string {
   if (isAbsolute(cwd) && Buffer.byteLength(cwd) < PATH_MAX) return cwd;
   throw new BadInput(
@@ -194,12 +194,12 @@ function clipBytes(text: string, bytes: number): string {
   return clipped;
 }
 
-/** Derived times are often fractions; the wire has whole milliseconds. */
+/** Derived times may be fractions; the protocol has whole milliseconds. */
 function roundUpMs(ms: number): number {
   return Math.ceil(ms);
 }
 
-/** On the wire, 0 is "none"; a deadline that was asked for never becomes none by rounding. */
+/** 0 means no deadline in the protocol; rounding must not remove a requested deadline. */
 function encodeDeadline(ms: number | null): number {
   return ms === null ? 0 : Math.max(1, roundUpMs(ms));
 }

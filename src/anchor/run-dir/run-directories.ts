@@ -22,14 +22,14 @@ import {
   parseSweptFile,
 } from "./run-files.js";
 
-/** Becomes a file name, part of a cgroup path and a word of a command line: it must mean nothing but itself in any. */
+/** An id is used as a file name, in a cgroup path and on a command line, so it must be safe in all of them. */
 const SAFE_ID = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 
 export function isSafeId(text: string): boolean {
   return SAFE_ID.test(text);
 }
 
-/** Name of an empty file that names a task. */
+/** Prefix of an empty file that names a task. */
 const TASK_FILE_PREFIX = "task.";
 
 /** The run directories of one instance. */
@@ -42,7 +42,7 @@ export class RunDirectories {
 
   pathOf(runId: string): string {
     if (!isSafeId(runId))
-      throw new BadInput("runId", `${JSON.stringify(runId)} is no run id; nothing was touched`);
+      throw new BadInput("runId", `${JSON.stringify(runId)} is not a run id; nothing was touched`);
     return join(this.path, runId);
   }
 
@@ -58,7 +58,7 @@ export class RunDirectories {
     }
   }
 
-  /** Null when the anchor never got as far as writing it, or the directory is gone. */
+  /** Null if no anchor has written it yet, or the directory is gone. */
   async readKey(runId: string): Promise<string | null> {
     return readIfExists(join(this.pathOf(runId), "key"), (text) => text.trim());
   }
@@ -67,7 +67,7 @@ export class RunDirectories {
     return (await this.readRunFiles(runId)).exit;
   }
 
-  /** Null: an older anchor wrote it, or no anchor has written it yet. */
+  /** Null if an older anchor wrote the directory, or no anchor has written it yet. */
   async readScope(runId: string): Promise<DirectoryScope | null> {
     const directory = this.pathOf(runId);
     const parsed = await readIfExists(join(directory, "anchor.json"), parseScope);
@@ -80,15 +80,18 @@ export class RunDirectories {
     return { ...rest, taskIds: [...(taskId === null ? [] : [taskId]), ...given] };
   }
 
-  /** Work that the run was given after it had started: the run can then be found by it without the store. */
+  /**
+   * Records a task that was assigned to the run after its start, so that the run can be found by task without the
+   * store.
+   */
   async addTask(runId: string, taskId: string): Promise<void> {
-    if (!isSafeId(taskId)) throw new BadInput("taskId", `${JSON.stringify(taskId)} is no task id`);
+    if (!isSafeId(taskId)) throw new BadInput("taskId", `${JSON.stringify(taskId)} is not a task id`);
     writeOwnFile(join(this.pathOf(runId), `${TASK_FILE_PREFIX}${taskId}`), "");
   }
 
   async readRunFiles(runId: string): Promise<RunFiles> {
     const directory = this.pathOf(runId);
-    // Mostly there is nothing, or little: one look instead of four that fail.
+    // Most directories lack most of these files: one listing replaces four failing reads.
     const fileNames = new Set(await readdir(directory).catch(() => []));
     const read = <T>(name: string, parse: (text: string) => T | null): Promise<T | null> | null =>
       fileNames.has(name) ? readIfExists(join(directory, name), parse) : null;
@@ -107,7 +110,7 @@ export class RunDirectories {
     };
   }
 
-  /** Null: no anchor has written them. Rejects when what is there cannot be read. */
+  /** Null if no anchor has written them. Rejects if the file is damaged. */
   async readIdentities(runId: string): Promise<RunIdentities | null> {
     const path = join(this.pathOf(runId), "anchor.json");
     return readIfExists(path, (text) => {
@@ -155,7 +158,7 @@ export class RunDirectories {
 
   async remove(runId: string): Promise<void> {
     const directory = this.pathOf(runId);
-    // Flat, so this is several times faster than the recursive removal that follows when it is not enough.
+    // Run directories are flat: this is several times faster than the recursive removal, which follows if needed.
     const names = (await isRealDirectory(directory)) ? await readdir(directory).catch(() => []) : [];
     await Promise.allSettled(names.map((name) => unlink(join(directory, name))));
     await rmdir(directory).catch(() => rm(directory, { recursive: true, force: true }));
@@ -174,7 +177,7 @@ async function replaceFile(path: string, content: object): Promise<void> {
   }
 }
 
-/** Not for a link: what it points to is not ours to empty. */
+/** False for a symbolic link: its target does not belong to Holdfast. */
 async function isRealDirectory(path: string): Promise<boolean> {
   return lstat(path).then(
     (found) => found.isDirectory(),
@@ -182,7 +185,7 @@ async function isRealDirectory(path: string): Promise<boolean> {
   );
 }
 
-/** Of the output in a run's directory; null: there is none. */
+/** Returns the time of the last output in a run's directory, or null if there is none. */
 async function lastOutputTime(directory: string, names: ReadonlySet<string>): Promise<number | null> {
   const segments = [...names].filter((name) => /^std(?:out|err)\.\d+$/.test(name));
   const times = await Promise.all(

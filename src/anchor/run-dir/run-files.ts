@@ -27,7 +27,7 @@ const RUN_KINDS = ["task", "service"] as const;
 const KILL_MODES = ["none", "pid", "cgroup"] as const;
 export const EMPTINESS_VALUES = ["proven", "unproven"] as const;
 
-/** `exit.json`, also as sent with EXITED. Null when it is not one: as if the file were not there. */
+/** Parses `exit.json`, also as sent with EXITED. Null if it is invalid, as if the file were missing. */
 export function parseExit(text: string): AnchorExit | null {
   return parseJson(text, (value) => {
     const exit = asObject(value);
@@ -46,7 +46,7 @@ export function parseExit(text: string): AnchorExit | null {
       killMode: asOneOf(KILL_MODES, exit["killMode"]),
       tier: asNullable(asString, exit["tier"]),
       tierNote: asNullable(asString, exit["tierNote"]) || null,
-      // An anchor stays until its tree is gone, unless it was told to give up.
+      // An anchor waits until its tree is empty, unless the run was abandoned.
       emptiness: asOneOf(reason === "lost" ? EMPTINESS_VALUES : ["proven"], exit["emptiness"]),
       stdout: toSpoolEnd(exit["stdout"]),
       stderr: toSpoolEnd(exit["stderr"]),
@@ -60,8 +60,8 @@ export function parseExit(text: string): AnchorExit | null {
 }
 
 /**
- * `scope` and `kind` of `anchor.json`. Null: an older anchor, or one that was told no scope. The kind in the scope is that
- * of the start: without `kind`, a task may have become a service since.
+ * Parses `scope` and `kind` of `anchor.json`. Null if an older anchor wrote the file, or the anchor got no scope. The
+ * kind in the scope is that of the start: without `kind`, a task may have become a service since.
  */
 export function parseScope(text: string): (Omit<RunScope, "kind"> & Pick<DirectoryScope, "kind">) | null {
   const object = parseJson(text, (value) => {
@@ -173,7 +173,7 @@ export function toSurvivors(value: unknown): readonly Survivor[] {
   });
 }
 
-/** Older anchors did not say who counted. */
+/** Older anchors did not write the source of the numbers. */
 function toUsage(value: unknown): Omit<RunUsage, "processes"> {
   const used = asObject(value);
   const parsed = asNullable(asObject, used["source"]);
@@ -193,7 +193,7 @@ function toUsageSource(value: unknown): "cgroup" | "reaped" {
   return asOneOf(["cgroup", "reaped"], value);
 }
 
-/** Older ones did not say. One by one is what always happens, whatever else. */
+/** Older anchors did not write the mode. They always killed processes one by one. */
 export function toKillMode(value: unknown): KillMode {
   return asNullable((mode) => asOneOf(KILL_MODES, mode), value) ?? "pid";
 }

@@ -1,17 +1,18 @@
 import type { OutputSlice, StreamName } from "../host.js";
 import { Spool } from "./spool.js";
 
-/** Open descriptors kept for readers. More runs than this may be read at once; those just reopen. */
+/** Spools kept open. More can be read at the same time; the others are opened again. */
 const MAX_OPEN_SPOOLS = 64;
 
-/** The spools in run directories, each kept open while it is among the most recently read. */
+/** An LRU cache of open spools. */
 export class SpoolCache implements AsyncDisposable {
-  /** In order of use, the least recent first. */
+  /** In order of use, the least recently used first. */
   readonly #spools = new Map<string, Spool>();
   #disposed = false;
 
   async read(runDir: string, stream: StreamName, offset: number, maxBytes: number): Promise<OutputSlice> {
-    // A follower may still look for the last bytes: nobody would close what is kept now.
+    // A follower may still read the last bytes after disposal. Its spool is closed at once, because nothing else would
+    // close it.
     if (this.#disposed) {
       await using spool = new Spool(runDir, stream);
       return await spool.read(offset, maxBytes);
@@ -24,7 +25,7 @@ export class SpoolCache implements AsyncDisposable {
     return slice;
   }
 
-  /** Close what is open of a run, before its directory goes. */
+  /** Closes the spools of a run before its directory is removed. */
   async evict(runDir: string): Promise<void> {
     await Promise.all(["stdout", "stderr"].map((stream) => this.#close(cacheKey(runDir, stream))));
   }

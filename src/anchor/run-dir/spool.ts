@@ -14,7 +14,7 @@ export function segmentPath(directory: string, stream: string, start: number): s
   return join(directory, `${stream}.${String(start).padStart(OFFSET_DIGITS, "0")}`);
 }
 
-/** Where the segments of a stream begin, ascending. Empty when there are none, or no such directory. */
+/** Lists the start offsets of a stream's segments, ascending. Empty if there are none, or no such directory. */
 export async function listSegments(directory: string, stream: string): Promise<readonly number[]> {
   const names = await readdir(directory).catch((error: unknown) => {
     if (errnoCode(error) === "ENOENT") return [];
@@ -36,28 +36,28 @@ interface Segment {
   readonly file: FileHandle;
 }
 
-/** The first read of a quiet stream; one that fills it is followed by larger ones. */
+/** Size of the first read of a quiet stream; a full read is followed by larger ones. */
 const SMALL_READ = 64 * 1024;
 const LARGE_READ = 1024 * 1024;
-/** One for who follows the end, one for who catches up from the beginning. */
+/** One for a follower at the end, one for a reader from the start. */
 const MAX_OPEN_SEGMENTS = 2;
-/** Each look fails only because a whole segment was filled and dropped meanwhile. */
+/** An attempt fails only if a whole segment was filled and dropped meanwhile. */
 const MAX_ATTEMPTS = 100;
 const NO_BYTES = new Uint8Array(0);
 
 interface NextSegment {
   readonly segment: Segment;
-  /** What lies before it and was not read is missing, not dropped by the anchor. */
+  /** True if the bytes before the segment that were not read are lost, not dropped by the anchor. */
   readonly afterLoss: boolean;
 }
 
 /**
- * One stream's spool, read by offset. Consumes nothing: any number of readers at any offsets.
+ * Reads one stream's spool by offset. Reading consumes nothing, so any number of readers can be at any offset.
  *
- * A segment ends where the next begins, only the newest grows, and only the oldest are removed. So a
- * reader that has a segment open finds the next by name. When there is none of that name, the directory
- * is listed: nothing newer means the end of the stream; a newer segment means that this one was
- * truncated, or the one between removed, by another program. Then the bytes up to it are lost.
+ * A segment ends where the next one starts, only the newest grows, and only the oldest are removed. So a reader finds
+ * the next segment by name. If there is none of that name, the directory is listed: no newer segment means the end of
+ * the stream; a newer segment means that another program truncated this one or removed the one between. Then the bytes
+ * up to the newer segment are lost.
  */
 export class Spool implements AsyncDisposable {
   readonly #directory: string;
@@ -75,7 +75,7 @@ export class Spool implements AsyncDisposable {
     this.#stream = stream;
   }
 
-  /** Up to `maxBytes`, or fewer: empty only when there is nothing at or after `offset` now. */
+  /** Reads up to `maxBytes`. Empty only if there is nothing at or after `offset` now. */
   read(offset: number, maxBytes: number): Promise<OutputSlice> {
     return this.#operations.run(async () => {
       try {
@@ -86,7 +86,7 @@ export class Spool implements AsyncDisposable {
     });
   }
 
-  /** A read that is still to come opens what it needs and closes it again. */
+  /** A later read opens the segments it needs and closes them again. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#disposed = true;
     await this.#operations.run(() => this.#closeAll());
@@ -98,7 +98,7 @@ export class Spool implements AsyncDisposable {
     let lost = 0;
     let segment = maxBytes > 0 ? await this.#findSegment(offset) : null;
     if (segment !== null && segment.start > offset) {
-      // The anchor drops the oldest; of a run that has ended, it said how far it had come.
+      // The anchor drops the oldest bytes. The exit file says from where on it kept them.
       const kept = (await this.#readEnd())?.start ?? segment.start;
       lost = Math.max(0, segment.start - Math.max(offset, kept));
     }
@@ -112,7 +112,7 @@ export class Spool implements AsyncDisposable {
     }
     const ending = maxBytes > 0 ? await this.#readEnd() : null;
     if (ending !== null && ending.end > offset) {
-      // The anchor writes its last output before exit.json: output that came after the look above is not lost.
+      // The anchor writes its last output before exit.json, so output that came after the check above is not lost.
       if (!endWasKnown) return this.#read(wanted, maxBytes);
       lost += ending.end - Math.max(offset, ending.start);
       offset = ending.end;
@@ -120,7 +120,10 @@ export class Spool implements AsyncDisposable {
     return lost > 0 ? toSlice(offset, NO_BYTES, lost) : { offset: wanted, bytes: NO_BYTES };
   }
 
-  /** What the anchor said of the stream when it left; null before. A last segment that is too short is known only by that. */
+  /**
+   * Returns the range of the stream in exit.json, or null before the end. Only it shows that the last segment is too
+   * short.
+   */
   async #readEnd(): Promise<SpoolEnd | null> {
     this.#knownEnd ??= await readFile(join(this.#directory, "exit.json"), {
       encoding: "utf8",
@@ -142,7 +145,7 @@ export class Spool implements AsyncDisposable {
     return nearest;
   }
 
-  /** Where to go on when `segment` has nothing at `offset`. Null: the stream has nothing there yet. */
+  /** Finds the segment to read next if `segment` has nothing at `offset`. Null if the stream has nothing there yet. */
   async #nextSegment(segment: Segment, offset: number): Promise<NextSegment | null> {
     const before = await segment.file.stat();
     if (segment.start + before.size > offset) return { segment, afterLoss: false };
@@ -150,10 +153,10 @@ export class Spool implements AsyncDisposable {
       before.size > 0 && segment.start + before.size === offset ? await this.#openSegment(offset) : null;
     if (exact !== null) return { segment: exact, afterLoss: false };
     const starts = await listSegments(this.#directory, this.#stream);
-    // Looked at after the list was made: a segment that has a successor does not grow any more, and when the anchor has
-    // removed the one that comes next, it has removed this one before.
+    // Checked after the listing: a segment with a successor does not grow any more, and the anchor removes this segment
+    // before the next one.
     const { size, nlink } = await segment.file.stat();
-    // Also of a removed file: what was written before it was removed is read first.
+    // Also for a removed file: the bytes written before the removal are read first.
     if (segment.start + size > offset) return { segment, afterLoss: false };
     if (nlink === 0) return this.#onSegmentRemoved(segment, offset);
     const start =
@@ -164,12 +167,12 @@ export class Spool implements AsyncDisposable {
     return next === null ? { segment, afterLoss: false } : { segment: next, afterLoss: true };
   }
 
-  /** The file has been removed: by the anchor, as the oldest, or by another program. */
+  /** The file was removed, either by the anchor as the oldest or by another program. */
   async #onSegmentRemoved(segment: Segment, offset: number): Promise<NextSegment | null> {
     this.#openSegments = this.#openSegments.filter((kept) => kept !== segment);
     const found = await this.#searchDirectory(offset);
     if (found === null) {
-      // The whole directory was removed: what was written can only be read through this handle.
+      // The whole directory was removed: the bytes can only be read through this handle.
       this.#openSegments.unshift(segment);
       return null;
     }
@@ -177,11 +180,11 @@ export class Spool implements AsyncDisposable {
     return { segment: found, afterLoss: false };
   }
 
-  /** By listing: the last segment that begins at or before `offset`, else the oldest there is. */
+  /** Lists the directory and opens the last segment that starts at or before `offset`, or else the oldest. */
   async #searchDirectory(offset: number): Promise<Segment | null> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
       const starts = await listSegments(this.#directory, this.#stream);
-      // The oldest may be removed while it is being opened: each further look begins at a newer one.
+      // The oldest may be removed while it is being opened, so each further attempt starts at a newer one.
       const start =
         starts.findLast((candidate) => candidate <= offset) ?? starts[Math.min(attempt, starts.length - 1)];
       if (start === undefined) return null;
@@ -197,13 +200,13 @@ export class Spool implements AsyncDisposable {
     const { bytesRead } = await segment.file.read(room, 0, room.length, offset - segment.start);
     if (bytesRead === this.#readSize) this.#readSize = LARGE_READ;
     else if (bytesRead < SMALL_READ) this.#readSize = SMALL_READ;
-    // A few bytes must not keep a whole buffer alive.
+    // A few bytes must not keep a large buffer alive.
     return bytesRead < room.length / 2
       ? Buffer.from(room.subarray(0, bytesRead))
       : room.subarray(0, bytesRead);
   }
 
-  /** Null when there is no such segment. */
+  /** Null if there is no such segment. */
   async #openSegment(start: number): Promise<Segment | null> {
     let file: FileHandle;
     try {
