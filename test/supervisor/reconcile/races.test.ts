@@ -141,7 +141,7 @@ test("a run whose directory cannot be read is left alone, and keeps nobody else 
   };
   const runIds = host.listRunIds.bind(host);
   Object.assign(host, {
-    runIds: async (instanceId: string) => {
+    listRunIds: async (instanceId: string) => {
       if (instanceId === "in_closed") throw new Error("EACCES");
       return runIds();
     },
@@ -179,7 +179,7 @@ for (const known of [true, false])
       boundary: known ? { cgroup: boundary.path, cgroupInode: boundary.inode, note: null } : null,
     });
     host.cgroups.set(boundary.path, "populated");
-    Object.assign(host, { boundaries: async () => [{ ...boundary, runId: run.runId }] });
+    Object.assign(host, { listRunCgroups: async () => [{ ...boundary, runId: run.runId }] });
     await supervisor.reconcile();
     await supervisor.reconcile();
     expect(host.reaped).toMatchObject([{ root: null, cgroup: boundary }]);
