@@ -140,7 +140,7 @@ test("what another supervisor holds here is left to it when the store forgets it
   await supervisor.close({ leaveRuns: true });
   host.locals = [...host.locals, { instanceId: "in_other", alive: true, launched: true }];
   const cgroup = { path: `/holdfast-in_test/runs/${runId}`, inode: "77" };
-  Object.assign(host, { boundaries: async () => [{ runId, ...cgroup }] });
+  Object.assign(host, { listRunCgroups: async () => [{ runId, ...cgroup }] });
   host.cgroups.set(cgroup.path, "populated");
   host.last.answers = false;
   const localCopy = new FileRunCopy(path);

@@ -21,7 +21,7 @@ async function forgotten(): Promise<FakeSupervisor & { readonly runId: string }>
 /** The run's cgroup, with somebody in it until it is reaped. */
 function peopled({ host, runId }: { host: FakeHost; runId: string }): CgroupRef {
   const boundary = { path: `/holdfast-in_test/runs/${runId}`, inode: "77" };
-  Object.assign(host, { boundaries: async () => [{ runId, ...boundary }] });
+  Object.assign(host, { listRunCgroups: async () => [{ runId, ...boundary }] });
   host.cgroups.set(boundary.path, "populated");
   const reap = host.reap.bind(host);
   host.reap = async (request) => {
