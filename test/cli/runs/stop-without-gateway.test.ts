@@ -22,7 +22,7 @@ test("a run is found although another instance's directory cannot be read", asyn
   const host = new FakeHost();
   host.locals = ["in_closed", "in_test"].map((instanceId) => ({ instanceId, alive: true, launched: true }));
   Object.assign(host, {
-    runIds: async (instanceId: string) =>
+    listRunIds: async (instanceId: string) =>
       instanceId === "in_test" ? ["run_wanted"] : Promise.reject(new Error("EACCES")),
   });
   expect(await resolveRun(observatory(host), "wanted")).toMatchObject({
