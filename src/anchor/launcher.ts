@@ -4,7 +4,7 @@ import { defaults } from "../defaults.js";
 import { AnchorUnusable } from "../errors.js";
 import { errnoCode } from "../home/errno.js";
 import { startLauncher } from "./binary/start-launcher.js";
-import type { LeaderStatus } from "./host.js";
+import type { LeaderStatus } from "./run-dir/types.js";
 import { isNotListening, type MessageConnection } from "./protocol/connection.js";
 import { decodeLeaderStatus } from "./protocol/events.js";
 import { handshake } from "./protocol/handshake.js";

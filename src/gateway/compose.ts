@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { AcpController } from "../acp/controller.js";
 import { agentsById, agentsFromConfig } from "../agents/catalogue.js";
 import { findAnchorBinary } from "../anchor/binary/find.js";
-import { openNativeObserver } from "../anchor/native-host.js";
+import { openNativeObserver } from "../anchor/native-observer.js";
 import { RunDirectories } from "../anchor/run-dir/run-directories.js";
 import { tokenIdFromHash } from "../api/token-proof.js";
 import { systemClock } from "../async/clock.js";

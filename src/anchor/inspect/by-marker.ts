@@ -1,7 +1,7 @@
 import { AnchorUnusable, BadInput } from "../../errors.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import { runAnchorMode } from "../binary/run-mode.js";
-import type { ReapResult } from "../host.js";
+import type { ReapResult } from "./types.js";
 import { toIdentity, requireDigits, requirePid, requireWholeNumber } from "./processes.js";
 import { runReap } from "./reap.js";
 import { asArray, asNullable, parseJson, asObject, asString, asWholeNumber } from "../../text/parse-json.js";

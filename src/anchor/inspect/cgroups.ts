@@ -1,7 +1,8 @@
 import { AnchorUnusable } from "../../errors.js";
 import { asArray, asNullable, asOneOf, parseJson } from "../../text/parse-json.js";
 import { runAnchorMode } from "../binary/run-mode.js";
-import type { CgroupRef, CgroupState, InspectOptions } from "../host.js";
+import type { CgroupState, InspectOptions } from "./types.js";
+import type { CgroupRef } from "../run-dir/types.js";
 import { type LiveProcesses, toLiveProcess } from "./processes.js";
 
 const CGROUP_STATES = ["populated", "empty", "gone", "unknown"] as const;

@@ -1,6 +1,6 @@
 import { isSameClock } from "../../home/machine-identity.js";
 import type { ProcessIdentity, MachineIdentity, Survivor } from "../../model/process.js";
-import type { ProcessEvidence } from "../host.js";
+import type { ProcessEvidence } from "./types.js";
 
 /** `unknown`: neither the presence nor the absence of the process is proven. */
 export type Liveness = "alive" | "gone" | "unknown";

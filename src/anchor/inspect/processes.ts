@@ -12,7 +12,7 @@ import {
   parseJson,
 } from "../../text/parse-json.js";
 import { runAnchorMode } from "../binary/run-mode.js";
-import type { InspectOptions, PortEvidence, ProcessEvidence } from "../host.js";
+import type { InspectOptions, PortEvidence, ProcessEvidence } from "./types.js";
 
 export type LiveProcesses = ProcessEvidence["descendants"];
 

@@ -1,7 +1,7 @@
 import { AnchorUnusable } from "../../errors.js";
 import { runAnchorMode } from "../binary/run-mode.js";
 import type { ProcessIdentity } from "../../model/process.js";
-import type { KnownAnchor, ReapRequest, ReapResult } from "../host.js";
+import type { KnownAnchor, ReapRequest, ReapResult } from "./types.js";
 import { requireDigits, requirePid, requireWholeNumber } from "./processes.js";
 import { EMPTINESS_VALUES, toKillMode, toResidue, toSurvivors } from "../run-dir/run-files.js";
 import {

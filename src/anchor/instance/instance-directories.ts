@@ -3,11 +3,18 @@ import { join } from "node:path";
 import { BadInput, InstanceLocked } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
 import { isInstanceLockFree } from "../../home/instance-lock.js";
-import type { LocalInstance } from "../host.js";
 import { isLauncherListening } from "../protocol/connection.js";
 import { isSafeId, RunDirectories } from "../run-dir/run-directories.js";
 import { holdInstance } from "./instance-hold.js";
 import { isRemoved, removeRunCgroups } from "./run-cgroups.js";
+
+/** An instance with a directory in this state directory. It is dead if no process holds its lock. */
+export interface LocalInstance {
+  readonly instanceId: string;
+  readonly alive: boolean;
+  /** The launcher of the instance listens: it kills the processes of dead anchors and writes `swept.json`. */
+  readonly launched: boolean;
+}
 
 /** The instance directories of one state directory. */
 export class InstanceDirectories {

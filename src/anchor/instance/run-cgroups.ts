@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { errnoCode } from "../../home/errno.js";
 import { readOwnFile } from "../../home/own-file.js";
 import { asArray, asNullable, asObject, asString, parseJson } from "../../text/parse-json.js";
-import type { CgroupRef } from "../host.js";
+import type { CgroupRef } from "../run-dir/types.js";
 import { isSafeId } from "../run-dir/run-directories.js";
 
 export type RunCgroup = CgroupRef & { readonly runId: string };

@@ -3,7 +3,7 @@ import { getSystemErrorMap } from "node:util";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable, LimitUnavailable, SpawnFailed, StaleEpoch } from "../../errors.js";
 import { errnoCode } from "../../home/errno.js";
-import type { SpawnFailure } from "../host.js";
+import type { SpawnFailure } from "../run-dir/types.js";
 import { isNotListening } from "./connection.js";
 import type { HandshakeResult } from "./handshake.js";
 

@@ -1,4 +1,6 @@
-import type { AnchorEvent, LeaderStatus, ProcessEvidence, StreamName, Welcome } from "../host.js";
+import type { ProcessEvidence } from "../inspect/types.js";
+import type { AnchorEvent, Welcome } from "./types.js";
+import type { LeaderStatus, StreamName } from "../run-dir/types.js";
 import { parseExit, parseSurvivors } from "../run-dir/run-files.js";
 import { describeSpawnFailure, type StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame-decoder.js";

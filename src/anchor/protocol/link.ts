@@ -4,16 +4,14 @@ import type { StartAttempt } from "./errors.js";
 import { MalformedFrame } from "./frame-decoder.js";
 import type {
   AnchorEvent,
-  AnchorExit,
   AnchorLink,
   AnchorPolicy,
   MemberSignal,
-  RunScope,
   StopRequest,
-  StreamName,
   TerminalSize,
   Welcome,
-} from "../host.js";
+} from "./types.js";
+import type { AnchorExit, RunScope, StreamName } from "../run-dir/types.js";
 import { encodeMessage, type AnchorMessage } from "./message-codec.js";
 import { abandonFrame, adoptFrame, newRunKey, policyFrame, signalFrame, stopFrame } from "./requests.js";
 import type { MessageConnection, ConnectionListener } from "./connection.js";

@@ -2,15 +2,8 @@ import { randomBytes } from "node:crypto";
 import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { BadInput } from "../../errors.js";
-import type {
-  AnchorLink,
-  AnchorPolicy,
-  MemberSignal,
-  RunScope,
-  SpoolPolicy,
-  StartSpec,
-  StopRequest,
-} from "../host.js";
+import type { AnchorLink, AnchorPolicy, MemberSignal, SpoolPolicy, StartSpec, StopRequest } from "./types.js";
+import type { RunScope } from "../run-dir/types.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import { encodeMessage } from "./message-codec.js";
 

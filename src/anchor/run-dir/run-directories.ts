@@ -11,7 +11,7 @@ import type {
   RunIdentities,
   SilentFile,
   SweptFile,
-} from "../host.js";
+} from "./types.js";
 import {
   parseAnchorFile,
   parseExit,

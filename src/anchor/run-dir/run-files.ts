@@ -8,7 +8,7 @@ import type {
   RunScope,
   SpawnFailure,
   SweptFile,
-} from "../host.js";
+} from "./types.js";
 import type { Survivor, ProcessIdentity, Residue } from "../../model/process.js";
 import { REAPED_USAGE, type KillMode, type RunUsage } from "../../model/run.js";
 import {

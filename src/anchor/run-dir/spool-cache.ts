@@ -1,4 +1,4 @@
-import type { OutputSlice, StreamName } from "../host.js";
+import type { OutputSlice, StreamName } from "./types.js";
 import { Spool } from "./spool.js";
 
 /** Spools kept open. More can be read at the same time; the others are opened again. */

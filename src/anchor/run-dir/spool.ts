@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { SerialQueue } from "../../async/serial-queue.js";
 import { errnoCode } from "../../home/errno.js";
 import { openOwnFile } from "../../home/own-file.js";
-import type { OutputSlice, SpoolEnd, StreamName } from "../host.js";
+import type { OutputSlice, SpoolEnd, StreamName } from "./types.js";
 import { parseExit } from "./run-files.js";
 
 /** A segment is named by the stream and the offset of its first byte. */

@@ -1,4 +1,4 @@
-import type { NativeObserver } from "../../anchor/native-host.js";
+import type { NativeObserver } from "../../anchor/native-observer.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
@@ -20,7 +20,7 @@ export async function openLocalState(): Promise<LocalState | null> {
 export async function openLocalObserver({ home }: StateDirectory): Promise<NativeObserver> {
   const [{ findAnchorBinary: findAnchor }, { openNativeObserver: observeNatively }] = await Promise.all([
     import("../../anchor/binary/find.js"),
-    import("../../anchor/native-host.js"),
+    import("../../anchor/native-observer.js"),
   ]);
   return observeNatively(home, await observeMachineIdentity(home), findAnchor());
 }

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { NativeObserver } from "../../anchor/native-host.js";
+import type { NativeObserver } from "../../anchor/native-observer.js";
 import { defaults } from "../../defaults.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";

@@ -1,7 +1,7 @@
 import type { InspectOptions, ProcessEvidence } from "../../anchor/host.js";
 import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
 import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
-import type { NativeObserver } from "../../anchor/native-host.js";
+import type { NativeObserver } from "../../anchor/native-observer.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import type { RunRecord } from "../../model/run.js";

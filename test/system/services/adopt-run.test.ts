@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test, vi } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { openNativeObserver } from "../../../src/anchor/native-host.js";
+import { openNativeObserver } from "../../../src/anchor/native-observer.js";
 import { readMachineIdentity } from "../../../src/home/machine-identity.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import { SUPERVISOR_STEPS } from "../../support/supervisor/supervisor-process.js";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
-import { openNativeObserver } from "../../../src/anchor/native-host.js";
+import { openNativeObserver } from "../../../src/anchor/native-observer.js";
 import { systemClock } from "../../../src/async/clock.js";
 import { defaults } from "../../../src/defaults.js";
 import { observeMachineIdentity } from "../../../src/home/machine-identity.js";

@@ -1,0 +1,227 @@
+import { join } from "node:path";
+import { defaults } from "../defaults.js";
+import type { ProcessIdentity, MachineIdentity } from "../model/process.js";
+import type {
+  AnchorLink,
+  CgroupRef,
+  CgroupState,
+  DirectoryScope,
+  FirstStop,
+  InspectOptions,
+  KnownAnchor,
+  LocalInstance,
+  OutputSlice,
+  PortEvidence,
+  ProcessEvidence,
+  ReapRequest,
+  ReapResult,
+  RunAddress,
+  RunFiles,
+  RunIdentities,
+  StreamName,
+  SweptFile,
+} from "./host.js";
+import { LEASE_MARKER, listMarkedProcesses, type MarkedProcess } from "./inspect/by-marker.js";
+import { inspectCgroups, listCgroupMembers } from "./inspect/cgroups.js";
+import { inspectPort, inspectProcesses, type LiveProcesses } from "./inspect/processes.js";
+import { continueAnchor, reap } from "./inspect/reap.js";
+import { InstanceDirectories } from "./instance/instance-directories.js";
+import { listRunCgroups } from "./instance/run-cgroups.js";
+import { attachError, isDisconnected, type StartAttempt } from "./protocol/errors.js";
+import { decodeWelcome } from "./protocol/events.js";
+import { handshake, type HandshakeResult } from "./protocol/handshake.js";
+import { NativeLink } from "./protocol/link.js";
+import { PREVIOUS_PROTOCOL, PROTOCOL } from "./protocol/messages.js";
+import { helloFrame, type SupervisorIdentity } from "./protocol/requests.js";
+import type { RunDirectories } from "./run-dir/run-directories.js";
+import { SpoolCache } from "./run-dir/spool-cache.js";
+
+/** No instance has this id: it is longer than an instance id. */
+const OBSERVER_ID = "observes-only";
+
+export interface OpenAttempt {
+  readonly link: AnchorLink | null;
+  readonly answer: HandshakeResult;
+}
+
+export interface NativeObserverOptions extends SupervisorIdentity {
+  readonly home: string;
+  readonly instanceDir: string;
+  readonly machine: MachineIdentity;
+}
+
+/** Operations that need no launcher: read and inspect runs, attach to them, and stop a run with or without its anchor. */
+export class NativeObserver implements AsyncDisposable {
+  readonly machine: MachineIdentity;
+  readonly anchorPath: string;
+  protected readonly identity: SupervisorIdentity;
+  protected readonly instances: InstanceDirectories;
+  protected readonly spools = new SpoolCache();
+  readonly #links = new Set<AnchorLink>();
+
+  constructor(options: NativeObserverOptions, anchorPath: string) {
+    const { home, instanceId, incarnation, instanceDir, machine } = options;
+    this.machine = machine;
+    this.anchorPath = anchorPath;
+    this.identity = { instanceId, incarnation };
+    this.instances = new InstanceDirectories(home, { instanceId, instanceDir });
+  }
+
+  async attach(
+    run: RunAddress,
+    epoch: number,
+    withinMs: number = defaults.anchorAnswerMs,
+  ): Promise<AnchorLink | null> {
+    const key = await this.runsOf(run).readKey(run.runId);
+    if (key === null) return null;
+    const path = join(this.runDirectory(run), "sock");
+    const attachWith = (protocol: number): Promise<OpenAttempt> =>
+      this.openLink(run, path, helloFrame(protocol, run.runId, epoch, this.identity, key), null, withinMs);
+    let { link, answer } = await attachWith(PROTOCOL);
+    // An anchor that was started before an upgrade reports its protocol version.
+    if (
+      answer.type === "refused" &&
+      answer.refusal.codeName === "protocol" &&
+      answer.refusal.protocol === PREVIOUS_PROTOCOL
+    )
+      ({ link, answer } = await attachWith(PREVIOUS_PROTOCOL));
+    if (link !== null) return link;
+    if (answer.type === "closed" && isDisconnected(answer.error)) return null;
+    throw attachError(run.runId, path, answer);
+  }
+
+  async readOutput(
+    run: RunAddress,
+    stream: StreamName,
+    offset: number,
+    maxBytes: number,
+  ): Promise<OutputSlice> {
+    return this.spools.read(this.runDirectory(run), stream, offset, maxBytes);
+  }
+
+  async readRunFiles(run: RunAddress): Promise<RunFiles> {
+    return this.runsOf(run).readRunFiles(run.runId);
+  }
+
+  listInstances(): Promise<readonly LocalInstance[]> {
+    return this.instances.list();
+  }
+
+  async listRunIds(instanceId: string): Promise<readonly string[]> {
+    return this.instances.runs(instanceId).list();
+  }
+
+  async listRunCgroups(instanceId: string): Promise<readonly (CgroupRef & { readonly runId: string })[]> {
+    return listRunCgroups(this.instances.pathOf(instanceId), instanceId);
+  }
+
+  inspectProcesses(
+    wanted: readonly (ProcessIdentity | number)[],
+    options?: InspectOptions,
+  ): Promise<readonly ProcessEvidence[]> {
+    return inspectProcesses(this.anchorPath, wanted, options);
+  }
+
+  async findMarkedLeases(leaseIds: readonly string[]): Promise<ReadonlySet<string>> {
+    if (leaseIds.length === 0) return new Set();
+    const present = new Set((await this.listMarkedProcesses()).map(({ value }) => value));
+    return new Set(leaseIds.filter((leaseId) => present.has(leaseId)));
+  }
+
+  /** Lists every process with a lease id in its environment, as `value`. */
+  listMarkedProcesses(): Promise<readonly MarkedProcess[]> {
+    return listMarkedProcesses(this.anchorPath, LEASE_MARKER);
+  }
+
+  /** Reads the scope in the run directory; null if there is none. */
+  async readScope(run: RunAddress): Promise<DirectoryScope | null> {
+    return this.runsOf(run).readScope(run.runId);
+  }
+
+  /** Returns the processes of each cgroup; null if it is gone or not visible from here. */
+  listCgroupMembers(
+    wanted: readonly CgroupRef[],
+    options?: Pick<InspectOptions, "ports">,
+  ): Promise<readonly (LiveProcesses | null)[]> {
+    return listCgroupMembers(this.anchorPath, wanted, options);
+  }
+
+  inspectPort(port: number): Promise<PortEvidence> {
+    return inspectPort(this.anchorPath, port);
+  }
+
+  inspectCgroups(wanted: readonly CgroupRef[]): Promise<readonly CgroupState[]> {
+    return inspectCgroups(this.anchorPath, wanted);
+  }
+
+  reap(request: ReapRequest): Promise<ReapResult> {
+    return reap(this.anchorPath, request);
+  }
+
+  readIdentities(run: RunAddress): Promise<RunIdentities | null> {
+    return this.runsOf(run).readIdentities(run.runId);
+  }
+
+  continueAnchor(anchor: KnownAnchor): Promise<string | null> {
+    return continueAnchor(this.anchorPath, anchor);
+  }
+
+  writeStopFile(run: RunAddress, stop: FirstStop): Promise<FirstStop> {
+    return this.runsOf(run).writeStopFile(run.runId, stop);
+  }
+
+  writeSweptFile(run: RunAddress, swept: SweptFile): Promise<void> {
+    return this.runsOf(run).writeSweptFile(run.runId, swept);
+  }
+
+  /** Closes all links. Their anchors treat this as the loss of their owner. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const link of this.#links) link.close();
+    await this.spools[Symbol.asyncDispose]();
+  }
+
+  protected runsOf({ instanceId }: RunAddress): RunDirectories {
+    return this.instances.runs(instanceId);
+  }
+
+  protected runDirectory(run: RunAddress): string {
+    return this.runsOf(run).pathOf(run.runId);
+  }
+
+  protected async openLink(
+    run: RunAddress,
+    path: string,
+    frame: Buffer,
+    attempt: StartAttempt | null,
+    withinMs: number = defaults.launcherReadyMs,
+  ): Promise<OpenAttempt> {
+    let link: NativeLink | null = null;
+    const answer = await handshake({
+      path,
+      frame,
+      expected: "welcome",
+      timeoutMs: withinMs,
+      onAnswer: (welcome, connection) => {
+        const opened = new NativeLink(decodeWelcome(welcome), connection, attempt, {
+          readExit: () => this.runsOf(run).readExit(run.runId),
+          onClosed: () => this.#links.delete(opened),
+        });
+        this.#links.add(opened);
+        link = opened;
+        return opened;
+      },
+    });
+    return { link, answer };
+  }
+}
+
+/** Opens an observer. It writes nothing, so it also works on a full disk. `anchorPath` is any anchor binary that runs here. */
+export function openNativeObserver(
+  home: string,
+  machine: MachineIdentity,
+  anchorPath: string,
+): NativeObserver {
+  const instanceId = OBSERVER_ID;
+  const instanceDir = join(home, "instances", instanceId);
+  return new NativeObserver({ home, instanceId, instanceDir, incarnation: OBSERVER_ID, machine }, anchorPath);
+}
