@@ -31,6 +31,7 @@ const layers = [
 const inside = {
   anchor: [["binary", "run-dir"], "inspect", "protocol", "instance", "host.ts", "*"],
   supervisor: [
+    ["run-options.ts", "decision.ts"],
     "api.ts",
     "run",
     "inspect",

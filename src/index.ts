@@ -2,16 +2,10 @@
 export { openSupervisor } from "./supervisor/open.js";
 export type {
   AdoptedProcess,
-  AdoptOptions,
-  AskedLimits,
-  CancelOptions,
   CommandInput,
-  FollowOptions,
   OutputChunk,
   Problem,
   Readiness,
-  ReadOptions,
-  ReadyOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
@@ -22,8 +16,15 @@ export type {
   Supervisor,
   SupervisorOptions,
 } from "./supervisor/api.js";
-export type { Action, Decision, Row } from "./supervisor/reconcile/decide.js";
-export type { Decided } from "./supervisor/reconcile/reconcile.js";
+export type { Action, Decided, Decision, Row } from "./supervisor/decision.js";
+export type {
+  AdoptOptions,
+  AskedLimits,
+  CancelOptions,
+  FollowOptions,
+  ReadOptions,
+  ReadyOptions,
+} from "./supervisor/run-options.js";
 export type { LiveProcesses } from "./anchor/inspect/processes.js";
 export type {
   FirstStop,

@@ -4,7 +4,8 @@ import type { RunRecord } from "../model/run.js";
 import { readBytePage } from "../output/byte-page.js";
 import type { ByteReader } from "../output/byte-reader.js";
 import { readLinePage } from "../output/line-page.js";
-import type { OutputChunk, ReadOptions } from "../supervisor/api.js";
+import type { OutputChunk } from "../supervisor/api.js";
+import type { ReadOptions } from "../supervisor/run-options.js";
 import { sanitizeText } from "../text/sanitize.js";
 import type { RunReader } from "./runs.js";
 

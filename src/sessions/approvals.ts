@@ -12,13 +12,11 @@ import {
   type ApprovalQuestion,
   assertAnswersQuestion,
   type CommandToApprove,
-  NO_PAGE,
-  pageOfQuestion,
   questionAboutCommand,
   questionHead,
   type QuestionHead,
-  type QuestionPage,
 } from "./approval-question.js";
+import { NO_PAGE, pageOfQuestion, type QuestionPage } from "./question-pages.js";
 
 export interface ApprovalsDependencies {
   readonly store: SessionStore;

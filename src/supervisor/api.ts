@@ -1,20 +1,19 @@
 import type { FirstStop, MemberSignal, SpoolSpec, StreamName, TerminalSize } from "../anchor/host.js";
-import type { Survivor, ProcessIdentity } from "../model/process.js";
+import type { ProcessIdentity, Survivor } from "../model/process.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import type { InstanceTaken, StoreAway } from "../errors.js";
 import type { RunEvent } from "../model/run-event.js";
+import type { OnEscape, OnOrphan, RunKind, RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
+import type { Decided } from "./decision.js";
 import type {
-  EndReason,
-  OnEscape,
-  OnOrphan,
-  RunKind,
-  RunLimits,
-  RunRecord,
-  RunStateName,
-  ServiceFacts,
-} from "../model/run.js";
+  AdoptOptions,
+  AskedLimits,
+  CancelOptions,
+  FollowOptions,
+  ReadOptions,
+  ReadyOptions,
+} from "./run-options.js";
 import type { EventFilter, RunFilter } from "../store/runs/store.js";
-import type { Decided } from "./reconcile/reconcile.js";
 
 /** What to run: exactly one of three shapes. `ptyCommand` goes verbatim to `shell -c`; it is never rebuilt from argv. */
 export type CommandInput =
@@ -67,38 +66,12 @@ export interface SpawnOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Left out or null: none. */
-export type AskedLimits = { readonly [Limit in keyof RunLimits]?: number | null | undefined };
-
-export interface CancelOptions {
-  readonly reason?: Extract<
-    EndReason,
-    "manual-cancel" | "overall-timeout" | "no-output-timeout" | "shutdown"
-  >;
-  readonly actor?: string;
-  readonly requestId?: string;
-  /** 0: kill at once. */
-  readonly graceMs?: number;
-}
-
-export interface ReadyOptions {
-  readonly timeoutMs?: number;
-  /** Aborting ends the waiting. */
-  readonly signal?: AbortSignal;
-}
-
 /** What came of waiting for a service. `detail`: who listens there instead, as far as it can be seen. */
 export type Readiness =
   | { readonly kind: "ready"; readonly service: ServiceFacts }
   | { readonly kind: "ended" | "timeout"; readonly detail: string | null }
   /** The caller does not want to know any more, or this supervisor no longer holds the run. */
   | { readonly kind: "given-up" };
-
-export interface AdoptOptions {
-  readonly actor?: string;
-  /** Default false: the deadlines of a task are lifted. */
-  readonly keepTimeouts?: boolean;
-}
 
 /** A service that was a process of another run. */
 export interface AdoptedProcess {
@@ -116,21 +89,6 @@ export interface OutputChunk {
   readonly bytes: Uint8Array;
   /** How many bytes before `offset` are missing because a spool file was truncated or removed. Absent: none. */
   readonly lost?: number;
-}
-
-export interface ReadOptions {
-  /** Start here instead of at the oldest byte kept. */
-  readonly offset?: number;
-  readonly maxBytes?: number;
-}
-
-export interface FollowOptions {
-  readonly streams?: readonly StreamName[];
-  readonly offsets?: Partial<Record<StreamName, number>>;
-  /** Free what has been yielded as soon as the next chunk is asked for (back-pressure streams). */
-  readonly ack?: boolean;
-  /** Aborting ends the iteration, without an error. */
-  readonly signal?: AbortSignal;
 }
 
 /** The end of a run, for a caller that waited for it. */

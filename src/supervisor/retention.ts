@@ -2,7 +2,7 @@ import type { AnchorHost } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import type { RunFilter, RunStore } from "../store/runs/store.js";
 import type { Retained, Retention } from "./api.js";
-import { runAddressOf } from "./reconcile/evidence.js";
+import { runAddressOf } from "./run/recorded-identity.js";
 import type { SupervisorContext } from "./run/live-run.js";
 
 /** Which runs are of this state directory. In a store of its own all of them are. */

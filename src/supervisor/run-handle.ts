@@ -1,12 +1,13 @@
 import { setTimeout } from "node:timers/promises";
 import type { AnchorLink, FirstStop, MemberSignal, StreamName, TerminalSize } from "../anchor/host.js";
-import type { Survivor, ProcessIdentity } from "../model/process.js";
+import type { ProcessIdentity, Survivor } from "../model/process.js";
 import type { LiveProcesses } from "../anchor/inspect/processes.js";
 import { defaults } from "../defaults.js";
 import { BadInput, NotSteering } from "../errors.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
-import type { CancelOptions, FollowOptions, OutputChunk, ReadOptions, Run, RunEnding } from "./api.js";
-import type { LiveRun } from "./run/live-run.js";
+import type { OutputChunk, Run, RunEnding } from "./api.js";
+import type { CancelOptions, FollowOptions, ReadOptions } from "./run-options.js";
+import { assertOwned, type LiveRun } from "./run/live-run.js";
 import { listMembers, signalMembers } from "./run/members.js";
 import { checkTerminalSize } from "./run/options.js";
 import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";
@@ -169,16 +170,6 @@ function pendingReason(refusal: unknown): string {
 
 function ownerLink({ isOwner: owner, link }: LiveRun): AnchorLink | null {
   return owner ? link : null;
-}
-
-/** Between two connections a run may be steered: what is asked is handed to the next. */
-export function assertOwned(live: LiveRun): void {
-  if (live.detachedBy !== null) throw live.detachedBy;
-  if (live.context.leases.fenced)
-    throw new NotSteering(
-      live.facts.runId,
-      "its lease could not be renewed in time, so another supervisor may own it soon",
-    );
 }
 
 /** A fence falls when a lease is renewed, which is tried every few seconds. */

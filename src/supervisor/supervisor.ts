@@ -1,6 +1,4 @@
-import type { AnchorHost, StreamName } from "../anchor/host.js";
-import type { InstanceHold } from "../anchor/instance/instance-hold.js";
-import { type Clock, systemClock } from "../async/clock.js";
+import type { StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import {
   BadInput,
@@ -10,22 +8,13 @@ import {
   StoreAway,
   SupervisorClosed,
 } from "../errors.js";
-import { newIncarnationId } from "../model/ids.js";
 import type { RunEvent } from "../model/run-event.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
-import { listCopiedRuns, type RunCopy } from "../store/local-copy/run-copy.js";
-import { withRunCopy } from "../store/local-copy/with-run-copy.js";
-import type { EventFilter, RunFilter, RunStore } from "../store/runs/store.js";
 import type {
   AdoptedProcess,
-  AdoptOptions,
-  CancelOptions,
   CommandInput,
   OutputChunk,
-  Problem,
   Readiness,
-  ReadOptions,
-  ReadyOptions,
   ReconcileScope,
   Reconciliation,
   Retained,
@@ -37,51 +26,22 @@ import type {
   StoreWriteStatus,
   Supervisor,
 } from "./api.js";
-import { AnchorMonitor } from "./attach/anchor-monitor.js";
-import { onLeaseMissing } from "./attach/reattach.js";
-import { Incarnation } from "./lease/incarnation.js";
-import type { KeepaliveLinks } from "./lease/keepalive-links.js";
-import { LeaseRenewer } from "./lease/lease-renewer.js";
-import { LocalFallback } from "./local-fallback.js";
-import { runAddressOf } from "./reconcile/evidence.js";
+import type { AdoptOptions, CancelOptions, ReadOptions, ReadyOptions } from "./run-options.js";
+import { type BackgroundDuties, createContext, type SupervisorDependencies } from "./create-context.js";
 import { reconcile, type ReconcileOptions, type ReconcileResult } from "./reconcile/reconcile.js";
 import { UnreachableTracker } from "./reconcile/unreachable.js";
 import { applyRetention, stateDirectoryFilter } from "./retention.js";
 import { runHandle } from "./run-handle.js";
-import { detachRun } from "./run/lifecycle.js";
+import { RunReader } from "./run-reader.js";
+import { closeRun, detachRun } from "./run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "./run/live-run.js";
-import { readOutput } from "./run/output.js";
 import { awaitReady, endedBeforeReady } from "./run/readiness.js";
-import { StoreCircuitBreaker } from "./run/store-circuit-breaker.js";
 import { adoptProcess } from "./service/adopt-process.js";
 import { convertToService } from "./service/convert-to-service.js";
 import { spawn } from "./spawn/spawn.js";
-import { awaitRunEnds, closeRun, detachAll } from "./stop/close.js";
+import { awaitRunEnds, detachAll } from "./stop/close.js";
 import { stopRun } from "./stop/stop-run.js";
-
-export interface SupervisorDependencies {
-  readonly store: RunStore;
-  /** For a store that others share, too: what it was told from here. */
-  readonly localCopy?: RunCopy;
-  /** Connections that keep its runs while the store is away. */
-  readonly keepaliveLinks?: KeepaliveLinks;
-  readonly host: AnchorHost;
-  /** The locks of this instance, looked at while it works. */
-  readonly locks?: Pick<InstanceHold, "check">;
-  readonly clock?: Clock;
-  readonly instanceId: string;
-  /** Left out: a new one. */
-  readonly incarnation?: string;
-  readonly home: string;
-  readonly stateId?: string;
-  readonly actor?: string;
-  readonly discardOutput?: boolean;
-  readonly withheldEnv?: readonly string[];
-  readonly onProblem?: (problem: Problem) => void;
-  readonly onTaken?: (error: InstanceTaken) => void;
-  /** After the last write, once: give back what the parts stand on. `left` runs have no end on record. */
-  readonly onClosed?: (left: number) => Promise<void>;
-}
+import type { EventFilter, RunFilter } from "../store/runs/store.js";
 
 /** A supervisor on the given parts; it owns them and disposes of them when it closes. */
 export function createSupervisor(dependencies: SupervisorDependencies): Supervisor {
@@ -93,111 +53,38 @@ class DefaultSupervisor implements Supervisor {
   readonly home: string;
   readonly #dependencies: SupervisorDependencies;
   readonly #context: SupervisorContext;
-  /** Work nobody awaits but close(). */
+  readonly #duties: BackgroundDuties;
+  readonly #reader: RunReader;
+  readonly #unreachable = new UnreachableTracker();
+  /** Background work. Only `close` waits for it. */
   readonly #work = new Set<Promise<unknown>>();
   readonly #spawns = new Set<Promise<unknown>>();
-  /** One at a time: two would decide on the same evidence. */
+  /** One pass at a time: two passes would decide on the same evidence. */
   #reconciling: Promise<unknown> = Promise.resolve();
   #closing: Promise<void> | null = null;
-  readonly #localFallback: LocalFallback;
 
   constructor(dependencies: SupervisorDependencies) {
-    const {
-      localCopy = null,
-      host,
-      clock = systemClock,
-      instanceId,
-      home,
-      stateId = null,
-      actor = `supervisor:${instanceId}`,
-      discardOutput = false,
-      withheldEnv = [],
-    } = dependencies;
+    const { context, duties } = createContext(
+      dependencies,
+      (error) => this.#onInstanceTaken(error),
+      (work) => void trackUntilSettled(this.#work, work),
+    );
     this.#dependencies = dependencies;
-    this.instanceId = instanceId;
-    this.home = home;
-    this.#localFallback = new LocalFallback(clock);
-    const report = (problem: Problem): void => {
-      try {
-        dependencies.onProblem?.(problem);
-      } catch {
-        // Whoever listens badly must not keep a run from being ended.
-      }
-    };
-    const onCopyFailed = (runId: string, cause: unknown): void =>
-      report({ runId, message: `run ${runId}: no copy of its record could be kept here`, cause });
-    const store =
-      localCopy === null ? dependencies.store : withRunCopy(dependencies.store, localCopy, onCopyFailed);
-    const live: SupervisorContext["runs"] = new Map();
-    const incarnation = new Incarnation({
-      instanceId,
-      checkLocks:
-        dependencies.locks === undefined
-          ? null
-          : () => dependencies.locks?.check() ?? Promise.resolve("held"),
-      clock,
-      report,
-      onTaken: (error) => this.#onInstanceTaken(error),
-    });
-    const leases = new LeaseRenewer({
-      store,
-      clock,
-      instanceId,
-      isCurrent: () => incarnation.isCurrent(),
-      heldCount: () => live.size,
-      onMissing: (known) => {
-        for (const each of [...live.values()])
-          if (!known.has(each.facts.runId)) this.#context.track(each.facts.runId, onLeaseMissing(each));
-      },
-      onError: (cause) =>
-        report({ runId: null, message: "the leases could not be renewed; trying again", cause }),
-    });
-    this.#context = {
-      clock,
-      store,
-      localCopy,
-      host,
-      instanceId,
-      stateId,
-      actor,
-      discardOutput,
-      withheldEnv,
-      leases,
-      incarnation,
-      incarnationId: dependencies.incarnation ?? newIncarnationId(),
-      anchorMonitor: new AnchorMonitor(clock, () => live.values()),
-      storeBreaker: new StoreCircuitBreaker(clock, () => {
-        // Writing works again: the right to steer need not wait for the next renewal.
-        if (leases.fenced) void leases.renew();
-      }),
-      runs: live,
-      inserting: new Set(),
-      closing: null,
-      hasLostRuns: false,
-      // An earlier process may not have lived to see it.
-      storeMayHaveRolledBack: true,
-      comparedGeneration: 0,
-      unreachable: new UnreachableTracker(),
-      cleanedUp: new Set(),
-      report,
-      track: (runId, work) => {
-        const told = work.catch((cause: unknown) =>
-          report({ runId, message: `run ${runId}: ${messageOf(cause)}`, cause }),
-        );
-        void trackUntilSettled(this.#work, told);
-      },
-    };
-    leases.start();
-    incarnation.start();
+    this.instanceId = dependencies.instanceId;
+    this.home = dependencies.home;
+    this.#context = context;
+    this.#duties = duties;
+    this.#reader = new RunReader(context);
+    duties.leases.start();
+    duties.incarnation.start();
   }
 
   /** Another process is this instance: control nothing, write nothing, leave every run alive. */
   #onInstanceTaken(error: InstanceTaken): void {
-    const { runs: live, leases } = this.#context;
     // A run that is being started is released as soon as it exists.
     this.#context.closing ??= { actor: null };
-    for (const each of [...live.values()]) detachRun(each, error);
-    void leases.stop();
+    for (const live of [...this.#context.runs.values()]) detachRun(live, error);
+    void this.#duties.leases.stop();
     this.#context.report({ runId: null, message: error.message, cause: error });
     this.#dependencies.onTaken?.(error);
   }
@@ -272,34 +159,15 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async getRun(runId: string): Promise<RunRecord | null> {
-    const { store, localCopy } = this.#context;
-    if (localCopy === null) return store.getRun(runId);
-    // The ledger has every run of this state directory that is open or ended lately, so it can be read and stopped whatever the state of the store.
-    return this.#localFallback.query<RunRecord | null>(
-      () => store.getRun(runId),
-      async () => (await localCopy.get(runId))?.record ?? null,
-    );
+    return this.#reader.getRun(runId);
   }
 
   async readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk> {
-    const live = this.#context.runs.get(runId);
-    if (live !== undefined) return readOutput(this.#context.host, live.facts.address, stream, options);
-    const record = await this.getRun(runId);
-    if (record === null) throw new RunNotFound(runId);
-    return readOutput(this.#context.host, runAddressOf(record), stream, options);
+    return this.#reader.readOutput(runId, stream, options);
   }
 
-  async listRunsOrLocal(filter: RunFilter = {}, withinMs: number = defaults.localListMs): Promise<RunList> {
-    const { store, localCopy } = this.#context;
-    if (localCopy === null) return { runs: await store.listRuns(filter), storeAway: null };
-    return this.#localFallback.query<RunList>(
-      async () => ({ runs: await store.listRuns(filter), storeAway: null }),
-      async (why) => ({
-        runs: await listCopiedRuns(localCopy, filter),
-        storeAway: why === null ? "the store does not answer" : messageOf(why),
-      }),
-      withinMs,
-    );
+  async listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList> {
+    return this.#reader.listRunsOrLocal(filter, withinMs);
   }
 
   async listRuns(filter: RunFilter = {}): Promise<readonly RunRecord[]> {
@@ -307,14 +175,14 @@ class DefaultSupervisor implements Supervisor {
   }
 
   writes(): StoreWriteStatus {
-    const { storeBreaker, leases, runs: live } = this.#context;
-    const pending = [...live.values()].map(({ writeQueue }) => writeQueue.pending);
+    const { storeBreaker, runs } = this.#context;
+    const pending = [...runs.values()].map(({ writeQueue }) => writeQueue.pending);
     const backlog = pending.reduce((total, count) => total + count, 0);
     return {
       // A refusal without a waiting write belongs to a run that this supervisor has released since.
-      refusal: (backlog > 0 ? storeBreaker.lastError : null) ?? leases.lastError,
+      refusal: (backlog > 0 ? storeBreaker.lastError : null) ?? this.#duties.leases.lastError,
       backlog,
-      renewalMs: leases.sinceRenewalMs,
+      renewalMs: this.#duties.leases.sinceRenewalMs,
     };
   }
 
@@ -345,20 +213,22 @@ class DefaultSupervisor implements Supervisor {
     const pass = this.#reconciling.then(async () => {
       this.#assertOpen("nothing was looked at");
       await this.#assertCurrent();
-      return reconcile(this.#context, scope).catch((error: unknown) => this.#keepAliveWhileStoreAway(error));
+      return reconcile(this.#context, this.#unreachable, scope).catch((error: unknown) =>
+        this.#keepAliveWhileStoreAway(error),
+      );
     });
     this.#reconciling = pass.catch(() => undefined);
     return trackUntilSettled(this.#work, pass);
   }
 
   async #assertCurrent(): Promise<void> {
-    const { incarnation } = this.#context;
+    const { incarnation } = this.#duties;
     if (!(await incarnation.isCurrent()) && incarnation.taken !== null) throw incarnation.taken;
   }
 
   async #keepAliveWhileStoreAway(error: unknown): Promise<never> {
     if (error instanceof StoreAway) {
-      this.#context.unreachable.recordBlindPass();
+      this.#unreachable.recordBlindPass();
       await this.holdOn();
     }
     throw error;
@@ -376,12 +246,12 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
-    const { store, host, leases, runs: live } = this.#context;
+    const { store, host, runs } = this.#context;
     let left = 0;
     const closing = { actor: leaveRuns ? null : actor };
     this.#context.closing = closing;
-    if (leaveRuns) left += live.size;
-    for (const each of [...live.values()]) closeRun(each, closing);
+    if (leaveRuns) left += runs.size;
+    for (const live of [...runs.values()]) closeRun(live, closing);
     await awaitRunEnds(this.#context);
     // What was just being started closes itself as soon as it has a run; no process may slip through between.
     await this.#context.clock.sleep(
@@ -393,9 +263,9 @@ class DefaultSupervisor implements Supervisor {
     this.#context.storeBreaker.dispose();
     await Promise.allSettled([...this.#spawns, ...this.#work]);
     left += detachAll(this.#context);
-    this.#context.incarnation.stop();
-    this.#context.anchorMonitor.stop();
-    await leases.stop();
+    this.#duties.incarnation.stop();
+    this.#duties.anchorMonitor.stop();
+    await this.#duties.leases.stop();
     left += await this.#countTakenOver();
     await host[Symbol.asyncDispose]();
     await store[Symbol.asyncDispose]();
@@ -404,7 +274,7 @@ class DefaultSupervisor implements Supervisor {
 
   /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
   async #countTakenOver(): Promise<number> {
-    if (this.#context.incarnation.taken !== null) return 1;
+    if (this.#duties.incarnation.taken !== null) return 1;
     if (!this.#context.hasLostRuns) return 0;
     const open = await this.#context.store.listRuns({ states: OPEN_RUN_STATES }).catch(() => null);
     if (open === null) return 1;
@@ -415,7 +285,7 @@ class DefaultSupervisor implements Supervisor {
   }
 
   #assertOpen(consequence: string): void {
-    const { taken } = this.#context.incarnation;
+    const { taken } = this.#duties.incarnation;
     if (taken !== null) throw taken;
     if (this.#closing !== null) throw new SupervisorClosed(this.instanceId, consequence);
   }
@@ -428,8 +298,4 @@ function trackUntilSettled<T>(work: Set<Promise<unknown>>, promise: Promise<T>):
   };
   void promise.then(done, done);
   return promise;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

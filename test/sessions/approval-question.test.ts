@@ -5,13 +5,12 @@ import {
   questionAboutCommand,
   diffEnvironment,
   NO_STDIN,
-  questionLines,
-  pageOfQuestion,
   questionAboutText,
   type CommandToApprove,
   type ApprovalQuestion,
   type QuestionPart,
 } from "../../src/sessions/approval-question.js";
+import { pageOfQuestion, questionLines } from "../../src/sessions/question-pages.js";
 
 const plain: CommandToApprove = {
   executable: "/usr/bin/true",

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline/promises";
 import { setTimeout } from "node:timers/promises";
 import type { GatewayClient } from "../../api/client.js";
 import { deferred } from "../../async/deferred.js";
-import { questionLines } from "../../sessions/approval-question.js";
+import { questionLines } from "../../sessions/question-pages.js";
 import { showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
 import { readPermissionQuestion } from "./permissions.js";
 import { expiryText, permissionLine, type PermissionRequest, permissionSubject } from "./view/formats.js";

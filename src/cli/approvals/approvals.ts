@@ -7,7 +7,7 @@ import type { GatewayClient } from "../../api/client.js";
 import { followNdjson } from "../../api/ndjson.js";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
 import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
-import { questionLines } from "../../sessions/approval-question.js";
+import { questionLines } from "../../sessions/question-pages.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectForReading, type GatewayConnection } from "../client/connect.js";

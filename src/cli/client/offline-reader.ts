@@ -21,8 +21,8 @@ import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/loc
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
 import { isStoreFailure, openStoreForReading } from "../../store/open.js";
 import type { ReadStore } from "../../store/store.js";
-import type { ReadOptions } from "../../supervisor/api.js";
-import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
+import type { ReadOptions } from "../../supervisor/run-options.js";
+import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import { readOutput } from "../../supervisor/run/output.js";
 import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import { describeAction, type MaintenanceAction, type WorkStatus } from "../../tasks/plan-maintenance.js";

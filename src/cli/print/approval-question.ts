@@ -1,5 +1,5 @@
 import type { ResponseOf } from "../../api/contract.js";
-import { questionLines } from "../../sessions/approval-question.js";
+import { questionLines } from "../../sessions/question-pages.js";
 
 type QuestionPage = Pick<ResponseOf<"showApproval">, "page" | "pages" | "parts" | "digest">;
 

@@ -13,7 +13,8 @@ import {
 import { deferred } from "../../async/deferred.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import type { RunStateName, ServiceFacts } from "../../model/run.js";
-import type { CancelOptions, FollowOptions, OutputChunk, RunEnding } from "../../supervisor/api.js";
+import type { OutputChunk, RunEnding } from "../../supervisor/api.js";
+import type { CancelOptions, FollowOptions } from "../../supervisor/run-options.js";
 import { bellQuery, openAttachSocket, ringBell } from "../client/attach-socket.js";
 import type { GatewayConnection } from "../client/connect.js";
 import type { StopOutcome } from "../stop/stop-run.js";

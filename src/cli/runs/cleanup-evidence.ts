@@ -3,8 +3,7 @@ import { defaults } from "../../defaults.js";
 import { readStateId } from "../../home/persistent-id.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
-import type { RunFilter } from "../../store/runs/store.js";
-import { cgroupOf } from "../../supervisor/end/dead-anchor.js";
+import { cgroupOf, runAddressOf } from "../../supervisor/run/recorded-identity.js";
 import {
   listLiveProcesses,
   notInspected,
@@ -15,9 +14,9 @@ import {
   type Classified,
   classifyRecords,
 } from "../../supervisor/reconcile/classify.js";
-import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
 import type { LocalState } from "../client/local-state.js";
 import { isOfOtherState } from "../client/resolve-run.js";
+import type { RunFilter } from "../../store/runs/store.js";
 
 /** A run that is not over, what it is, and what proves that it is ours. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {

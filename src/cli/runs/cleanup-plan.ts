@@ -9,7 +9,6 @@ import {
   type RunProcesses,
 } from "../../supervisor/inspect/live-processes.js";
 import { NEVER_OWNED } from "../../supervisor/reconcile/decide.js";
-import { runAddressOf } from "../../supervisor/reconcile/evidence.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import type { LocalState } from "../client/local-state.js";
 import { type FoundRun, resolveRunRecord, toRunIdPrefix } from "../client/resolve-run.js";
@@ -20,6 +19,7 @@ import { notice } from "../print/stderr.js";
 import { type SelectedRun, selectRuns } from "../stop/select-runs.js";
 import { gatherRunEvidence, type RunEvidence } from "./cleanup-evidence.js";
 import { processesJson } from "./processes.js";
+import { runAddressOf } from "../../supervisor/run/recorded-identity.js";
 
 export interface CleanupRequest {
   readonly run: string | null;

@@ -6,7 +6,8 @@ import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/ga
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RemoteStopStore } from "../../store/remote-stops.js";
-import type { CancelOptions, RunStopResult, Supervisor } from "../../supervisor/api.js";
+import type { RunStopResult, Supervisor } from "../../supervisor/api.js";
+import type { CancelOptions } from "../../supervisor/run-options.js";
 import type { RunLocator } from "../peers/locators.js";
 
 /** It was handed over (`result` null), or this came of it. */

@@ -16,7 +16,7 @@ import {
   createAcpQueries,
   requireAcpSession,
 } from "../../queries/acp.js";
-import { NO_PAGE, pageOfQuestion } from "../../sessions/approval-question.js";
+import { NO_PAGE, pageOfQuestion } from "../../sessions/question-pages.js";
 import type { Authorizer } from "../../sessions/authorizer.js";
 import { sessionIdOf } from "../../sessions/requester.js";
 import type { Sessions } from "../../sessions/sessions.js";

@@ -8,7 +8,7 @@ import { failPendingMemberRequests } from "../run/members.js";
 import { recordLostOutput, updateWithheld } from "../run/output.js";
 import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import { onServiceAck } from "../service/convert-to-service.js";
+import { onServiceAck } from "./bind-link.js";
 import { reattach } from "./reattach.js";
 
 /** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */

@@ -1,13 +1,12 @@
-import type { AnchorLink, BoundaryFacts, StreamName, Welcome } from "../../anchor/host.js";
-import type { RunBoundary } from "../../model/run.js";
+import type { AnchorLink, Welcome } from "../../anchor/host.js";
+import { deferred } from "../../async/deferred.js";
 import { markStarted } from "../run/lifecycle.js";
 import type { LiveRun } from "../run/live-run.js";
+import { STREAMS } from "../run/output-ranges.js";
 import { updateWithheld } from "../run/output.js";
+import { toRunBoundary } from "../run/recorded-identity.js";
 import { recordFirstStop, resendStop, sendPendingStops } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import { sendServicePolicy } from "../service/convert-to-service.js";
-
-const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /**
  * Take a connection into use and catch up with what its anchor says. Everything the run's owner holds (unaccepted
@@ -53,6 +52,18 @@ function applyWelcome(live: LiveRun, welcome: Welcome): void {
   if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
 }
 
-export function toRunBoundary({ cgroup, cgroupInode, tierNote }: BoundaryFacts): RunBoundary {
-  return { cgroup, cgroupInode, note: tierNote };
+/** Where the record says service and the anchor does not. */
+export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
+  const unknown = live.service !== null && link.welcome.kind !== "service";
+  if (live.serviceAck === null && !unknown) return;
+  live.serviceAck ??= deferred<void>();
+  link.setPolicy({ kind: "service", ...live.deadlines.disabledLimits });
+  link.requestStatus();
+}
+
+export function onServiceAck(live: LiveRun, { kind }: Welcome): void {
+  // One that does not say has obeyed: the frame is as old as the protocol.
+  if (kind === "task") return;
+  live.serviceAck?.resolve();
+  live.serviceAck = null;
 }

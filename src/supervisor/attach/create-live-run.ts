@@ -1,11 +1,11 @@
-import type { StreamName, Welcome } from "../../anchor/host.js";
+import type { Welcome } from "../../anchor/host.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { LeaseLost } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Lease } from "../../store/runs/store.js";
 import { restoreIfRolledBack } from "../lease/restore-record.js";
-import { runAddressOf } from "../reconcile/evidence.js";
+import { runAddressOf } from "../run/recorded-identity.js";
 import { Deadlines } from "../run/deadlines.js";
 import { detachRun } from "../run/lifecycle.js";
 import {
@@ -16,7 +16,7 @@ import {
   type SupervisorContext,
 } from "../run/live-run.js";
 import { OutputActivity } from "../run/output-activity.js";
-import { OutputRanges } from "../run/output-ranges.js";
+import { OutputRanges, STREAMS } from "../run/output-ranges.js";
 import { resumeReadiness } from "../run/readiness.js";
 import { sendStop } from "../run/request-stop.js";
 import { initialState, step } from "../run/state.js";
@@ -111,8 +111,6 @@ function recordOutput(live: LiveRun, at: number): void {
   };
   live.writeQueue.enqueue({ to: "output", at }, [{ ...runEventBase(live, at), type: "output", data }]);
 }
-
-const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** A run from its record, to be gone on with; `welcome` is null when no anchor answered. */
 export function restoreLiveRun(

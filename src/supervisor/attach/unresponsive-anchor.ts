@@ -6,7 +6,7 @@ import { lostRunRecord } from "../end/terminal-record.js";
 import { isInactive, type LiveRun, runEventBase, type RunEventBase } from "../run/live-run.js";
 import { recordFirstStop, recordSurvivors } from "../run/request-stop.js";
 import { step } from "../run/state.js";
-import { describeEnded, endWithoutAnchor, verifiableAnchor } from "../stop/stop-directly.js";
+import { describeEnded, endWithoutAnchor, verifiableAnchor } from "../end/end-without-anchor.js";
 
 /**
  * Handles an anchor that does not answer. The silence is recorded as an event, and the anchor is sent SIGCONT.
@@ -110,7 +110,7 @@ async function endRunWithoutAnchor(live: LiveRun): Promise<void> {
     runFiles: { ...runFiles, swept: null, firstStop: { ...stop, withoutAnchor: true } },
     by: "reap",
     note: describeEnded(ended),
-    shared: others.length > 0,
+    sharedAnchor: others.length > 0,
     alive: [],
     killed,
     killMode,
@@ -134,9 +134,12 @@ function reportNothingDone(
 
 /** Interval of SIGCONT to a silent anchor without a stop: a debugger may have detached. */
 const CONTINUE_INTERVAL_MS = 30_000;
+
 /** Events and messages about one anchor: a command that stops its anchor again and again must not fill the store. */
 const REPORT_INTERVAL_MS = 60_000;
+
 /** After a stop, an anchor is continued this many times; then the run is ended without it. */
 const MAX_SILENCES_AFTER_STOP = 2;
+
 /** Of a longer grace, what leaves room within the bound of a stop. */
 const MAX_GRACE_MS = defaults.stopBoundMs / 2;

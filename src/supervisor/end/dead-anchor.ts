@@ -1,17 +1,11 @@
-import type {
-  AnchorExit,
-  AnchorHost,
-  CgroupRef,
-  RunAddress,
-  RunFiles,
-  SweptFile,
-} from "../../anchor/host.js";
-import type { MachineIdentity, Survivor, ProcessIdentity, Residue } from "../../model/process.js";
-import { type Liveness, judgeLiveness } from "../../anchor/inspect/liveness.js";
+import type { AnchorExit, AnchorHost, CgroupRef, RunFiles, SweptFile } from "../../anchor/host.js";
+import type { MachineIdentity, ProcessIdentity, Residue, Survivor } from "../../model/process.js";
+import { judgeLiveness, type Liveness } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
 import { AnchorUnusable } from "../../errors.js";
-import type { Emptiness, KillMode, RunBoundary } from "../../model/run.js";
+import type { Emptiness, KillMode } from "../../model/run.js";
 import type { Clock } from "../../async/clock.js";
+import { cgroupOf, type RecordedIdentity } from "../run/recorded-identity.js";
 
 /** What of a host is needed to find out what became of a run, and to end what is left of it. */
 export type CleanupHost = Pick<
@@ -24,20 +18,6 @@ export type CleanupHost = Pick<
   | "findMarkedLeases"
   | "reap"
 >;
-
-/** What is recorded of a run whose anchor does not answer: enough to verify what is left of it. */
-export interface RecordedIdentity {
-  readonly run: RunAddress;
-  readonly leaseId: string;
-  /** Where its processes lived: their numbers mean nothing anywhere else. */
-  readonly machine: MachineIdentity;
-  readonly anchor: ProcessIdentity | null;
-  readonly root: ProcessIdentity | null;
-  readonly boundary: RunBoundary | null;
-  readonly graceMs: number;
-  /** The file its anchor was started from. */
-  readonly anchorPath: string;
-}
 
 export type DeadAnchorResult =
   /** It had finished: the true end. */
@@ -168,12 +148,6 @@ export function resultFromElsewhere(here: MachineIdentity, there: MachineIdentit
 
 function unprovenResult(note: string): CleanupResult {
   return { ...NO_CLEANUP, note };
-}
-
-/** The run's cgroup, with what proves that it is the one. */
-export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }): CgroupRef | null {
-  if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
-  return { path: boundary.cgroup, inode: boundary.cgroupInode };
 }
 
 /** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. Null: not proven empty. */

@@ -1,8 +1,9 @@
-import type { AnchorExit, SpawnFailure, StreamName } from "../../anchor/host.js";
+import type { AnchorExit, SpawnFailure } from "../../anchor/host.js";
 import type { RunExit } from "../../model/run.js";
 import { recordStart, stopWatchers } from "../run/lifecycle.js";
 import { isInactive, type LiveRun, runEventBase } from "../run/live-run.js";
 import { discardUnusedOutput, recordLostOutput } from "../run/output.js";
+import { STREAMS } from "../run/output-ranges.js";
 import { recordFirstStop } from "../run/request-stop.js";
 import { step } from "../run/state.js";
 import type { DeadAnchorResult } from "./dead-anchor.js";
@@ -80,8 +81,6 @@ async function commitTerminalRecord(
     live.ended.reject(error);
   }
 }
-
-const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** The anchor said how it ended, on the wire or in the file it left. */
 export function finalizeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {

@@ -1,7 +1,7 @@
 import type { ProcessEvidence } from "../../anchor/host.js";
 import type { RunRecord } from "../../model/run.js";
+import { cgroupOf } from "../run/recorded-identity.js";
 import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
-import { cgroupOf } from "../end/dead-anchor.js";
 
 /** Which run a process belongs to, and what proves it. */
 export interface ProcessOwner {

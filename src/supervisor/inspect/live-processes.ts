@@ -3,10 +3,11 @@ import { HIDDEN_STATE, isComparable } from "../../anchor/inspect/liveness.js";
 import { type AnchoredRun, type LiveProcesses, membersOfRun } from "../../anchor/inspect/processes.js";
 import type { NativeObserver } from "../../anchor/native-observer.js";
 import { MAX_LISTED_PROCESSES } from "../../anchor/protocol/messages.js";
+import { errorMessage } from "../../home/errno.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import type { RunRecord } from "../../model/run.js";
+import { cgroupOf } from "../run/recorded-identity.js";
 import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
-import { cgroupOf } from "../end/dead-anchor.js";
 
 /** The live processes of one run, as far as they can be looked at. */
 export interface RunProcesses {
@@ -78,8 +79,7 @@ export async function listLiveProcesses(
       result.set(runId, assembleProcesses(record, here, seen, cgroups, ownerOf, claims));
     }
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    for (const { runId } of wanted) result.set(runId, notInspected(why));
+    for (const { runId } of wanted) result.set(runId, notInspected(errorMessage(error)));
   }
   return result;
 }

@@ -2,7 +2,7 @@ import type { AnchorHost, AnchorLink } from "../../anchor/host.js";
 import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import type { RunCopy } from "../../store/local-copy/run-copy.js";
-import { runAddressOf } from "../reconcile/evidence.js";
+import { runAddressOf } from "../run/recorded-identity.js";
 
 /**
  * To a task's anchor, a supervisor that cannot reach the store must not look like one that is gone: it would end the

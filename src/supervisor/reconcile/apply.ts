@@ -1,10 +1,9 @@
 import type { AnchorLink } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { NotSteering } from "../../errors.js";
-import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { Lease } from "../../store/runs/store.js";
-import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import { bindLink } from "../attach/bind-link.js";
+import { gatedChange, runAddressOf } from "../run/recorded-identity.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { keepGateClosed, reattach, stopOrphanedAnchor } from "../attach/reattach.js";
 import { readLauncherSilence } from "../attach/unresponsive-anchor.js";
@@ -20,27 +19,11 @@ import { type AcquireRequest, type AcquireResult, acquireRun, claimLease } from 
 import { detachRun } from "../run/lifecycle.js";
 import { type LiveRun, runEventBase, type SupervisorContext } from "../run/live-run.js";
 import { sendStop } from "../run/request-stop.js";
-import type { ClaimGround, Decision } from "./decide.js";
-import { runAddressOf } from "./evidence.js";
+import type { ClaimGround } from "./decide.js";
+import type { Decision } from "../decision.js";
 import { compareImported } from "./imported-evidence.js";
-
-/** What came of a decision. */
-export interface AppliedDecision {
-  /** Null: there is nothing to go on with here. */
-  readonly live: LiveRun | null;
-  /** Why nothing was done after all; null: what was decided was done. */
-  readonly leftReason: string | null;
-}
-
-const DONE: AppliedDecision = { live: null, leftReason: null };
-
-function leftAlone(why: string): AppliedDecision {
-  return { live: null, leftReason: why };
-}
-
-function takenOverBy(by: string | null): AppliedDecision {
-  return leftAlone(`another supervisor${by === null ? "" : ` (${by})`} took it over first`);
-}
+import { type AppliedDecision, DONE, leftAlone, reconcileEvent, takenOverBy } from "./applied-decision.js";
+import type { Lease } from "../../store/runs/store.js";
 
 /** Carry out a decision about an open record. */
 export async function applyDecision(
@@ -77,31 +60,6 @@ export async function applyDecision(
     case "sweep":
       return finalizeDead(context, record, request, decision);
   }
-}
-
-export function reconcileEvent(
-  { instanceId, clock }: Pick<SupervisorContext, "instanceId" | "clock">,
-  record: RunRecord,
-  { row, action, why }: Decision,
-  epoch: number,
-  process?: string,
-): NewRunEvent {
-  return {
-    runId: record.runId,
-    at: clock.wall(),
-    rootPid: record.root?.pid ?? null,
-    descendants: 0,
-    type: "reconcile",
-    data: {
-      row,
-      action,
-      why,
-      by: instanceId,
-      from: record.ownerInstanceId,
-      epoch,
-      ...(process === undefined ? {} : { process }),
-    },
-  };
 }
 
 /** Its anchor lives: attach under a new epoch. Until it has answered, nothing is claimed. */
@@ -162,16 +120,7 @@ function attachTakenOver(
 /** Adopted out of another run, and its supervisor died before it could write down what it was. */
 function recordIdentities({ writeQueue }: LiveRun, record: RunRecord, { welcome }: AnchorLink): void {
   if (record.root !== null || welcome.phase === "gated") return;
-  const { anchor, root, boundary } = welcome;
-  const { tier } = boundary;
-  writeQueue.enqueue({
-    to: "gated",
-    anchor,
-    root,
-    processGroupId: root.pid,
-    boundary: toRunBoundary(boundary),
-    tier,
-  });
+  writeQueue.enqueue(gatedChange(welcome));
 }
 
 async function recordLauncherSilence({ host }: SupervisorContext, live: LiveRun): Promise<void> {

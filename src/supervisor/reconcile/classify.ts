@@ -4,12 +4,12 @@ import type { SupervisorContext } from "../run/live-run.js";
 import {
   type ClaimGround,
   decide,
-  type Decision,
   type Evidence,
   judgeLease,
   type ReconcileContext,
   UNREADABLE,
 } from "./decide.js";
+import type { Decision } from "../decision.js";
 import { type EvidenceSource, gatherEvidence } from "./evidence.js";
 
 export interface Classified {

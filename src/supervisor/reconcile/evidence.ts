@@ -5,10 +5,10 @@ import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import type { RunRecord } from "../../model/run.js";
-import type { ProcessIdentity } from "../../model/process.js";
-import { cgroupOf } from "../end/dead-anchor.js";
+import { cgroupOf, runAddressOf } from "../run/recorded-identity.js";
 import type { Evidence, ImportedEvidence } from "./decide.js";
 import { gatherImportedEvidence } from "./imported-evidence.js";
+import type { ProcessIdentity } from "../../model/process.js";
 
 /** The part of a host that looks and touches nothing. */
 export type EvidenceSource = Pick<
@@ -22,10 +22,6 @@ export type EvidenceSource = Pick<
   | "inspectCgroups"
   | "findMarkedLeases"
 >;
-
-export function runAddressOf({ originInstanceId, runId }: RunRecord): RunAddress {
-  return { instanceId: originInstanceId, runId };
-}
 
 /**
  * What can be seen of these runs now. Processes and boundaries are asked for in two questions, however many there are;

@@ -3,7 +3,7 @@ import { runConcurrently } from "../../async/semaphore.js";
 import { defaults } from "../../defaults.js";
 import { stopOrphanedAnchor } from "../attach/reattach.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
-import type { Decided } from "./reconcile.js";
+import type { Decided } from "../decision.js";
 import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
 
 /**

@@ -6,9 +6,9 @@ import { restoreRolledBackRecords } from "../lease/restore-record.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { applyDecision } from "./apply.js";
 import { buildReconcileContext, classifyRecords } from "./classify.js";
-import type { Decision } from "./decide.js";
+import type { Decided, Decision } from "../decision.js";
 import { recoverOrphans } from "./orphans.js";
-import { type PassReach, recordLeftAlone } from "./unreachable.js";
+import { type PassReach, recordLeftAlone, type UnreachableTracker } from "./unreachable.js";
 
 export interface ReconcileOptions {
   /** Only what an earlier process of this instance left. */
@@ -17,10 +17,6 @@ export interface ReconcileOptions {
   readonly runIds?: readonly string[];
   /** Stop what would be adopted. */
   readonly terminate?: boolean;
-}
-
-export interface Decided extends Decision {
-  readonly runId: string;
 }
 
 export interface ReconcileResult {
@@ -35,15 +31,16 @@ export interface ReconcileResult {
  */
 export async function reconcile(
   context: SupervisorContext,
+  tracker: UnreachableTracker,
   scope: ReconcileOptions = {},
 ): Promise<ReconcileResult> {
   const { store, host, clock } = context;
   const reconcileContext = await buildReconcileContext(host, context, await store.now(), {
-    unreachableMs: (runId) => context.unreachable.unreachableMs(runId, clock.now()),
+    unreachableMs: (runId) => tracker.unreachableMs(runId, clock.now()),
     sharedClock: store.shared,
   });
   await restoreRolledBackRecords(context, reconcileContext.instances);
-  const { records, looked: reach } = await selectRecords(context, scope);
+  const { records, reach } = await selectRecords(context, tracker, scope);
   const classified = await classifyRecords(host, clock, reconcileContext, records);
   const applied = await runConcurrently(
     defaults.recoverAtOnce,
@@ -61,7 +58,7 @@ export async function reconcile(
     }),
   );
   const decisions = applied.map(({ decided }) => decided);
-  await recordLeftAlone(context, classified, reach);
+  await recordLeftAlone(context, tracker, classified, reach);
   const orphans =
     scope.runIds === undefined
       ? await recoverOrphans(
@@ -78,36 +75,38 @@ export async function reconcile(
 
 async function selectRecords(
   context: SupervisorContext,
+  tracker: UnreachableTracker,
   { own, runIds }: ReconcileOptions,
-): Promise<{ readonly records: readonly RunRecord[]; readonly looked: PassReach }> {
-  const { store, host, instanceId, stateId, runs: live, inserting } = context;
-  const isHeld = ({ runId }: RunRecord): boolean => live.has(runId) || inserting.has(runId);
+): Promise<{ readonly records: readonly RunRecord[]; readonly reach: PassReach }> {
+  const { store, host, instanceId, stateId, runs, inserting } = context;
+  const isHeld = ({ runId }: RunRecord): boolean => runs.has(runId) || inserting.has(runId);
   if (own === true) {
     const mine = await store.listRuns({ states: OPEN_RUN_STATES, ownerInstanceId: instanceId });
-    return { records: mine.filter((record) => !isHeld(record)), looked: "some" };
+    return { records: mine.filter((record) => !isHeld(record)), reach: "some" };
   }
   const near = await store.listUnattendedRuns(instanceId, { ...host.machine, stateId });
-  const far = await listFarRuns(context, near, runIds !== undefined);
+  const far = await listFarRuns(context, tracker, near, runIds !== undefined);
   const found = [...near, ...(far ?? [])].filter((record) => !isHeld(record));
-  if (runIds === undefined) return { records: found, looked: far === null ? "here" : "everywhere" };
-  return { records: found.filter(({ runId }) => runIds.includes(runId)), looked: "some" };
+  if (runIds === undefined) return { records: found, reach: far === null ? "here" : "everywhere" };
+  return { records: found.filter(({ runId }) => runIds.includes(runId)), reach: "some" };
 }
 
 /** Runs of hosts that have been silent for very long. Null: it was not asked, because it costs much and changes slowly. */
 async function listFarRuns(
-  { store, clock, unreachable: left }: SupervisorContext,
+  { store, clock }: SupervisorContext,
+  tracker: UnreachableTracker,
   near: readonly RunRecord[],
   asked: boolean,
 ): Promise<readonly RunRecord[] | null> {
   // A store of one's own has no others.
   if (!store.shared) return [];
   const now = clock.now();
-  if (!asked && !left.isFarPassDue(now)) return null;
+  if (!asked && !tracker.isFarPassDue(now)) return null;
   const known = new Set(near.map(({ runId }) => runId));
   const silent = await store.listRuns({ states: OPEN_RUN_STATES, silentForMs: defaults.hostLostMs });
   const far = silent.filter(({ runId }) => !known.has(runId));
   if (!asked)
-    left.recordFarPass(new Set(far.map(({ runId }) => runId)), now + clock.jitter(defaults.silentLookMs));
+    tracker.recordFarPass(new Set(far.map(({ runId }) => runId)), now + clock.jitter(defaults.silentLookMs));
   return far;
 }
 

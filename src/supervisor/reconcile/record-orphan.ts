@@ -2,23 +2,18 @@ import type { AnchorHost, AnchorLink, CgroupRef, RunAddress } from "../../anchor
 import { defaults } from "../../defaults.js";
 import { NotSteering, RunExists } from "../../errors.js";
 import { NO_DEADLINES, NO_LIMITS, type RunKind, type RunRecord } from "../../model/run.js";
-import type { Lease, NewRun, RunChange } from "../../store/runs/store.js";
-import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import { bindLink } from "../attach/bind-link.js";
+import { gatedChange, type RecordedIdentity } from "../run/recorded-identity.js";
 import { restoreLiveRun } from "../attach/create-live-run.js";
 import { keepGateClosed, reattach } from "../attach/reattach.js";
-import {
-  type DeadAnchorResult,
-  killVerifiedTree,
-  NO_CLEANUP,
-  type RecordedIdentity,
-} from "../end/dead-anchor.js";
+import { type DeadAnchorResult, killVerifiedTree, NO_CLEANUP } from "../end/dead-anchor.js";
 import { finalizeDeadAnchor } from "../end/finalize.js";
 import { detachRun } from "../run/lifecycle.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 import { defaultPolicy } from "../run/options.js";
-import { reconcileEvent } from "./apply.js";
-import type { Decision } from "./decide.js";
-import type { Decided } from "./reconcile.js";
+import { reconcileEvent } from "./applied-decision.js";
+import type { Decided, Decision } from "../decision.js";
+import type { Lease, NewRun, RunChange } from "../../store/runs/store.js";
 
 /**
  * A directory of which the store knows nothing (it was replaced or restored): give it a record, then treat it like any
@@ -54,7 +49,7 @@ export async function recordOrphanRun(
   if (lease === null) return null;
   onDecision({ runId, ...decision });
   if (observer === null) return finalizeOrphan(context, run, lease, await findCgroup(context, run));
-  await store.saveRun(lease, gatedChange(observer));
+  await store.saveRun(lease, gatedChange(observer.welcome));
   const link = await host.attach(run, epoch).catch(() => null);
   const record = await store.getRun(runId);
   if (record === null) return null;
@@ -157,18 +152,6 @@ async function insertOrphan(
     if (error instanceof RunExists) return null;
     throw error;
   }
-}
-
-function gatedChange({ welcome: { anchor, root, boundary } }: AnchorLink) {
-  const { tier } = boundary;
-  return {
-    to: "gated",
-    anchor,
-    root,
-    processGroupId: root.pid,
-    boundary: toRunBoundary(boundary),
-    tier,
-  } as const;
 }
 
 function orphanRecord(

@@ -1,9 +1,9 @@
 import { defaults } from "../../defaults.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { SupervisorContext } from "../run/live-run.js";
-import { reconcileEvent } from "./apply.js";
+import { reconcileEvent } from "./applied-decision.js";
 import type { Classified } from "./classify.js";
-import type { Decision, Row } from "./decide.js";
+import type { Decision, Row } from "../decision.js";
 
 /** Left alone until it has been seen so for long enough, by who was awake to see it. */
 const TRACKED_ROWS: readonly Row[] = ["elsewhere", "stalled"];
@@ -84,20 +84,21 @@ export class UnreachableTracker {
  */
 export async function recordLeftAlone(
   context: SupervisorContext,
+  tracker: UnreachableTracker,
   classified: readonly Classified[],
   reach: PassReach,
 ): Promise<void> {
   const leftAlone = classified.filter(
     ({ decision: { action, row } }) => action === "leave" && row !== "healthy",
   );
-  context.unreachable.update(
+  tracker.update(
     reach,
     new Map(leftAlone.map(({ record, decision }) => [record.runId, decision] as const)),
     context.clock.now(),
   );
   const events: NewRunEvent[] = [];
   for (const { record, decision } of leftAlone) {
-    if (!context.unreachable.isChanged(record.runId, decision)) continue;
+    if (!tracker.isChanged(record.runId, decision)) continue;
     const event = reconcileEvent(context, record, decision, record.leaseEpoch);
     if (!(await isLastEvent(context, event))) events.push(event);
     context.report({

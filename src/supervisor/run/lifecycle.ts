@@ -1,6 +1,6 @@
 import { type HoldfastError, SupervisorClosed } from "../../errors.js";
-import { type LiveRun, runEventBase } from "./live-run.js";
-import { sendPendingStops } from "./request-stop.js";
+import { type CloseRequest, type LiveRun, runEventBase } from "./live-run.js";
+import { requestStop, sendPendingStops } from "./request-stop.js";
 import { step } from "./state.js";
 
 /** Have nothing more to do with a run: somebody else owns it, or this supervisor closes and leaves it. */
@@ -50,4 +50,17 @@ export function recordStart(live: LiveRun, ifUnknown: number): void {
   live.writeQueue.enqueue({ to: "running", at }, [
     { ...runEventBase(live, at), type: "spawn", data: { tier, command: live.facts.command } },
   ]);
+}
+
+/** Ask a run to end, or let go of it: what closing means for one. Does not wait for either. */
+export function closeRun(live: LiveRun, { actor }: CloseRequest): void {
+  if (actor === null) detachOnClose(live);
+  else live.context.track(live.facts.runId, requestStop(live, { reason: "shutdown", actor }));
+}
+
+export function detachOnClose(live: LiveRun): void {
+  const { runId } = live.facts;
+  const fate =
+    live.state.name === "exited" ? "has ended, but its end is not on record" : "was left to its anchor";
+  detachRun(live, new SupervisorClosed(live.context.instanceId, `run ${runId} ${fate}`));
 }

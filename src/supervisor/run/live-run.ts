@@ -13,17 +13,13 @@ import type { LiveProcesses } from "../../anchor/inspect/processes.js";
 import type { StartAttempt } from "../../anchor/protocol/errors.js";
 import type { Clock, Timer } from "../../async/clock.js";
 import type { Deferred } from "../../async/deferred.js";
-import type { HoldfastError } from "../../errors.js";
+import { type HoldfastError, NotSteering } from "../../errors.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunDeadlines, RunPolicy, RunRecord, ServiceFacts } from "../../model/run.js";
 import type { RunCopy } from "../../store/local-copy/run-copy.js";
 import type { RunStore } from "../../store/runs/store.js";
 import type { Problem } from "../api.js";
-import type { AnchorMonitor } from "../attach/anchor-monitor.js";
-import type { RecordedIdentity } from "../end/dead-anchor.js";
-import type { Incarnation } from "../lease/incarnation.js";
-import type { LeaseRenewer } from "../lease/lease-renewer.js";
-import type { UnreachableTracker } from "../reconcile/unreachable.js";
+import type { RecordedIdentity } from "./recorded-identity.js";
 import type { Deadlines } from "./deadlines.js";
 import type { OutputActivity } from "./output-activity.js";
 import type { OutputRanges } from "./output-ranges.js";
@@ -85,6 +81,25 @@ export interface CloseRequest {
   readonly actor: string | null;
 }
 
+/** The part of the LeaseRenewer that runs use. */
+export interface LeaseStatus {
+  /** True: the leases were not renewed in time, so no run may be controlled now. */
+  readonly fenced: boolean;
+  renew(): Promise<void>;
+  onLeaseAcquired(): void;
+}
+
+/** The part of the Incarnation that runs use. */
+export interface IncarnationStatus {
+  isCurrent(): Promise<boolean>;
+  markTaken(evidence: string): void;
+}
+
+/** The part of the AnchorMonitor that runs use. */
+export interface AnchorMonitorHandle {
+  checkSoon(): void;
+}
+
 /** What every run of one supervisor shares. */
 export interface SupervisorContext {
   readonly clock: Clock;
@@ -100,11 +115,11 @@ export interface SupervisorContext {
   readonly discardOutput: boolean;
   /** Variables of this process that runs do not inherit. */
   readonly withheldEnv: readonly string[];
-  readonly leases: LeaseRenewer;
-  readonly incarnation: Incarnation;
+  readonly leases: LeaseStatus;
+  readonly incarnation: IncarnationStatus;
   /** Tells this process from others of the same instance. */
   readonly incarnationId: string;
-  readonly anchorMonitor: AnchorMonitor;
+  readonly anchorMonitor: AnchorMonitorHandle;
   readonly storeBreaker: StoreCircuitBreaker;
   /** Runs whose end is not committed yet. */
   readonly runs: Map<string, LiveRun>;
@@ -118,7 +133,6 @@ export interface SupervisorContext {
   storeMayHaveRolledBack: boolean;
   /** The store's, when that was. */
   comparedGeneration: number;
-  readonly unreachable: UnreachableTracker;
   /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
   readonly cleanedUp: Set<string>;
   report(problem: Problem): void;
@@ -221,4 +235,14 @@ export function runEventBase(live: LiveRun, at: number): RunEventBase {
     rootPid: live.state.root?.pid ?? null,
     descendants: live.descendants,
   };
+}
+
+/** Between two connections a run may be steered: what is asked is handed to the next. */
+export function assertOwned(live: LiveRun): void {
+  if (live.detachedBy !== null) throw live.detachedBy;
+  if (live.context.leases.fenced)
+    throw new NotSteering(
+      live.facts.runId,
+      "its lease could not be renewed in time, so another supervisor may own it soon",
+    );
 }

@@ -2,10 +2,9 @@ import type { TerminalSize } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import { NO_LIMITS, type RunLimits, type RunPolicy } from "../../model/run.js";
-import type { AskedLimits } from "../api.js";
+import type { AskedLimits } from "../run-options.js";
 
 /** Options come from JSON and JavaScript too: nothing is taken on trust. */
-
 export function checkWholeNumber(field: string, value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${String(value)}`);
@@ -123,8 +122,10 @@ export function defaultPolicy(choices: Pick<RunPolicy, "onEscape" | "onOrphan">)
 
 /** What a kernel takes and a program can live with. */
 const MEMORY_RANGE = { least: 1024 ** 2, most: 128 * 1024 ** 4, said: "from 1 MiB to 128 TiB" };
+
 /** The most numbers that Linux gives to tasks. */
 const PIDS_RANGE = { least: 1, most: 4_194_304, said: "a whole number from 1 to 4194304" };
+
 /** The scheduler hands out time by the millisecond, ten times a second. */
 const CPUS_RANGE = { least: 0.01, most: 4_096, said: "a number from 0.01 to 4096" };
 

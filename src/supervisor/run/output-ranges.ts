@@ -1,7 +1,10 @@
 import type { OutputSlice, SpoolRange, StreamName } from "../../anchor/host.js";
 import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
-import type { FollowOptions, OutputChunk } from "../api.js";
+import type { OutputChunk } from "../api.js";
+import type { FollowOptions } from "../run-options.js";
+
+export const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 /** What is known of one stream's spool. */
 export interface OutputRange {
@@ -110,15 +113,13 @@ interface StreamCursor {
   done: boolean;
 }
 
-const BOTH_STREAMS: readonly StreamName[] = ["stdout", "stderr"];
-
 /**
  * Live output until every stream asked for has ended and been yielded whole. Each follower has cursors of its own and
  * consumes nothing. Aborting ends the iteration without an error.
  */
 export async function* followStreams(
   source: FollowSource,
-  { streams = BOTH_STREAMS, offsets = {}, ack = false, signal }: FollowOptions = {},
+  { streams = STREAMS, offsets = {}, ack = false, signal }: FollowOptions = {},
 ): AsyncGenerator<OutputChunk, void, undefined> {
   const { outputRanges } = source;
   const cursors = streams.map((stream): StreamCursor => ({

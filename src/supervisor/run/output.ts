@@ -1,9 +1,10 @@
 import type { AnchorHost, RunAddress, StreamName } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
-import type { FollowOptions, OutputChunk, ReadOptions } from "../api.js";
+import type { OutputChunk } from "../api.js";
+import type { FollowOptions, ReadOptions } from "../run-options.js";
 import { type LiveRun, runEventBase } from "./live-run.js";
-import { followStreams } from "./output-ranges.js";
+import { followStreams, STREAMS } from "./output-ranges.js";
 
 /**
  * With `discardOutput`, remove the run's directory once its end is committed, nobody follows it, and somebody has been
@@ -33,8 +34,6 @@ function canDiscard(live: LiveRun): boolean {
     !live.context.runs.has(live.facts.runId)
   );
 }
-
-const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
 export async function readOutput(
   host: Pick<AnchorHost, "readOutput">,

@@ -2,7 +2,8 @@ import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import type { RunRecord, ServiceFacts } from "../../model/run.js";
 import { sanitizeLine } from "../../text/sanitize.js";
-import type { Readiness, ReadyOptions } from "../api.js";
+import type { Readiness } from "../api.js";
+import type { ReadyOptions } from "../run-options.js";
 import { isInactive, type LiveRun, runEventBase, type SupervisorContext } from "./live-run.js";
 import { checkWholeNumber } from "./options.js";
 

@@ -5,7 +5,7 @@ import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, LeaseLost } from "../../errors.js";
 import { newRequestId } from "../../model/ids.js";
-import type { CancelOptions } from "../api.js";
+import type { CancelOptions } from "../run-options.js";
 import { expectAnchorAnswer, isInactive, type LiveRun, runEventBase } from "./live-run.js";
 import { checkOneOf, checkText } from "./options.js";
 import { step } from "./state.js";

@@ -3,23 +3,32 @@ import { PROTOCOL } from "../../anchor/protocol/messages.js";
 import { deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotAdopted, NotOurs, NotSteering } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
 import { NO_DEADLINES, NO_LIMITS, OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
 import type { NewRun } from "../../store/runs/store.js";
 import { commandHash, displayCommand } from "../../text/redact.js";
-import type { AdoptedProcess, AdoptOptions } from "../api.js";
-import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import type { AdoptedProcess } from "../api.js";
+import type { AdoptOptions } from "../run-options.js";
+import { bindLink } from "../attach/bind-link.js";
+import { gatedChange } from "../run/recorded-identity.js";
 import { createLiveRun } from "../attach/create-live-run.js";
 import { reattach } from "../attach/reattach.js";
 import { finalizeSpawnFailure } from "../end/finalize.js";
 import { findOwningRun } from "../inspect/find-owning-run.js";
-import { assertOwned } from "../run-handle.js";
-import { type LiveRun, runEventBase, type RunFacts, type SupervisorContext } from "../run/live-run.js";
+import {
+  assertOwned,
+  type LiveRun,
+  runEventBase,
+  type RunFacts,
+  type SupervisorContext,
+} from "../run/live-run.js";
 import { checkText } from "../run/options.js";
 
 const FIRST_EPOCH = 1;
+
 /** Only ancestry tells who belongs to a run, and only numbers who is who. */
 const WEAK_TIER = /^subreaper\b.*\+number$/;
 
@@ -48,7 +57,7 @@ export async function adoptProcess(
   try {
     await requestAdoption(parent, live.facts, parentRecord, evidence);
   } catch (error) {
-    finalizeSpawnFailure(live, { errno: 0, step: "adopt", message: messageOf(error) });
+    finalizeSpawnFailure(live, { errno: 0, step: "adopt", message: errorMessage(error) });
     throw error;
   }
   const link = await attachToService(live, parent.facts.runId);
@@ -218,12 +227,10 @@ async function attachToService(live: LiveRun, from: string): Promise<AnchorLink>
 
 async function commitIdentities(
   { context, writeQueue }: LiveRun,
-  { welcome: { anchor, root, boundary } }: AnchorLink,
+  { welcome }: AnchorLink,
   { processGroupId }: ProcessEvidence,
 ): Promise<void> {
-  const { tier } = boundary;
-  const facts = { anchor, root, processGroupId, boundary: toRunBoundary(boundary), tier };
-  const change = { to: "gated", ...facts } as const;
+  const change = gatedChange(welcome, processGroupId);
   await context.store.saveRun(writeQueue.lease, change);
   writeQueue.committed(change);
 }
@@ -241,8 +248,4 @@ function stdioWarnings({ stdio }: ProcessEvidence, from: string): readonly strin
       return [`its ${name} is the terminal of ${from}: it is hung up (SIGHUP, EIO) when ${from} has ended`];
     return [];
   });
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,12 +1,11 @@
-import type { AnchorLink, Welcome } from "../../anchor/host.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotSteering } from "../../errors.js";
 import { NO_DEADLINES, type RunRecord } from "../../model/run.js";
-import type { AdoptOptions } from "../api.js";
+import type { AdoptOptions } from "../run-options.js";
 import { deferred } from "../../async/deferred.js";
-import { runEventBase, isInactive, type LiveRun } from "../run/live-run.js";
-import { assertOwned } from "../run-handle.js";
+import { assertOwned, isInactive, type LiveRun, runEventBase } from "../run/live-run.js";
 import { checkText } from "../run/options.js";
+import { sendServicePolicy } from "../attach/bind-link.js";
 
 /**
  * A task becomes a service: on record first, then for its anchor. Killed in between, whoever attaches next finds the
@@ -56,20 +55,4 @@ async function awaitServiceAck(live: LiveRun): Promise<void> {
     facts.runId,
     "its record says service, but its anchor does not answer; it is told as soon as it does",
   );
-}
-
-/** Where the record says service and the anchor does not. */
-export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
-  const unknown = live.service !== null && link.welcome.kind !== "service";
-  if (live.serviceAck === null && !unknown) return;
-  live.serviceAck ??= deferred<void>();
-  link.setPolicy({ kind: "service", ...live.deadlines.disabledLimits });
-  link.requestStatus();
-}
-
-export function onServiceAck(live: LiveRun, { kind }: Welcome): void {
-  // One that does not say has obeyed: the frame is as old as the protocol.
-  if (kind === "task") return;
-  live.serviceAck?.resolve();
-  live.serviceAck = null;
 }

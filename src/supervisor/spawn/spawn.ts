@@ -2,17 +2,18 @@ import type { AnchorLink, SpawnFailure, StartSpec, StreamName } from "../../anch
 import { onAbort } from "../../async/abort.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotSteering, RunExists, SpawnFailed } from "../../errors.js";
+import { errorMessage } from "../../home/errno.js";
 import { newLeaseId, newRunId } from "../../model/ids.js";
 import { newRunRecord } from "../../store/runs/apply-change.js";
-import type { RunChange } from "../../store/runs/store.js";
 import type { CommandInput, SpawnOptions } from "../api.js";
-import { bindLink, toRunBoundary } from "../attach/bind-link.js";
+import { bindLink } from "../attach/bind-link.js";
+import { gatedChange } from "../run/recorded-identity.js";
 import { createLiveRun } from "../attach/create-live-run.js";
 import { reattach } from "../attach/reattach.js";
 import { finalizeSpawnFailure } from "../end/finalize.js";
 import { isInactive, type LiveRun, type RunFacts, type SupervisorContext } from "../run/live-run.js";
 import { requestStop } from "../run/request-stop.js";
-import { closeRun } from "../stop/close.js";
+import { closeRun } from "../run/lifecycle.js";
 import { planSpawn, type SpawnPlan } from "./plan.js";
 
 /**
@@ -129,17 +130,8 @@ function runFactsOf(
 
 /** Rejects unless the root's identity is on record, and the right to say GO is still ours. */
 async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
-  const { anchor, root, boundary } = link.welcome;
   const { runId } = live.facts;
-  const change: RunChange = {
-    to: "gated",
-    anchor,
-    root,
-    // It leads its own session, hence its own group.
-    processGroupId: root.pid,
-    boundary: toRunBoundary(boundary),
-    tier: boundary.tier,
-  };
+  const change = gatedChange(link.welcome);
   const saved = await live.context.store.saveRun(live.writeQueue.lease, change);
   if (saved) live.writeQueue.committed(change);
   else if (!isInactive(live)) throw new NotSteering(runId, "another process ended its record");
@@ -151,7 +143,7 @@ async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
 /** No certain commit, no GO. To an anchor with a closed gate a lost owner means: let the child go, unexecuted. */
 function failBeforeGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFailed {
   const { runId } = live.facts;
-  const message = `the record of run ${runId} could not be committed (${messageOf(error)}); the command did not run`;
+  const message = `the record of run ${runId} could not be committed (${errorMessage(error)}); the command did not run`;
   live.failure = { errno: 0, step: "record", message };
   if (!isInactive(live)) {
     live.link = null;
@@ -183,7 +175,7 @@ function toSpawnFailure(error: unknown): SpawnFailure {
   return {
     errno: 0,
     step: "anchor",
-    message: `no anchor could be started (${messageOf(error)}); the command did not run`,
+    message: `no anchor could be started (${errorMessage(error)}); the command did not run`,
   };
 }
 
@@ -191,8 +183,4 @@ function stopOnAbort(live: LiveRun, signal: AbortSignal): void {
   const stop = (): void => live.context.track(live.facts.runId, requestStop(live, {}));
   if (signal.aborted) stop();
   else live.removeAbortListener = onAbort(signal, stop);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

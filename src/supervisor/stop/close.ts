@@ -1,15 +1,7 @@
 import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import { defaults } from "../../defaults.js";
-import { SupervisorClosed } from "../../errors.js";
-import { detachRun } from "../run/lifecycle.js";
-import type { CloseRequest, LiveRun, SupervisorContext } from "../run/live-run.js";
-import { requestStop } from "../run/request-stop.js";
-
-/** Ask a run to end, or let go of it: what closing means for one. Does not wait for either. */
-export function closeRun(live: LiveRun, { actor }: CloseRequest): void {
-  if (actor === null) detachOnClose(live);
-  else live.context.track(live.facts.runId, requestStop(live, { reason: "shutdown", actor }));
-}
+import { detachOnClose } from "../run/lifecycle.js";
+import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 
 /**
  * Wait until every run has its end on record. What resists its KILL, or a store that refuses the record, is waited for
@@ -44,11 +36,4 @@ export function detachAll({ runs: live }: SupervisorContext): number {
   const left = [...live.values()];
   for (const each of left) detachOnClose(each);
   return left.length;
-}
-
-function detachOnClose(live: LiveRun): void {
-  const { runId } = live.facts;
-  const fate =
-    live.state.name === "exited" ? "has ended, but its end is not on record" : "was left to its anchor";
-  detachRun(live, new SupervisorClosed(live.context.instanceId, `run ${runId} ${fate}`));
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { access, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { questionLines } from "../../../src/sessions/approval-question.js";
+import { questionLines } from "../../../src/sessions/question-pages.js";
 import { lastBytesAsText } from "../../../src/text/truncate.js";
 import { AcpFixture } from "../../support/agents/acp-fixture.js";
 import {

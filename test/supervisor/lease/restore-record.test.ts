@@ -201,7 +201,7 @@ test("a ledger that can be neither written nor read is said, and keeps no run fr
   expect((await next.supervisor.reconcile()).runs).toMatchObject([{ runId }]);
   expect(next.problems.map(({ message }) => message)).toEqual([
     expect.stringContaining("cannot be read, so nothing is put back"),
-    expect.stringContaining("no copy of its record could be kept here"),
+    expect.stringContaining("the local copy of its record could not be written"),
   ]);
 });
 

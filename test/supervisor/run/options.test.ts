@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { BadInput } from "../../../src/errors.js";
 import { NO_LIMITS } from "../../../src/model/run.js";
-import type { AskedLimits } from "../../../src/supervisor/api.js";
+import type { AskedLimits } from "../../../src/supervisor/run-options.js";
 import { checkLimits } from "../../../src/supervisor/run/options.js";
 
 describe("limits that are asked for", () => {

@@ -1,6 +1,7 @@
 import { onTestFinished } from "vitest";
 import type { Problem, Run, Supervisor } from "../../../src/supervisor/api.js";
-import { createSupervisor, type SupervisorDependencies } from "../../../src/supervisor/supervisor.js";
+import type { SupervisorDependencies } from "../../../src/supervisor/create-context.js";
+import { createSupervisor } from "../../../src/supervisor/supervisor.js";
 import { FakeHost } from "./fake-host.js";
 import { FakeStore } from "./fake-store.js";
 

@@ -8,7 +8,8 @@ import type { FirstStop } from "../../../src/anchor/host.js";
 import type { Survivor } from "../../../src/model/process.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord, RunStateName } from "../../../src/model/run.js";
-import type { CancelOptions, CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
+import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
+import type { CancelOptions } from "../../../src/supervisor/run-options.js";
 import { until } from "../live-processes.js";
 import { libraryPath, type Sandbox } from "../sandbox.js";
 
@@ -31,6 +32,7 @@ interface Replies {
   problem: { readonly message: string };
   failed: { readonly message: string };
 }
+
 type Reply = { [Kind in keyof Replies]: { readonly say: Kind } & Replies[Kind] }[keyof Replies];
 
 const script = fileURLToPath(new URL("children/library-process.mjs", import.meta.url));

@@ -5,13 +5,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
-import type {
-  FollowOptions,
-  Problem,
-  Run,
-  Supervisor,
-  SupervisorOptions,
-} from "../../../src/supervisor/api.js";
+import type { Problem, Run, Supervisor, SupervisorOptions } from "../../../src/supervisor/api.js";
+import type { FollowOptions } from "../../../src/supervisor/run-options.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 

@@ -5,13 +5,9 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { RunRecord } from "../../../src/model/run.js";
-import type {
-  CancelOptions,
-  CommandInput,
-  ReconcileScope,
-  SpawnOptions,
-} from "../../../src/supervisor/api.js";
-import type { Decided } from "../../../src/supervisor/reconcile/reconcile.js";
+import type { CommandInput, ReconcileScope, SpawnOptions } from "../../../src/supervisor/api.js";
+import type { CancelOptions } from "../../../src/supervisor/run-options.js";
+import type { Decided } from "../../../src/supervisor/decision.js";
 import { readProcess, until } from "../live-processes.js";
 import type { Sandbox } from "../sandbox.js";
 
@@ -50,6 +46,7 @@ interface Replies {
   };
   failed: { readonly order: string; readonly code: string | null; readonly message: string };
 }
+
 type Reply = { [Kind in keyof Replies]: { readonly say: Kind } & Replies[Kind] }[keyof Replies];
 
 const script = fileURLToPath(new URL("children/supervisor-process.mjs", import.meta.url));

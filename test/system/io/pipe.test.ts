@@ -7,7 +7,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { StdinClosed } from "../../../src/errors.js";
 import { Utf8Decoder } from "../../../src/text/utf8.js";
-import type { FollowOptions, OutputChunk, Run, Supervisor } from "../../../src/supervisor/api.js";
+import type { OutputChunk, Run, Supervisor } from "../../../src/supervisor/api.js";
+import type { FollowOptions } from "../../../src/supervisor/run-options.js";
 import {
   plantLookalike,
   waitForOutput,
@@ -23,6 +24,7 @@ import { waitFor, withTimeout } from "../../support/wait-for.js";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
+
 /** What a pipe holds between the program and its anchor. */
 const PIPE = 64 * KIB;
 

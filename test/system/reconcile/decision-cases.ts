@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { Supervisor } from "../../../src/supervisor/api.js";
-import type { Action, Row } from "../../../src/supervisor/reconcile/decide.js";
+import type { Action, Row } from "../../../src/supervisor/decision.js";
 import { signalProcess, until } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import {
@@ -114,6 +114,7 @@ const cancelByNext: DecisionCase["end"] = async (_, __, next, runId) => {
   await run?.cancel();
   await run?.wait();
 };
+
 /** The truth is on record again: now it is decided. */
 const restore =
   (column: "host_id" | "boot_id" | "pid_namespace"): NonNullable<DecisionCase["end"]> =>

@@ -1,0 +1,126 @@
+import type { AnchorExit, AnchorLink, RunAddress, StopRequest } from "../../anchor/host.js";
+import { PROTOCOL } from "../../anchor/protocol/messages.js";
+import type { Clock } from "../../async/clock.js";
+import { newRequestId } from "../../model/ids.js";
+import { defaults } from "../../defaults.js";
+import { type StopHost, verifiableAnchor } from "../end/end-without-anchor.js";
+import type { RecordedIdentity } from "../run/recorded-identity.js";
+import type { Survivor } from "../../model/process.js";
+
+export interface StopDependencies {
+  readonly host: StopHost;
+  readonly clock: Clock;
+}
+
+export interface StopTiming {
+  readonly until: number;
+  readonly answerMs: number;
+  readonly onStopSent: () => void;
+}
+
+export type AnchorStopResult =
+  | { readonly kind: "ended"; readonly exit: AnchorExit }
+  | { readonly kind: "survivors"; readonly survivors: readonly Survivor[] }
+  /** The time is up, and the anchor still stops the run. Null: it did not list the live processes. */
+  | { readonly kind: "late"; readonly alive: readonly Survivor[] | null }
+  /** The anchor accepted the connection and did not answer in time. */
+  | { readonly kind: "silent" }
+  | { readonly kind: "no-anchor" };
+
+function toSurvivor({ pid, startTime }: { pid: number; startTime: number }, command: string): Survivor {
+  return { pid, startTime, kind: "stopping", command };
+}
+
+function awaitExit(
+  link: AnchorLink,
+  clock: Clock,
+  until: number,
+  answerMs: number,
+): Promise<AnchorStopResult> {
+  return new Promise((resolve) => {
+    const requestId = newRequestId();
+    let heardAt = clock.now();
+    let asked = true;
+    let over = false;
+    const settle = (answer: AnchorStopResult): void => {
+      over = true;
+      resolve(answer);
+    };
+    link.listen((event) => {
+      heardAt = clock.now();
+      asked = false;
+      if (event.type === "exited") settle({ kind: "ended", exit: event.exit });
+      if (event.type === "survivors" && event.survivors.length > 0)
+        settle({ kind: "survivors", survivors: event.survivors });
+      if (event.type === "members" && event.requestId === requestId)
+        settle({
+          kind: "late",
+          alive: event.processes.map(({ identity, command }) => toSurvivor(identity, command)),
+        });
+      if (event.type === "closed") settle({ kind: "no-anchor" });
+    });
+    let last = false;
+    const look = (): void => {
+      if (over) return;
+      const now = clock.now();
+      if (now - heardAt >= answerMs) return settle({ kind: "silent" });
+      if (now >= until && (last || link.welcome.protocol < PROTOCOL))
+        return settle({ kind: "late", alive: null });
+      if (now >= until) {
+        last = true;
+        link.requestMembers(requestId);
+      } else if (!asked && now - heardAt >= answerMs / 2) {
+        asked = true;
+        link.requestStatus();
+      }
+      clock.setTimer(last ? defaults.anchorContinueMs : Math.min(answerMs / 4, until - now), look, {
+        keepAlive: true,
+      });
+    };
+    look();
+  });
+}
+
+export async function stopThroughAnchor(
+  { host, clock }: StopDependencies,
+  run: RunAddress,
+  stop: StopRequest,
+  { until, answerMs, onStopSent: notifyStopSent }: StopTiming,
+): Promise<AnchorStopResult> {
+  let link: AnchorLink | null;
+  try {
+    link = await host.attach(run, 0, answerMs);
+  } catch {
+    // It refuses this key or protocol, or says nothing: either way it cannot be told to stop.
+    return { kind: "silent" };
+  }
+  if (link === null) return { kind: "no-anchor" };
+  try {
+    const told = awaitExit(link, clock, until, answerMs);
+    link.stop(stop);
+    // A STOP to a run whose command has ended is not answered; this is.
+    link.requestStatus();
+    notifyStopSent();
+    return await told;
+  } finally {
+    link.close();
+  }
+}
+
+/** Its anchor lives and says nothing, or its socket is gone: SIGCONT, and time to make the socket anew. */
+export async function continueAndStop(
+  dependencies: StopDependencies,
+  recorded: RecordedIdentity,
+  stop: StopRequest,
+  timing: StopTiming,
+): Promise<AnchorStopResult> {
+  const { host, clock } = dependencies;
+  const anchor = verifiableAnchor(host, recorded);
+  if (anchor === null || (await host.continueAnchor(anchor)) !== null) return { kind: "silent" };
+  for (let tries = 0; ; tries++) {
+    const answer = await stopThroughAnchor(dependencies, recorded.run, stop, timing);
+    if (answer.kind !== "no-anchor" || tries >= defaults.reattachTries) return answer;
+    if ((await host.readRunFiles(recorded.run)).exit !== null) return answer;
+    await clock.sleep(defaults.reattachPauseMs * 2 ** tries);
+  }
+}
