@@ -1,4 +1,4 @@
-/* One binary, several modes: docs/anchor-protocol.md. */
+/* One binary, several modes: docs/reference/anchor-protocol.md. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

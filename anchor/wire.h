@@ -1,4 +1,4 @@
-/* Frames and fields: docs/anchor-protocol.md. Pure functions over memory. */
+/* Frames and fields: docs/reference/anchor-protocol.md. Pure functions over memory. */
 #ifndef WIRE_H
 #define WIRE_H
 

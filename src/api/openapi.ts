@@ -53,7 +53,7 @@ function openApiOperation(
     responses: {
       200: { description: "done", content: jsonContent(jsonSchema(answer, "output")) },
       default: {
-        description: "not done; docs/errors.md lists the codes",
+        description: "not done; docs/reference/errors.md lists the codes",
         content: jsonContent({ $ref: "#/components/schemas/Error" }),
       },
     },

@@ -2,7 +2,7 @@ import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto"
 
 /*
  * Before a client sends anything, gateway and client prove to each other that they know the token, once per connection
- * (docs/api.md, Proof). Both sides know the SHA-256 hash of the token; the hash is the key.
+ * (docs/reference/api.md, Proof). Both sides know the SHA-256 hash of the token; the hash is the key.
  *
  *   client → gateway   GET /v1/challenge: the token's id, the client's nonce
  *   gateway → client   the gateway's nonce, HMAC(hash, gateway label, both nonces)

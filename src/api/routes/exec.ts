@@ -27,7 +27,7 @@ export const execFields = {
   pty: z.boolean().default(false),
   /** Without a PTY to be had, run with pipes instead of failing; the record then says `pipe`. Not with `runId`. */
   ptyFallback: z.boolean().default(false),
-  /** The whole environment. Default: the gateway's; for a run of a session, the clean part of it (docs/exec-rules.md). */
+  /** The whole environment. Default: the gateway's; for a run of a session, the clean part of it (docs/reference/exec-rules.md). */
   environment: variables.optional(),
   /** On top of it. */
   env: variables.default({}),

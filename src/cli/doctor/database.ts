@@ -92,7 +92,7 @@ export function checkReplication({ synchronousStandbys, synchronousCommit }: Ser
     return warn(
       name,
       `synchronous replication is off: ${forgets}`,
-      "with a stand-by: synchronous_standby_names in postgresql.conf (docs/many-hosts.md); without one, keep backups",
+      "with a stand-by: synchronous_standby_names in postgresql.conf (docs/guides/many-hosts.md); without one, keep backups",
     );
   if (synchronousCommit === "local")
     return warn(

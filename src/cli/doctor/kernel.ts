@@ -9,7 +9,9 @@ import { bad, type Check, ok, warn } from "./check.js";
 /** What the kernel and this place in it offer, and so how strong a run's guarantees are. */
 export async function checkKernel(): Promise<Check[]> {
   if (process.platform !== "linux")
-    return [bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/limits.md")];
+    return [
+      bad("system", `${process.platform} has no anchor yet`, "use Linux; see docs/reference/limits.md"),
+    ];
   const [strength, children, cgroup] = await Promise.all([
     checkAnchor(),
     checkProcessListing(),

@@ -84,7 +84,7 @@ export async function checkStoreHistory({ home, storePath }: StateDirectory): Pr
       warn(
         "store history",
         `it had gone back in time; ${told.length} records were put back, the last at ${when}`,
-        "events, tokens, approvals and agent turns of that time are lost; see Outages in docs/postgres.md, and use synchronous replication if they must not be lost",
+        "events, tokens, approvals and agent turns of that time are lost; see Outages in docs/reference/postgres.md, and use synchronous replication if they must not be lost",
       ),
       ...lost,
     ];

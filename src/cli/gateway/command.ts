@@ -129,7 +129,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
 const gatewaysExamples = `
 up           heard of within half a minute
 silent       not heard of for longer: busy, cut off, or killed
-unreachable  not for five minutes; its runs are left to it, see docs/postgres.md
+unreachable  not for five minutes; its runs are left to it, see docs/reference/postgres.md
 stopped      it said good-bye
 
 Only reads the store: it asks no gateway, and starts none.

@@ -17,7 +17,7 @@ export async function printChannels(json: boolean): Promise<number> {
   const channels = (await running?.client.listChannels())?.channels ?? (await configuredChannels());
   if (json) print(`${JSON.stringify(channels, null, 2)}\n`);
   else if (channels.length === 0)
-    notice("there are no channels; docs/channels.md says how to have one", "dim");
+    notice("there are no channels; docs/reference/channels.md says how to have one", "dim");
   else print(`${channelTable(channels, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
   return 0;
 }

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { SetExitCode } from "../options/parsers.js";
 
 const examples = `
-Channels are tables [channels.<name>] of the config; see docs/channels.md:
+Channels are tables [channels.<name>] of the config; see docs/reference/channels.md:
 webhook, telegram, slack, command, desktop and bell. The gateway uses them as
 they were when it started: after a change, \`holdfast gateway restart\`.
 

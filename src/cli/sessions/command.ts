@@ -25,7 +25,7 @@ by a directory that ends with /, followed by arguments: * matches any one word,
 ... matches the rest. "*" alone matches every program. An allowed command has the
 gateway's clean environment; variables that are not listed are refused, or named in
 the approval question. Many programs can run other programs (git, make, tar, find,
-less): docs/exec-rules.md says which programs are safe to allow.
+less): docs/reference/exec-rules.md says which programs are safe to allow.
 
 Examples:
   holdfast sessions create --key chat-7 --allow "ls ..." --allow "wc ..." --deny "*"

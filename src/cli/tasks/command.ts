@@ -40,7 +40,7 @@ Of a task that has ended nothing is to be decided any more.
 
 const auditCodes = `
 Findings: stale_queued, stale_running, lost, delivery_failed, missing_cleanup,
-inconsistent_timestamps; docs/tasks.md says what each means.
+inconsistent_timestamps; docs/concepts/tasks.md says what each means.
 
 Exit status: 0; 1 something was found.
 `;

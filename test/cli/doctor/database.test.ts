@@ -90,9 +90,9 @@ describe.skipIf(whyNoPostgres !== null)("on a real server", { timeout: 120_000 }
     expect(away.stdout + away.stderr).not.toContain("hunter2");
   });
 
-  test("the roles of docs/postgres.md suffice: the owner migrates, gateways run, doctor finds nothing, readers read", async () => {
+  test("the roles of docs/reference/postgres.md suffice: the owner migrates, gateways run, doctor finds nothing, readers read", async () => {
     const [, grants = ""] =
-      /## Roles[^]*?```sql\n([^]*?)```/.exec(await readFile("docs/postgres.md", "utf8")) ?? [];
+      /## Roles[^]*?```sql\n([^]*?)```/.exec(await readFile("docs/reference/postgres.md", "utf8")) ?? [];
     const database = await running.createDatabase();
     await database.query(`revoke create on schema public from public; ${grants}`);
     await using cliFixture = await CliFixture.open();

@@ -21,7 +21,7 @@ import type { SimulatedWorld } from "../world.js";
 
 const SWEEP_AGAIN_MS = 1_000;
 
-/** The contract of `docs/anchor-protocol.md`, as a state machine: one anchor, one run. */
+/** The contract of `docs/reference/anchor-protocol.md`, as a state machine: one anchor, one run. */
 export class SimulatedAnchor implements AnchorEndpoint {
   readonly name = "anchor";
   readonly runId: string;

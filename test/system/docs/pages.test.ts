@@ -3,17 +3,17 @@ import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { resolveSettings } from "../../../src/config/settings.js";
 
-test("docs/errors.md lists every error code there is, and no other", async () => {
+test("docs/reference/errors.md lists every error code there is, and no other", async () => {
   const source = await readFile("src/errors.ts", "utf8");
-  const page = await readFile("docs/errors.md", "utf8");
+  const page = await readFile("docs/reference/errors.md", "utf8");
   const codes = [...source.matchAll(/(?:super\(\s*|code = )"([A-Z_]+)"/g)].map(([, code]) => code);
   const listed = [...page.matchAll(/^\| `([A-Z_]+)`/gm)].map(([, code]) => code);
   expect(codes.length).toBeGreaterThan(5);
   expect(new Set(listed)).toEqual(new Set(codes));
 });
 
-test("docs/config.md lists every setting with its default, and its example can be used", async () => {
-  const page = await readFile("docs/config.md", "utf8");
+test("docs/reference/config.md lists every setting with its default, and its example can be used", async () => {
+  const page = await readFile("docs/reference/config.md", "utf8");
   const listed = [...page.matchAll(/^\| `([a-z0-9.-]+)` \| `?([^|`]+)`? \|/gm)].map(([, key, value]) => [
     key,
     value?.trim(),
@@ -25,5 +25,7 @@ test("docs/config.md lists every setting with its default, and its example can b
   ]);
   expect(listed).toEqual(real);
   const [, example = ""] = /```toml\n([^]*?)```/.exec(page) ?? [];
-  expect(parseConfig(example, "docs/config.md")).toMatchObject({ gateway: { listen: "127.0.0.1:7433" } });
+  expect(parseConfig(example, "docs/reference/config.md")).toMatchObject({
+    gateway: { listen: "127.0.0.1:7433" },
+  });
 });

@@ -3,22 +3,20 @@ import { join } from "node:path";
 
 export interface CodeBlock {
   readonly page: string;
-  /** Where its text begins, from 1. */
+  /** The line number of the first line of `text`, counted from 1. */
   readonly line: number;
   readonly language: string;
   readonly text: string;
 }
 
+/** The pages whose code blocks are executed or checked. */
 export const pages = [
   "README.md",
-  ...readdirSync("docs")
-    .filter(isPage)
-    .map((name) => join("docs", name)),
+  ...readdirSync("docs", { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".md"))
+    .map((name) => join("docs", name))
+    .toSorted(),
 ];
-
-function isPage(name: string): boolean {
-  return name.endsWith(".md");
-}
 
 export function codeBlocks(page: string): CodeBlock[] {
   const text = readFileSync(page, "utf8");
@@ -32,7 +30,7 @@ export function codeBlocks(page: string): CodeBlock[] {
   );
 }
 
-/** What stands in backquotes in running text. */
+/** The texts between backquotes outside code blocks. */
 export function inlineCode(page: string): string[] {
   const prose = readFileSync(page, "utf8").replaceAll(/^```[\s\S]*?^```$/gm, "");
   return [...prose.matchAll(/`([^`\n]+)`/g)].map(([, code = ""]) => code);

@@ -12,8 +12,8 @@ const COLUMNS: readonly ((each: VisibilityCase) => boolean)[] = [
   ({ visibility, sandboxed }) => visibility !== "self" && sandboxed,
 ];
 
-test.each(RELATIONS)("docs/visibility.md says of %s what is so", async (relation) => {
-  const page = await readFile("docs/visibility.md", "utf8");
+test.each(RELATIONS)("docs/concepts/visibility.md says of %s what is so", async (relation) => {
+  const page = await readFile("docs/concepts/visibility.md", "utf8");
   const row = page.split("\n").find((line) => line.startsWith(`| ${relation} |`)) ?? "";
   const words = row
     .split("|")
