@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { expect, test } from "vitest";
-import { pages } from "./pages.js";
+import { inlineCode, pages } from "./pages.js";
 
 test.each([...pages, "CHANGELOG.md"])("%s links to pages and headings that exist", (page) => {
   const broken = [...withoutCodeBlocks(page).matchAll(/\]\(([^)\s]+)\)/g)]
@@ -20,6 +20,12 @@ test("every page is linked from docs/README.md", () => {
   const index = readFileSync("docs/README.md", "utf8");
   const others = pages.filter((page) => page.startsWith("docs/") && page !== "docs/README.md");
   expect(others.filter((page) => !index.includes(`](${page.slice("docs/".length)})`))).toEqual([]);
+});
+
+test.each(["docs/architecture.md", "CONTRIBUTING.md"])("%s names files that exist", (page) => {
+  const paths = inlineCode(page).filter((code) => /^(?:src|anchor|test|scripts|docs)\/[\w./-]+$/.test(code));
+  expect(paths.length).toBeGreaterThan(5);
+  expect(paths.filter((path) => !existsSync(path))).toEqual([]);
 });
 
 test("messages and comments name pages that exist", () => {

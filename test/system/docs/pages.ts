@@ -12,6 +12,7 @@ export interface CodeBlock {
 /** The pages whose code blocks are executed or checked. */
 export const pages = [
   "README.md",
+  "CONTRIBUTING.md",
   ...readdirSync("docs", { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".md"))
     .map((name) => join("docs", name))
