@@ -109,4 +109,4 @@ async function checkStoreContent({ storePath }: StateDirectory): Promise<Check> 
 }
 
 const STORE_REPAIR =
-  "stop the gateway, move store.sqlite, store.sqlite-wal and store.sqlite-shm away together, start it again: it makes a new store and takes up every live run from its directory (docs/concepts/leases.md, Repair)";
+  "stop the gateway, move store.sqlite, store.sqlite-wal and store.sqlite-shm away together, start it again: it makes a new store and takes up every live run from its directory (docs/guides/repair.md)";

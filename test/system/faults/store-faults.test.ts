@@ -30,7 +30,7 @@ async function refusesToStart(fixture: RecoveryFixture, word: string): Promise<v
   expect(stderr).not.toMatch(INSIDES);
 }
 
-/** As docs/concepts/leases.md says under Repair. */
+/** As docs/guides/repair.md says. */
 async function repair(fixture: RecoveryFixture): Promise<void> {
   const away = join(fixture.home, "damaged");
   await mkdir(away);
