@@ -1,5 +1,5 @@
 // How a store behaves with 1, 2, 4 and 8 supervisors: SQLite (one state directory) and PostgreSQL (one each), in turns.
-// Then what a lease, a run and an event cost a PostgreSQL server: the figures from which docs/guides/many-hosts.md reckons.
+// Then what a lease, a run and an event cost a PostgreSQL server: the figures from which docs/reference/sizing.md computes.
 //
 // Usage: many-hosts.mjs [supervisors at most]
 import { mkdtemp, rm } from "node:fs/promises";
