@@ -1,4 +1,4 @@
-/** The message types and field tags of `docs/anchor-protocol.md`. */
+/** The message types and field tags of `docs/reference/anchor-protocol.md`. */
 
 export const PROTOCOL = 2;
 

@@ -6,7 +6,7 @@ export function addConfigCommand(program: Command, setExitCode: SetExitCode): vo
     .command("config")
     .summary("the config file")
     .description(
-      "The config file: $HOLDFAST_CONFIG, else ~/.config/holdfast/config.toml. See docs/config.md.",
+      "The config file: $HOLDFAST_CONFIG, else ~/.config/holdfast/config.toml. See docs/reference/config.md.",
     );
   config
     .command("check")

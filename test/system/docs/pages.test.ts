@@ -1,10 +1,14 @@
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import { resolveSettings } from "../../../src/config/settings.js";
 
 test("docs/reference/errors.md lists every error code there is, and no other", async () => {
-  const source = await readFile("src/errors.ts", "utf8");
+  const files = await readdir("src/errors");
+  const source = (await Promise.all(files.map((name) => readFile(join("src/errors", name), "utf8")))).join(
+    "",
+  );
   const page = await readFile("docs/reference/errors.md", "utf8");
   const codes = [...source.matchAll(/(?:super\(\s*|code = )"([A-Z_]+)"/g)].map(([, code]) => code);
   const listed = [...page.matchAll(/^\| `([A-Z_]+)`/gm)].map(([, code]) => code);
