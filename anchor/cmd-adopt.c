@@ -1,10 +1,8 @@
-/*
- * A process of this run, with all below it, becomes a run of its own: re-labelled, not re-parented. Its anchor stays the
- * same, and from then on serves both.
+/* ADOPT: a process of this run and its descendants become a run of their own. Their parents do not change. The
+ * anchor stays the same and serves both runs.
  *
- * With cgroups the tree is frozen, moved and thawed: nobody is born on the way, and from then on the cgroups tell whose
- * everybody is. Without, ancestry tells, as of the last look: see `collect`.
- */
+ * With cgroups the tree is frozen, moved and thawed, so that no process is forked meanwhile, and the cgroups then
+ * show which run a process belongs to. Without cgroups the ancestry at the last snapshot shows it: see `collect`. */
 #include "run.h"
 #include "tree.h"
 
@@ -16,10 +14,10 @@
 #define FREEZE_MS 2000
 #define MOVE_ROUNDS 64
 #define CHECK_EVERY_MS 5000
-/* Directory, socket, cgroup, cgroup events, handle of the first process, owner connection, one connection for STOP. */
+/* Directory, socket, cgroup, cgroup events, handle of the leader, owner connection, one connection for STOP. */
 #define DESCRIPTORS_OF_A_RUN 7
 
-/* What ADOPT says, copied: the look for the process may tell of a death, and drop the connection that the frame is in. */
+/* The content of ADOPT, copied, because collecting members may drop the connection that holds the frame. */
 struct request {
   char id[sizeof((struct served *)0)->id], key[sizeof((struct served *)0)->key];
   char scope[SCOPE_SIZE];
@@ -28,15 +26,16 @@ struct request {
   struct identity root;
 };
 
-static const char headless[] = "the first thread of a process in it has ended: the kernel does not move such a process to another cgroup";
+static const char zombie_leader_msg[] = "the first thread of one of its processes has ended: the kernel does not move such a process to another cgroup";
 
 static struct served *free_slot(void) {
   for (int i = 0; i < RUNS_MAX; i++)
-    if (!runs[i].active && !runs[i].given_up) return &runs[i];
+    if (!runs[i].active && !runs[i].abandoned) return &runs[i];
   return NULL;
 }
 
-/* Opens a member of this run. errno is ESRCH when the process is none, EMFILE when not all members could be checked. */
+/* Opens a member of this run. errno is ESRCH if the process is not a member, EMFILE if not all members could be
+ * checked. */
 static bool open_member(const struct identity *wanted, struct member *out) {
   long most = tree_max(), count = collect(0);
   bool found = false;
@@ -47,19 +46,20 @@ static bool open_member(const struct identity *wanted, struct member *out) {
   return found && os_open(wanted, out);
 }
 
-/* Fills `members` with the process and its descendants. 0: the process has ended; -1: too many. Its own handle stays open. */
+/* Fills `members` with the process and its descendants. 0: the process has ended; -1: too many. Its own handle stays
+ * open. */
 static long collect_below(const struct member *root) {
   members[0] = *root;
   if (!os_refresh(&members[0]) || tree_dead(&members[0])) return 0;
-  members[0].handle = -1; /* not to be closed with the others */
-  (void)os_look_failed();
+  members[0].handle = -1; /* not closed with the others */
+  (void)os_lookup_failed();
   long most = tree_room(1), count = os_descendants(root, members + 1, most, NULL, 0);
-  if (count < most && !os_look_failed()) return count < 0 ? 0 : 1 + count;
+  if (count < most && !os_lookup_failed()) return count < 0 ? 0 : 1 + count;
   tree_release(1 + count);
   return -1;
 }
 
-/* EOWNERDEAD: its first thread stays in the old cgroup, and all of it is counted there. */
+/* EOWNERDEAD: its first thread has ended and would stay in the old cgroup, where the whole process is counted. */
 static int why_not(const struct boundary *from, long count) {
   if (count == 0) return ESRCH;
   if (count < 0) return EMFILE;
@@ -68,7 +68,7 @@ static int why_not(const struct boundary *from, long count) {
   return 0;
 }
 
-/* Until a look finds nobody who is not there yet. Who had left the run's cgroup before stays where he is. */
+/* Repeats until no process is left to move. A process that had left the run's cgroup before stays where it is. */
 static bool move_all(const struct boundary *from, const struct boundary *to, const struct member *root) {
   for (int round = 0; round < MOVE_ROUNDS; round++) {
     long count = collect_below(root), moved = 0;
@@ -76,7 +76,7 @@ static bool move_all(const struct boundary *from, const struct boundary *to, con
     for (long i = 0; i < count && error == 0; i++) {
       if (!os_boundary_holds(from, members[i].id.pid)) continue;
       moved++;
-      if (!os_boundary_take(to, members[i].id.pid) && errno != ESRCH) error = errno;
+      if (!os_boundary_move(to, members[i].id.pid) && errno != ESRCH) error = errno;
     }
     tree_release(count);
     if (error == 0 && moved == 0) return true;
@@ -89,11 +89,11 @@ static bool move_all(const struct boundary *from, const struct boundary *to, con
 
 static void move_back(const struct boundary *from, const struct boundary *to) {
   long count = os_boundary_members(to, members, tree_max());
-  for (long i = 0; i < count; i++) (void)os_boundary_take(from, members[i].id.pid);
+  for (long i = 0; i < count; i++) (void)os_boundary_move(from, members[i].id.pid);
   tree_release(count);
 }
 
-/* Both are frozen: who has been moved must not end, and leave us with children of his that have not. */
+/* Both are frozen: a moved process must not exit and leave children that were not moved. */
 static bool move(const struct boundary *from, const struct boundary *to, const struct member *root) {
   bool done = os_boundary_freeze(from, FREEZE_MS) && os_boundary_freeze(to, FREEZE_MS) && move_all(from, to, root);
   int error = errno;
@@ -104,17 +104,17 @@ static bool move(const struct boundary *from, const struct boundary *to, const s
   return done;
 }
 
-static void know(const struct member *root) {
+static void snapshot_members(const struct member *root) {
   run.known[0] = root->id;
   run.known_count = 1;
-  /* Twice the same: nobody was between two parents. */
+  /* Two equal counts: no process was between two parents. */
   for (long before = -1, round = 0; run.known_count != before && round < MOVE_ROUNDS; round++) {
     before = run.known_count;
     tree_release(collect(0));
   }
 }
 
-/* A run that has no output and no input of its own, and needs no owner. */
+/* Initializes a run without output and input that needs no owner. */
 static void describe(const struct served *parent, const struct request *request, const struct member *root) {
   uint64_t now = os_now_ms();
   memcpy(run.instance, parent->instance, sizeof run.instance);
@@ -135,10 +135,10 @@ static void describe(const struct served *parent, const struct request *request,
 
 /* False and errno: nothing has changed. */
 static bool adopt(struct served *parent, struct served *slot, const struct request *request, const struct member *root) {
-  begin_serving(slot);
+  init_run(slot);
   errno = EINVAL;
   if (!request->complete) return false;
-  if ((run.known = reserve(KNOWN_SIZE)) == NULL) return false;
+  if ((run.known = map_pages(KNOWN_SIZE)) == NULL) return false;
   memcpy(run.id, request->id, sizeof run.id);
   memcpy(run.key, request->key, sizeof run.key);
   memcpy(run.scope, request->scope, sizeof run.scope);
@@ -154,18 +154,18 @@ static bool adopt(struct served *parent, struct served *slot, const struct reque
     errno = error;
     return false;
   }
-  if (!streams_open(&(struct frame){0}) || !save_facts() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
+  if (!streams_open(&(struct frame){0}) || !save_anchor_file() || (bounded && !move(&parent->boundary, &run.boundary, root))) {
     remove_directory();
     return false;
   }
-  know(root);
+  snapshot_members(root);
   return true;
 }
 
 static void undo(void) {
   int error = errno;
   os_boundary_remove(&run.boundary);
-  if (run.known != NULL) give_back(run.known, KNOWN_SIZE);
+  if (run.known != NULL) unmap_pages(run.known, KNOWN_SIZE);
   if (run.boundary_events >= 0) close(run.boundary_events);
   if (run.dir >= 0) close(run.dir);
   if (run.listener >= 0) close(run.listener);
@@ -199,7 +199,7 @@ static bool ends(struct connection *connection) {
   return over;
 }
 
-void adopt_asked(struct connection *connection, const struct frame *frame) {
+void handle_adopt(struct connection *connection, const struct frame *frame) {
   struct served *parent = serving, *slot = free_slot();
   const struct request request = read_request(frame);
   struct member root;
@@ -209,7 +209,7 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
     return;
   }
   if (run.boundary.cgroup < 0 && strcmp(os_strength(), "number") == 0) {
-    refuse(connection, "adopt-weak", "with neither cgroups nor process handles it could not be stopped apart from its run");
+    refuse(connection, "adopt-weak", "without cgroups and process handles it could not be stopped separately from its run");
     return;
   }
   if (slot == NULL) {
@@ -223,10 +223,10 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
   }
   if (request.root.pid == run.child.id.pid || !open_member(&request.root, &root)) {
     if (request.root.pid != run.child.id.pid && errno == EMFILE) refuse_for_descriptors(connection);
-    else refuse(connection, "adopt-member", "the process is not a member of this run, or is its first process");
+    else refuse(connection, "adopt-member", "the process is not a member of this run, or is its leader");
     return;
   }
-  if (connection->fd < 0 || ends(connection)) { /* the look has told */
+  if (connection->fd < 0 || ends(connection)) { /* collecting the members may have changed the state */
     os_close(&root);
     return;
   }
@@ -236,10 +236,10 @@ void adopt_asked(struct connection *connection, const struct frame *frame) {
     os_close(&root);
     serving = parent;
     if (error == EMFILE) refuse_for_descriptors(connection);
-    else refuse(connection, "adopt-failed", error == EOWNERDEAD ? headless : strerror(error));
+    else refuse(connection, "adopt-failed", error == EOWNERDEAD ? zombie_leader_msg : strerror(error));
     return;
   }
-  publish_heartbeat(); /* before the answer: a launcher that ends the old run must spare this one */
+  publish_heartbeat(); /* before the answer, because a launcher that ends the old run must spare this one */
   serving = parent;
   struct out out = connection_out(connection, F_ADOPTED);
   out_text(&out, T_RUN_ID, request.id);

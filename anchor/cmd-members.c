@@ -1,13 +1,13 @@
-/* Who lives in a run, told to whoever asks: the same look that stopping it goes by. */
+/* MEMBERS: lists the processes of a run, the same as those that a stop ends. */
 #include "run.h"
 #include "tree.h"
 
 #include <string.h>
 
-#define TOLD_MAX 512
+#define LISTED_MAX 512
 #define NUMBERS 7
 
-static void put_member(struct out *out, const struct member *member) {
+static void out_member(struct out *out, const struct member *member) {
   const uint64_t numbers[NUMBERS] = {(uint64_t)member->id.pid,   member->id.start, member->id.unique, (uint64_t)member->ppid,
                                      (uint64_t)member->sid, member->cpu_ms,   member->rss_kb};
   uint8_t bytes[8 * NUMBERS + 1 + COMMAND_SIZE];
@@ -18,8 +18,8 @@ static void put_member(struct out *out, const struct member *member) {
   out_bytes(out, T_PROCESS, bytes, 8 * NUMBERS + 1 + length);
 }
 
-void members_asked(struct connection *connection, const struct frame *frame) {
-  char request[sizeof run.stop.request]; /* copied: the look may tell of a death, and drop the connection that the frame is in */
+void handle_members(struct connection *connection, const struct frame *frame) {
+  char request[sizeof run.stop.request]; /* copied, because collecting members may drop the connection that holds the frame */
   if (!frame_text(frame, T_REQUEST_ID, request, sizeof request)) {
     refuse(connection, "bad-frame", "MEMBERS needs REQUEST_ID");
     return;
@@ -27,10 +27,10 @@ void members_asked(struct connection *connection, const struct frame *frame) {
   long count = collect(0);
   struct out out = connection_out(connection, F_MEMBERS_ARE);
   out_text(&out, T_REQUEST_ID, request);
-  for (long i = 0, told = 0; i < count && told < TOLD_MAX; i++) {
+  for (long i = 0, listed = 0; i < count && listed < LISTED_MAX; i++) {
     if (tree_dead(&members[i])) continue;
-    put_member(&out, &members[i]);
-    told++;
+    out_member(&out, &members[i]);
+    listed++;
   }
   tree_release(count);
   connection_send(connection, &out);

@@ -1,4 +1,4 @@
-/* Some of a run's processes are signalled, and the run goes on. */
+/* SIGNAL: signals some of a run's processes; the run continues. */
 #include "run.h"
 #include "tree.h"
 
@@ -7,10 +7,10 @@
 
 #define NAMED_MAX 512
 
-/* Copied: the look for the processes may tell of a death, and drop the connection that the frame is in. */
+/* Copied, because collecting members may drop the connection that holds the frame. */
 static struct identity named[NAMED_MAX];
 
-/* How many; -1 when one of them is no identity, or there are too many. */
+/* Returns their number; -1 if one is not an identity, or there are too many. */
 static long read_named(const struct frame *frame) {
   struct field field;
   size_t at = 0;
@@ -36,10 +36,10 @@ static bool is_named(const struct identity *id, long count) {
 
 static bool is_allowed(uint64_t signal) { return signal == SIGTERM || signal == SIGKILL || signal == SIGSTOP || signal == SIGCONT; }
 
-/* Once the run is being stopped or swept, how is for the ending to say. */
+/* True if the run is being stopped or swept: then only the termination sends signals. */
 static bool ends(void) { return run.phase != RUNNING || run.stop.set || run.leader_done; }
 
-void signal_asked(struct connection *connection, const struct frame *frame) {
+void handle_signal(struct connection *connection, const struct frame *frame) {
   uint64_t signal = 0, sent = 0;
   long wanted = read_named(frame);
   if (!frame_number(frame, T_SIGNAL, &signal) || !is_allowed(signal) || wanted < 0) {
@@ -47,7 +47,7 @@ void signal_asked(struct connection *connection, const struct frame *frame) {
     return;
   }
   long count = ends() ? 0 : collect(0);
-  bool over = ends(); /* the look may have told */
+  bool over = ends(); /* collecting the members may have changed the state */
   for (long i = 0; i < count && !over; i++)
     if (members[i].id.pid != run.child.id.pid && !tree_dead(&members[i]) && is_named(&members[i].id, wanted) &&
         os_signal(&members[i], (int)signal) == 0)

@@ -1,4 +1,4 @@
-/* Connections: who may say what, and what they are told. */
+/* Connections of supervisors: which requests they may send, and what they are sent. */
 #include "run.h"
 
 #include <errno.h>
@@ -11,18 +11,19 @@
 #include <unistd.h>
 
 #define OUT_SIZE (64u * 1024)
-#define SPEECHLESS_MS 10000
+#define HELLO_TIMEOUT_MS 10000
 #define ACCEPT_RETRY_MS 100
 
 /* ---- sending ---- */
 
-/* It has not read what it was told before. */
+/* True if the peer has not read all earlier messages. */
 bool backlogged(const struct connection *connection) { return connection->out_used > connection->out_sent; }
 
-/* On a connection that has been dropped everything is a no-op: no memory, so nothing fits. Without memory it is dropped. */
+/* On a dropped connection everything is a no-op, because nothing fits into no memory. A connection without memory is
+ * dropped. */
 struct out connection_out(struct connection *connection, uint8_t type) {
   if (connection->fd < 0) return (struct out){.overflow = true};
-  if (connection->out == NULL) connection->out = reserve(OUT_SIZE);
+  if (connection->out == NULL) connection->out = map_pages(OUT_SIZE);
   if (connection->out == NULL) return (struct out){.overflow = true};
   struct out out = {.data = connection->out, .size = OUT_SIZE, .used = connection->out_used};
   out_begin(&out, type);
@@ -36,7 +37,7 @@ void connection_flush(struct connection *connection) {
     if (n > 0) connection->out_sent += (size_t)n;
     else if (n < 0 && errno == EINTR) continue;
     else if (n < 0 && errno == EAGAIN) return;
-    else break; /* the reading side will see the end */
+    else break; /* the reader will see the end of the connection */
   }
   connection->out_used = connection->out_sent = 0;
 }
@@ -44,26 +45,26 @@ void connection_flush(struct connection *connection) {
 void connection_send(struct connection *connection, struct out *out) {
   if (connection->fd < 0) return;
   if (!out_end(out)) {
-    connection_drop(connection); /* it does not read what it is told: it can come back and ask */
+    connection_drop(connection); /* the peer does not read: it can reconnect and ask */
     return;
   }
   connection->out_used = out->used;
   connection_flush(connection);
 }
 
-void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data) {
+void send_to_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *connection = &run.connections[i];
     if (connection->fd < 0 || !connection->greeted) continue;
-    if (type == F_SURVIVORS && backlogged(connection)) continue; /* said again anyway */
-    if (type == F_EXITED && run.told_end && connection == run.owner) continue; /* it was told */
+    if (type == F_SURVIVORS && backlogged(connection)) continue; /* repeated anyway */
+    if (type == F_EXITED && run.end_sent && connection == run.owner) continue; /* the owner was already told */
     struct out out = connection_out(connection, type);
     fill(&out, data);
     connection_send(connection, &out);
   }
 }
 
-void put_stop(struct out *out, const void *unused) {
+void out_stop(struct out *out, const void *unused) {
   (void)unused;
   out_text(out, T_REASON, run.stop.reason);
   out_text(out, T_ACTOR, run.stop.actor);
@@ -79,7 +80,7 @@ void refuse(struct connection *connection, const char *code, const char *message
   connection_send(connection, &out);
 }
 
-void tell_failed(struct connection *connection, enum step step, int error) {
+void send_failed(struct connection *connection, enum step step, int error) {
   struct out out = connection_out(connection, F_FAILED);
   out_number(&out, T_ERRNO, (uint64_t)error);
   out_text(&out, T_STEP, step_names[step]);
@@ -89,16 +90,16 @@ void tell_failed(struct connection *connection, enum step step, int error) {
 
 const char *tier(void) {
   static char text[64];
-  if (run.launcher != 0 && getppid() != run.launcher) { /* a weaker guarantee is said, never silent */
+  if (run.launcher != 0 && getppid() != run.launcher) { /* a weaker guarantee is always reported */
     run.launcher = 0;
-    snprintf(run.boundary.note, sizeof run.boundary.note, "the launcher died; nobody is above this anchor");
+    snprintf(run.boundary.note, sizeof run.boundary.note, "the launcher died; no process supervises this anchor");
   }
   snprintf(text, sizeof text, "%s%s+%s", run.boundary.path[0] != 0 ? "cgroup" : "subreaper", run.launcher != 0 ? "+launcher" : "",
            os_strength());
   return text;
 }
 
-static void put_stream(struct out *out, const struct stream *stream, uint8_t start, uint8_t closed, uint8_t withheld) {
+static void out_stream(struct out *out, const struct stream *stream, uint8_t start, uint8_t closed, uint8_t withheld) {
   out_number(out, start, stream->spool.start);
   out_number(out, (uint8_t)(start + 1), stream->spool.end);
   out_number(out, (uint8_t)(start + 2), stream->spool.acked);
@@ -107,11 +108,11 @@ static void put_stream(struct out *out, const struct stream *stream, uint8_t sta
   if (stream->withheld) out_number(out, withheld, 1);
 }
 
-void tell_welcome(struct connection *connection) {
+void send_welcome(struct connection *connection) {
   struct out out = connection_out(connection, F_WELCOME);
   out_number(&out, T_PROTOCOL, PROTOCOL);
   out_number(&out, T_EPOCH, run.epoch);
-  out_number(&out, T_PHASE, run.phase == GATED && run.gate_used ? RUNNING : run.phase); /* after GO anything may have run */
+  out_number(&out, T_PHASE, run.phase == GATED && run.gate_used ? RUNNING : run.phase); /* after GO the command may have run */
   out_number(&out, T_ROOT_PID, (uint64_t)run.child.id.pid);
   out_number(&out, T_ROOT_START, run.child.id.start);
   out_number(&out, T_ROOT_UNIQUE, run.child.id.unique);
@@ -124,12 +125,12 @@ void tell_welcome(struct connection *connection) {
     out_text(&out, T_CGROUP, run.boundary.path);
     out_number(&out, T_CGROUP_INODE, run.boundary.inode);
   }
-  put_stream(&out, &run.streams[0], T_OUT_START, T_OUT_CLOSED, T_OUT_WITHHELD);
-  put_stream(&out, &run.streams[1], T_ERR_START, T_ERR_CLOSED, T_ERR_WITHHELD);
+  out_stream(&out, &run.streams[0], T_OUT_START, T_OUT_CLOSED, T_OUT_WITHHELD);
+  out_stream(&out, &run.streams[1], T_ERR_START, T_ERR_CLOSED, T_ERR_WITHHELD);
   out_number(&out, T_OFFSET, run.input.accepted);
   out_number(&out, T_LIMIT, run.input.written + STDIN_BUFFER);
   if (run.input.closed) out_number(&out, T_CLOSED, 1);
-  if (run.stop.set) put_stop(&out, NULL);
+  if (run.stop.set) out_stop(&out, NULL);
   out_number(&out, T_KIND, run.policy.service ? 1 : 0);
   if (run.executed) out_number(&out, T_ELAPSED_MS, os_now_ms() - run.started_at);
   if (run.executed && run.leader_code >= 0) out_number(&out, T_CODE, (uint64_t)run.leader_code);
@@ -137,7 +138,7 @@ void tell_welcome(struct connection *connection) {
   connection_send(connection, &out);
 }
 
-/* ---- coming and going ---- */
+/* ---- open and close ---- */
 
 static struct connection *connection_add(int fd) {
   for (int i = 0; i < CONNECTIONS; i++) {
@@ -149,31 +150,31 @@ static struct connection *connection_add(int fd) {
   return NULL;
 }
 
-static void note_owner(int fd) {
+static void record_owner(int fd) {
   pid_t pid = peer_of(fd);
   if (pid <= 0 || !os_identity(pid, &run.owner_process)) run.owner_process = (struct identity){0};
 }
 
-void owner_adopt_first(int fd) {
+void connections_add_owner(int fd) {
   run.owner = connection_add(fd);
   run.owner->greeted = true;
-  note_owner(fd);
+  record_owner(fd);
 }
 
 void connection_drop(struct connection *connection) {
   if (connection->fd < 0) return;
   close(connection->fd);
-  if (connection->in != NULL) give_back(connection->in, connection->in_size);
-  if (connection->out != NULL) give_back(connection->out, OUT_SIZE);
+  if (connection->in != NULL) unmap_pages(connection->in, connection->in_size);
+  if (connection->out != NULL) unmap_pages(connection->out, OUT_SIZE);
   *connection = (struct connection){.fd = -1};
   if (connection == run.owner) {
     run.owner = NULL;
     run.owner_lost_at = os_now_ms();
-    close_gate(); /* in this very moment: no later owner may GO */
+    close_gate(); /* at once: no later owner may send GO */
   }
 }
 
-/* The last words must arrive, but nobody may hold us for ever. */
+/* Flushes the last messages, but not longer than the given time. */
 void connections_finish(uint64_t patience_ms) {
   uint64_t until = os_now_ms() + patience_ms;
   for (int i = 0; i < CONNECTIONS; i++) {
@@ -186,7 +187,7 @@ void connections_finish(uint64_t patience_ms) {
   }
 }
 
-/* A socket that was deleted is made again, and its directory with it. */
+/* Creates the socket; also called again after it was deleted. */
 bool listener_open(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if ((size_t)snprintf(address.sun_path, sizeof address.sun_path, "%s/sock", run.directory) >= sizeof address.sun_path) {
@@ -211,8 +212,9 @@ bool listener_open(void) {
   return ok;
 }
 
-/* Who has said nothing for longest, or else watched for longest; never the owner. Stopping must always get through. */
-static bool needed_less(const struct connection *a, const struct connection *b) {
+/* True if `a` is dropped before `b`: connections without HELLO first, then the oldest observer; never the owner. A
+ * STOP must always get through. */
+static bool is_less_needed(const struct connection *a, const struct connection *b) {
   return a->greeted != b->greeted ? !a->greeted : a->since < b->since;
 }
 
@@ -221,7 +223,7 @@ static struct connection *least_needed(void) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run.connections[i];
     if (c == run.owner || c->fd < 0) continue;
-    if (least == NULL || needed_less(c, least)) least = c;
+    if (least == NULL || is_less_needed(c, least)) least = c;
   }
   return least;
 }
@@ -234,7 +236,7 @@ static void make_room(void) {
     struct connection *least = NULL;
     for (serving = runs; serving < runs + RUNS_MAX; serving++) {
       struct connection *c = run.active ? least_needed() : NULL;
-      if (c == NULL || c->fd < 0 || (least != NULL && !needed_less(c, least))) continue;
+      if (c == NULL || c->fd < 0 || (least != NULL && !is_less_needed(c, least))) continue;
       least = c;
       of = serving;
     }
@@ -245,11 +247,11 @@ static void make_room(void) {
   }
 }
 
-void owners_accept(uint64_t now) {
+void connections_accept(uint64_t now) {
   make_room();
   int fd = accept4(run.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) run.accept_at = now + ACCEPT_RETRY_MS; /* the connection stays in the queue: poll would return at once */
-  if (fd >= 0 && !os_peer_trusted(fd)) { /* before it takes the place of a connection of ours */
+  if (fd < 0) run.accept_at = now + ACCEPT_RETRY_MS; /* the connection stays in the backlog, so poll would return at once */
+  if (fd >= 0 && !os_peer_trusted(fd)) { /* before it replaces a trusted connection */
     close(fd);
     return;
   }
@@ -258,14 +260,14 @@ void owners_accept(uint64_t now) {
   if (connection_add(fd) == NULL) close(fd);
 }
 
-void drop_speechless(uint64_t now) {
+void drop_silent_connections(uint64_t now) {
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run.connections[i];
-    if (c->fd >= 0 && !c->greeted && now - c->since > SPEECHLESS_MS) connection_drop(c);
+    if (c->fd >= 0 && !c->greeted && now - c->since > HELLO_TIMEOUT_MS) connection_drop(c);
   }
 }
 
-/* ---- what they say ---- */
+/* ---- requests ---- */
 
 static bool same_key(const char *a, const char *b) {
   size_t n = strlen(b);
@@ -275,12 +277,12 @@ static bool same_key(const char *a, const char *b) {
   return difference == 0;
 }
 
-/* False: refused, and the connection ends. */
-static bool greet(struct connection *connection, const struct frame *frame) {
+/* False: refused, and the connection is closed. */
+static bool handle_hello(struct connection *connection, const struct frame *frame) {
   char id[sizeof run.id], key[sizeof run.key];
   uint64_t protocol = 0, epoch = 0;
   if (!frame_number(frame, T_PROTOCOL, &protocol) || protocol < 1 || protocol > PROTOCOL) {
-    refuse(connection, "protocol", "this anchor is older than the supervisor; PROTOCOL says what it speaks");
+    refuse(connection, "protocol", "this anchor is older than the supervisor; PROTOCOL is its version");
     return false;
   }
   if (!frame_text(frame, T_KEY, key, sizeof key) || !same_key(key, run.key)) {
@@ -293,7 +295,7 @@ static bool greet(struct connection *connection, const struct frame *frame) {
   }
   frame_number(frame, T_EPOCH, &epoch);
   if (epoch != 0 && epoch <= run.epoch) {
-    refuse(connection, "stale-epoch", "a newer owner has been here");
+    refuse(connection, "stale-epoch", "a newer owner has attached");
     return false;
   }
   connection->greeted = true;
@@ -302,14 +304,14 @@ static bool greet(struct connection *connection, const struct frame *frame) {
     run.epoch = epoch;
     run.owner = connection;
     run.owner_lost_at = 0;
-    note_owner(connection->fd);
+    record_owner(connection->fd);
     if (former != NULL) connection_drop(former);
   }
-  tell_welcome(connection);
+  send_welcome(connection);
   return true;
 }
 
-static void stop_asked(struct connection *connection, const struct frame *frame) {
+static void handle_stop(struct connection *connection, const struct frame *frame) {
   char reason[sizeof run.stop.reason], actor[sizeof run.stop.actor], request[sizeof run.stop.request];
   uint64_t grace = FOREVER;
   if (!frame_text(frame, T_REASON, reason, sizeof reason) || !frame_text(frame, T_ACTOR, actor, sizeof actor)) {
@@ -320,13 +322,13 @@ static void stop_asked(struct connection *connection, const struct frame *frame)
   frame_time(frame, T_GRACE_MS, &grace);
   bool first = !run.stop.set;
   request_stop(reason, actor, request, grace);
-  if (first) return; /* everybody has been told; or the command had ended by itself, and that is told as LEADER */
+  if (first) return; /* every connection was told; or the leader had exited by itself, which LEADER reports */
   struct out out = connection_out(connection, F_STOPPING);
-  put_stop(&out, NULL);
+  out_stop(&out, NULL);
   connection_send(connection, &out);
 }
 
-static void abandon_asked(struct connection *connection, const struct frame *frame) {
+static void handle_abandon(struct connection *connection, const struct frame *frame) {
   char actor[sizeof run.abandon.actor], request[sizeof run.abandon.request];
   if (!frame_text(frame, T_ACTOR, actor, sizeof actor)) {
     refuse(connection, "bad-frame", "ABANDON needs ACTOR");
@@ -334,10 +336,10 @@ static void abandon_asked(struct connection *connection, const struct frame *fra
   }
   if (!frame_text(frame, T_REQUEST_ID, request, sizeof request)) request[0] = 0;
   if (!request_abandon(actor, request))
-    refuse(connection, "bad-phase", "nobody is known to have survived being killed: stop the run, and abandon it only when survivors are named");
+    refuse(connection, "bad-phase", "no process is known to have survived KILL: stop the run, and abandon it only after survivors were reported");
 }
 
-static void change_policy(const struct frame *frame) {
+static void handle_policy(const struct frame *frame) {
   uint64_t n, now = os_now_ms();
   const bool was_service = run.policy.service;
   if (frame_time(frame, T_OVERALL_MS, &n)) run.policy.overall = n, run.overall_from = now;
@@ -345,15 +347,15 @@ static void change_policy(const struct frame *frame) {
   if (frame_time(frame, T_OWNER_LOSS_MS, &n)) run.policy.owner_loss = n;
   if (frame_number(frame, T_KIND, &n)) run.policy.service = n == 1;
   if (frame_number(frame, T_ON_ESCAPE, &n)) run.policy.sweep_escapes = n == 1;
-  /* Once it is being stopped, nobody can give it more time. */
+  /* A run that is being stopped gets no more time. */
   if (frame_time(frame, T_GRACE_MS, &n) && (n < run.policy.grace || (!run.stop.set && !run.terminating))) run.policy.grace = n;
-  /* The policy holds also when the file cannot be written: WELCOME says the kind. */
-  if (run.policy.service != was_service) (void)save_facts();
+  /* The policy is in effect even if the file cannot be written: WELCOME reports the kind. */
+  if (run.policy.service != was_service) (void)save_anchor_file();
 }
 
-static void go(struct connection *connection) {
+static void handle_go(struct connection *connection) {
   if (run.phase != GATED || !run.ready || run.child.gate < 0 || run.stop.set || run.leader_done) {
-    refuse(connection, "bad-phase", "the gate is not waiting");
+    refuse(connection, "bad-phase", "no child is waiting at the gate");
     return;
   }
   run.gate_used = true;
@@ -363,21 +365,21 @@ static void go(struct connection *connection) {
   run.child.gate = -1;
 }
 
-static void owner_says(struct connection *connection, const struct frame *frame) {
+static void handle_owner_frame(struct connection *connection, const struct frame *frame) {
   uint64_t a = 0, b = 0;
   if (connection != run.owner) {
-    refuse(connection, "not-owner", "only the newest owner may steer");
+    refuse(connection, "not-owner", "only the newest owner may control the run");
     return;
   }
   switch (frame->type) {
-    case F_GO: go(connection); return;
+    case F_GO: handle_go(connection); return;
     case F_WRITE: {
       struct field field;
       size_t at = 0;
       frame_number(frame, T_OFFSET, &a);
       while (field_next(frame, &at, &field) > 0)
         if (field.tag == T_DATA) {
-          input_accept(connection, a, field.data, field.length); /* may drop the connection, and the frame with it */
+          input_accept(connection, a, field.data, field.length); /* may drop the connection, and with it the frame */
           return;
         }
       return;
@@ -392,33 +394,33 @@ static void owner_says(struct connection *connection, const struct frame *frame)
       if (frame_number(frame, T_STREAM, &a) && (a == 1 || a == 2) && frame_number(frame, T_OFFSET, &b))
         spool_ack(&run.streams[a - 1].spool, b);
       return;
-    case F_POLICY: change_policy(frame); return;
-    case F_ADOPT: adopt_asked(connection, frame); return;
-    case F_SIGNAL: signal_asked(connection, frame); return;
+    case F_POLICY: handle_policy(frame); return;
+    case F_ADOPT: handle_adopt(connection, frame); return;
+    case F_SIGNAL: handle_signal(connection, frame); return;
     default: run.output_at = os_now_ms(); return; /* HEARTBEAT */
   }
 }
 
-static bool handle(struct connection *connection, const struct frame *frame) {
+static bool handle_frame(struct connection *connection, const struct frame *frame) {
   if (!frame_well_formed(frame)) return false;
-  if (!connection->greeted) return frame->type == F_HELLO && greet(connection, frame);
+  if (!connection->greeted) return frame->type == F_HELLO && handle_hello(connection, frame);
   switch (frame->type) {
-    case F_STOP: stop_asked(connection, frame); break;
-    case F_STATUS: tell_welcome(connection); break;
-    case F_ABANDON: abandon_asked(connection, frame); break;
-    case F_MEMBERS: members_asked(connection, frame); break;
+    case F_STOP: handle_stop(connection, frame); break;
+    case F_STATUS: send_welcome(connection); break;
+    case F_ABANDON: handle_abandon(connection, frame); break;
+    case F_MEMBERS: handle_members(connection, frame); break;
     case F_GO: case F_WRITE: case F_CLOSE_STDIN: case F_RESIZE: case F_ACK: case F_POLICY: case F_HEARTBEAT: case F_ADOPT:
     case F_SIGNAL:
-      owner_says(connection, frame);
+      handle_owner_frame(connection, frame);
       break;
-    default: refuse(connection, "unknown-frame", "this anchor does not know that frame");
+    default: refuse(connection, "unknown-frame", "this anchor does not support this frame");
   }
   return true;
 }
 
-/* False: the connection has ended or broken the protocol. */
+/* False: the connection has ended or violated the protocol. */
 bool connection_read(struct connection *connection) {
-  if (connection->in == NULL) connection->in = reserve(connection->in_size);
+  if (connection->in == NULL) connection->in = map_pages(connection->in_size);
   if (connection->in == NULL) return false;
   ssize_t n = recv(connection->fd, connection->in + connection->in_used, connection->in_size - connection->in_used, MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
@@ -430,8 +432,8 @@ bool connection_read(struct connection *connection) {
     long taken = frame_take(connection->in + at, connection->in_used - at, FRAME_MAX, &frame);
     if (taken < 0) return false;
     if (taken == 0) break;
-    if (!handle(connection, &frame)) return false;
-    if (connection->fd < 0) return true; /* dropped on the way: it did not read its answers */
+    if (!handle_frame(connection, &frame)) return false;
+    if (connection->fd < 0) return true; /* dropped meanwhile, because it did not read its answers */
     at += (size_t)taken;
   }
   connection->in_used -= at;

@@ -1,9 +1,7 @@
-/*
- * How a run ends: reaping, stopping, sweeping, the exit file.
+/* The end of a run: reaping, stopping, sweeping, the exit file.
  *
- * Termination is TERM (then CONT), a grace, then KILL in sweeps until nothing is left. It does not end because the
- * leader died. Where something cannot be killed we say so, stay, and try again.
- */
+ * Termination is TERM (then CONT), the grace period, then KILL in sweeps until the tree is empty. The death of the
+ * leader does not end it. If a process cannot be killed, the anchor reports it, stays, and tries again. */
 #include "run.h"
 #include "tree.h"
 
@@ -20,27 +18,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAP_ROUND 4096 /* bounded: or the reaping starves owners and output */
+#define REAP_ROUND 4096 /* limited, so that reaping does not starve connections and output */
 #define SWEEP_FIRST_MS 10
 #define SWEEP_MOST_MS 1000
-#define BURIAL_MS 100
+#define REAP_BACKOFF_MS 100
 #define CHECK_EVERY_MS 5000
 #define SAVE_RETRY_MS 1000
-#define LAST_WORDS_MS 1000
-#define LOOK_EVERY_MS 1000
+#define FINAL_FLUSH_MS 1000
+#define REFRESH_MS 1000
 
-static uint8_t marks[(4 << 20) / 8]; /* a bit for every number the kernel can give */
+static uint8_t marks[(4 << 20) / 8]; /* one bit for every possible pid */
 
 static void mark(pid_t pid, bool on) {
   uint8_t bit = (uint8_t)(1u << (pid & 7));
   marks[(pid >> 3) % sizeof marks] = (uint8_t)(on ? marks[(pid >> 3) % sizeof marks] | bit : marks[(pid >> 3) % sizeof marks] & ~bit);
 }
 
-static void bury(void);
+static void reap_zombies(void);
 
 static bool marked(pid_t pid) { return (marks[(pid >> 3) % sizeof marks] >> (pid & 7) & 1) != 0; }
 
-/* A hidden process that cannot be told from the known one counts as it: unknown is not gone. */
+/* A hidden process that may be the known one counts as known: unknown is not gone. */
 static bool is_known(const struct served *served, pid_t pid) {
   struct member now;
   for (long i = 0; i < served->known_count; i++) {
@@ -52,26 +50,27 @@ static bool is_known(const struct served *served, pid_t pid) {
   return false;
 }
 
-/* Nobody is below us but this run's. */
-static bool alone(void) {
+/* True if no other run has processes below this anchor. */
+static bool is_only_run(void) {
   for (struct served *other = runs; other < runs + RUNS_MAX; other++)
-    if (other != serving && (other->active || other->given_up)) return false;
+    if (other != serving && (other->active || other->abandoned)) return false;
   return true;
 }
 
-/* Of another run that was adopted out of this one, with all that is below; or one that was given up. */
-static bool is_anothers(pid_t pid) {
+/* True for a process of a run that was adopted out of this one, or of an abandoned run. */
+static bool belongs_to_other_run(pid_t pid) {
   for (struct served *other = runs; other < runs + RUNS_MAX; other++) {
-    if (!(other->active ? other->adopted : other->given_up) || other == serving) continue;
+    if (!(other->active ? other->adopted : other->abandoned) || other == serving) continue;
     if (other->boundary.cgroup >= 0 && os_boundary_holds(&other->boundary, pid)) return true;
     if (is_known(other, pid) && (run.boundary.cgroup < 0 || !os_boundary_holds(&run.boundary, pid))) return true;
   }
   return false;
 }
 
-static bool is_marked_or_anothers(pid_t pid) { return marked(pid) || is_anothers(pid); }
+static bool is_marked_or_of_other_run(pid_t pid) { return marked(pid) || belongs_to_other_run(pid); }
 
-/* Who was in it at the last look, and everybody below them: the anchor has others below it. */
+/* Collects the members known from the last snapshot and their descendants, because the anchor has processes of other
+ * runs below it. */
 static long collect_known(long max, int signal) {
   long count = 0;
   for (long i = 0; i < run.known_count && count < max; i++) {
@@ -81,7 +80,7 @@ static long collect_known(long max, int signal) {
       /* A hidden process without a verified identity is counted. Without a handle it is never signalled. */
       members[count] = (struct member){.id = run.known[i], .handle = -1, .uid = (uid_t)-1, .threads = 1, .state = STATE_HIDDEN};
     }
-    if (tree_dead(&members[count]) || is_anothers(run.known[i].pid)) {
+    if (tree_dead(&members[count]) || belongs_to_other_run(run.known[i].pid)) {
       os_close(&members[count]);
       continue;
     }
@@ -89,7 +88,7 @@ static long collect_known(long max, int signal) {
     mark(members[count++].id.pid, true);
   }
   for (long i = 0; i < count && count < max; i++) {
-    long more = os_children(&members[i], members + count, max - count, is_marked_or_anothers, signal);
+    long more = os_children(&members[i], members + count, max - count, is_marked_or_of_other_run, signal);
     for (long j = count; j < count + more; j++) mark(members[j].id.pid, true);
     count += more;
   }
@@ -97,19 +96,19 @@ static long collect_known(long max, int signal) {
   return count;
 }
 
-static void remember(long count) {
+static void save_members(long count) {
   for (long i = 0; i < count; i++) run.known[i] = members[i].id;
   run.known_count = count;
 }
 
-/* Everyone in the boundary: below us, and whoever else is in the cgroup. */
+/* Collects all processes in the boundary: descendants of the anchor, and other processes in the cgroup. */
 long collect(int signal) {
   struct member me;
   os_self(&me);
-  bury(); /* a storm dies as fast as it is born: unburied, it would take every number of the machine */
-  bool others = runs_active() > 1; /* of the last one is everybody, but who was given up */
+  reap_zombies(); /* a fork bomb dies as fast as it forks: its zombies would use up all pids */
+  bool others = runs_active() > 1; /* with one run left, every descendant belongs to it, except abandoned processes */
   long max = tree_max();
-  long count = run.adopted && others ? collect_known(max, signal) : os_descendants(&me, members, max, alone() ? NULL : is_anothers, signal);
+  long count = run.adopted && others ? collect_known(max, signal) : os_descendants(&me, members, max, is_only_run() ? NULL : belongs_to_other_run, signal);
   if (count < 0) count = 0;
   long known = count, more = os_boundary_members(&run.boundary, members + count, max - count);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, true);
@@ -119,7 +118,7 @@ long collect(int signal) {
   }
   for (long i = known; signal != 0 && i < count; i++) os_signal(&members[i], signal);
   for (long i = 0; i < known; i++) mark(members[i].id.pid, false);
-  if (run.adopted && count < max) remember(count); /* a truncated list would forget members */
+  if (run.adopted && count < max) save_members(count); /* a truncated list would lose members */
   if ((uint64_t)count > run.processes) run.processes = (uint64_t)count;
   return count;
 }
@@ -129,14 +128,11 @@ long collect(int signal) {
 static void save_stop(void) {
   char text[4096];
   struct json json = {.data = text, .size = sizeof text};
-  json_raw(&json, "{\"reason\":");
-  json_string(&json, run.stop.reason);
-  json_raw(&json, ",\"actor\":");
-  json_string(&json, run.stop.actor);
-  json_raw(&json, ",\"requestId\":");
-  json_string(&json, run.stop.request);
+  json_key_string(&json, "{\"reason\":", run.stop.reason);
+  json_key_string(&json, ",\"actor\":", run.stop.actor);
+  json_key_string(&json, ",\"requestId\":", run.stop.request);
   json_raw(&json, "}\n");
-  json_save(run.dir, "stop.json", &json); /* a full disk must not keep us from stopping */
+  json_save(run.dir, "stop.json", &json); /* failure is ignored: a full disk must not prevent the stop */
 }
 
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace) {
@@ -146,19 +142,19 @@ void request_stop(const char *reason, const char *actor, const char *request, ui
     run.kill_at = run.sweep_at = now + run.policy.grace;
     run.report_at = run.kill_at + run.policy.kill_report;
   }
-  if (run.stop.set || run.leader_done) return; /* the first reason wins; having ended by itself is one */
+  if (run.stop.set || run.leader_done) return; /* the first reason wins; an exit of the leader is one */
   run.stop.set = true;
   run.stop_at = now;
   snprintf(run.stop.reason, sizeof run.stop.reason, "%s", reason);
   snprintf(run.stop.actor, sizeof run.stop.actor, "%s", actor);
   snprintf(run.stop.request, sizeof run.stop.request, "%s", request);
   save_stop();
-  tell_all(F_STOPPING, put_stop, NULL);
+  send_to_all(F_STOPPING, out_stop, NULL);
 }
 
 /* ---- the leader ---- */
 
-static void put_leader(struct out *out, const void *unused) {
+static void out_leader(struct out *out, const void *unused) {
   (void)unused;
   if (run.leader_code >= 0) out_number(out, T_CODE, (uint64_t)run.leader_code);
   else out_number(out, T_SIGNAL, (uint64_t)run.leader_signal);
@@ -174,15 +170,15 @@ static void json_leader(struct json *json) {
   json_raw(json, "}");
 }
 
-static void note_leader(const siginfo_t *info) {
-  if (run.child.status >= 0) read_status(); /* what it reported comes before its death */
+static void record_leader_exit(const siginfo_t *info) {
+  if (run.child.status >= 0) read_status(); /* its reports come before its exit */
   run.leader_done = true;
   if (info->si_code == CLD_EXITED) run.leader_code = info->si_status;
   else run.leader_signal = info->si_status;
-  if (run.executed) tell_all(F_LEADER, put_leader, NULL);
+  if (run.executed) send_to_all(F_LEADER, out_leader, NULL);
 }
 
-static void save_leader(void) {
+static void save_leader_file(void) {
   if (run.leader_saved || !run.executed) return;
   run.leader_saved = true;
   char text[64];
@@ -198,17 +194,18 @@ static void account(const struct rusage *usage) {
   if ((uint64_t)usage->ru_maxrss > run.peak_kb) run.peak_kb = (uint64_t)usage->ru_maxrss;
 }
 
-/* The raw call: the library's does not give the usage. */
+/* The raw system call, because libc's waitid does not return the resource usage. */
 static int wait_any(siginfo_t *info, struct rusage *usage, int options) {
   memset(info, 0, sizeof *info);
   return (int)syscall(SYS_waitid, P_ALL, 0, info, options, usage);
 }
 
-/* Whose it was: its first process, or one of those an adopted run knows; else the run's that we were started for. */
+/* Finds the run of a process: the run whose leader or known member it is, else the run that the anchor was started
+ * for. */
 static struct served *run_of(pid_t pid) {
   struct served *otherwise = NULL;
   for (struct served *each = runs; each < runs + RUNS_MAX; each++) {
-    if (!each->active && !each->given_up) continue;
+    if (!each->active && !each->abandoned) continue;
     if (each->active && each->child.id.pid == pid && !each->leader_done) return each;
     for (long i = 0; i < each->known_count; i++)
       if (each->known[i].pid == pid) return each;
@@ -217,27 +214,27 @@ static struct served *run_of(pid_t pid) {
   return otherwise;
 }
 
-/* True: nobody is left below us; otherwise there may be more to bury. */
-static bool bury_some(void) {
+/* Returns true if no process is left below the anchor; otherwise there may be more zombies. */
+static bool reap_some_zombies(void) {
   siginfo_t info;
   struct rusage usage;
   for (struct served *each = runs; each < runs + RUNS_MAX; each++)
-    if (each->active && each->leader_zombie) return true; /* it was the last one, and is kept */
+    if (each->active && each->leader_zombie) return true; /* it was the last process, and stays a zombie */
   for (int i = 0; i < REAP_ROUND; i++) {
     if (wait_any(&info, &usage, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) return errno == ECHILD;
     if (info.si_pid == 0) return false;
     serving = run_of(info.si_pid);
     run.more_to_reap = i == REAP_ROUND - 1;
     if (run.active && info.si_pid == run.child.id.pid && !run.leader_done) {
-      note_leader(&info);
+      record_leader_exit(&info);
       run.settle_at = os_now_ms() + run.policy.settle;
       if (os_only_child(info.si_pid)) {
-        /* Nobody else is left: it stays a zombie until the exit file is written, mostly in this very turn. */
+        /* No other process is left. The leader stays a zombie until the exit file is written, mostly in this loop. */
         run.leader_zombie = true;
         account(&usage);
         return true;
       }
-      save_leader();
+      save_leader_file();
     }
     account(&usage);
     (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | __WALL);
@@ -245,27 +242,27 @@ static bool bury_some(void) {
   return false;
 }
 
-/* The dead only; who is left of which run is for `reap` to see. */
-static void bury(void) {
+/* Reaps zombies only; `reap_children` checks which runs are empty. */
+static void reap_zombies(void) {
   struct served *before = serving;
   for (serving = runs; serving < runs + RUNS_MAX; serving++) run.more_to_reap = false;
-  bool nobody = bury_some();
+  bool nobody = reap_some_zombies();
   for (serving = runs; serving < runs + RUNS_MAX; serving++)
     if (run.active && nobody) run.empty = os_boundary_empty(&run.boundary);
   serving = before;
 }
 
-/* With others below us, only a look tells that nobody of this run is. */
-static bool nobody_left(void) {
-  (void)os_look_failed();
-  long count = collect(0), left = os_look_failed();
+/* With other runs below this anchor, only collecting the members shows whether this run is empty. */
+static bool tree_is_empty(void) {
+  (void)os_lookup_failed();
+  long count = collect(0), left = os_lookup_failed();
   for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
   tree_release(count);
   return left == 0 && os_boundary_empty(&run.boundary);
 }
 
-/* Its parent has waited for it, and only that one knows how it ended. */
-static void note_leader_gone(void) {
+/* The leader's parent has reaped it, so its exit status is unknown here. */
+static void on_leader_exit_elsewhere(void) {
   run.leader_gone = false;
   if (run.leader_handle >= 0) close(run.leader_handle);
   run.leader_handle = -1;
@@ -274,18 +271,18 @@ static void note_leader_gone(void) {
   run.settle_at = os_now_ms() + run.policy.settle;
 }
 
-void reap(void) {
+void reap_children(void) {
   struct served *before = serving;
-  bury();
+  reap_zombies();
   for (serving = runs; serving < runs + RUNS_MAX; serving++) {
     if (!run.active) continue;
-    if (run.leader_gone) note_leader_gone();
-    if (!alone() && !run.empty && (run.leader_done || run.terminating)) run.empty = nobody_left();
+    if (run.leader_gone) on_leader_exit_elsewhere();
+    if (!is_only_run() && !run.empty && (run.leader_done || run.terminating)) run.empty = tree_is_empty();
   }
   serving = before;
 }
 
-/* ---- leftovers ---- */
+/* ---- residue ---- */
 
 static const char *classify(const struct member *member) {
   if (member->state == STATE_HIDDEN) return "hidden";
@@ -294,7 +291,7 @@ static const char *classify(const struct member *member) {
   return member->sid != run.session ? "detached" : "background";
 }
 
-/* Of one that was killed and still lives. */
+/* The kind of a process that survived KILL. */
 static const char *why_alive(const struct member *member) {
   const char *kind = classify(member);
   return strcmp(kind, "foreign-uid") == 0 || strcmp(kind, "hidden") == 0 ? kind : "unkillable";
@@ -306,14 +303,14 @@ static bool same_entry(const struct identity *one, const struct identity *other)
   return os_same(one, other) || (one->pid == other->pid && unsure);
 }
 
-/* Once for each process; a later look may know better what kind it is. */
-static void keep_residue(const struct member *member, const char *kind, bool fresh) {
+/* Records each process once; a later call may correct its kind. */
+static void record_residue(const struct member *member, const char *kind, bool fresh) {
   for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++)
     if (same_entry(&run.residue[i].id, &member->id)) {
       run.residue[i].kind = kind;
       return;
     }
-  if (!fresh && run.residue_count >= RESIDUE_KEPT) return; /* counted before, among those not listed */
+  if (!fresh && run.residue_count >= RESIDUE_KEPT) return; /* already counted among those not listed */
   if (run.residue_count < RESIDUE_KEPT) {
     struct residue *residue = &run.residue[run.residue_count];
     residue->id = member->id;
@@ -323,21 +320,19 @@ static void keep_residue(const struct member *member, const char *kind, bool fre
   run.residue_count++;
 }
 
-/* Who outlived the leader, taken once. */
-static void note_residue(long count) {
+/* Records once which processes outlived the leader. */
+static void record_leader_residue(long count) {
   if (run.residue_count > 0) return;
   for (long i = 0; i < count; i++) {
     if (tree_dead(&members[i]) || members[i].id.pid == run.child.id.pid) continue;
     const char *kind = classify(&members[i]);
-    keep_residue(&members[i], kind, true);
+    record_residue(&members[i], kind, true);
     if (strcmp(kind, "background") != 0 && !run.stop.set) run.escaped = true;
   }
 }
 
-/*
- * Counts the processes besides the leader that are ended by TERM or KILL. The start time tells which of them were counted
- * before. A process that starts after the TERM in the same clock tick as the newest counted one is missed.
- */
+/* Counts the processes besides the leader that are ended by TERM or KILL. The start time shows which of them were
+ * counted before. A process that starts after TERM in the same clock tick as the newest counted one is missed. */
 static void count_cleaned(long count) {
   uint64_t newest = run.cleaned_start;
   for (long i = 0; i < count; i++) {
@@ -357,25 +352,22 @@ static void json_members(struct json *json, long count) {
     json_raw(json, first ? "{\"pid\":" : ",{\"pid\":");
     first = false;
     json_number(json, (uint64_t)members[i].id.pid);
-    json_raw(json, ",\"startTime\":");
-    json_number(json, members[i].id.start);
-    json_raw(json, ",\"kind\":");
-    json_string(json, why_alive(&members[i]));
-    json_raw(json, ",\"command\":");
-    json_string(json, members[i].command);
+    json_key_number(json, ",\"startTime\":", members[i].id.start);
+    json_key_string(json, ",\"kind\":", why_alive(&members[i]));
+    json_key_string(json, ",\"command\":", members[i].command);
     json_raw(json, "}");
   }
   json_raw(json, "]");
 }
 
-static void put_json(struct out *out, const void *text) { out_text(out, T_JSON, text); }
+static void out_json(struct out *out, const void *text) { out_text(out, T_JSON, text); }
 
-/* True when the run has a live process that no list names: a child that has not exited, or a member of the cgroup. */
+/* True if the run has a live process that is on no list: a child that has not exited, or a member of the cgroup. */
 static bool unlisted_left(void) {
   siginfo_t info;
   if (run.boundary.cgroup >= 0 && !os_boundary_empty(&run.boundary)) return true;
   memset(&info, 0, sizeof info);
-  return alone() && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid == 0;
+  return is_only_run() && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid == 0;
 }
 
 /* Adds an unlisted process to `members`, with pid 0. */
@@ -392,9 +384,9 @@ static void report_survivors(long count) {
   struct json json = {.data = text, .size = sizeof text};
   count = count_unlisted(count);
   for (long i = 0; i < count; i++)
-    if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), false);
+    if (!tree_dead(&members[i])) record_residue(&members[i], why_alive(&members[i]), false);
   json_members(&json, count);
-  if (!json.overflow) tell_all(F_SURVIVORS, put_json, text);
+  if (!json.overflow) send_to_all(F_SURVIVORS, out_json, text);
   run.reported = true;
 }
 
@@ -403,12 +395,12 @@ static void report_survivors(long count) {
 static void begin_termination(uint64_t now) {
   run.terminating = true;
   run.phase = EXITING;
-  os_prefer_us(true);
+  os_raise_priority(true);
   run.kill_at = now + run.policy.grace;
   run.sweep_at = run.kill_at;
   run.report_at = run.kill_at + run.policy.kill_report;
   long count = collect(0);
-  if (run.leader_done && !run.stop.set) note_residue(count);
+  if (run.leader_done && !run.stop.set) record_leader_residue(count);
   count_cleaned(count);
   for (long i = 0; run.policy.grace > 0 && i < count; i++) {
     if (tree_dead(&members[i]) || os_signal(&members[i], SIGTERM) != 0) continue;
@@ -421,20 +413,20 @@ static void begin_termination(uint64_t now) {
 static void sweep(uint64_t now) {
   if (!run.swept_once || (run.leader_done && run.residue_count == 0)) {
     long left = collect(0);
-    if (run.leader_done) note_residue(left);
+    if (run.leader_done) record_leader_residue(left);
     count_cleaned(left);
     tree_release(left);
   }
   bool whole = os_boundary_kill(&run.boundary);
   if (whole) run.kill_mode = "cgroup";
-  if (!whole || run.swept_once) { /* one by one where there is no cgroup, and whoever left it */
+  if (!whole || run.swept_once) { /* one by one without a cgroup, and for processes that left it */
     long count = tree_kill(collect);
     if (count > 0 && strcmp(run.kill_mode, "none") == 0) run.kill_mode = "pid";
     if (now >= run.report_at) report_survivors(count);
     tree_release(count);
   }
   if (now >= run.report_at) run.report_at = now + run.policy.kill_report;
-  if (run.reaped != run.reaped_before) run.sweeps = 0; /* they are dying, or coming: no time to lose */
+  if (run.reaped != run.reaped_before) run.sweeps = 0; /* processes still die or appear: sweep again soon */
   run.reaped_before = run.reaped;
   uint64_t wait = (uint64_t)SWEEP_FIRST_MS << (run.sweeps < 7 ? run.sweeps : 7);
   run.sweep_at = now + (wait < SWEEP_MOST_MS ? wait : SWEEP_MOST_MS);
@@ -455,28 +447,20 @@ static const char *final_reason(void) {
 static void json_stream(struct json *json, const char *name, const struct spool *spool) {
   json_raw(json, ",\"");
   json_raw(json, name);
-  json_raw(json, "\":{\"start\":");
-  json_number(json, spool->start);
-  json_raw(json, ",\"end\":");
-  json_number(json, spool->end);
-  json_raw(json, ",\"dropped\":");
-  json_number(json, spool->dropped);
-  json_raw(json, ",\"lost\":");
-  json_number(json, spool->lost);
+  json_key_number(json, "\":{\"start\":", spool->start);
+  json_key_number(json, ",\"end\":", spool->end);
+  json_key_number(json, ",\"dropped\":", spool->dropped);
+  json_key_number(json, ",\"lost\":", spool->lost);
   json_raw(json, "}");
 }
 
-static void json_named(struct json *json, const char *key, uint64_t value) {
-  json_raw(json, key);
-  json_number(json, value);
-}
-
-/* The cgroup counts everyone; those we have reaped count themselves and whom they have reaped, and their peak is one process's. */
+/* The cgroup counts all processes. Reaped processes count themselves and their own reaped children, and their peak
+ * is that of one process. */
 static void json_usage(struct json *json) {
   struct usage counted;
   os_usage(&run.boundary, &counted);
-  json_named(json, ",\"usage\":{\"cpuMs\":", counted.cpu_known ? counted.cpu_ms : run.cpu_ms);
-  json_named(json, ",\"peakKb\":", counted.memory_known ? counted.peak_kb : run.peak_kb);
+  json_key_number(json, ",\"usage\":{\"cpuMs\":", counted.cpu_known ? counted.cpu_ms : run.cpu_ms);
+  json_key_number(json, ",\"peakKb\":", counted.memory_known ? counted.peak_kb : run.peak_kb);
   json_raw(json, ",\"peakTasks\":");
   if (counted.tasks_known) json_number(json, counted.peak_tasks);
   else json_raw(json, "null");
@@ -485,25 +469,19 @@ static void json_usage(struct json *json) {
 }
 
 static void write_exit(struct json *json, uint64_t now) {
-  json_named(json, "{\"protocol\":", PROTOCOL);
-  json_raw(json, ",\"runId\":");
-  json_string(json, run.id);
+  json_key_number(json, "{\"protocol\":", PROTOCOL);
+  json_key_string(json, ",\"runId\":", run.id);
   json_raw(json, run.executed ? ",\"executed\":true" : ",\"executed\":false");
-  json_raw(json, ",\"reason\":");
-  json_string(json, final_reason());
-  json_raw(json, ",\"actor\":");
-  json_string(json, run.abandon.done ? run.abandon.actor : run.stop.actor);
-  json_raw(json, ",\"requestId\":");
-  json_string(json, run.abandon.done ? run.abandon.request : run.stop.request);
+  json_key_string(json, ",\"reason\":", final_reason());
+  json_key_string(json, ",\"actor\":", run.abandon.done ? run.abandon.actor : run.stop.actor);
+  json_key_string(json, ",\"requestId\":", run.abandon.done ? run.abandon.request : run.stop.request);
   json_raw(json, ",\"leader\":");
   json_leader(json);
   json_raw(json, ",\"spawnError\":");
   if (run.failure.step != STEP_NONE) {
-    json_named(json, "{\"errno\":", (uint64_t)run.failure.error);
-    json_raw(json, ",\"step\":");
-    json_string(json, step_names[run.failure.step]);
-    json_raw(json, ",\"message\":");
-    json_string(json, strerror(run.failure.error));
+    json_key_number(json, "{\"errno\":", (uint64_t)run.failure.error);
+    json_key_string(json, ",\"step\":", step_names[run.failure.step]);
+    json_key_string(json, ",\"message\":", strerror(run.failure.error));
     json_raw(json, "}");
   } else {
     json_raw(json, "null");
@@ -511,35 +489,30 @@ static void write_exit(struct json *json, uint64_t now) {
   json_raw(json, ",\"residue\":[");
   for (uint64_t i = 0; i < run.residue_count && i < RESIDUE_KEPT; i++) {
     const struct residue *residue = &run.residue[i];
-    json_named(json, i == 0 ? "{\"pid\":" : ",{\"pid\":", (uint64_t)residue->id.pid);
-    json_named(json, ",\"startTime\":", residue->id.start);
-    json_raw(json, ",\"kind\":");
-    json_string(json, residue->kind);
-    json_raw(json, ",\"command\":");
-    json_string(json, residue->command);
+    json_key_number(json, i == 0 ? "{\"pid\":" : ",{\"pid\":", (uint64_t)residue->id.pid);
+    json_key_number(json, ",\"startTime\":", residue->id.start);
+    json_key_string(json, ",\"kind\":", residue->kind);
+    json_key_string(json, ",\"command\":", residue->command);
     json_raw(json, "}");
   }
-  json_named(json, "],\"residueCount\":", run.residue_count);
-  json_named(json, ",\"cleaned\":", run.cleaned);
-  json_raw(json, ",\"killMode\":");
-  json_string(json, run.kill_mode);
-  json_raw(json, ",\"tier\":");
-  json_string(json, tier());
-  json_raw(json, ",\"tierNote\":");
-  json_string(json, run.boundary.note);
+  json_key_number(json, "],\"residueCount\":", run.residue_count);
+  json_key_number(json, ",\"cleaned\":", run.cleaned);
+  json_key_string(json, ",\"killMode\":", run.kill_mode);
+  json_key_string(json, ",\"tier\":", tier());
+  json_key_string(json, ",\"tierNote\":", run.boundary.note);
   json_raw(json, run.abandon.done ? ",\"emptiness\":\"unproven\"" : ",\"emptiness\":\"proven\"");
   json_stream(json, "stdout", &run.streams[0].spool);
   json_stream(json, "stderr", &run.streams[1].spool);
-  json_named(json, ",\"processes\":", run.processes > run.reaped ? run.processes : run.reaped);
+  json_key_number(json, ",\"processes\":", run.processes > run.reaped ? run.processes : run.reaped);
   json_usage(json);
   const char *hit = os_limit_hit(&run.boundary);
   json_raw(json, ",\"limitHit\":");
   if (hit != NULL) json_string(json, hit);
   else json_raw(json, "null");
-  json_named(json, ",\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
+  json_key_number(json, ",\"durationMs\":", run.started_at == 0 ? 0 : now - run.started_at);
   struct timespec wall;
   clock_gettime(CLOCK_REALTIME, &wall);
-  json_named(json, ",\"endedAt\":", (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);
+  json_key_number(json, ",\"endedAt\":", (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000);
   json_raw(json, "}\n");
 }
 
@@ -548,11 +521,10 @@ static bool gone(const char *path) {
   return stat(path, &st) != 0 && errno == ENOENT;
 }
 
-/*
- * The end is on disk, or we stay and try again: an owner that was told may die before it has written it down. When the
- * directory is gone after it was told, it has; when the whole instance is gone, nobody will ever ask.
- */
-static void finish(uint64_t now) {
+/* Writes the exit file, or stays and tries again, because an owner that was told may die before it records the end.
+ * If the run directory is gone after the owner was told, the owner has recorded the end. If the whole instance
+ * directory is gone, no supervisor will ask. */
+static void write_end(uint64_t now) {
   static char text[64 * 1024];
   struct json json = {.data = text, .size = sizeof text};
   streams_abandon();
@@ -560,77 +532,78 @@ static void finish(uint64_t now) {
   streams_settle(now);
   write_exit(&json, now);
   bool saved = json_save(run.dir, "exit.json", &json);
-  if (!run.told_end && (saved || run.owner != NULL)) {
+  if (!run.end_sent && (saved || run.owner != NULL)) {
     if (run.leader_zombie && saved) (void)waitpid(run.child.id.pid, NULL, __WALL);
-    tell_all(F_EXITED, put_json, text);
-    run.told_end = true;
+    send_to_all(F_EXITED, out_json, text);
+    run.end_sent = true;
   } else {
-    /* The disk is full: answer every connection now, also those opened after the owner was told. The next owner is told again. */
-    tell_all(F_EXITED, put_json, text);
+    /* The disk is full: send the end to every connection, also to those opened after the owner was told. The next
+     * owner is told again. */
+    send_to_all(F_EXITED, out_json, text);
   }
-  if (!saved && !gone(run.instance_directory) && !(run.told_end && gone(run.directory))) {
+  if (!saved && !gone(run.instance_directory) && !(run.end_sent && gone(run.directory))) {
     run.save_at = now + SAVE_RETRY_MS;
     return;
   }
-  connections_finish(LAST_WORDS_MS);
-  leave();
+  connections_finish(FINAL_FLUSH_MS);
+  finish_run();
 }
 
 bool request_abandon(const char *actor, const char *request) {
   if (!run.reported || run.empty) return false;
-  if (run.abandon.asked) return true; /* the first one is being carried out */
+  if (run.abandon.asked) return true; /* the first request is being carried out */
   run.abandon.asked = true;
   snprintf(run.abandon.actor, sizeof run.abandon.actor, "%s", actor);
   snprintf(run.abandon.request, sizeof run.abandon.request, "%s", request);
   return true;
 }
 
-/* The residue of this end is who was left, and nobody else. When they have died meanwhile, it ends like any other. */
-static void give_up_survivors(uint64_t now) {
+/* The residue of this end lists only the survivors. If they died meanwhile, the run ends like any other. */
+static void abandon_survivors(uint64_t now) {
   if (now < run.save_at) return;
   if (!run.abandon.done) {
-    if (!alone()) run.empty = nobody_left();
+    if (!is_only_run()) run.empty = tree_is_empty();
     long count = collect(0);
     run.abandon.asked = run.abandon.done = !run.empty;
     if (run.abandon.done) run.residue_count = 0;
     if (run.abandon.done) count = count_unlisted(count);
     for (long i = 0; run.abandon.done && i < count; i++)
-      if (!tree_dead(&members[i])) keep_residue(&members[i], why_alive(&members[i]), true);
-    if (run.abandon.done && run.known == NULL) run.known = reserve(KNOWN_SIZE);
-    if (run.abandon.done && run.known != NULL) remember(count);
+      if (!tree_dead(&members[i])) record_residue(&members[i], why_alive(&members[i]), true);
+    if (run.abandon.done && run.known == NULL) run.known = map_pages(KNOWN_SIZE);
+    if (run.abandon.done && run.known != NULL) save_members(count);
     tree_release(count);
     if (!run.abandon.done) return;
     streams_drain(now);
   }
-  finish(now);
+  write_end(now);
 }
 
-static void forget(struct served *served) {
+static void release_run(struct served *served) {
   os_boundary_remove(&served->boundary);
-  if (served->known != NULL) give_back(served->known, KNOWN_SIZE);
+  if (served->known != NULL) unmap_pages(served->known, KNOWN_SIZE);
   served->known_count = 0;
-  served->given_up = false;
+  served->abandoned = false;
 }
 
-/* Those of whom nobody is left; all of them when we leave. */
-static void forget_given_up(bool leaving) {
+/* Releases abandoned runs without live processes, or all of them if the anchor exits. */
+static void release_abandoned_runs(bool leaving) {
   for (struct served *each = runs; each < runs + RUNS_MAX; each++) {
-    if (!each->given_up) continue;
+    if (!each->abandoned) continue;
     bool left = !leaving && !os_boundary_empty(&each->boundary);
     for (long i = 0; !leaving && i < each->known_count && !left; i++) left = is_known(each, each->known[i].pid);
-    if (!left) forget(each);
+    if (!left) release_run(each);
   }
 }
 
-void leave(void) {
+void finish_run(void) {
   char path[PATH_SIZE + 8];
   snprintf(path, sizeof path, "%s/sock", run.directory);
   unlink(path);
   run.active = false;
-  run.given_up = run.abandon.done;
-  if (!run.given_up) forget(serving);
+  run.abandoned = run.abandon.done;
+  if (!run.abandoned) release_run(serving);
   if (runs_active() == 0) {
-    forget_given_up(true);
+    release_abandoned_runs(true);
     exit(0);
   }
   for (int i = 0; i < CONNECTIONS; i++) connection_drop(&run.connections[i]);
@@ -640,21 +613,21 @@ void leave(void) {
   streams_free();
 }
 
-/* Now and then, where only ancestry speaks: who has come since, while his parents still live. */
-static void look_around(uint64_t now) {
+/* Polls new members while their parents are alive, where only ancestry identifies them. */
+static void refresh_members(uint64_t now) {
   struct member leader;
-  run.look_at = now + LOOK_EVERY_MS;
-  if (run.leader_handle < 0 && !run.leader_done) { /* no handles on this kernel: nobody tells of its end */
+  run.refresh_at = now + REFRESH_MS;
+  if (run.leader_handle < 0 && !run.leader_done) { /* no handles on this kernel: the exit of the leader must be polled */
     bool opened = os_open(&run.child.id, &leader), lives = opened ? !tree_dead(&leader) : errno == EACCES;
     run.leader_gone = !lives;
     if (opened) os_close(&leader);
-    if (!lives) reap();
+    if (!lives) reap_children();
   }
-  if (run.boundary.cgroup < 0 && !alone()) tree_release(collect(0));
+  if (run.boundary.cgroup < 0 && !is_only_run()) tree_release(collect(0));
 }
 
-/* Somebody removed the run directory, or put another in its place: what was in it is lost and counted, the rest goes on. */
-static void renew_directory(void) {
+/* Repairs a run directory that was removed or replaced: its content is counted as lost, and the run continues. */
+static void repair_directory(void) {
   char runs[PATH_SIZE + 8];
   struct stat here, there;
   bool same = fstat(run.dir, &here) == 0 && stat(run.directory, &there) == 0 && here.st_ino == there.st_ino;
@@ -668,86 +641,86 @@ static void renew_directory(void) {
   run.dir = dir;
   for (int i = 0; i < 2; i++) spool_restart(&run.streams[i].spool, dir);
   file_save(run.dir, "key", run.key, strlen(run.key));
-  save_facts();
+  save_anchor_file();
   if (run.stop.set) save_stop();
   run.leader_saved = false;
-  if (run.leader_done) save_leader();
+  if (run.leader_done) save_leader_file();
 }
 
-/* Now and then: is our socket still there, and our launcher? */
-static void check_surroundings(uint64_t now) {
+/* Checks at an interval that the socket and the directory exist. */
+static void check_socket_and_directory(uint64_t now) {
   char path[PATH_SIZE + 8];
   struct stat st;
   run.check_at = now + CHECK_EVERY_MS;
-  drop_speechless(now);
-  forget_given_up(false);
-  if (run.told_end) return;
-  renew_directory();
+  drop_silent_connections(now);
+  release_abandoned_runs(false);
+  if (run.end_sent) return;
+  repair_directory();
   streams_check();
   snprintf(path, sizeof path, "%s/sock", run.directory);
   if (stat(path, &st) != 0 || st.st_ino != run.socket_inode) listener_open();
 }
 
-static bool passed(uint64_t from, uint64_t limit, uint64_t now) {
-  uint64_t slack = run.owner != NULL ? run.policy.backstop : 0; /* a live owner decides first */
+static bool deadline_passed(uint64_t from, uint64_t limit, uint64_t now) {
+  uint64_t slack = run.owner != NULL ? run.policy.backstop : 0; /* a live owner acts first */
   return limit > 0 && now >= from + limit + slack;
 }
 
-void advance(uint64_t now) {
-  if (run.adopted && now >= run.look_at) look_around(now);
-  if (now >= run.check_at) check_surroundings(now);
+void step_deadlines(uint64_t now) {
+  if (run.adopted && now >= run.refresh_at) refresh_members(now);
+  if (now >= run.check_at) check_socket_and_directory(now);
   if (run.abandon.done || (run.abandon.asked && !run.empty)) {
-    give_up_survivors(now);
+    abandon_survivors(now);
     return;
   }
   if (run.stop.set || run.owner == NULL) close_gate();
   if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
-    if (passed(run.overall_from, run.policy.overall, now)) request_stop("overall-timeout", "anchor", "", FOREVER);
-    else if (run.withheld_since == 0 && passed(run.output_at, run.policy.no_output, now))
+    if (deadline_passed(run.overall_from, run.policy.overall, now)) request_stop("overall-timeout", "anchor", "", FOREVER);
+    else if (run.withheld_since == 0 && deadline_passed(run.output_at, run.policy.no_output, now))
       request_stop("no-output-timeout", "anchor", "", FOREVER);
     else if (run.owner == NULL && !run.policy.service && now >= run.owner_lost_at + run.policy.owner_loss)
       request_stop("owner-lost", "anchor", "", FOREVER);
   }
-  /* With the gate closed the child leaves by itself. One that hangs on its way there has nothing to finish. */
+  /* With the gate closed the child exits by itself. A child that hangs before the gate needs no grace period. */
   bool hangs = run.gate_closed_at != 0 && now >= run.gate_closed_at + run.policy.settle;
   if (hangs) run.policy.grace = 0;
   bool due_to_stop = run.stop.set && run.gate_closed_at == 0;
   bool due_to_rest = run.leader_done && now >= run.settle_at;
   if (!run.empty && !run.terminating && (due_to_stop || due_to_rest || hangs)) begin_termination(now);
-  /* The dead are buried before the living are counted again, but they cannot hold it up for ever. */
-  bool due = run.terminating && now >= run.kill_at && now >= run.sweep_at + (run.more_to_reap ? BURIAL_MS : 0);
+  /* Zombies are reaped before the next count, but they cannot delay it for long. */
+  bool due = run.terminating && now >= run.kill_at && now >= run.sweep_at + (run.more_to_reap ? REAP_BACKOFF_MS : 0);
   if (!run.empty && due) sweep(now);
   if (!run.empty || !run.leader_done) return;
   if (run.drain_until == 0) {
     run.drain_until = now + run.policy.drain;
     streams_drain(now);
   }
-  if ((streams_ended() || now >= run.drain_until) && now >= run.save_at) finish(now);
-  else save_leader(); /* the drain takes time: should we die in it, the status is known */
+  if ((streams_ended() || now >= run.drain_until) && now >= run.save_at) write_end(now);
+  else save_leader_file(); /* the drain takes time: if the anchor dies meanwhile, the status is known */
 }
 
-static void sooner(uint64_t *deadline, uint64_t at) {
+static void min_deadline(uint64_t *deadline, uint64_t at) {
   if (at < *deadline) *deadline = at;
 }
 
 uint64_t next_deadline(uint64_t now) {
   if (run.abandon.done && run.save_at > now) return run.save_at - now;
   if (run.more_to_reap || (run.abandon.asked && !run.empty)) return 0;
-  uint64_t at = run.adopted && run.look_at < run.check_at ? run.look_at : run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
+  uint64_t at = run.adopted && run.refresh_at < run.check_at ? run.refresh_at : run.check_at, slack = run.owner != NULL ? run.policy.backstop : 0;
   if ((run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done) {
-    if (run.policy.overall > 0) sooner(&at, run.overall_from + run.policy.overall + slack);
-    if (run.policy.no_output > 0 && run.withheld_since == 0) sooner(&at, run.output_at + run.policy.no_output + slack);
-    if (run.owner == NULL && !run.policy.service) sooner(&at, run.owner_lost_at + run.policy.owner_loss);
+    if (run.policy.overall > 0) min_deadline(&at, run.overall_from + run.policy.overall + slack);
+    if (run.policy.no_output > 0 && run.withheld_since == 0) min_deadline(&at, run.output_at + run.policy.no_output + slack);
+    if (run.owner == NULL && !run.policy.service) min_deadline(&at, run.owner_lost_at + run.policy.owner_loss);
   }
-  if (run.leader_done && !run.empty && !run.terminating) sooner(&at, run.settle_at);
-  if (run.gate_closed_at != 0 && !run.empty && !run.terminating) sooner(&at, run.gate_closed_at + run.policy.settle);
-  if (run.terminating && !run.empty) sooner(&at, run.sweep_at > run.kill_at ? run.sweep_at : run.kill_at);
-  if (run.empty && run.leader_done) sooner(&at, run.save_at > 0 ? run.save_at : run.drain_until);
-  if (run.accept_at > now) sooner(&at, run.accept_at);
+  if (run.leader_done && !run.empty && !run.terminating) min_deadline(&at, run.settle_at);
+  if (run.gate_closed_at != 0 && !run.empty && !run.terminating) min_deadline(&at, run.gate_closed_at + run.policy.settle);
+  if (run.terminating && !run.empty) min_deadline(&at, run.sweep_at > run.kill_at ? run.sweep_at : run.kill_at);
+  if (run.empty && run.leader_done) min_deadline(&at, run.save_at > 0 ? run.save_at : run.drain_until);
+  if (run.accept_at > now) min_deadline(&at, run.accept_at);
   for (int i = 0; i < 2; i++) {
     bool heard = run.owner == NULL || !backlogged(run.owner);
-    if (run.streams[i].dirty && heard) sooner(&at, run.streams[i].told_at + 2);
-    if (run.streams[i].held_used > 0) sooner(&at, run.streams[i].retry_at);
+    if (run.streams[i].dirty && heard) min_deadline(&at, run.streams[i].sent_at + 2);
+    if (run.streams[i].held_used > 0) min_deadline(&at, run.streams[i].retry_at);
   }
   return at <= now ? 0 : at - now;
 }

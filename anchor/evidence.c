@@ -15,38 +15,27 @@ void evidence_print(struct json *json) {
   if (!json->overflow) fwrite(json->data, 1, json->used, stdout);
 }
 
-void put_number(struct json *json, const char *key, uint64_t value) {
-  json_raw(json, key);
-  json_number(json, value);
-}
-
-void put_text(struct json *json, const char *key, const char *value) {
-  json_raw(json, key);
-  if (value == NULL) json_raw(json, "null");
-  else json_string(json, value);
-}
-
-void put_identity(struct json *json, const struct identity *id) {
+void json_identity_fields(struct json *json, const struct identity *id) {
   char unique[24];
-  put_number(json, "\"pid\":", (uint64_t)id->pid);
-  put_number(json, ",\"startTime\":", id->start);
+  json_key_number(json, "\"pid\":", (uint64_t)id->pid);
+  json_key_number(json, ",\"startTime\":", id->start);
   snprintf(unique, sizeof unique, "%llu", (unsigned long long)id->unique);
-  put_text(json, ",\"uniqueId\":", id->unique == 0 ? NULL : unique);
+  json_key_string(json, ",\"uniqueId\":", id->unique == 0 ? NULL : unique);
 }
 
-void put_facts(struct json *json, const struct member *member) {
+void json_process_facts(struct json *json, const struct member *member) {
   char state[2] = {member->state, 0};
-  put_text(json, ",\"state\":", state);
-  put_number(json, ",\"ppid\":", (uint64_t)member->ppid);
-  put_number(json, ",\"pgid\":", (uint64_t)member->pgid);
-  put_number(json, ",\"sid\":", (uint64_t)member->sid);
-  put_number(json, ",\"uid\":", member->uid);
-  put_number(json, ",\"cpuMs\":", member->cpu_ms);
-  put_number(json, ",\"rssKb\":", member->rss_kb);
-  put_text(json, ",\"command\":", member->command);
+  json_key_string(json, ",\"state\":", state);
+  json_key_number(json, ",\"ppid\":", (uint64_t)member->ppid);
+  json_key_number(json, ",\"pgid\":", (uint64_t)member->pgid);
+  json_key_number(json, ",\"sid\":", (uint64_t)member->sid);
+  json_key_number(json, ",\"uid\":", member->uid);
+  json_key_number(json, ",\"cpuMs\":", member->cpu_ms);
+  json_key_number(json, ",\"rssKb\":", member->rss_kb);
+  json_key_string(json, ",\"command\":", member->command);
 }
 
-void put_argv(struct json *json, const char *key, pid_t pid) {
+void json_argv(struct json *json, const char *key, pid_t pid) {
   char words[ARGV_SIZE];
   long length = os_command_line(pid, words, sizeof words), at = 0;
   json_raw(json, key);
@@ -59,8 +48,8 @@ void put_argv(struct json *json, const char *key, pid_t pid) {
   json_raw(json, "]");
 }
 
-void put_variable(struct json *json, const char *key, const char *name, char *memory, size_t size) {
+void json_variable(struct json *json, const char *key, const char *name, char *memory, size_t size) {
   const char *value = os_environ_value(name);
   if (value != NULL) snprintf(memory, size, "%s", value);
-  put_text(json, key, value == NULL ? NULL : memory);
+  json_key_string(json, key, value == NULL ? NULL : memory);
 }

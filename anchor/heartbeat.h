@@ -1,7 +1,5 @@
-/*
- * Memory that an anchor shares with its launcher. The anchor writes that it runs, and when each of its runs is to end. The
- * launcher reads it while the anchor is stopped, which can be between any two instructions.
- */
+/* Memory that an anchor shares with its launcher. The anchor writes that it runs, and when each of its runs must
+ * end. The launcher reads it while the anchor is stopped, which can be between any two instructions. */
 #ifndef HEARTBEAT_H
 #define HEARTBEAT_H
 
@@ -11,13 +9,13 @@
 
 #define RUNS_MAX 8
 
-/* Times are `os_now_ms`; 0: none. */
+/* Times are values of `os_now_ms`; 0: none. */
 struct heartbeat_run {
   char id[64]; /* empty: none */
   struct identity root, owner;
-  bool owned; /* its owner is connected; `owner.pid` is 0 where that cannot be identified */
+  bool owned; /* its owner is connected; `owner.pid` is 0 if the owner cannot be identified */
   uint64_t grace, stop_at, overall_at, no_output_at;
-  uint64_t owner_loss; /* how long it may live without an owner; 0: it is a service */
+  uint64_t owner_loss; /* how long it may run without an owner; 0: it is a service */
   uint64_t owner_lost_at;
   char reason[32], actor[256], request[128]; /* of the stop */
 };
@@ -27,7 +25,7 @@ struct heartbeat {
   struct heartbeat_run runs[RUNS_MAX];
 };
 
-/* The heartbeat of this anchor; NULL: no launcher shares it. */
+/* The heartbeat of this anchor; NULL if no launcher shares it. */
 extern struct heartbeat *own_heartbeat;
 
 #endif

@@ -18,7 +18,7 @@ static void put(struct json *json, const char *data, size_t length) {
 
 void json_raw(struct json *json, const char *text) { put(json, text, strlen(text)); }
 
-/* Length of the UTF-8 sequence at `s`, 0 when it is not one. Overlong forms and surrogates are refused. */
+/* Length of the UTF-8 sequence at `s`, 0 if it is not one. Overlong forms and surrogates are invalid. */
 static size_t utf8(const unsigned char *s) {
   if (s[0] < 0x80) return 1;
   size_t n = s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
@@ -50,6 +50,17 @@ void json_string(struct json *json, const char *text) {
 void json_number(struct json *json, uint64_t value) {
   char digits[24];
   put(json, digits, (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value));
+}
+
+void json_key_number(struct json *json, const char *key, uint64_t value) {
+  json_raw(json, key);
+  json_number(json, value);
+}
+
+void json_key_string(struct json *json, const char *key, const char *value) {
+  json_raw(json, key);
+  if (value == NULL) json_raw(json, "null");
+  else json_string(json, value);
 }
 
 bool file_save(int dir, const char *name, const void *data, size_t length) {

@@ -1,4 +1,4 @@
-/* Writing JSON into fixed memory, and files by rename. Nothing here reads JSON. */
+/* Writes JSON into fixed memory, and files by rename. Nothing here parses JSON. */
 #ifndef JSON_H
 #define JSON_H
 
@@ -12,12 +12,15 @@ struct json {
   bool overflow;
 };
 
-/* `text` as it is: punctuation and keys. */
+/* Writes `text` unchanged: punctuation and keys. */
 void json_raw(struct json *json, const char *text);
-/* A quoted string; control characters and bytes that are not UTF-8 are escaped. */
+/* Writes a quoted string; control characters and bytes that are not UTF-8 are escaped. */
 void json_string(struct json *json, const char *text);
 void json_number(struct json *json, uint64_t value);
-/* Whole or not at all: a reader never sees half a file. */
+/* Write `key`, which contains the punctuation, and the value. A NULL string becomes null. */
+void json_key_number(struct json *json, const char *key, uint64_t value);
+void json_key_string(struct json *json, const char *key, const char *value);
+/* Replace the file atomically: a reader never sees half a file. */
 bool json_save(int dir, const char *name, const struct json *json);
 bool file_save(int dir, const char *name, const void *data, size_t length);
 

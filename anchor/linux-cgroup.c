@@ -1,4 +1,4 @@
-/* Linux: cgroup v2. Where ours may be made, and the boundary of a run. */
+/* Linux: cgroup v2: the cgroups of an instance, and the boundary of a run. */
 #include "os.h"
 
 #include <dirent.h>
@@ -19,13 +19,13 @@
 #define SUP_MAX (64 * 1024)
 
 static char cgroup_root[PATH_SIZE], cgroup_root_path[PATH_SIZE];
-static char came_from[PATH_SIZE]; /* our cgroup before we had one of our own */
+static char came_from[PATH_SIZE]; /* the cgroup this process was started in */
 
-/* Where cgroup2 is mounted, and which of its directories is the mount's root. */
+/* Finds where cgroup2 is mounted, and which of its directories is the root of the mount. */
 static bool find_cgroup_root(void) {
   static char info[64 * 1024];
   if (cgroup_root[0] != 0) return true;
-  if (slurp("/proc/self/mountinfo", info, sizeof info) <= 0) return false;
+  if (read_file("/proc/self/mountinfo", info, sizeof info) <= 0) return false;
   char *rest = info;
   for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
     char root[512], mount[512];
@@ -42,7 +42,7 @@ static bool find_cgroup_root(void) {
 bool os_cgroup_of(pid_t pid, char *out, size_t size) {
   char path[32], text[4096];
   snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
-  if (slurp(path, text, sizeof text) <= 0) return false;
+  if (read_file(path, text, sizeof text) <= 0) return false;
   char *line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
   if (line == NULL) return false;
   line += line == text ? 3 : 4;
@@ -77,8 +77,8 @@ bool cgroup_own(char *out, size_t size) {
 
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size) {
   char own[PATH_SIZE], here[PATH_SIZE], base[PATH_SIZE], sup[PATH_SIZE], leaf[96], seat[112];
-  if (weaken.cgroup) {
-    snprintf(note, note_size, "cgroup use is switched off");
+  if (test_disable.cgroup) {
+    snprintf(note, note_size, "cgroups are disabled");
     return false;
   }
   if (!cgroup_own(here, sizeof here)) {
@@ -88,9 +88,9 @@ bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, s
   }
   snprintf(leaf, sizeof leaf, "/holdfast-%s", place);
   snprintf(seat, sizeof seat, "%s/sup", leaf);
-  cut_end(here, seat); /* our supervisor is there since a limit was asked for */
+  cut_end(here, seat); /* a supervisor moved there when a limit was set */
   snprintf(came_from, sizeof came_from, "%s", here);
-  cut_end(here, "/holdfast-gateway"); /* a unit's DelegateSubgroup: what is delegated lies above it */
+  cut_end(here, "/holdfast-gateway"); /* DelegateSubgroup of a systemd unit: the delegated cgroup is above it */
   bool fits = join(base, sizeof base, here, leaf) && join(sup, sizeof sup, base, "/sup") && join(runs, size, base, "/runs");
   char *step = base;
   if (!fits) {
@@ -110,7 +110,7 @@ bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, s
   return false;
 }
 
-/* NULL: it is gone, or descriptors are short. */
+/* NULL: it is gone, or there are no free descriptors. */
 static DIR *open_entries(int dir) {
   int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *entries = fd < 0 ? NULL : fdopendir(fd);
@@ -132,7 +132,8 @@ void remove_tree(int dir) {
   closedir(entries);
 }
 
-/* Whoever went to `sup` goes back. A cgroup that hands out controllers takes nobody in: then they were handed out for us. */
+/* Moves the processes in `sup` back. A cgroup with enabled controllers accepts no processes: then they were enabled
+ * for us, and are disabled. */
 static void leave_sup(const char *sup, const char *const chain[3]) {
   static const char *const words[] = {"-memory", "-pids", "-cpu"};
   static char text[SUP_MAX];
@@ -140,7 +141,7 @@ static void leave_sup(const char *sup, const char *const chain[3]) {
   if (!write_in(came_from, "cgroup.procs", "0") && errno == EBUSY)
     for (int i = 0; i < 9; i++) write_in(chain[i / 3], "cgroup.subtree_control", words[i % 3]);
   snprintf(path, sizeof path, "%s/cgroup.procs", sup);
-  if (slurp(path, text, sizeof text) <= 0) return;
+  if (read_file(path, text, sizeof text) <= 0) return;
   char *rest = text;
   for (char *pid; (pid = strsep(&rest, "\n")) != NULL && *pid != 0;) write_in(came_from, "cgroup.procs", pid);
 }
@@ -156,7 +157,7 @@ void os_cgroup_leave(const char *runs) {
   if (slash == NULL) return;
   *slash = 0;
   snprintf(sup, sizeof sup, "%s/sup", base);
-  if (rmdir(runs) != 0 && errno == EBUSY) { /* a run that was abandoned, whose last process has died since, left its own */
+  if (rmdir(runs) != 0 && errno == EBUSY) { /* an abandoned run whose last process has died since left its cgroup */
     int dir = open(runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (dir >= 0) {
       remove_tree(dir);
@@ -201,7 +202,7 @@ bool os_boundary_find(struct boundary *boundary, const char *runs, const char *r
 
 #define WALK_DEPTH 16
 
-/* The cgroups of one instance's runs, in `runs`. */
+/* Visits the cgroups of one instance's runs, in `runs`. */
 static void visit_runs(const char *runs, const char *place, void (*visit)(const struct boundary *, const char *, const char *)) {
   DIR *entries = opendir(runs);
   if (entries == NULL) return;
@@ -231,7 +232,7 @@ static void walk_cgroups(const char *path, int depth, void (*visit)(const struct
 }
 
 void os_each_boundary(void (*visit)(const struct boundary *, const char *, const char *)) {
-  if (!weaken.cgroup && find_cgroup_root()) walk_cgroups(cgroup_root, 0, visit);
+  if (!test_disable.cgroup && find_cgroup_root()) walk_cgroups(cgroup_root, 0, visit);
 }
 
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note) {
@@ -267,11 +268,12 @@ bool os_boundary_reopen(struct boundary *boundary, const char *recorded, uint64_
   return false;
 }
 
-/* Of a path below a mount that is really there and shows our own cgroup; otherwise a missing path means nothing. */
+/* Converts a recorded path. False unless the mount exists and shows our own cgroup; otherwise a missing path proves
+ * nothing. */
 static bool below_cgroup_root(const char *recorded, char *path, size_t size) {
   struct statfs fs;
   char own[PATH_SIZE];
-  if (weaken.cgroup || !find_cgroup_root() || !os_cgroup_of(getpid(), own, sizeof own) || strncmp(own, "/..", 3) == 0) return false;
+  if (test_disable.cgroup || !find_cgroup_root() || !os_cgroup_of(getpid(), own, sizeof own) || strncmp(own, "/..", 3) == 0) return false;
   size_t prefix = strlen(cgroup_root_path);
   if (recorded[0] != '/' || strstr(recorded, "/..") != NULL) return false;
   if (strncmp(recorded, cgroup_root_path, prefix) != 0 || (recorded[prefix] != '/' && prefix != 0)) return false;
@@ -279,7 +281,7 @@ static bool below_cgroup_root(const char *recorded, char *path, size_t size) {
   return statfs(cgroup_root, &fs) == 0 && (uint32_t)fs.f_type == CGROUP2_MAGIC;
 }
 
-const char *os_boundary_look(const char *recorded, uint64_t inode) {
+const char *os_boundary_state(const char *recorded, uint64_t inode) {
   char path[PATH_SIZE], text[256];
   struct stat st;
   struct statfs fs;
@@ -289,7 +291,7 @@ const char *os_boundary_look(const char *recorded, uint64_t inode) {
   const char *state = "unknown";
   if (fstatfs(dir, &fs) == 0 && (uint32_t)fs.f_type == CGROUP2_MAGIC && fstat(dir, &st) == 0) {
     if ((uint64_t)st.st_ino != inode) state = "gone";
-    else if (slurp_at(dir, "cgroup.events", text, sizeof text) < 0) state = errno == ENOENT || errno == ENODEV ? "gone" : "unknown";
+    else if (read_file_at(dir, "cgroup.events", text, sizeof text) < 0) state = errno == ENOENT || errno == ENODEV ? "gone" : "unknown";
     else if (strstr(text, "populated 0") != NULL) state = "empty";
     else if (strstr(text, "populated 1") != NULL) state = "populated";
   }
@@ -300,21 +302,21 @@ const char *os_boundary_look(const char *recorded, uint64_t inode) {
 bool os_boundary_empty(const struct boundary *boundary) {
   char text[256];
   if (boundary->cgroup < 0) return true;
-  long length = slurp_at(boundary->cgroup, "cgroup.events", text, sizeof text);
-  /* The directory is gone (or unreadable): a removed cgroup holds nobody. */
+  long length = read_file_at(boundary->cgroup, "cgroup.events", text, sizeof text);
+  /* The directory is gone: a removed cgroup has no processes. */
   return length < 0 ? errno == ENOENT || errno == ENODEV : strstr(text, "populated 0") != NULL;
 }
 
-/* Of a process whose /proc entry is hidden, only the cgroup itself tells that it is there. */
+/* For a process that /proc hides, only the cgroup itself shows that it is in it. */
 static bool lists(int cgroup, pid_t pid) {
   static char text[64 * 1024];
-  if (slurp_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return false;
+  if (read_file_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return false;
   for (char *at = text, *end; *at != 0; at = *end == 0 ? end : end + 1)
     if (strtol(at, &end, 10) == pid || end == at) return end != at;
   return false;
 }
 
-/* `cgroup`: the boundary's own, or the one below it that has listed this process. */
+/* `cgroup` is the boundary's own, or a nested one that listed this process. */
 static bool holds_in(const struct boundary *boundary, int cgroup, pid_t pid) {
   char path[PATH_SIZE];
   size_t length = strlen(boundary->path);
@@ -356,7 +358,7 @@ bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms) {
 
 void os_boundary_thaw(const struct boundary *boundary) { (void)write_at(boundary->cgroup, "cgroup.freeze", "0"); }
 
-bool os_boundary_take(const struct boundary *boundary, pid_t pid) {
+bool os_boundary_move(const struct boundary *boundary, pid_t pid) {
   char text[16];
   snprintf(text, sizeof text, "%d", pid);
   return write_at(boundary->cgroup, "cgroup.procs", text);
@@ -372,14 +374,14 @@ static bool found_before(const struct member *found, long count, pid_t pid) {
   return false;
 }
 
-/* Adds the processes of one cgroup and of those nested in it. A process that moves meanwhile is added once. */
+/* Adds the processes of one cgroup and of nested ones. A process that moves meanwhile is added once. */
 static long members_below(const struct boundary *boundary, int cgroup, int depth, struct member *out, long count, long max) {
   static char text[64 * 1024];
-  if (slurp_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return depth == 0 ? -1 : count;
+  if (read_file_at(cgroup, "cgroup.procs", text, sizeof text) < 0) return depth == 0 ? -1 : count;
   const pid_t *pids;
   long listed = listed_pids(text, &pids), before = count;
   for (long i = 0; i < listed && count < max; i++) {
-    if (found_before(out, before, pids[i]) || !os_look(pids[i], &out[count])) continue;
+    if (found_before(out, before, pids[i]) || !os_read_process(pids[i], &out[count])) continue;
     if (holds_in(boundary, cgroup, pids[i]) && (out[count].handle < 0 || still_alive(out[count].handle))) count++;
     else os_close(&out[count]);
   }
@@ -405,7 +407,7 @@ void os_boundary_remove(struct boundary *boundary) {
   if (boundary->cgroup < 0) return;
   limits_remove(boundary->path);
   if (cgroup_directory(boundary->path, path, sizeof path) && rmdir(path) != 0 && errno != ENOENT) {
-    remove_tree(boundary->cgroup); /* a run may have made cgroups of its own */
+    remove_tree(boundary->cgroup); /* a run may have created nested cgroups */
     rmdir(path);
   }
   close(boundary->cgroup);

@@ -1,4 +1,4 @@
-/* Linux: how many descriptors can still be opened, and waiting for those that are open. */
+/* Linux: counts free descriptors, and polls open ones. */
 #include "os.h"
 
 #include <errno.h>

@@ -1,8 +1,6 @@
-/*
- * Linux: what a run may use at most, and what it has used. A limit is set in the run's own cgroup where cgroup v2 has the
- * controller, otherwise in a directory of the run's in the v1 hierarchy that has it. Only the run's processes are ever in
- * such a directory.
- */
+/* Linux: the limits of a run, and its resource usage. A limit is set in the run's own cgroup if cgroup v2 has the
+ * controller, otherwise in a directory of the run in the v1 hierarchy of the controller. Only processes of the run
+ * are in such a directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +15,7 @@
 #include "os.h"
 
 #define CPU_PERIOD_US 100000
-#define AT_LIMIT (1024 * 1024) /* v1 keeps the peak of what it granted, and grants in batches; its fail counter may stay 0 */
+#define AT_LIMIT (1024 * 1024) /* v1 records the peak of granted memory, which is granted in batches; its fail counter may stay 0 */
 #define LIST_SIZE (64 * 1024)
 #define ROOM_TRIES 5
 #define ROOM_PAUSE_MS 10
@@ -30,12 +28,12 @@ static const struct {
     [LIMIT_CPUS] = {"cpu", "cpu.max", "cpu.cfs_quota_us"},
 };
 
-/* Of our run: the v1 directories it is in, and what it may use. */
+/* The v1 directories of our run, and its limits. */
 static int v1[LIMITS] = {-1, -1, -1};
 static uint64_t asked[LIMITS];
 static bool decided; /* this process has a run, and knows whether it has v1 directories */
 
-/* ---- where controllers are ---- */
+/* ---- finding controllers ---- */
 
 static bool has_word(const char *list, const char *word, const char *separators) {
   size_t length = strlen(word);
@@ -47,13 +45,13 @@ static bool has_word(const char *list, const char *word, const char *separators)
 static bool has_controller(const char *directory, const char *controller) {
   char path[PATH_SIZE + 32], text[512];
   snprintf(path, sizeof path, "%s/cgroup.controllers", directory);
-  return !weaken.controllers && slurp(path, text, sizeof text) > 0 && has_word(text, controller, " \n");
+  return !test_disable.controllers && read_file(path, text, sizeof text) > 0 && has_word(text, controller, " \n");
 }
 
-/* The path of ours that /proc/self/cgroup has for a v1 controller. */
+/* Our path for a v1 controller in /proc/self/cgroup. */
 static bool own_v1_path(const char *controller, char *out, size_t size) {
   char text[4096], *rest = text;
-  if (slurp("/proc/self/cgroup", text, sizeof text) <= 0) return false;
+  if (read_file("/proc/self/cgroup", text, sizeof text) <= 0) return false;
   for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
     char *list = strchr(line, ':'), *path = list == NULL ? NULL : strchr(list + 1, ':');
     if (path == NULL) continue;
@@ -63,12 +61,12 @@ static bool own_v1_path(const char *controller, char *out, size_t size) {
   return false;
 }
 
-/* Our own directory in the v1 hierarchy of a controller; false: there is none, or it is not to be seen from here. */
+/* Our own directory in the v1 hierarchy of a controller; false if there is none or it is not visible from here. */
 static bool own_v1(const char *controller, char *out, size_t size) {
   static char info[LIST_SIZE];
   char own[PATH_SIZE], *rest = info;
-  if (weaken.controllers || !own_v1_path(controller, own, sizeof own)) return false;
-  if (slurp("/proc/self/mountinfo", info, sizeof info) <= 0) return false;
+  if (test_disable.controllers || !own_v1_path(controller, own, sizeof own)) return false;
+  if (read_file("/proc/self/mountinfo", info, sizeof info) <= 0) return false;
   for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
     char root[512], mount[512], options[512];
     char *type = strstr(line, " - cgroup ");
@@ -92,7 +90,7 @@ static bool v1_names(int kind, const char *recorded, char *base, char *leaf) {
          (size_t)snprintf(base, PATH_SIZE, "%s%.*s", own, (int)(runs - place), place) < PATH_SIZE && join(leaf, PATH_SIZE, base, run);
 }
 
-/* ---- setting them ---- */
+/* ---- setting limits ---- */
 
 static void value_of(int kind, uint64_t value, bool old, char *out, size_t size) {
   if (kind == LIMIT_CPUS && value > UINT64_MAX / CPU_PERIOD_US) value = UINT64_MAX / CPU_PERIOD_US;
@@ -119,20 +117,19 @@ static bool is_service(const char *path) {
   return length > 8 && strcmp(path + length - 8, ".service") == 0;
 }
 
-/*
- * A cgroup that hands out controllers may have no processes of its own. Those of ours go to `sup`: the supervisor that asks,
- * other processes of this binary, and a container's first process. When there is anybody else, everybody stays. Nor is
- * anything moved out of a systemd service's own cgroup: systemd could not start it again there.
- */
+/* A cgroup that enables controllers for its children may have no processes of its own. Our processes move to `sup`:
+ * the supervisor that asks, other processes of this binary, and the first process of a container. If there is any
+ * other process, none is moved. Nor is a process moved out of a systemd service's own cgroup, because systemd could
+ * not start the service again. */
 static bool make_room(const char *here, const char *sup, pid_t supervisor) {
   static char text[LIST_SIZE];
   char path[PATH_SIZE + 32], number[24];
   snprintf(path, sizeof path, "%s/cgroup.procs", here);
   errno = EBUSY;
-  if (is_service(here) || slurp(path, text, sizeof text) < 0) return false;
+  if (is_service(here) || read_file(path, text, sizeof text) < 0) return false;
   for (int moving = 0; moving < 2; moving++) {
     char *at = text, *end;
-    for (long pid; pid = strtol(at, &end, 10), end != at; at = end) { /* 0: one of another pid namespace */
+    for (long pid; pid = strtol(at, &end, 10), end != at; at = end) { /* 0: a process of another pid namespace */
       if (moving == 0 && pid != supervisor && pid != 1 && !same_program((pid_t)pid)) return errno = EBUSY, false;
       snprintf(number, sizeof number, "%ld", pid);
       if (moving == 1 && !write_in(sup, "cgroup.procs", number) && errno != ESRCH) return false;
@@ -141,7 +138,8 @@ static bool make_room(const char *here, const char *sup, pid_t supervisor) {
   return true;
 }
 
-/* Who is forked while we look is there again, or not yet what it will be: so a few times. */
+/* Tries several times, because a process that is forked meanwhile is in the cgroup again, or does not run this
+ * binary yet. */
 static bool hand_out(const char *here, const char *word, const char *sup, pid_t supervisor) {
   for (int tries = 0; tries < ROOM_TRIES; tries++) {
     if (make_room(here, sup, supervisor) && write_in(here, "cgroup.subtree_control", word)) return true;
@@ -151,7 +149,7 @@ static bool hand_out(const char *here, const char *word, const char *sup, pid_t 
   return errno = EBUSY, false;
 }
 
-/* From where we came down to where the runs are. */
+/* Enables a controller from our own cgroup down to the runs. */
 static bool enable(const char *directory, int kind, pid_t supervisor, char *why, size_t size) {
   char chain[3][PATH_SIZE], sup[PATH_SIZE], word[16];
   snprintf(chain[2], PATH_SIZE, "%s", directory);
@@ -167,7 +165,7 @@ static bool enable(const char *directory, int kind, pid_t supervisor, char *why,
     if (write_in(chain[i], "cgroup.subtree_control", word)) continue;
     if (i == 0 && errno == EBUSY && hand_out(chain[0], word, sup, supervisor)) continue;
     const char *busy = is_service(chain[i]) ? "the unit needs DelegateSubgroup=holdfast-gateway (systemd 254)"
-                                            : "it has other processes in it, so it cannot hand out controllers";
+                                            : "it contains other processes, so controllers cannot be enabled for its children";
     snprintf(why, size, "%s: %.120s: %s", kinds[kind].controller, chain[i], errno == EBUSY ? busy : strerror(errno));
     return false;
   }
@@ -177,14 +175,14 @@ static bool enable(const char *directory, int kind, pid_t supervisor, char *why,
 static bool set_v2(const struct boundary *boundary, int kind, uint64_t value, pid_t supervisor, char *why, size_t size) {
   char text[64], directory[PATH_SIZE];
   value_of(kind, value, false, text, sizeof text);
-  if (weaken.controllers || !cgroup_directory(boundary->path, directory, sizeof directory)) return false;
+  if (test_disable.controllers || !cgroup_directory(boundary->path, directory, sizeof directory)) return false;
   if (faccessat(boundary->cgroup, kinds[kind].file, W_OK, 0) != 0 && !enable(directory, kind, supervisor, why, size)) return false;
   if (!write_at(boundary->cgroup, kinds[kind].file, text)) {
     snprintf(why, size, "%s: %s of %.120s: %s", kinds[kind].controller, kinds[kind].file, directory, strerror(errno));
     return false;
   }
   if (kind == LIMIT_MEMORY) {
-    write_at(boundary->cgroup, "memory.swap.max", "0"); /* only where there is swap to be had */
+    write_at(boundary->cgroup, "memory.swap.max", "0"); /* exists only if there is swap */
     write_at(boundary->cgroup, "memory.oom.group", "1");
   }
   return true;
@@ -194,7 +192,7 @@ static bool set_v1(const struct boundary *boundary, int kind, uint64_t value, ch
   char base[PATH_SIZE], leaf[PATH_SIZE], text[64];
   if (!v1_names(kind, boundary->path, base, leaf)) return false;
   bool made = false;
-  for (int again = 0; !made && again < 10; again++) { /* another run that ends may take the empty base away */
+  for (int again = 0; !made && again < 10; again++) { /* another run that ends may remove the empty base */
     made = (mkdir(base, 0755) == 0 || errno == EEXIST) && (mkdir(leaf, 0755) == 0 || errno == EEXIST);
     if (!made && errno != ENOENT) break;
   }
@@ -215,15 +213,15 @@ bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS
     asked[kind] = limits[kind];
     why[0] = 0;
     if (boundary->cgroup < 0) {
-      snprintf(why, size, "%s: it needs a cgroup of the run's own: %.200s", kinds[kind].controller, boundary->note);
+      snprintf(why, size, "%s: it needs the run's own cgroup: %.200s", kinds[kind].controller, boundary->note);
       return errno = ENOTSUP, false;
     }
     if (set_v2(boundary, kind, limits[kind], supervisor, why, size) || (why[0] == 0 && set_v1(boundary, kind, limits[kind], why, size)))
       continue;
     if (why[0] == 0)
-      snprintf(why, size, "%s: neither the cgroup that %.120s is in nor a cgroup v1 hierarchy has this controller", kinds[kind].controller,
+      snprintf(why, size, "%s: neither the parent cgroup of %.120s nor a cgroup v1 hierarchy has this controller", kinds[kind].controller,
                boundary->path);
-    return errno = ENOTSUP, false; /* the reason is in words: a number such as EACCES would be taken for the command's */
+    return errno = ENOTSUP, false; /* the reason is in `why`: an errno such as EACCES would look like an error of the command */
   }
   return true;
 }
@@ -249,7 +247,7 @@ void limits_remove(const char *recorded) {
     remove_tree(dir);
     close(dir);
     rmdir(leaf);
-    rmdir(base); /* of the last one */
+    rmdir(base); /* if this was the last run */
   }
 }
 
@@ -259,9 +257,9 @@ bool os_limits_place(enum limit kind, const char *runs, char *out, size_t size) 
   return (size_t)snprintf(out, size, "%s", base) < size;
 }
 
-const char *os_limits_look(enum limit kind, char *where, size_t size) {
+const char *os_limits_probe(enum limit kind, char *where, size_t size) {
   char own[PATH_SIZE], path[PATH_SIZE + 32];
-  if (weaken.cgroup) return NULL;
+  if (test_disable.cgroup) return NULL;
   if (cgroup_own(own, sizeof own) && has_controller(own, kinds[kind].controller)) {
     snprintf(where, size, "%s", own);
     snprintf(path, sizeof path, "%s/cgroup.subtree_control", own);
@@ -274,13 +272,13 @@ const char *os_limits_look(enum limit kind, char *where, size_t size) {
 
 const char *os_limit_name(enum limit kind) { return kinds[kind].controller; }
 
-/* ---- what became of them ---- */
+/* ---- usage ---- */
 
-/* From a file of lines "key value". */
+/* Reads a value from a file of lines "key value". */
 static bool line_value(int directory, const char *file, const char *key, uint64_t *out) {
   char text[8192];
   size_t length = strlen(key);
-  if (directory < 0 || slurp_at(directory, file, text, sizeof text) <= 0) return false;
+  if (directory < 0 || read_file_at(directory, file, text, sizeof text) <= 0) return false;
   for (char *line = text; line != NULL; line = strchr(line, '\n'), line = line == NULL ? NULL : line + 1)
     if (strncmp(line, key, length) == 0 && line[length] == ' ') return number_at(line + length + 1, out) != NULL;
   return false;
@@ -288,11 +286,12 @@ static bool line_value(int directory, const char *file, const char *key, uint64_
 
 static bool only_value(int directory, const char *file, uint64_t *out) {
   char text[64];
-  if (directory < 0 || slurp_at(directory, file, text, sizeof text) <= 0) return false;
-  return number_at(text, out) != NULL; /* not "max" */
+  if (directory < 0 || read_file_at(directory, file, text, sizeof text) <= 0) return false;
+  return number_at(text, out) != NULL; /* false for "max" */
 }
 
-/* Killed for want of memory, and at its own limit: the machine may be out of memory without it. */
+/* True if a process was killed by the OOM killer and the limit was reached; the machine itself may be out of memory,
+ * too. */
 static bool memory_hit(const struct boundary *boundary) {
   uint64_t killed = 0, reached = 0;
   int old = v1[LIMIT_MEMORY];

@@ -1,5 +1,5 @@
-/* Linux: who listens on which TCP port. /proc/<pid>/net says which sockets listen, as that process sees the network;
-   /proc/<pid>/fd says which of them it holds. */
+/* Linux: listeners of TCP ports. /proc/<pid>/net lists the listening sockets in the network namespace of a process;
+ * /proc/<pid>/fd shows which of them it holds. */
 #include "os.h"
 
 #include <dirent.h>
@@ -37,7 +37,7 @@ static void read_table(pid_t pid, const char *name) {
   fclose(table);
 }
 
-/* 0 when it may not be known. */
+/* 0 if it cannot be read. */
 static uint64_t network_of(pid_t pid) {
   char path[48];
   struct stat st;
@@ -45,7 +45,7 @@ static uint64_t network_of(pid_t pid) {
   return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* One table for all processes of a network. */
+/* One table for all processes of a network namespace. */
 static bool read_network(pid_t pid) {
   uint64_t theirs = network_of(pid);
   if (theirs == 0 || network == theirs) return theirs != 0;

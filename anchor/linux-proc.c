@@ -1,5 +1,5 @@
-/* Linux: what /proc says of a process beyond its identity. Each is read by number: the caller proves, with a look before
-   and one after, whose it was. */
+/* Linux: facts about a process from /proc besides its identity. All are read by pid: the caller verifies before and
+ * after that the pid names the same process. */
 #include "os.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@ static long environment_length;
 bool os_environ_load(pid_t pid) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/environ", pid);
-  environment_length = slurp(path, environment, sizeof environment);
+  environment_length = read_file(path, environment, sizeof environment);
   return environment_length > 0;
 }
 
@@ -36,7 +36,7 @@ bool os_environ(pid_t pid, const char *name, char *out, size_t size) {
 long os_command_line(pid_t pid, char *out, size_t size) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-  long length = slurp(path, out, size);
+  long length = read_file(path, out, size);
   return length < 0 ? 0 : length;
 }
 
@@ -58,10 +58,11 @@ bool os_descriptor(pid_t pid, int fd, char *out, size_t size) {
   return read_link(path, out, size);
 }
 
-/* A parent is believed when, after it was opened, the child still names it: a dead one's children have another by then. */
+/* A parent is verified if the child still names it after it was opened, because the children of a dead process have
+ * another parent. */
 static bool open_parent(struct member *child, struct member *out) {
-  if (child->ppid <= 0 || !os_look(child->ppid, out)) return false;
-  if (os_refresh(child) && child->ppid == out->id.pid && still_itself(out)) return true;
+  if (child->ppid <= 0 || !os_read_process(child->ppid, out)) return false;
+  if (os_refresh(child) && child->ppid == out->id.pid && is_same_process(out)) return true;
   os_close(out);
   return false;
 }
@@ -98,7 +99,7 @@ static struct {
 static void visit_marked(pid_t pid) {
   if (search.count >= search.max || !os_environ_load(pid)) return;
   const char *found = os_environ_value(search.name);
-  if (found != NULL && strcmp(found, search.value) == 0 && os_look(pid, &search.out[search.count])) search.count++;
+  if (found != NULL && strcmp(found, search.value) == 0 && os_read_process(pid, &search.out[search.count])) search.count++;
 }
 
 long os_marked(const char *name, const char *value, struct member *out, long max) {

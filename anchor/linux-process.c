@@ -1,4 +1,4 @@
-/* Linux: processes, by pidfds and /proc; subreaper. */
+/* Linux: processes, by pidfd and /proc; subreaper. */
 #include "os.h"
 
 #include <dirent.h>
@@ -28,11 +28,11 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-#define PIDFS_MAGIC 0x50494446 /* since 6.9 the inode of a pidfd is unique per boot */
+#define PIDFS_MAGIC 0x50494446 /* since Linux 6.9 the inode of a pidfd is unique per boot */
 #define ANCESTORS 64
 #define PREFERRED (-10)
 
-struct weaken weaken;
+struct test_disable test_disable;
 static pid_t self, ancestors[ANCESTORS];
 static int ancestor_count;
 static bool ancestors_known;
@@ -53,22 +53,22 @@ bool os_peer_trusted(int fd) {
 
 /* ---- reading /proc ---- */
 
-static bool look_failed;
+static bool lookup_failed;
 
-bool os_look_failed(void) {
-  bool failed = look_failed;
-  look_failed = false;
+bool os_lookup_failed(void) {
+  bool failed = lookup_failed;
+  lookup_failed = false;
   return failed;
 }
 
-/* The error is about resources, not about the process. */
+/* True if the error concerns resources, not the process. */
 static bool short_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
-static void note_failure(void) { look_failed |= short_of_descriptors(errno); }
+static void record_lookup_failure(void) { lookup_failed |= short_of_descriptors(errno); }
 
-long slurp_at(int dir, const char *path, char *out, size_t size) {
+long read_file_at(int dir, const char *path, char *out, size_t size) {
   int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) note_failure();
+  if (fd < 0) record_lookup_failure();
   if (fd < 0) return -1;
   size_t used = 0;
   ssize_t n;
@@ -78,7 +78,7 @@ long slurp_at(int dir, const char *path, char *out, size_t size) {
   return (long)used;
 }
 
-long slurp(const char *path, char *out, size_t size) { return slurp_at(AT_FDCWD, path, out, size); }
+long read_file(const char *path, char *out, size_t size) { return read_file_at(AT_FDCWD, path, out, size); }
 
 bool write_at(int dir, const char *name, const char *text) {
   int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
@@ -102,12 +102,12 @@ static bool read_stat(pid_t pid, struct stat_line *out) {
   char path[32], line[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   errno = 0;
-  if (slurp(path, line, sizeof line) <= 0) {
+  if (read_file(path, line, sizeof line) <= 0) {
     if (errno == 0 || errno == ENOENT) errno = ESRCH;
     return false;
   }
-  errno = EIO; /* said only when the rest is not as the manual has it */
-  char *open = strchr(line, '('), *close = strrchr(line, ')'); /* the name may hold anything, ')' included */
+  errno = EIO; /* for a line that is not as in proc(5) */
+  char *open = strchr(line, '('), *close = strrchr(line, ')'); /* the name may contain any character, also ')' */
   if (open == NULL || close == NULL || close < open) return false;
   *close = 0;
   snprintf(out->command, sizeof out->command, "%s", open + 1);
@@ -125,20 +125,20 @@ static bool read_stat(pid_t pid, struct stat_line *out) {
 /* ---- identity ---- */
 
 static int open_handle(pid_t pid) {
-  if (weaken.pidfd) {
+  if (test_disable.pidfd) {
     errno = ENOSYS;
     return -1;
   }
   int handle = (int)syscall(SYS_pidfd_open, pid, 0);
-  if (handle < 0) note_failure();
+  if (handle < 0) record_lookup_failure();
   return handle;
 }
 
 static uint64_t unique_of(int handle) {
-  static int is_pidfs = -1; /* the same for every handle of a kernel */
+  static int is_pidfs = -1; /* the same for every handle */
   struct statfs fs;
   struct stat st;
-  if (handle < 0 || weaken.inode) return 0;
+  if (handle < 0 || test_disable.inode) return 0;
   if (is_pidfs < 0 && fstatfs(handle, &fs) == 0) is_pidfs = (uint32_t)fs.f_type == PIDFS_MAGIC;
   if (is_pidfs != 1) return 0;
   return fstat(handle, &st) == 0 ? (uint64_t)st.st_ino : 0;
@@ -158,11 +158,11 @@ const char *os_strength(void) {
 bool os_init(void) {
   const char *less = getenv("HOLDFAST_ANCHOR_WEAKEN");
   if (less != NULL) {
-    weaken.cgroup = strstr(less, "cgroup") != NULL;
-    weaken.pidfd = strstr(less, "pidfd") != NULL;
-    weaken.inode = weaken.pidfd || strstr(less, "inode") != NULL;
-    weaken.children = strstr(less, "children") != NULL;
-    weaken.controllers = strstr(less, "controllers") != NULL;
+    test_disable.cgroup = strstr(less, "cgroup") != NULL;
+    test_disable.pidfd = strstr(less, "pidfd") != NULL;
+    test_disable.inode = test_disable.pidfd || strstr(less, "inode") != NULL;
+    test_disable.children = strstr(less, "children") != NULL;
+    test_disable.controllers = strstr(less, "controllers") != NULL;
   }
   self = getpid();
   ancestor_count = 0;
@@ -174,7 +174,7 @@ bool os_init(void) {
 
 void os_close_above(int fd) {
   if (syscall(SYS_close_range, (unsigned)fd + 1, ~0U, 0) == 0) return;
-  for (int i = fd + 1; i < 65536; i++) close(i); /* before 5.9 */
+  for (int i = fd + 1; i < 65536; i++) close(i); /* before Linux 5.9 */
 }
 
 int walk_ancestors(const pid_t **out) {
@@ -193,7 +193,7 @@ static bool among_ancestors(pid_t pid) {
   return false;
 }
 
-/* Walked when the first signal is sent, and again on a hit: an ancestor may have died and its number be a member's now. */
+/* Read before the first signal, and again on a match: an ancestor may have died and its pid been reused. */
 static bool is_ancestor(pid_t pid) {
   const pid_t *all;
   if (!ancestors_known) walk_ancestors(&all);
@@ -208,7 +208,7 @@ static bool has_exited(int handle) {
   return handle >= 0 && poll(&p, 1, 0) == 1;
 }
 
-/* True when the process exists, also that of another user: hidepid does not apply to these calls. */
+/* True if the process exists, also one of another user: hidepid does not affect these calls. */
 static bool exists(pid_t pid, int handle) { return handle >= 0 ? still_alive(handle) : getpgid(pid) >= 0 || errno != ESRCH; }
 
 static void fill_hidden(struct member *out) {
@@ -221,14 +221,14 @@ static void fill_hidden(struct member *out) {
   if (out->sid < 0) out->sid = 0;
 }
 
-/* Without a handle the facts are two readings that agree: enough to report, never to signal. */
-bool os_look(pid_t pid, struct member *out) {
+/* Without a handle, two equal readings are enough to report a process, never to signal it. */
+bool os_read_process(pid_t pid, struct member *out) {
   struct stat_line line;
   memset(out, 0, sizeof *out);
   out->handle = open_handle(pid);
   out->id = (struct identity){.pid = pid, .unique = unique_of(out->handle)};
   if (out->handle < 0 && errno != ENOSYS && errno != EPERM) { /* EPERM: an old seccomp filter */
-    if (errno == EINVAL || errno == ENOENT) errno = ESRCH;    /* a thread's number */
+    if (errno == EINVAL || errno == ENOENT) errno = ESRCH;    /* the id of a thread */
     return false;
   }
   bool seen = read_stat(pid, &line);
@@ -261,11 +261,11 @@ bool os_look(pid_t pid, struct member *out) {
 bool os_same(const struct identity *one, const struct identity *other) {
   if (one->pid != other->pid) return false;
   if (one->unique != 0 && other->unique != 0) return one->unique == other->unique;
-  return one->start != 0 && one->start == other->start; /* 0: it was hidden when it was looked at */
+  return one->start != 0 && one->start == other->start; /* 0: it was hidden when it was read */
 }
 
 bool os_open(const struct identity *id, struct member *out) {
-  if (!os_look(id->pid, out)) return false;
+  if (!os_read_process(id->pid, out)) return false;
   if (os_same(id, &out->id)) return true;
   bool unsure = (out->id.start == 0 || id->start == 0) && (id->unique == 0 || out->id.unique == 0);
   os_close(out);
@@ -297,7 +297,7 @@ void os_close(struct member *member) {
 
 bool os_identity(pid_t pid, struct identity *out) {
   struct member member;
-  if (!os_look(pid, &member)) return false;
+  if (!os_read_process(pid, &member)) return false;
   *out = member.id;
   os_close(&member);
   return true;
@@ -309,7 +309,7 @@ void os_self(struct member *out) {
   out->id.pid = self;
 }
 
-/* ---- the choke point ---- */
+/* ---- signals ---- */
 
 bool os_untouchable(pid_t pid) { return pid <= 1 || pid == self || is_ancestor(pid) || getpgid(pid) == getpgrp(); }
 
@@ -318,7 +318,8 @@ int os_signal(const struct member *member, int signal) {
   if (os_untouchable(pid)) return EINVAL;
   if (member->handle >= 0)
     return syscall(SYS_pidfd_send_signal, member->handle, signal, NULL, 0) == 0 ? 0 : errno;
-  /* No handles on this kernel: only a child of ours may be signalled, whose number nobody can have before we wait. */
+  /* No handles on this kernel: only a child of ours may be signalled, because its pid is not reused before it is
+   * reaped. */
   struct stat_line line;
   if (!read_stat(pid, &line)) return ESRCH;
   if (line.ppid != self || line.start != member->id.start) return EPERM;
@@ -331,7 +332,7 @@ static struct {
   int priority;
 } callers;
 
-void os_protect_us(void) {
+void os_harden_self(void) {
   write_at(AT_FDCWD, "/proc/self/oom_score_adj", "-900");
   callers.priority = getpriority(PRIO_PROCESS, 0);
   callers.known = getrlimit(RLIMIT_NOFILE, &callers.files) == 0;
@@ -340,13 +341,13 @@ void os_protect_us(void) {
   (void)setrlimit(RLIMIT_NOFILE, &most); /* a handle for every member of a large tree */
 }
 
-void os_prefer_us(bool on) {
+void os_raise_priority(bool on) {
   if (on || callers.known) (void)setpriority(PRIO_PROCESS, 0, on ? PREFERRED : callers.priority);
 }
 
-void as_we_were_started(void) {
+void restore_inherited_limits(void) {
   if (callers.known) (void)setrlimit(RLIMIT_NOFILE, &callers.files);
-  os_prefer_us(false);
+  os_raise_priority(false);
 }
 
 bool os_become_reaper(void) { return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0; }
@@ -368,11 +369,11 @@ long listed_pids(const char *text, const pid_t **out) {
   return parse_pids(text, 0);
 }
 
-/* Children files are long when a fork storm rages: read them in pieces, never cut inside a number. */
+/* The children files of a fork bomb are long: read them in pieces, never cut inside a number. */
 static long parse_children_file(const char *path, long count) {
   static char text[65536];
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) note_failure();
+  if (fd < 0) record_lookup_failure();
   if (fd < 0) return -1;
   size_t kept = 0;
   ssize_t n;
@@ -391,12 +392,12 @@ static long parse_children_file(const char *path, long count) {
   return kept > 0 ? parse_pids(text, count) : count;
 }
 
-static bool scanned; /* the last list was made of what /proc shows: hidden children are missing */
+static bool scanned; /* the last list was read from /proc, so hidden children are missing */
 
 /* For kernels without children files. */
 static long scan_children(pid_t parent) {
   DIR *proc = opendir("/proc");
-  if (proc == NULL) note_failure();
+  if (proc == NULL) record_lookup_failure();
   scanned = true;
   if (proc == NULL) return -1;
   long count = 0;
@@ -409,12 +410,12 @@ static long scan_children(pid_t parent) {
   return count;
 }
 
-/* Fills `children`; -1 when they cannot be listed. Each thread has its own list. */
+/* Fills `children`; -1 if they cannot be listed. Each thread has its own list. */
 static long list_children(pid_t parent) {
   char path[64];
   struct stat_line line;
   scanned = false;
-  if (weaken.children) return scan_children(parent);
+  if (test_disable.children) return scan_children(parent);
   if (!read_stat(parent, &line)) return !short_of_descriptors(errno) && access("/proc/self/stat", R_OK) == 0 ? 0 : -1;
   snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
   long count = parse_children_file(path, 0);
@@ -422,7 +423,7 @@ static long list_children(pid_t parent) {
   if (line.threads <= 1) return count;
   snprintf(path, sizeof path, "/proc/%d/task", parent);
   DIR *tasks = opendir(path);
-  if (tasks == NULL) note_failure();
+  if (tasks == NULL) record_lookup_failure();
   if (tasks == NULL) return count;
   for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
     pid_t thread = (pid_t)atoi(entry->d_name);
@@ -445,20 +446,20 @@ long os_count_children(bool (*skip)(pid_t)) {
 
 bool os_only_child(pid_t pid) { return list_children(self) == 1 && children[0] == pid && !scanned; }
 
-/* Without handles two readings must agree: enough to count its children, and os_signal will refuse them. */
-bool still_itself(const struct member *member) {
+/* Without handles two readings must agree: enough to count children, which os_signal refuses. */
+bool is_same_process(const struct member *member) {
   struct stat_line line;
   if (member->id.pid == self) return true;
   if (member->handle >= 0) return still_alive(member->handle);
   return read_stat(member->id.pid, &line) && line.start == member->id.start;
 }
 
-/* A hidden process does not name its parent: it is a child if it is listed again after its handle was opened. */
+/* The parent of a hidden process is not readable: it is a child if it is listed again after its handle was opened. */
 static long keep_listed(const struct member *parent, struct member *out, long from, long count) {
   long found = list_children(parent->id.pid), kept = from;
   for (long i = from; i < count; i++) {
     bool keep = out[i].state != STATE_HIDDEN;
-    for (long j = 0; !keep && j < found; j++) keep = children[j] == out[i].id.pid && exists(out[i].id.pid, out[i].handle) && still_itself(parent);
+    for (long j = 0; !keep && j < found; j++) keep = children[j] == out[i].id.pid && exists(out[i].id.pid, out[i].handle) && is_same_process(parent);
     out[i].ppid = parent->id.pid;
     if (keep) out[kept++] = out[i];
     else os_close(&out[i]);
@@ -467,21 +468,22 @@ static long keep_listed(const struct member *parent, struct member *out, long fr
 }
 
 static long collect_children(const struct member *parent, struct member *out, long count, long max, bool (*skip)(pid_t), int signal) {
-  /* The children file of a hidden process is hidden too. Those of its children that are not hidden name it as their parent. */
+  /* The children file of a hidden process is hidden too. Those of its children that are not hidden show it as their
+   * parent. */
   long found = parent->state == STATE_HIDDEN ? scan_children(parent->id.pid) : list_children(parent->id.pid), from = count;
   bool some_hidden = false;
   if (found < 0) return -1;
   for (long i = 0; i < found && count < max; i++) {
     struct member *member = &out[count];
-    if ((skip != NULL && skip(children[i])) || !os_look(children[i], member)) continue;
+    if ((skip != NULL && skip(children[i])) || !os_read_process(children[i], member)) continue;
     if (member->state == STATE_HIDDEN) {
       some_hidden = true;
       count++;
       continue;
     }
-    /* Its parent is `parent`, who is still itself (alive behind its handle, or ourselves): so it is a member. */
-    bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: they have gone to their reaper */
-    bool ours = !buried && member->ppid == parent->id.pid && still_itself(parent);
+    /* Its parent is `parent`, which is still the same process, so it is a member. */
+    bool buried = member->state == 'Z' && member->threads <= 1; /* it has no children: their subreaper has them */
+    bool ours = !buried && member->ppid == parent->id.pid && is_same_process(parent);
     if (ours && signal != 0 && member->state != 'T') os_signal(member, signal);
     if (ours) count++;
     else os_close(member);

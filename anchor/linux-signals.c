@@ -9,7 +9,7 @@
 #define SIGNALS 64
 #define KERNEL_SET (SIGNALS / 8)
 
-int os_hear_signals(void) {
+int os_open_signal_fd(void) {
   /* The raw system call, because libc's wrapper leaves its internal signals unblocked, whose default action ends the
      process. KILL, STOP and synchronous faults cannot be blocked. */
   const uint64_t every = UINT64_MAX;

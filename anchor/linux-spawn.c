@@ -1,4 +1,4 @@
-/* Linux: a child that has done everything but exec, behind a gate. */
+/* Linux: creates a child that has done everything except exec, behind a gate. */
 #include "os.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
   if (!limits_join()) fail(status, STEP_LIMIT);
   if (setsid() < 0) fail(status, STEP_SESSION);
   if (spec->pty && ioctl(io[0], TIOCSCTTY, 0) != 0) fail(status, STEP_PTY);
-  /* Our descriptors first go above the standard ones, so that no dup2 closes one that is still needed. */
+  /* Moves our descriptors above the standard ones first, so that no dup2 closes one that is still needed. */
   int gate_above = fcntl(gate, F_DUPFD_CLOEXEC, 10), status_above = fcntl(status, F_DUPFD_CLOEXEC, 10);
   if (gate_above < 0 || status_above < 0) fail(status, STEP_STDIO);
   gate = gate_above;
@@ -63,27 +63,28 @@ static _Noreturn void child_main(const struct child_spec *spec, int gate, int st
     if ((up[i] = fcntl(io[i], F_DUPFD_CLOEXEC, 10)) < 0) fail(status, STEP_STDIO);
   for (int i = 0; i < 3; i++)
     if (dup2(up[i], i) < 0) fail(status, STEP_STDIO);
-  /* Nothing else is held while it waits: the end of a connection must be the end, also for who sits at the other side. */
+  /* Nothing else stays open while the child waits, so that the peer of a connection sees its end. */
   if (dup3(gate, 3, O_CLOEXEC) < 0 || dup3(status, 4, O_CLOEXEC) < 0) fail(status, STEP_STDIO);
   gate = 3;
   status = 4;
   os_close_above(4);
   if (spec->cwd[0] != 0 && chdir(spec->cwd) != 0) fail(status, STEP_CWD);
   if (spec->set_umask) umask(spec->umask);
-  write_at(AT_FDCWD, "/proc/self/oom_score_adj", "100"); /* an easier victim than the anchor above it */
-  as_we_were_started(); /* last: the caller's limit may have no room for what was opened above */
+  write_at(AT_FDCWD, "/proc/self/oom_score_adj", "100"); /* the OOM killer prefers it to the anchor */
+  restore_inherited_limits(); /* last, because the caller's limit may have no room for the descriptors above */
   report(status, STEP_NONE, 0);
   char go;
   ssize_t n;
   while ((n = read(gate, &go, 1)) < 0 && errno == EINTR) continue;
-  if (n != 1) _exit(127); /* no owner said GO: nothing of the target has run */
+  if (n != 1) _exit(127); /* no owner sent GO: no instruction of the command has run */
   os_unblock_signals();
   environ = (char **)spec->env;
   execvp(spec->argv[0], spec->argv);
   fail(status, STEP_EXEC);
 }
 
-/* Born inside the cgroup where the kernel can (writing cgroup.procs costs an RCU grace period), joined before the gate where not. */
+/* Starts the child inside the cgroup if the kernel can (writing cgroup.procs costs an RCU grace period); otherwise
+ * the child joins it before the gate. */
 static pid_t fork_into(const struct boundary *boundary, int *join_cgroup) {
   *join_cgroup = -1;
   if (boundary->cgroup >= 0) {
@@ -122,7 +123,7 @@ enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *b
   pid_t pid = fork_into(boundary, &join_cgroup);
   if (pid < 0) goto failed;
   if (pid == 0) {
-    close(gate[1]); /* else the child would hold its own gate open */
+    close(gate[1]); /* otherwise the child would hold its own gate open */
     child_main(spec, gate[0], status[1], io, join_cgroup);
   }
   close(gate[0]);
@@ -148,9 +149,9 @@ failed:
   return step;
 }
 
-void os_dismiss(struct child *child) {
+void os_kill_gated_child(struct child *child) {
   struct member member;
-  if (os_look(child->id.pid, &member)) { /* our child, not waited for: it may hang where it cannot see the gate */
+  if (os_read_process(child->id.pid, &member)) { /* our child, not yet reaped: it may hang before it reaches the gate */
     os_signal(&member, SIGKILL);
     os_close(&member);
   }

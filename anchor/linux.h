@@ -1,4 +1,4 @@
-/* Shared by the Linux files only. */
+/* Internal to the linux-*.c files. */
 #ifndef LINUX_H
 #define LINUX_H
 
@@ -7,32 +7,32 @@
 
 #include "os.h"
 
-/* Bytes read, the text NUL-terminated; -1 when it cannot be opened. */
-long slurp(const char *path, char *out, size_t size);
-long slurp_at(int dir, const char *path, char *out, size_t size);
-/* Into a file that is there, in one piece. */
+/* Read a file and return its length, the text NUL-terminated; -1 if it cannot be opened. */
+long read_file(const char *path, char *out, size_t size);
+long read_file_at(int dir, const char *path, char *out, size_t size);
+/* Writes to an existing file with one write. */
 bool write_at(int dir, const char *name, const char *text);
 bool write_in(const char *dir, const char *name, const char *text);
 bool join(char *out, size_t size, const char *a, const char *b);
-/* Removes everything empty below it; the kernel keeps the rest. */
+/* Removes all empty directories below it. */
 void remove_tree(int dir);
-/* Where our own cgroup is mounted: the one whose controllers we may hand out. */
+/* The directory of our own cgroup, whose controllers we may enable. */
 bool cgroup_own(char *out, size_t size);
-/* Where a recorded cgroup is mounted. */
+/* The directory of a recorded cgroup. */
 bool cgroup_directory(const char *recorded, char *out, size_t size);
 bool still_alive(int handle);
-/* Ours as they are now; how many. Kept until the next walk. */
+/* Reads our ancestors and returns their number. Valid until the next call. */
 int walk_ancestors(const pid_t **out);
-/* Numbers in a text; how many. Kept until the next list, of children too. */
+/* Parses pids and returns their number. Valid until the next list, also of children. */
 long listed_pids(const char *text, const pid_t **out);
-/* Limits and priority that we were started with, for whom we start. */
-void as_we_were_started(void);
-/* What its number says now is about the same process as before. */
-bool still_itself(const struct member *member);
+/* Restores the limits and the priority that we were started with, for a command. */
+void restore_inherited_limits(void);
+/* True if its pid still names the same process. */
+bool is_same_process(const struct member *member);
 
-/* limits.c: the calling process goes where our run's limits are set. */
+/* linux-limits.c: moves the calling process to the v1 directories of our run. */
 bool limits_join(void);
-/* The v1 directories of a recorded boundary, if there are any. */
+/* Removes the v1 directories of a recorded boundary, if there are any. */
 void limits_remove(const char *recorded);
 
 #endif

@@ -9,16 +9,16 @@
 #include "os.h"
 
 static const char usage[] =
-    "anchor launch --dir DIR --instance ID   start anchors, stay above them\n"
-    "anchor run RUN --dir DIR --fd N         own one run (started by the launcher)\n"
+    "anchor launch --dir DIR --instance ID   start anchors and supervise them\n"
+    "anchor run RUN --dir DIR --fd N         supervise one run (started by the launcher)\n"
     "anchor inspect [--brief | --ports]      identities and evidence, for pids, cgroups and ports on stdin\n"
-    "anchor reap --pid N --start N ...       verify an identity, end its tree\n"
-    "anchor reap ... --anchor-pid N ...      end a run whose anchor does not answer, and that anchor\n"
-    "anchor continue --pid N --start N ...   verify an anchor, send it SIGCONT\n"
-    "anchor reap --only --pid N ...          verify one process by a marker too, end it alone\n"
-    "anchor marked NAME [OTHER...]           every process with that variable in its environment\n"
-    "anchor limits                           which limits can be set from here\n"
-    "anchor survey                           launchers, anchors, supervisors and cgroups of runs, of any state directory\n"
+    "anchor reap --pid N --start N ...       verify an identity and end its tree\n"
+    "anchor reap ... --anchor-pid N ...      end a run whose anchor does not answer, and the anchor\n"
+    "anchor continue --pid N --start N ...   verify an anchor and send it SIGCONT\n"
+    "anchor reap --only --pid N ...          verify one process by its marker and end only it\n"
+    "anchor marked NAME [OTHER...]           list processes with this variable in their environment\n"
+    "anchor limits                           report which limits can be set from here\n"
+    "anchor survey                           list launchers, anchors, supervisors and cgroups of runs of all state directories\n"
     "anchor lock                             lock the directory open as descriptor 3; the caller keeps the lock\n"
     "anchor init -- COMMAND...               PID 1 of a container\n";
 
@@ -34,10 +34,8 @@ static bool flag(int argc, char **argv, const char *name) {
   return false;
 }
 
-/*
- * flock(2) belongs to the open file description, so the lock stays with the caller that passed the descriptor and ends
- * with it. Node has no flock of its own.
- */
+/* flock(2) belongs to the open file description, so the caller that passed the descriptor keeps the lock until it
+ * closes it. Node has no flock. */
 static int lock_mode(void) {
   if (flock(3, LOCK_EX | LOCK_NB) == 0) return fputs("\"locked\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
   if (errno == EWOULDBLOCK) return fputs("\"held\"\n", stdout) < 0 || fflush(stdout) != 0 ? 1 : 0;
@@ -50,7 +48,7 @@ int main(int argc, char **argv) {
   int rest = argc - 2;
   char **words = argv + 2;
   if (!os_init()) {
-    const char *why = "/proc belongs to another pid namespace: its numbers mean other processes here. Mount /proc for this one";
+    const char *why = "/proc belongs to another pid namespace, where pids mean other processes. Mount /proc for this namespace";
     if (strcmp(mode, "launch") == 0) printf("{\"ready\":false,\"message\":\"%s\"}\n", why);
     fprintf(stderr, "anchor: %s\n", why);
     return 3;

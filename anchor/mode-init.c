@@ -14,7 +14,7 @@ int init_mode(char **command) {
   sigfillset(&all);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &all, NULL);
-  (void)os_become_reaper(); /* the first process of a container is one anyway */
+  (void)os_become_reaper(); /* PID 1 of a container is a reaper anyway */
   pid_t child = fork();
   if (child < 0) {
     fprintf(stderr, "anchor init: fork: %s\n", strerror(errno));
@@ -33,13 +33,13 @@ int init_mode(char **command) {
     fprintf(stderr, "anchor init: %s: %s\n", command[0], strerror(error));
     _exit(error == ENOENT ? 127 : 126);
   }
-  setpgid(child, child); /* also here: a signal may come before the child has run */
+  setpgid(child, child); /* also here, because a signal may come before the child has run */
   for (;;) {
     int signal;
     if (sigwait(&all, &signal) != 0) continue;
     if (signal != SIGCHLD) {
       struct member member;
-      if (os_look(child, &member)) { /* our own child, not yet waited for: the number is its own */
+      if (os_read_process(child, &member)) { /* our own child, not yet reaped: its pid is not reused */
         os_signal(&member, signal);
         os_close(&member);
       }

@@ -1,4 +1,4 @@
-/* `anchor inspect`: identities and evidence, for as many processes and boundaries as are asked for. */
+/* `anchor inspect`: identities and evidence of processes, cgroups and ports, by queries on stdin. `anchor limits`. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,67 +16,67 @@
 
 static bool brief, with_ports;
 
-static void put_markers(struct json *json, pid_t pid) {
+static void json_markers(struct json *json, pid_t pid) {
   static const char *const markers[][2] = {{",\"leaseId\":", "HOLDFAST_LEASE_ID"},
                                            {",\"runId\":", "HOLDFAST_RUN_ID"},
                                            {",\"instanceId\":", "HOLDFAST_GATEWAY_INSTANCE_ID"},
                                            {",\"sessionKey\":", "HOLDFAST_SESSION_KEY"}};
   char value[MARKER_SIZE];
   if (!os_environ_load(pid)) return;
-  for (size_t i = 0; i < sizeof markers / sizeof *markers; i++) put_variable(json, markers[i][0], markers[i][1], value, sizeof value);
+  for (size_t i = 0; i < sizeof markers / sizeof *markers; i++) json_variable(json, markers[i][0], markers[i][1], value, sizeof value);
 }
 
-static void put_ancestors(struct json *json, const struct member *root) {
+static void json_ancestors(struct json *json, const struct member *root) {
   struct identity ancestors[ANCESTORS_SHOWN];
   long count = os_ancestors(root, ancestors, ANCESTORS_SHOWN);
   json_raw(json, ",\"ancestors\":[");
   for (long i = 0; i < count; i++) {
     json_raw(json, i == 0 ? "{" : ",{");
-    put_identity(json, &ancestors[i]);
+    json_identity_fields(json, &ancestors[i]);
     json_raw(json, "}");
   }
   json_raw(json, "]");
 }
 
-/* Read by number: they count when it is still itself afterwards. */
-static void put_ports(struct json *json, struct member *member) {
+/* Read by pid: valid if the pid still names the same process afterwards. */
+static void json_ports(struct json *json, struct member *member) {
   uint16_t ports[PORTS_SHOWN];
   long count = os_ports(member->id.pid, ports, PORTS_SHOWN);
   if (!os_refresh(member)) count = 0;
   json_raw(json, ",\"ports\":[");
-  for (long i = 0; i < count; i++) put_number(json, i == 0 ? "" : ",", ports[i]);
+  for (long i = 0; i < count; i++) json_key_number(json, i == 0 ? "" : ",", ports[i]);
   json_raw(json, "]");
 }
 
-static void put_members(struct json *json, long count) {
+static void json_members(struct json *json, long count) {
   json_raw(json, "[");
   for (long i = 0; i < count && i < SHOWN; i++) {
     json_raw(json, i == 0 ? "{" : ",{");
-    put_identity(json, &members[i].id);
-    put_facts(json, &members[i]);
-    if (with_ports) put_ports(json, &members[i]);
+    json_identity_fields(json, &members[i].id);
+    json_process_facts(json, &members[i]);
+    if (with_ports) json_ports(json, &members[i]);
     json_raw(json, "}");
   }
   json_raw(json, "]");
   if (count > 0) tree_release(count);
 }
 
-static void put_descendants(struct json *json, const struct member *root) {
+static void json_descendants(struct json *json, const struct member *root) {
   json_raw(json, ",\"descendants\":");
-  put_members(json, os_descendants(root, members, tree_max(), NULL, 0));
+  json_members(json, os_descendants(root, members, tree_max(), NULL, 0));
 }
 
-static void put_evidence(struct json *json, const struct member *root) {
+static void json_evidence(struct json *json, const struct member *root) {
   char path[4096];
-  put_text(json, ",\"cgroup\":", os_cgroup_of(root->id.pid, path, sizeof path) ? path : NULL);
-  put_text(json, ",\"executable\":", os_executable(root->id.pid, path, sizeof path) ? path : NULL);
+  json_key_string(json, ",\"cgroup\":", os_cgroup_of(root->id.pid, path, sizeof path) ? path : NULL);
+  json_key_string(json, ",\"executable\":", os_executable(root->id.pid, path, sizeof path) ? path : NULL);
   for (int fd = 0; fd < 3; fd++)
-    put_text(json, fd == 0 ? ",\"stdio\":[" : ",", os_descriptor(root->id.pid, fd, path, sizeof path) ? path : NULL);
+    json_key_string(json, fd == 0 ? ",\"stdio\":[" : ",", os_descriptor(root->id.pid, fd, path, sizeof path) ? path : NULL);
   json_raw(json, "]");
-  put_argv(json, ",\"argv\":", root->id.pid);
-  put_markers(json, root->id.pid);
-  put_ancestors(json, root);
-  put_descendants(json, root);
+  json_argv(json, ",\"argv\":", root->id.pid);
+  json_markers(json, root->id.pid);
+  json_ancestors(json, root);
+  json_descendants(json, root);
 }
 
 static void print_end(struct json *json, bool alive, bool matches) {
@@ -85,33 +85,33 @@ static void print_end(struct json *json, bool alive, bool matches) {
   evidence_print(json);
 }
 
-/* Most of those asked for are gone, and that is all there is to say. */
+/* The answer for a process that is gone, as most are. */
 static void print_gone(void) { fputs("null\n", stdout); }
 
-/* False when nothing can be said of it. */
+/* False if nothing is known about it. */
 static bool inspect_one(const struct identity *wanted) {
   struct member root;
-  if (!os_look(wanted->pid, &root)) {
+  if (!os_read_process(wanted->pid, &root)) {
     if (errno == ESRCH) print_gone();
     return errno == ESRCH;
   }
   bool by_number = wanted->start == 0 && wanted->unique == 0, matches = by_number || os_same(wanted, &root.id);
   struct json json = evidence_begin();
   json_raw(&json, "{");
-  put_identity(&json, &root.id);
+  json_identity_fields(&json, &root.id);
   bool same = true;
   if (matches && !brief && !tree_dead(&root)) {
-    put_evidence(&json, &root);
-    same = os_refresh(&root); /* whatever was read by number since the first look was its own */
+    json_evidence(&json, &root);
+    same = os_refresh(&root); /* what was read by pid meanwhile belongs to this process */
   }
-  put_facts(&json, &root);
+  json_process_facts(&json, &root);
   if (same) print_end(&json, !tree_dead(&root), matches && !tree_dead(&root));
   else print_gone();
   os_close(&root);
   return true;
 }
 
-/* ---- who listens on a port ---- */
+/* ---- listeners of a port ---- */
 
 static uint16_t wanted_port;
 static struct json holders;
@@ -123,10 +123,10 @@ static void visit_holder(pid_t pid) {
   bool holds = false;
   long count = holders_shown < SHOWN && os_same_network(pid) ? os_ports(pid, ports, PORTS_SHOWN) : 0;
   for (long i = 0; i < count; i++) holds |= ports[i] == wanted_port;
-  if (!holds || !os_look(pid, &member)) return;
+  if (!holds || !os_read_process(pid, &member)) return;
   json_raw(&holders, holders_shown++ == 0 ? "{" : ",{");
-  put_identity(&holders, &member.id);
-  put_text(&holders, ",\"command\":", member.command);
+  json_identity_fields(&holders, &member.id);
+  json_key_string(&holders, ",\"command\":", member.command);
   json_raw(&holders, "}");
   os_close(&member);
 }
@@ -150,11 +150,11 @@ static bool inspect_boundary(const char *line) {
   uint64_t inode;
   const char *end = number_at(line, &inode);
   if (end == NULL || end[0] != ' ' || end[1] != '/') return false;
-  printf("\"%s\"\n", os_boundary_look(end + 1, inode));
+  printf("\"%s\"\n", os_boundary_state(end + 1, inode));
   return true;
 }
 
-/* `members <inode> <path>`: the processes of a cgroup, `null` unless path and inode are both its own. */
+/* `members <inode> <path>`: the processes of a cgroup, `null` unless path and inode both match. */
 static bool inspect_members(const char *line) {
   uint64_t inode;
   struct boundary boundary;
@@ -163,7 +163,7 @@ static bool inspect_members(const char *line) {
   long count = os_boundary_reopen(&boundary, end + 1, inode) ? os_boundary_members(&boundary, members, tree_max()) : -1;
   struct json json = evidence_begin();
   if (count < 0) json_raw(&json, "null");
-  else put_members(&json, count);
+  else json_members(&json, count);
   evidence_print(&json);
   if (boundary.cgroup >= 0) close(boundary.cgroup);
   return true;
@@ -182,7 +182,7 @@ static bool parse_identity(const char *line, struct identity *out) {
   return *end == 0 && number[0] > 0 && number[0] <= INT32_MAX;
 }
 
-/* The exit status, 0 to go on. */
+/* Returns the exit status, 0 to continue. */
 static int answer(const char *line) {
   struct identity wanted;
   os_ports_forget();
@@ -192,7 +192,7 @@ static int answer(const char *line) {
   bool parsed = parse_identity(line, &wanted);
   if (parsed && inspect_one(&wanted)) return 0;
   if (parsed) {
-    fprintf(stderr, "anchor inspect: cannot look at process %d: %s\n", wanted.pid, strerror(errno));
+    fprintf(stderr, "anchor inspect: cannot inspect process %d: %s\n", wanted.pid, strerror(errno));
     return 1;
   }
   fprintf(stderr, "anchor inspect: neither 'pid [startTime [uniqueId]]', 'cgroup inode path', 'members inode path' nor 'port number': %s\n", line);
@@ -202,18 +202,18 @@ static int answer(const char *line) {
 int limits_mode(void) {
   for (int kind = 0; kind < LIMITS; kind++) {
     char where[PATH_SIZE] = "";
-    const char *how = os_limits_look((enum limit)kind, where, sizeof where);
+    const char *how = os_limits_probe((enum limit)kind, where, sizeof where);
     struct json json = evidence_begin();
-    put_text(&json, "{\"controller\":", os_limit_name((enum limit)kind));
-    put_text(&json, ",\"how\":", how);
-    put_text(&json, ",\"where\":", how == NULL ? NULL : where);
+    json_key_string(&json, "{\"controller\":", os_limit_name((enum limit)kind));
+    json_key_string(&json, ",\"how\":", how);
+    json_key_string(&json, ",\"where\":", how == NULL ? NULL : where);
     json_raw(&json, "}");
     evidence_print(&json);
   }
   return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }
 
-/* Answers are kept until there is nothing more to read: who asks line by line gets them line by line. */
+/* Flushes answers before each read, so that a caller that asks line by line gets answers line by line. */
 int inspect_mode(bool only_brief, bool and_ports) {
   static char input[64 * 1024];
   size_t have = 0;
@@ -223,7 +223,7 @@ int inspect_mode(bool only_brief, bool and_ports) {
     fflush(stdout);
     ssize_t n = read(0, input + have, sizeof input - 1 - have);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 && have > 0) input[have++] = '\n'; /* the last line need not be ended */
+    if (n <= 0 && have > 0) input[have++] = '\n'; /* the last line may lack a line feed */
     else if (n <= 0) break;
     else have += (size_t)n;
     input[have] = 0;

@@ -1,11 +1,10 @@
-/*
- * `anchor launch`: starts anchors, and is the subreaper above them. Every child of it is an anchor or what a dead anchor
- * left, and the latter is killed. It decides nothing else, reads nothing but the first bytes of a connection, and leaves
- * when there is neither a supervisor nor an anchor.
+/* `anchor launch`: starts anchors and is the subreaper above them. Each of its children is an anchor or a process of
+ * a dead anchor, and the latter are killed. It reads only the first bytes of a connection, and exits when there is
+ * neither a supervisor nor an anchor.
  *
- * The launcher also watches that anchors run (heartbeat.h). It sends SIGCONT to an anchor that does not run. When the end of a
- * run is overdue and its anchor still does not run, the launcher ends the run. A live supervisor does both first.
- */
+ * The launcher also watches that anchors run (heartbeat.h). It sends SIGCONT to an anchor that does not run. If the
+ * end of a run is overdue and its anchor still does not run, the launcher ends the run. A live supervisor does both
+ * first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,70 +29,69 @@
 #include "tree.h"
 #include "wire.h"
 
-#define GUESTS 256
-#define FIRST_HOLD_MS 10000  /* a supervisor that started us and died before it said HOLD */
-#define SPEECHLESS_MS 10000
+#define CLIENTS_MAX 256
+#define FIRST_HOLD_MS 10000  /* the supervisor that started the launcher died before HOLD */
+#define HELLO_TIMEOUT_MS 10000
 #define RUN_ID_MAX 63
 #define REAP_ROUND 4096
 #define PARTIAL_MS 20
 #define ACCEPT_RETRY_MS 100
-#define STUCK_MS 5000 /* who lives this long after KILL, once a second, will not die of the next one */
+#define STUCK_MS 5000 /* a process that survives KILL, sent once a second, for this long will not die of the next one */
 #define STUCK_MAX 64
 #define WATCH_MS 2000
 #define WATCH_HELD_MS 10000
-#define SILENT_MS 10000         /* an anchor that runs beats every five seconds */
-#define CONTINUE_MS 2000        /* SIGCONT works at once */
+#define SILENT_MS 10000         /* a running anchor beats every five seconds */
+#define CONTINUE_MS 2000        /* SIGCONT takes effect at once */
 #define CONTINUE_AGAIN_MS 30000 /* a debugger may have detached */
-#define OVERDUE_MS 2000         /* an anchor that runs ends its runs on time */
+#define OVERDUE_MS 2000         /* a running anchor ends its runs on time */
 #define HELD_SLACK_MS 30000     /* longer than a live supervisor needs */
 #define GRACE_MOST_MS 10000
 
-struct guest {
+struct client {
   int fd;
-  bool holds, partial; /* partial: its first words are not all here yet */
+  bool holds, partial; /* partial: its first bytes are incomplete */
   uint64_t since;
 };
 
 struct anchor {
   pid_t pid;
   char run_id[RUN_ID_MAX + 1];
-  bool lost;  /* dead, its tree not yet proven empty */
+  bool lost;  /* dead, and its tree is not yet proven empty */
   int code, signal;
   long killed;
   const char *kill_mode;
   uint64_t lost_at;
   struct heartbeat *heartbeat;
-  uint64_t continued_at; /* SIGCONT was sent then, and it has not run since; 0: it runs */
+  uint64_t continued_at; /* time of SIGCONT after which it has not run; 0: it runs */
   bool unreaped;         /* killed by the launcher; waitpid fails while a debugger traces it */
   bool swept;            /* unreaped, and its runs are swept */
   struct enforced {
-    uint64_t owner_gone_at, kill_at; /* kill_at: TERM was sent; KILL is due then */
+    uint64_t owner_gone_at, kill_at; /* kill_at: TERM was sent, and KILL is due at this time */
     bool done;
   } ends[RUNS_MAX];
 };
 
-/*
- * A child that is neither an anchor nor dies: an anchor was told to give it up, or has died itself. It is tried again, but
- * it keeps nobody waiting: not the record of an anchor that died long after it came to us, and not our own leaving.
- */
+/* A child that is not an anchor and does not die: its anchor abandoned it, or has died itself. The launcher kills it
+ * again and again, but does not wait for it: neither before it records an anchor that died later, nor before it
+ * exits. */
 struct stuck {
-  pid_t pid; /* not waited for, so the number is still its own */
+  pid_t pid; /* not reaped, so the pid is not reused */
   uint64_t since;
 };
 
-static struct guest guests[GUESTS];
+static struct client clients[CLIENTS_MAX];
 static struct anchor *anchors;
 static size_t anchor_count, anchor_room;
 static struct stuck stuck[STUCK_MAX];
 static int stuck_count;
 static uint64_t stuck_before; /* for `is_expected` */
 static bool fresh_loss;
-static uint64_t accept_at; /* not before, because the last accept failed; 0: at once */
+static uint64_t accept_at; /* no accept before this time, because the last one failed; 0: at once */
 static char runs_cgroup[PATH_SIZE], note[NOTE_SIZE];
 static bool have_cgroup;
 static const char *instance_directory;
 static struct identity me;
-static char *title; /* our argv, as `ps` reads it */
+static char *title; /* the memory of argv, which `ps` shows */
 static size_t title_size;
 
 static bool is_anchor(pid_t pid) {
@@ -107,14 +105,14 @@ static void forget_anchor(size_t at) {
   anchors[at] = anchors[--anchor_count];
 }
 
-/* The runs of an anchor: the run it was started for, and those in its heartbeat. */
+/* Returns the runs of an anchor: the run it was started for, and those in its heartbeat. */
 static const char *run_of(const struct anchor *anchor, int at) {
   if (at < 0) return anchor->run_id;
   if (anchor->heartbeat == NULL || anchor->heartbeat->runs[at].id[0] == 0) return NULL;
   return strcmp(anchor->heartbeat->runs[at].id, anchor->run_id) == 0 ? NULL : anchor->heartbeat->runs[at].id;
 }
 
-/* Anchors, and who was stuck at a certain time. */
+/* True for anchors, and for processes that were stuck at `stuck_before`. */
 static bool is_expected(pid_t pid) {
   for (int i = 0; i < stuck_count; i++)
     if (stuck[i].pid == pid) return stuck[i].since + STUCK_MS <= stuck_before;
@@ -126,28 +124,28 @@ static long count_unexpected(uint64_t when) {
   return os_count_children(is_expected);
 }
 
-/* ---- guests ---- */
+/* ---- clients ---- */
 
-static void guest_drop(struct guest *guest) {
-  close(guest->fd);
-  guest->fd = -1;
-  guest->holds = false;
+static void client_drop(struct client *client) {
+  close(client->fd);
+  client->fd = -1;
+  client->holds = false;
 }
 
-static void put_end(struct out *out, int code, int signal) {
+static void out_end_status(struct out *out, int code, int signal) {
   if (signal != 0) out_number(out, T_SIGNAL, (uint64_t)signal);
   else out_number(out, T_CODE, (uint64_t)code);
 }
 
-static void say(struct guest *guest, struct out *out) {
-  if (out_end(out) && send(guest->fd, out->data, out->used, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)out->used) return;
-  guest_drop(guest); /* it does not listen */
+static void send_message(struct client *client, struct out *out) {
+  if (out_end(out) && send(client->fd, out->data, out->used, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)out->used) return;
+  client_drop(client); /* it does not read */
 }
 
-static void answer_hold(struct guest *guest) {
+static void answer_hold(struct client *client) {
   uint8_t memory[2048];
   struct out out = {.data = memory, .size = sizeof memory};
-  guest->holds = true;
+  client->holds = true;
   out_begin(&out, F_LAUNCHER);
   out_number(&out, T_PROTOCOL, PROTOCOL);
   out_number(&out, T_ANCHOR_PID, (uint64_t)me.pid);
@@ -155,33 +153,34 @@ static void answer_hold(struct guest *guest) {
   out_number(&out, T_ANCHOR_UNIQUE, me.unique);
   if (have_cgroup) out_text(&out, T_CGROUP, runs_cgroup);
   else out_text(&out, T_TIER_NOTE, note);
-  say(guest, &out);
+  send_message(client, &out);
 }
 
-static void tell_lost(const struct anchor *anchor) {
+static void send_anchor_lost(const struct anchor *anchor) {
   uint8_t memory[512];
-  for (int i = 0; i < GUESTS; i++) {
-    if (guests[i].fd < 0 || !guests[i].holds) continue;
+  for (int i = 0; i < CLIENTS_MAX; i++) {
+    if (clients[i].fd < 0 || !clients[i].holds) continue;
     struct out out = {.data = memory, .size = sizeof memory};
     out_begin(&out, F_ANCHOR_LOST);
     out_text(&out, T_RUN_ID, anchor->run_id);
     out_number(&out, T_ANCHOR_PID, (uint64_t)anchor->pid);
-    put_end(&out, anchor->code, anchor->signal);
-    say(&guests[i], &out);
+    out_end_status(&out, anchor->code, anchor->signal);
+    send_message(&clients[i], &out);
   }
 }
 
 /* ---- starting an anchor ---- */
 
-static bool good_id(const char *id) {
+static bool is_valid_id(const char *id) {
   if (*id == 0) return false;
   for (; *id != 0; id++)
     if (!((*id >= 'a' && *id <= 'z') || (*id >= '0' && *id <= '9') || *id == '_' || *id == '-')) return false;
   return true;
 }
 
-/* `ps` shows what a process is: the words of the launcher's own command line are replaced, as far as there is room. */
-static void show_as(const char *run_id) {
+/* Replaces the launcher's command line, which the anchor inherited, so that `ps` shows the anchor, as far as there
+ * is room. */
+static void set_process_title(const char *run_id) {
   char words[256];
   int length = snprintf(words, sizeof words, "holdfast-anchor%crun%c%s%c--dir%c%s", 0, 0, run_id, 0, 0, instance_directory);
   if (title == NULL || length < 0) return;
@@ -192,15 +191,15 @@ static void show_as(const char *run_id) {
 }
 
 static int become_anchor(int connection, const char *run_id) {
-  static char directory[PATH_SIZE]; /* the title is written over the words it points to */
+  static char directory[PATH_SIZE]; /* copied, because the title overwrites argv */
   snprintf(directory, sizeof directory, "%s", instance_directory);
   instance_directory = directory;
-  (void)setsid(); /* a group of its own, which the launcher may signal; not in its session, or the launcher's death would send a stopped anchor SIGHUP */
+  (void)setsid(); /* its own group, which the launcher may signal; not the launcher's session, because the launcher's death would send SIGHUP to a stopped anchor */
   if (dup2(connection, 3) < 0) return 1;
   os_close_above(3);
   if (!os_init()) return 1;
-  os_prefer_us(false); /* the launcher may be cleaning up after another one */
-  show_as(run_id);
+  os_raise_priority(false); /* the launcher may run with raised priority */
+  set_process_title(run_id);
   return run_mode(run_id, directory, 3, have_cgroup ? runs_cgroup : NULL, note, true);
 }
 
@@ -208,14 +207,14 @@ static void start_anchor(int fd, const char *run_id) {
   if (anchor_count == anchor_room) {
     size_t room = anchor_room == 0 ? 64 : anchor_room * 2;
     struct anchor *more = realloc(anchors, room * sizeof *anchors);
-    if (more == NULL) return; /* the guest sees its connection close */
+    if (more == NULL) return; /* the client sees its connection close */
     anchors = more;
     anchor_room = room;
   }
   struct heartbeat *heartbeat = mmap(NULL, sizeof *heartbeat, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (heartbeat == MAP_FAILED) heartbeat = NULL; /* it is not watched */
+  if (heartbeat == MAP_FAILED) heartbeat = NULL; /* the anchor is not watched */
   else heartbeat->beat = os_now_ms();
-  pid_t pid = fork(); /* no exec: it would cost several times as much as everything else here */
+  pid_t pid = fork(); /* no exec: it would take several times as long as the rest */
   if (pid == 0) {
     own_heartbeat = heartbeat;
     exit(become_anchor(fd, run_id));
@@ -230,58 +229,58 @@ static void start_anchor(int fd, const char *run_id) {
   snprintf(anchor->run_id, sizeof anchor->run_id, "%s", run_id);
 }
 
-/* The first bytes say what a guest wants; they stay in the socket for the anchor. */
-static void guest_speaks(struct guest *guest) {
+/* The first bytes show the request; they stay in the socket for the anchor. */
+static void client_read(struct client *client) {
   uint8_t head[FRAME_HEAD + 5 + RUN_ID_MAX];
-  ssize_t n = recv(guest->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+  ssize_t n = recv(client->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0 || guest->holds) {
-    guest_drop(guest);
+  if (n <= 0 || client->holds) {
+    client_drop(client);
     return;
   }
-  guest->partial = (size_t)n < FRAME_HEAD;
-  if (guest->partial) return;
+  client->partial = (size_t)n < FRAME_HEAD;
+  if (client->partial) return;
   if (head[4] == F_HOLD) {
     size_t all = 4 + ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24);
-    if (all < FRAME_HEAD || all > sizeof head || recv(guest->fd, head, all, MSG_DONTWAIT) != (ssize_t)all) guest_drop(guest);
-    else answer_hold(guest);
+    if (all < FRAME_HEAD || all > sizeof head || recv(client->fd, head, all, MSG_DONTWAIT) != (ssize_t)all) client_drop(client);
+    else answer_hold(client);
     return;
   }
   size_t length = (size_t)n >= FRAME_HEAD + 5 ? (size_t)head[6] | (size_t)head[7] << 8 | (size_t)head[8] << 16 | (size_t)head[9] << 24 : 0;
-  guest->partial = head[4] == F_START && (size_t)n < FRAME_HEAD + 5 + length && length <= RUN_ID_MAX;
-  if (guest->partial) return;
+  client->partial = head[4] == F_START && (size_t)n < FRAME_HEAD + 5 + length && length <= RUN_ID_MAX;
+  if (client->partial) return;
   char id[RUN_ID_MAX + 1] = "";
   if (head[4] == F_START && head[5] == T_RUN_ID && length <= RUN_ID_MAX) memcpy(id, head + FRAME_HEAD + 5, length);
-  if (good_id(id)) start_anchor(guest->fd, id);
-  guest_drop(guest); /* ours is only a copy */
+  if (is_valid_id(id)) start_anchor(client->fd, id);
+  client_drop(client); /* the anchor has its own copy */
 }
 
-static void guest_arrives(int listener, uint64_t now) {
+static void client_accept(int listener, uint64_t now) {
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-  accept_at = fd < 0 ? now + ACCEPT_RETRY_MS : 0; /* the connection stays in the queue: poll would return at once */
+  accept_at = fd < 0 ? now + ACCEPT_RETRY_MS : 0; /* the connection stays in the backlog, so poll would return at once */
   if (fd < 0) return;
   if (!os_peer_trusted(fd)) {
     close(fd);
     return;
   }
-  for (int i = 0; i < GUESTS; i++) {
-    if (guests[i].fd >= 0) continue;
-    guests[i] = (struct guest){.fd = fd, .since = now};
-    guest_speaks(&guests[i]);
+  for (int i = 0; i < CLIENTS_MAX; i++) {
+    if (clients[i].fd >= 0) continue;
+    clients[i] = (struct client){.fd = fd, .since = now};
+    client_read(&clients[i]);
     return;
   }
   close(fd);
 }
 
-/* ---- cleaning up after dead anchors ---- */
+/* ---- ending the processes of dead anchors ---- */
 
 static void forget_stuck(pid_t pid) {
   for (int i = 0; i < stuck_count; i++)
     if (stuck[i].pid == pid) stuck[i--] = stuck[--stuck_count];
 }
 
-/* Those of the first `count` members who are our own children. */
-static void note_stuck(long count, uint64_t now) {
+/* Adds those of the first `count` members that are our own children. */
+static void add_stuck(long count, uint64_t now) {
   for (long i = 0; i < count && stuck_count < STUCK_MAX; i++) {
     bool known = members[i].ppid != getpid();
     for (int j = 0; j < stuck_count; j++) known |= stuck[j].pid == members[i].id.pid;
@@ -294,7 +293,7 @@ static void lose_anchor(struct anchor *anchor, int code, int signal) {
   anchor->lost_at = os_now_ms();
   anchor->code = code;
   anchor->signal = signal;
-  tell_lost(anchor);
+  send_anchor_lost(anchor);
 }
 
 static void reap_children(void) {
@@ -305,7 +304,8 @@ static void reap_children(void) {
       if (anchors[i].pid != pid || (anchors[i].lost && !anchors[i].unreaped)) continue;
       anchors[i].unreaped = false;
       if (anchors[i].lost) break;
-      /* 0: its run has ended. 1: it never began. Anything else: it died, and its tree has fallen to us. */
+      /* 0: its run has ended. 1: it never started. Otherwise the anchor died, and its processes are our children
+       * now. */
       if (anchors[i].swept || (WIFEXITED(status) && WEXITSTATUS(status) <= 1)) forget_anchor(i);
       else lose_anchor(&anchors[i], WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
       break;
@@ -316,7 +316,7 @@ static void reap_children(void) {
 static long collect_residue(int signal) {
   struct member self;
   os_self(&self);
-  reap_children(); /* a storm's dead must not take every number of the machine */
+  reap_children(); /* the zombies of a fork bomb must not use up all pids */
   long count = os_descendants(&self, members, tree_max(), is_anchor, signal);
   return count < 0 ? 0 : count;
 }
@@ -332,23 +332,18 @@ static void save_swept_run(const struct anchor *anchor, const char *run_id, cons
   struct json json = {.data = text, .size = sizeof text};
   int dir = open_run(run_id);
   if (dir < 0) return;
-  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* the process that ended the run wrote it: keep that */
+  if (faccessat(dir, "swept.json", F_OK, 0) == 0) { /* written by the process that ended the run: keep it */
     close(dir);
     return;
   }
-  json_raw(&json, "{\"runId\":");
-  json_string(&json, run_id);
+  json_key_string(&json, "{\"runId\":", run_id);
   json_raw(&json, ",\"anchorSignal\":");
   if (anchor->signal != 0) json_number(&json, (uint64_t)anchor->signal);
   else json_raw(&json, "null");
-  json_raw(&json, ",\"anchorCode\":");
-  json_number(&json, (uint64_t)anchor->code);
-  json_raw(&json, ",\"killed\":");
-  json_number(&json, (uint64_t)anchor->killed);
-  json_raw(&json, ",\"killMode\":");
-  json_string(&json, anchor->killed == 0 ? "none" : anchor->kill_mode);
-  json_raw(&json, ",\"emptiness\":");
-  json_string(&json, emptiness);
+  json_key_number(&json, ",\"anchorCode\":", (uint64_t)anchor->code);
+  json_key_number(&json, ",\"killed\":", (uint64_t)anchor->killed);
+  json_key_string(&json, ",\"killMode\":", anchor->killed == 0 ? "none" : anchor->kill_mode);
+  json_key_string(&json, ",\"emptiness\":", emptiness);
   json_raw(&json, "}\n");
   json_save(dir, "swept.json", &json);
   close(dir);
@@ -359,7 +354,7 @@ static void save_swept(const struct anchor *anchor, const char *emptiness) {
     if (run_of(anchor, at) != NULL) save_swept_run(anchor, run_of(anchor, at), emptiness);
 }
 
-/* True when the cgroups of all its runs are empty. */
+/* True if the cgroups of all its runs are empty. */
 static bool boundaries_empty(const struct anchor *anchor) {
   struct boundary boundary;
   bool empty = true;
@@ -383,13 +378,13 @@ static bool any_lost(void) {
   return false;
 }
 
-/* True while something of a dead anchor is left. */
+/* Returns true while processes of a dead anchor are left. */
 static bool clean_up(uint64_t now) {
   struct boundary boundary;
-  /* Counted on the bare list, zombies included: of a tree that keeps moving, one is always on it until we wait for it. */
+  /* Counted on the raw list including zombies: a tree that keeps forking always has one entry until it is reaped. */
   if (!any_lost() && os_count_children(is_anchor) == 0) return false;
-  os_prefer_us(true);
-  long left = collect_residue(0); /* counted before they are killed: for the record */
+  os_raise_priority(true);
+  long left = collect_residue(0); /* counted before they are killed, for swept.json */
   tree_release(left);
   for (size_t i = 0; i < anchor_count; i++)
     for (int at = -1; anchors[i].lost && have_cgroup && at < RUNS_MAX; at++) {
@@ -398,9 +393,9 @@ static bool clean_up(uint64_t now) {
       close(boundary.cgroup);
     }
   long killed = tree_kill(collect_residue);
-  note_stuck(killed, now); /* before the next burial, which forgets those who died */
+  add_stuck(killed, now); /* before the next reaping, which removes those that died */
   tree_release(killed);
-  /* Whose it was cannot be told for sure when several anchors died; the count is for the record. */
+  /* If several anchors died, it is not known which one a process belonged to; the count is only for swept.json. */
   for (size_t i = 0; i < anchor_count; i++)
     if (anchors[i].lost && left > anchors[i].killed) anchors[i].killed = left;
   reap_children();
@@ -419,11 +414,11 @@ static bool clean_up(uint64_t now) {
     else forget_anchor(i);
   }
   bool more = left != 0 || any_lost();
-  if (!more) os_prefer_us(false);
+  if (!more) os_raise_priority(false);
   return more;
 }
 
-/* Nobody to serve, and nothing left but what does not die. */
+/* True if only processes that do not die are left. */
 static bool only_stuck(uint64_t now) {
   for (size_t i = 0; i < anchor_count; i++)
     if (!anchors[i].swept && (!anchors[i].lost || anchors[i].lost_at + STUCK_MS > now)) return false;
@@ -439,7 +434,7 @@ static bool is_root_of_another(pid_t pid) {
   struct identity now;
   for (int i = 0; i < RUNS_MAX; i++) {
     const struct heartbeat_run *other = &watched->heartbeat->runs[i];
-    if (i != watched_run && other->id[0] != 0 && other->root.pid == pid) return !os_identity(pid, &now) || os_same(&now, &other->root); /* one that cannot be told apart is spared */
+    if (i != watched_run && other->id[0] != 0 && other->root.pid == pid) return !os_identity(pid, &now) || os_same(&now, &other->root); /* a process that may be the leader is spared */
   }
   return false;
 }
@@ -456,16 +451,14 @@ static uint64_t wall_ms(void) {
   return (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
 }
 
-/* Writes silent.json; the next supervisor turns it into an event. */
-static void note_silence(const struct heartbeat_run *run, uint64_t silent_ms, bool continued) {
+/* Writes silent.json; the next supervisor makes an event of it. */
+static void save_silent_file(const struct heartbeat_run *run, uint64_t silent_ms, bool continued) {
   char text[128];
   struct json json = {.data = text, .size = sizeof text};
   int dir = open_run(run->id);
   if (dir < 0) return;
-  json_raw(&json, "{\"at\":");
-  json_number(&json, wall_ms());
-  json_raw(&json, ",\"silentMs\":");
-  json_number(&json, silent_ms);
+  json_key_number(&json, "{\"at\":", wall_ms());
+  json_key_number(&json, ",\"silentMs\":", silent_ms);
   json_raw(&json, continued ? ",\"continued\":true}\n" : ",\"continued\":false}\n");
   json_save(dir, "silent.json", &json);
   close(dir);
@@ -478,24 +471,21 @@ static void save_stop(const struct heartbeat_run *run, const char *reason) {
   bool asked = run->stop_at != 0;
   int dir = open_run(run->id);
   if (dir < 0) return;
-  json_raw(&json, "{\"reason\":");
-  json_string(&json, asked ? run->reason : reason);
-  json_raw(&json, ",\"actor\":");
-  json_string(&json, asked ? run->actor : "launcher");
-  json_raw(&json, ",\"requestId\":");
-  json_string(&json, asked ? run->request : "");
+  json_key_string(&json, "{\"reason\":", asked ? run->reason : reason);
+  json_key_string(&json, ",\"actor\":", asked ? run->actor : "launcher");
+  json_key_string(&json, ",\"requestId\":", asked ? run->request : "");
   json_raw(&json, ",\"withoutAnchor\":true}\n");
-  json_save(dir, "stop.json", &json); /* failure is ignored: the run is ended on a full disk too */
+  json_save(dir, "stop.json", &json); /* failure is ignored: a full disk must not prevent the end */
   close(dir);
 }
 
-static void sooner(uint64_t at, const char *why, uint64_t *due, const char **reason) {
+static void min_deadline(uint64_t at, const char *why, uint64_t *due, const char **reason) {
   if (at == 0 || at >= *due) return;
   *due = at;
   *reason = why;
 }
 
-/* The reason for which the end of this run is overdue; NULL: it is not overdue. */
+/* Returns why the end of this run is overdue; NULL if it is not. */
 static const char *overdue(const struct heartbeat_run *run, struct enforced *end, uint64_t now, uint64_t slack) {
   struct identity owner;
   uint64_t due = UINT64_MAX, lost_at = run->owner_lost_at;
@@ -504,17 +494,18 @@ static const char *overdue(const struct heartbeat_run *run, struct enforced *end
   if (!gone) end->owner_gone_at = 0;
   else if (end->owner_gone_at == 0) end->owner_gone_at = now;
   if (run->owned) lost_at = end->owner_gone_at;
-  sooner(run->stop_at, "", &due, &reason);
-  sooner(run->overall_at, "overall-timeout", &due, &reason);
-  sooner(run->no_output_at, "no-output-timeout", &due, &reason);
-  if (run->owner_loss > 0 && lost_at > 0) sooner(lost_at + run->owner_loss, "owner-lost", &due, &reason);
+  min_deadline(run->stop_at, "", &due, &reason);
+  min_deadline(run->overall_at, "overall-timeout", &due, &reason);
+  min_deadline(run->no_output_at, "no-output-timeout", &due, &reason);
+  if (run->owner_loss > 0 && lost_at > 0) min_deadline(lost_at + run->owner_loss, "owner-lost", &due, &reason);
   return due != UINT64_MAX && now >= due + OVERDUE_MS + slack ? reason : NULL;
 }
 
 static struct member watched_anchor;
 static struct boundary watched_boundary;
 
-/* Fills `members` with one run: all below an anchor that serves only it, else its cgroup, else its first process's tree. */
+/* Fills `members` with the processes of one run: all below an anchor that serves only it, else its cgroup, else the
+ * tree of its leader. */
 static long collect_run(int signal) {
   const struct heartbeat_run *run = &watched->heartbeat->runs[watched_run];
   if (runs_served(watched) == 1) {
@@ -537,10 +528,8 @@ static long collect_run(int signal) {
   return count < 0 ? 1 : 1 + count;
 }
 
-/*
- * Kills the processes of the run, then its anchor. The anchor is last because it is the subreaper of the survivors. An
- * anchor that serves other runs is not killed; if it runs again, it finds this run empty.
- */
+/* Kills the processes of the run, then its anchor, which is last because it is the subreaper of the survivors. An
+ * anchor that serves other runs is not killed; if it runs again, it finds this run empty. */
 static void kill_run(struct anchor *anchor, int at) {
   bool whole = watched_boundary.cgroup >= 0 && os_boundary_kill(&watched_boundary);
   long count = tree_kill(collect_run), left = 0;
@@ -549,14 +538,14 @@ static void kill_run(struct anchor *anchor, int at) {
   count = collect_run(0);
   for (long i = 0; i < count; i++) left += !tree_dead(&members[i]);
   tree_release(count);
-  if (left > 0) return; /* the next look tries again */
+  if (left > 0) return; /* the next check tries again */
   if (whole) anchor->kill_mode = "cgroup";
   if (runs_served(anchor) == 1) {
     (void)os_signal(&watched_anchor, SIGKILL); /* only zombies are below it; the launcher reaps them */
     return;
   }
   bool proven = watched_boundary.cgroup >= 0 && os_boundary_empty(&watched_boundary);
-  if (watched_boundary.cgroup >= 0 && !proven) return; /* the cgroup has processes that the look did not show */
+  if (watched_boundary.cgroup >= 0 && !proven) return; /* the cgroup has processes that were not listed */
   save_swept_run(anchor, anchor->heartbeat->runs[at].id, proven ? "proven" : "unproven");
   anchor->ends[at].done = true;
 }
@@ -567,7 +556,7 @@ static void enforce(struct anchor *anchor, int at, const char *reason, uint64_t 
   watched = anchor;
   watched_run = at;
   if (!have_cgroup || !os_boundary_find(&watched_boundary, runs_cgroup, run->id)) {
-    if (have_cgroup && errno != ENOENT) return; /* the next look tries again */
+    if (have_cgroup && errno != ENOENT) return; /* the next check tries again */
     watched_boundary.cgroup = -1;
   }
   if (end->kill_at == 0) {
@@ -589,10 +578,10 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
   if (runs_served(anchor) == 0) slack = 0; /* no supervisor knows this anchor */
   if (silent_ms < SILENT_MS + slack) {
     anchor->continued_at = 0;
-    memset(anchor->ends, 0, sizeof anchor->ends); /* it runs, and may serve other runs in the same places */
+    memset(anchor->ends, 0, sizeof anchor->ends); /* it runs, and may serve other runs in the same slots */
     return;
   }
-  if (!os_look(anchor->pid, &watched_anchor)) return;
+  if (!os_read_process(anchor->pid, &watched_anchor)) return;
   if (tree_dead(&watched_anchor)) { /* a zombie that its tracer has not reaped */
     anchor->unreaped = true;
     lose_anchor(anchor, 0, SIGKILL);
@@ -600,7 +589,7 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
     bool first = anchor->continued_at == 0, sent = os_signal(&watched_anchor, SIGCONT) == 0;
     anchor->continued_at = now;
     for (int i = 0; first && i < RUNS_MAX; i++)
-      if (anchor->heartbeat->runs[i].id[0] != 0) note_silence(&anchor->heartbeat->runs[i], silent_ms, sent);
+      if (anchor->heartbeat->runs[i].id[0] != 0) save_silent_file(&anchor->heartbeat->runs[i], silent_ms, sent);
   } else if (now - anchor->continued_at >= CONTINUE_MS) {
     for (int i = 0; i < RUNS_MAX; i++) {
       if (anchor->heartbeat->runs[i].id[0] == 0 || anchor->ends[i].done) continue;
@@ -611,7 +600,7 @@ static void watch_anchor(struct anchor *anchor, uint64_t now, uint64_t slack) {
   os_close(&watched_anchor);
 }
 
-/* A silent anchor is only sent SIGCONT, unless an end of one of its runs is overdue. */
+/* A silent anchor is only sent SIGCONT, unless the end of one of its runs is overdue. */
 static void watch_anchors(uint64_t now, bool held) {
   static uint64_t next;
   if (now < next) return;
@@ -626,7 +615,7 @@ static size_t anchors_left(void) {
   return count;
 }
 
-/* ---- life ---- */
+/* ---- main loop ---- */
 
 static int listen_at(const char *directory) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -643,10 +632,8 @@ static int listen_at(const char *directory) {
   return -1;
 }
 
-/*
- * For who looks after us when we are gone: which cgroups are of this instance. It counts only in the very directory it
- * was written in: a copy of that directory has another inode, and no claim.
- */
+/* Writes launcher.json: the cgroups of this instance, for a supervisor that cleans up after the launcher. It is
+ * valid only in the directory it was written in: a copy of that directory has another inode. */
 static void save_launcher(void) {
   char text[8 * PATH_SIZE], recorded[PATH_SIZE];
   struct json json = {.data = text, .size = sizeof text};
@@ -654,14 +641,10 @@ static void save_launcher(void) {
   int dir = open(instance_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (dir < 0) return;
   if (have_cgroup) os_cgroup_recorded(runs_cgroup, recorded, sizeof recorded);
-  json_raw(&json, "{\"protocol\":");
-  json_number(&json, PROTOCOL);
-  json_raw(&json, ",\"pid\":");
-  json_number(&json, (uint64_t)me.pid);
-  json_raw(&json, ",\"startTime\":");
-  json_number(&json, me.start);
-  json_raw(&json, ",\"uniqueId\":\"");
-  json_number(&json, me.unique);
+  json_key_number(&json, "{\"protocol\":", PROTOCOL);
+  json_key_number(&json, ",\"pid\":", (uint64_t)me.pid);
+  json_key_number(&json, ",\"startTime\":", me.start);
+  json_key_number(&json, ",\"uniqueId\":\"", me.unique);
   json_raw(&json, "\",\"cgroup\":");
   if (have_cgroup) json_string(&json, recorded);
   else json_raw(&json, "null");
@@ -676,24 +659,19 @@ static void save_launcher(void) {
   }
   json_raw(&json, "]");
   bool known = fstat(dir, &st) == 0;
-  json_raw(&json, ",\"device\":\"");
-  json_number(&json, known ? (uint64_t)st.st_dev : 0);
-  json_raw(&json, "\",\"inode\":\"");
-  json_number(&json, known ? (uint64_t)st.st_ino : 0);
+  json_key_number(&json, ",\"device\":\"", known ? (uint64_t)st.st_dev : 0);
+  json_key_number(&json, "\",\"inode\":\"", known ? (uint64_t)st.st_ino : 0);
   json_raw(&json, "\"}\n");
-  if (!known || !json_save(dir, "launcher.json", &json)) unlinkat(dir, "launcher.json", 0); /* better none than a former one's */
+  if (!known || !json_save(dir, "launcher.json", &json)) unlinkat(dir, "launcher.json", 0); /* no file is better than an older launcher's */
   close(dir);
 }
 
 static void announce(void) {
   char text[2048];
   struct json json = {.data = text, .size = sizeof text};
-  json_raw(&json, "{\"ready\":true,\"pid\":");
-  json_number(&json, (uint64_t)me.pid);
-  json_raw(&json, ",\"cgroup\":");
-  json_string(&json, have_cgroup ? runs_cgroup : "");
-  json_raw(&json, ",\"note\":");
-  json_string(&json, note);
+  json_key_number(&json, "{\"ready\":true,\"pid\":", (uint64_t)me.pid);
+  json_key_string(&json, ",\"cgroup\":", have_cgroup ? runs_cgroup : "");
+  json_key_string(&json, ",\"note\":", note);
   json_raw(&json, "}\n");
   (void)!write(1, text, json.used);
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -701,32 +679,32 @@ static void announce(void) {
   if (null > 2) close(null);
 }
 
-static int count_guests(bool holding) {
+static int count_clients(bool holding) {
   int count = 0;
-  for (int i = 0; i < GUESTS; i++) count += guests[i].fd >= 0 && guests[i].holds == holding;
+  for (int i = 0; i < CLIENTS_MAX; i++) count += clients[i].fd >= 0 && clients[i].holds == holding;
   return count;
 }
 
 static void loop(int listener, int signals) {
-  _Static_assert(2 + GUESTS <= POLL_MAX, "all of it is polled");
-  uint64_t began = os_now_ms(), pause = 0; /* pause: until the next look at what dead anchors left */
+  _Static_assert(2 + CLIENTS_MAX <= POLL_MAX, "the set fits into one poll");
+  uint64_t began = os_now_ms(), pause = 0; /* pause: until the next check of dead anchors */
   bool was_held = false;
   for (;;) {
-    struct pollfd p[2 + GUESTS];
-    struct guest *who[2 + GUESTS];
+    struct pollfd p[2 + CLIENTS_MAX];
+    struct client *polled[2 + CLIENTS_MAX];
     nfds_t count = 2;
     bool partial = false;
     p[0] = (struct pollfd){.fd = signals, .events = POLLIN};
-    bool full = count_guests(true) + count_guests(false) == GUESTS || os_now_ms() < accept_at ||
-                os_descriptors_free(DESCRIPTORS_RESERVED) < DESCRIPTORS_RESERVED; /* the next one waits in the queue */
+    bool full = count_clients(true) + count_clients(false) == CLIENTS_MAX || os_now_ms() < accept_at ||
+                os_descriptors_free(DESCRIPTORS_RESERVED) < DESCRIPTORS_RESERVED; /* the next client waits in the backlog */
     p[1] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
-    for (int i = 0; i < GUESTS; i++) {
-      if (guests[i].fd < 0) continue;
-      partial |= guests[i].partial; /* what is there stays there, so poll would return at once: look again in a while */
-      p[count] = (struct pollfd){.fd = guests[i].fd, .events = guests[i].partial ? 0 : POLLIN};
-      who[count++] = &guests[i];
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+      if (clients[i].fd < 0) continue;
+      partial |= clients[i].partial; /* the bytes stay in the socket, so poll would return at once: check again later */
+      p[count] = (struct pollfd){.fd = clients[i].fd, .events = clients[i].partial ? 0 : POLLIN};
+      polled[count++] = &clients[i];
     }
-    bool quiet = count_guests(true) > 0 && count_guests(false) == 0;
+    bool quiet = count_clients(true) > 0 && count_clients(false) == 0;
     int rest = anchor_count > 0 ? WATCH_HELD_MS : -1;
     int wait = pause > 0 ? (int)pause : quiet && !full ? rest : 1000;
     if (accept_at > 0 && (wait < 0 || wait > ACCEPT_RETRY_MS)) wait = ACCEPT_RETRY_MS;
@@ -735,21 +713,21 @@ static void loop(int listener, int signals) {
     uint64_t now = os_now_ms();
     struct signalfd_siginfo info;
     if (p[0].revents != 0)
-      while (read(signals, &info, sizeof info) > 0) continue; /* TERM and friends: we stay while anchors need us */
+      while (read(signals, &info, sizeof info) > 0) continue; /* TERM and others are ignored while there are anchors */
     for (nfds_t i = 2; i < count; i++) {
-      if (who[i]->partial && (p[i].revents & (POLLHUP | POLLERR)) != 0) guest_drop(who[i]); /* the rest will not come */
-      else if (p[i].revents != 0 || who[i]->partial) guest_speaks(who[i]);
-      if (who[i]->fd >= 0 && !who[i]->holds && now - who[i]->since > SPEECHLESS_MS) guest_drop(who[i]);
+      if (polled[i]->partial && (p[i].revents & (POLLHUP | POLLERR)) != 0) client_drop(polled[i]); /* the rest will not come */
+      else if (p[i].revents != 0 || polled[i]->partial) client_read(polled[i]);
+      if (polled[i]->fd >= 0 && !polled[i]->holds && now - polled[i]->since > HELLO_TIMEOUT_MS) client_drop(polled[i]);
     }
-    if (p[1].revents != 0) guest_arrives(listener, now);
+    if (p[1].revents != 0) client_accept(listener, now);
     reap_children();
-    watch_anchors(now, count_guests(true) > 0);
+    watch_anchors(now, count_clients(true) > 0);
     if (fresh_loss) pause = 0;
     fresh_loss = false;
     pause = clean_up(now) ? (pause == 0 ? 1 : pause < 500 ? pause * 2 : 1000) : 0;
-    bool held = count_guests(true) > 0;
+    bool held = count_clients(true) > 0;
     was_held |= held;
-    bool idle = !held && count_guests(false) == 0 && (was_held || now - began > FIRST_HOLD_MS);
+    bool idle = !held && count_clients(false) == 0 && (was_held || now - began > FIRST_HOLD_MS);
     if (idle && anchors_left() == 0 && pause == 0) return;
     if (idle && pause > 0 && only_stuck(now)) {
       for (size_t i = 0; i < anchor_count; i++)
@@ -759,8 +737,9 @@ static void loop(int listener, int signals) {
   }
 }
 
-/* Not by the instance alone: a copied state directory has the same, and must never find the original's cgroups. */
-static void name_place(const char *instance, char *out, size_t size) {
+/* Includes device and inode: a copied state directory has the same instance id, and must never find the original's
+ * cgroups. */
+static void format_place(const char *instance, char *out, size_t size) {
   struct stat st;
   bool known = stat(instance_directory, &st) == 0;
   snprintf(out, size, "%.40s-%llx-%llx", instance, known ? (unsigned long long)st.st_dev : 0, known ? (unsigned long long)st.st_ino : 0);
@@ -771,15 +750,15 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
   title_size = argv_size;
   char path[PATH_SIZE];
   instance_directory = instance_dir;
-  os_close_above(2); /* whatever the caller had open is not ours to hold */
+  os_close_above(2); /* descriptors of the caller must not stay open */
   (void)setsid();
-  int signals = os_hear_signals();
+  int signals = os_open_signal_fd();
   os_default_signals();
   mode_t callers = umask(0077);
-  for (int i = 0; i < GUESTS; i++) guests[i].fd = -1;
+  for (int i = 0; i < CLIENTS_MAX; i++) clients[i].fd = -1;
   snprintf(path, sizeof path, "%.900s/runs", instance_dir);
   int listener = -1;
-  const char *step = "cannot hear signals or become a subreaper";
+  const char *step = "cannot open a signalfd or become a subreaper";
   bool ok = signals >= 0 && os_become_reaper() && os_identity(getpid(), &me);
   if (ok) ok = (step = path, mkdir(path, 0700) == 0 || errno == EEXIST);
   if (ok) ok = (step = "launcher.sock", (listener = listen_at(instance_dir)) >= 0);
@@ -787,16 +766,16 @@ int launch_mode(const char *instance_dir, const char *instance, char *argv, size
     fprintf(stdout, "{\"ready\":false,\"message\":\"%s: %s\"}\n", step == path ? "the runs directory" : step, strerror(errno));
     return 1;
   }
-  umask(callers); /* the commands' own, unless a run says otherwise */
+  umask(callers); /* the commands' default umask */
   (void)!chdir("/");
   char place[80];
-  name_place(instance, place, sizeof place);
+  format_place(instance, place, sizeof place);
   have_cgroup = os_cgroup_prepare(place, runs_cgroup, sizeof runs_cgroup, note, sizeof note);
-  os_protect_us();
+  os_harden_self();
   save_launcher();
   announce();
   loop(listener, signals);
-  if (have_cgroup) os_cgroup_leave(runs_cgroup); /* before the socket: a successor makes its own when it finds none */
+  if (have_cgroup) os_cgroup_leave(runs_cgroup); /* before the socket, because a successor creates cgroups if there are none */
   snprintf(path, sizeof path, "%.900s/launcher.sock", instance_dir);
   unlink(path);
   return 0;

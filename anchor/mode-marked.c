@@ -1,7 +1,5 @@
-/*
- * Processes of other tools, known by a variable in their environment: `anchor marked` lists them, `anchor reap --only`
- * ends one.
- */
+/* Processes of other tools, identified by a variable in their environment: `anchor marked` lists them, `anchor reap
+ * --only` ends one. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,8 +18,8 @@
 #define OTHER_SIZE 1024
 #define DEATH_MS 2000
 
-/* What a shell can set. Anything else is a mistake, or meant to be read as something else. */
-static bool good_name(const char *name) {
+/* True for names that a shell can set. */
+static bool is_valid_name(const char *name) {
   size_t length = strlen(name);
   if (length == 0 || length > NAME_MAX_LENGTH || (name[0] >= '0' && name[0] <= '9')) return false;
   return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == length;
@@ -33,23 +31,23 @@ static const char *wanted_name;
 static char **others;
 static int other_count;
 
-static void put_others(struct json *json) {
+static void json_others(struct json *json) {
   char value[OTHER_SIZE];
   json_raw(json, ",\"others\":{");
   for (int i = 0; i < other_count; i++) {
     if (i > 0) json_raw(json, ",");
     json_string(json, others[i]);
-    put_variable(json, ":", others[i], value, sizeof value);
+    json_variable(json, ":", others[i], value, sizeof value);
   }
   json_raw(json, "}");
 }
 
-static void put_parent(struct json *json, const struct member *member) {
+static void json_parent(struct json *json, const struct member *member) {
   struct identity parent;
   json_raw(json, ",\"parent\":");
   if (os_ancestors(member, &parent, 1) == 1) {
     json_raw(json, "{");
-    put_identity(json, &parent);
+    json_identity_fields(json, &parent);
     json_raw(json, "}");
   } else {
     json_raw(json, "null");
@@ -59,19 +57,19 @@ static void put_parent(struct json *json, const struct member *member) {
 static void show_marked(pid_t pid) {
   static char value[VALUE_SIZE];
   struct member member;
-  /* Most have no such variable, and are not looked at any further. */
-  if (pid == getpid() || !os_environ_load(pid) || os_environ_value(wanted_name) == NULL || !os_look(pid, &member)) return;
-  bool marked = os_environ_load(pid) && os_environ_value(wanted_name) != NULL; /* again, now that the handle is open */
+  /* Most processes have no such variable, and are skipped. */
+  if (pid == getpid() || !os_environ_load(pid) || os_environ_value(wanted_name) == NULL || !os_read_process(pid, &member)) return;
+  bool marked = os_environ_load(pid) && os_environ_value(wanted_name) != NULL; /* again, because the handle is open now */
   struct json json = evidence_begin();
   json_raw(&json, "{");
-  put_identity(&json, &member.id);
-  put_variable(&json, ",\"value\":", wanted_name, value, sizeof value);
-  put_variable(&json, ",\"runId\":", "HOLDFAST_RUN_ID", value, sizeof value);
-  put_others(&json);
-  put_argv(&json, ",\"argv\":", pid);
-  put_parent(&json, &member);
+  json_identity_fields(&json, &member.id);
+  json_variable(&json, ",\"value\":", wanted_name, value, sizeof value);
+  json_variable(&json, ",\"runId\":", "HOLDFAST_RUN_ID", value, sizeof value);
+  json_others(&json);
+  json_argv(&json, ",\"argv\":", pid);
+  json_parent(&json, &member);
   if (marked && os_refresh(&member) && !tree_dead(&member)) {
-    put_facts(&json, &member);
+    json_process_facts(&json, &member);
     json_raw(&json, "}");
     evidence_print(&json);
   }
@@ -80,7 +78,7 @@ static void show_marked(pid_t pid) {
 
 int marked_mode(int argc, char **argv) {
   bool good = argc >= 1 && argc <= 1 + OTHERS_MAX;
-  for (int i = 0; good && i < argc; i++) good = good_name(argv[i]);
+  for (int i = 0; good && i < argc; i++) good = is_valid_name(argv[i]);
   if (!good) {
     fprintf(stderr, "anchor marked: NAME [OTHER...]: names of variables, letters, digits and _, at most %d others\n", OTHERS_MAX);
     return 2;
@@ -109,7 +107,7 @@ static bool take_marker(const char *text, struct request *request) {
   if (equals == NULL || (size_t)(equals - text) >= sizeof request->name) return false;
   memcpy(request->name, text, (size_t)(equals - text));
   request->value = equals + 1;
-  return good_name(request->name) && request->value[0] != 0;
+  return is_valid_name(request->name) && request->value[0] != 0;
 }
 
 static bool parse(int argc, char **argv, struct request *request) {
@@ -128,10 +126,10 @@ static bool parse(int argc, char **argv, struct request *request) {
   return good && pid > 0 && request->value != NULL;
 }
 
-/* It is somebody else's: everything must match, and no weaker proof will do. NULL, or why it is left alone. */
+/* The process belongs to another tool: everything must match. Returns NULL, or why it is left alone. */
 static const char *verify(const struct request *request, struct member *out) {
   *out = (struct member){.handle = -1};
-  if (os_untouchable(request->id.pid)) return "it is ourselves, an ancestor of ours or of our own group: refused";
+  if (os_untouchable(request->id.pid)) return "it is this process, one of its ancestors, or in its process group: refused";
   if (request->id.unique == 0) return "no unique id is on record: refused";
   if (!os_open(&request->id, out)) return "the process is gone, or is another one now";
   if (out->id.start != request->id.start) return "its start time is not the one given: refused";
@@ -139,8 +137,8 @@ static const char *verify(const struct request *request, struct member *out) {
   if (tree_dead(out)) return "the process is a zombie";
   if (!os_environ_load(out->id.pid)) return "its environment cannot be read: left alone";
   const char *found = os_environ_value(request->name);
-  if (found == NULL || strcmp(found, request->value) != 0) return "its environment does not carry the marker: left alone";
-  if (!os_refresh(out)) return "the process is gone, or is another one now"; /* what was read may have been a successor's */
+  if (found == NULL || strcmp(found, request->value) != 0) return "its environment does not have the marker: left alone";
+  if (!os_refresh(out)) return "the process is gone, or is another one now"; /* what was read may belong to a successor with the same pid */
   return NULL;
 }
 
@@ -155,18 +153,18 @@ static bool gone_within(struct member *member, uint64_t patience) {
 static void print_end(const struct member *member, const char *why_not, bool dead) {
   struct json json = evidence_begin();
   json_raw(&json, why_not == NULL ? "{\"verified\":true" : "{\"verified\":false");
-  put_text(&json, ",\"why\":", why_not == NULL ? "unique id and marker match" : why_not);
-  put_number(&json, ",\"killed\":", why_not == NULL && dead ? 1 : 0);
-  put_text(&json, ",\"killMode\":", why_not == NULL && dead ? "pid" : "none");
+  json_key_string(&json, ",\"why\":", why_not == NULL ? "unique id and marker match" : why_not);
+  json_key_number(&json, ",\"killed\":", why_not == NULL && dead ? 1 : 0);
+  json_key_string(&json, ",\"killMode\":", why_not == NULL && dead ? "pid" : "none");
   json_raw(&json, ",\"residue\":[],\"survivors\":[");
   if (why_not == NULL && !dead) {
-    put_number(&json, "{\"pid\":", (uint64_t)member->id.pid);
-    put_number(&json, ",\"startTime\":", member->id.start);
-    put_text(&json, ",\"kind\":", getuid() != 0 && member->uid != getuid() ? "foreign-uid" : "unkillable");
-    put_text(&json, ",\"command\":", member->command);
+    json_key_number(&json, "{\"pid\":", (uint64_t)member->id.pid);
+    json_key_number(&json, ",\"startTime\":", member->id.start);
+    json_key_string(&json, ",\"kind\":", getuid() != 0 && member->uid != getuid() ? "foreign-uid" : "unkillable");
+    json_key_string(&json, ",\"command\":", member->command);
     json_raw(&json, "}");
   }
-  json_raw(&json, "],\"emptiness\":\"unproven\"}"); /* of those below it nothing is known */
+  json_raw(&json, "],\"emptiness\":\"unproven\"}"); /* nothing is known about its descendants */
   evidence_print(&json);
 }
 

@@ -1,10 +1,9 @@
-/*
- * `anchor reap`: ends a run without its anchor, which is dead or does not answer. `anchor continue`: SIGCONT to an anchor.
+/* `anchor reap`: ends a run without its anchor, which is dead or does not answer. `anchor continue`: sends SIGCONT
+ * to an anchor.
  *
- * A silent anchor that serves only this run proves emptiness as it would itself: it is a subreaper, so every process of the
- * run is below it, and the run is empty when only zombies are. It is killed last. An anchor that serves other runs too is
- * never signalled: then only the run's cgroup, or the subtree of its first process, is ended.
- */
+ * A silent anchor that serves only this run proves emptiness: it is a subreaper, so every process of the run is
+ * below it, and the run is empty if only zombies are. It is killed last. An anchor that also serves other runs is
+ * never signalled: then only the run's cgroup, or the subtree of its leader, is ended. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -30,15 +29,15 @@ struct request {
 };
 
 static struct member reap_root;
-static struct member reap_anchor; /* handle and identity of the silent anchor; pid 0: there is none, or it is not verified */
-static struct identity spared[SPARED_MAX]; /* first processes of the other runs of the same anchor */
+static struct member reap_anchor; /* handle and identity of the silent anchor; pid 0: none, or not verified */
+static struct identity spared[SPARED_MAX]; /* leaders of the other runs of the same anchor */
 static long spared_count;
 static struct boundary reap_boundary;
-static long known; /* everyone found so far, in `members`, each behind a handle that stays open */
+static long known; /* number of processes found so far, in `members`, each with an open handle */
 
 static bool is_known(pid_t pid) {
   for (long i = 0; i < known; i++)
-    if (members[i].id.pid == pid && members[i].state != 'X') return true; /* X: gone, and its number may be another's */
+    if (members[i].id.pid == pid && members[i].state != 'X') return true; /* X: gone, and its pid may be reused */
   return false;
 }
 
@@ -53,14 +52,13 @@ static void keep_new(long found) {
 static bool is_spared(pid_t pid) {
   struct identity now;
   for (long i = 0; i < spared_count; i++)
-    if (spared[i].pid == pid) return !os_identity(pid, &now) || os_same(&now, &spared[i]); /* one that cannot be told apart is spared */
+    if (spared[i].pid == pid) return !os_identity(pid, &now) || os_same(&now, &spared[i]); /* a process that may be the leader is spared */
   return false;
 }
 
-/*
- * Looks for children of every live member, not only of the root: when a parent dies, its children are no longer below the
- * root. Orphans become children of the anchor, so the anchor's children are read last and no orphan is missed.
- */
+/* Searches the children of every live member, not only of the root: when a parent dies, its children are no longer
+ * below the root. Orphans become children of the anchor, so the anchor's children are read last and no orphan is
+ * missed. */
 static long collect_tree(int signal) {
   for (long i = 0; i < known; i++)
     if (!os_refresh(&members[i])) members[i].state = 'X';
@@ -84,15 +82,15 @@ static long living(void) {
   return left;
 }
 
-/* The start time alone collides within a clock tick: without a unique id a second fact must match. */
+/* Start times collide within a clock tick: without a unique id a second fact must match. */
 static bool verify(const struct request *request, char *why, size_t size) {
   char lease[256];
   if (os_untouchable(request->root.pid)) {
-    snprintf(why, size, "it is ourselves, an ancestor of ours or of our own group: refused");
+    snprintf(why, size, "it is this process, one of its ancestors, or in its process group: refused");
     return false;
   }
   if (!os_open(&request->root, &reap_root)) {
-    snprintf(why, size, errno == ESRCH ? "the recorded process is gone" : "the recorded process cannot be looked at: left alone");
+    snprintf(why, size, errno == ESRCH ? "the recorded process is gone" : "the recorded process cannot be inspected: left alone");
     return false;
   }
   bool marked = os_environ(reap_root.id.pid, "HOLDFAST_LEASE_ID", lease, sizeof lease);
@@ -113,12 +111,12 @@ static bool verify(const struct request *request, char *why, size_t size) {
   return false;
 }
 
-/* NULL: verified. Otherwise the reason. Without a unique id, start time and program file must match. */
+/* Returns NULL if verified, otherwise the reason. Without a unique id, start time and executable must match. */
 static const char *verify_anchor(const struct identity *id, const char *path, struct member *out) {
   char program[PATH_SIZE] = "";
   *out = (struct member){.handle = -1};
   if (os_untouchable(id->pid)) return "the anchor is this process, one of its ancestors, or in its process group: refused";
-  if (!os_open(id, out)) return errno == ESRCH ? "the anchor is gone" : "the anchor cannot be looked at: left alone";
+  if (!os_open(id, out)) return errno == ESRCH ? "the anchor is gone" : "the anchor cannot be inspected: left alone";
   bool unique = id->unique != 0 && out->id.unique == id->unique;
   bool same_program = path != NULL && os_executable(id->pid, program, sizeof program) && strcmp(program, path) == 0;
   const char *why = tree_dead(out)                                   ? "the anchor is a zombie"
@@ -129,14 +127,15 @@ static const char *verify_anchor(const struct identity *id, const char *path, st
   return why;
 }
 
-/* The anchor is a subreaper: while it lives, every process of the run is below it or in the cgroup. True: none is alive. */
+/* True if no process of the run is alive. The anchor is a subreaper: while it is alive, every process of the run is
+ * below it or in the cgroup. */
 static bool empty_below_anchor(void) {
-  (void)os_look_failed();
+  (void)os_lookup_failed();
   if (tree_room(known) <= 0 || os_descendants(&reap_anchor, members + known, tree_room(known), NULL, 0) != 0) return false;
-  return !os_look_failed() && os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
+  return !os_lookup_failed() && os_refresh(&reap_anchor) && !tree_dead(&reap_anchor) && os_boundary_empty(&reap_boundary);
 }
 
-/* "gone": it ended by itself meanwhile. */
+/* Returns "gone" if the anchor exited by itself meanwhile. */
 static const char *kill_anchor(void) {
   struct pollfd p = {.fd = reap_anchor.handle, .events = POLLIN};
   if (os_signal(&reap_anchor, SIGKILL) != 0) return os_refresh(&reap_anchor) ? "kept" : "gone";
@@ -144,7 +143,7 @@ static const char *kill_anchor(void) {
   return !os_refresh(&reap_anchor) || tree_dead(&reap_anchor) ? "killed" : "kept";
 }
 
-/* A handle is readable when its process has exited. */
+/* A handle is readable after its process has exited. */
 static void wait_for_death(uint64_t patience) {
   uint64_t until = os_now_ms() + patience;
   for (long i = 0; i < known; i++) {
@@ -154,45 +153,45 @@ static void wait_for_death(uint64_t patience) {
   }
 }
 
-static void put_member(struct json *json, bool first, const struct member *member, const char *kind) {
-  put_number(json, first ? "{\"pid\":" : ",{\"pid\":", (uint64_t)member->id.pid);
-  put_number(json, ",\"startTime\":", member->id.start);
-  put_text(json, ",\"kind\":", kind);
-  put_text(json, ",\"command\":", member->command);
+static void json_member(struct json *json, bool first, const struct member *member, const char *kind) {
+  json_key_number(json, first ? "{\"pid\":" : ",{\"pid\":", (uint64_t)member->id.pid);
+  json_key_number(json, ",\"startTime\":", member->id.start);
+  json_key_string(json, ",\"kind\":", kind);
+  json_key_string(json, ",\"command\":", member->command);
   json_raw(json, "}");
 }
 
-/* Who was ended besides the root. Without a root to compare with, nobody is known to have stayed in its session. */
-static void put_residue(struct json *json, bool rooted, long ours) {
+/* Writes the processes that were ended besides the root. Without a root, no process is known to be in its session. */
+static void json_residue(struct json *json, bool rooted, long ours) {
   int shown = 0;
   json_raw(json, ",\"residue\":[");
   for (long i = rooted ? 1 : 0; i < ours && shown < RESIDUE_SHOWN; i++)
-    if (tree_dead(&members[i])) put_member(json, shown++ == 0, &members[i], rooted && members[i].sid == reap_root.sid ? "background" : "detached");
+    if (tree_dead(&members[i])) json_member(json, shown++ == 0, &members[i], rooted && members[i].sid == reap_root.sid ? "background" : "detached");
   json_raw(json, "]");
 }
 
-/* Those from `ours` on only carry the marker: they have left the boundary, and are reported. */
+/* Members from `ours` on only have the marker: they have left the boundary, and are reported. */
 static void print_reaped(bool verified, bool rooted, const char *why, long killed, bool whole, long ours, bool proven, const char *anchor) {
   struct json json = evidence_begin();
   json_raw(&json, verified ? "{\"verified\":true" : "{\"verified\":false");
-  put_text(&json, ",\"why\":", why);
-  put_number(&json, ",\"killed\":", (uint64_t)killed);
-  put_text(&json, ",\"killMode\":", killed == 0 ? "none" : whole ? "cgroup" : "pid");
-  put_residue(&json, rooted, ours);
+  json_key_string(&json, ",\"why\":", why);
+  json_key_number(&json, ",\"killed\":", (uint64_t)killed);
+  json_key_string(&json, ",\"killMode\":", killed == 0 ? "none" : whole ? "cgroup" : "pid");
+  json_residue(&json, rooted, ours);
   json_raw(&json, ",\"survivors\":[");
   bool first = true;
   for (long i = 0; i < known; i++) {
     if (tree_dead(&members[i])) continue;
-    put_member(&json, first, &members[i], i >= ours ? "migrated" : members[i].state == STATE_HIDDEN ? "hidden" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
+    json_member(&json, first, &members[i], i >= ours ? "migrated" : members[i].state == STATE_HIDDEN ? "hidden" : getuid() != 0 && members[i].uid != getuid() ? "foreign-uid" : "unkillable");
     first = false;
   }
-  put_text(&json, "],\"emptiness\":", proven && first ? "proven" : "unproven");
-  put_text(&json, ",\"anchor\":", anchor);
+  json_key_string(&json, "],\"emptiness\":", proven && first ? "proven" : "unproven");
+  json_key_string(&json, ",\"anchor\":", anchor);
   json_raw(&json, "}");
   evidence_print(&json);
 }
 
-/* Of the spared, the pid comes first. */
+/* The pid option of a spared process comes first. */
 static struct identity *last_spared(void) { return spared_count == 0 ? NULL : &spared[spared_count - 1]; }
 
 static bool parse(int argc, char **argv, struct request *request) {
@@ -262,17 +261,17 @@ int reap_mode(int argc, char **argv) {
     return 0;
   }
   if (!rooted) snprintf(why, sizeof why, anchored ? "the anchor is verified" : "cgroup path and inode match");
-  os_protect_us();
-  /* An anchor that works would leave when its run is empty; its absence proves nothing. */
+  os_harden_self();
+  /* A working anchor would exit when its run is empty; its absence proves nothing. */
   bool halted = anchored && reap_anchor.state != 'T' && os_signal(&reap_anchor, SIGSTOP) == 0;
-  bool whole = false; /* cgroup.kill ended processes; TERM goes to each one */
+  bool whole = false; /* cgroup.kill ended processes; TERM is sent to each one */
   end_tree(request.grace, in_cgroup, &whole);
   long killed = known - living(), ours = known;
   /* Without an anchor only the cgroup proves emptiness: ancestry misses processes whose parents died earlier. */
   bool proven = anchored ? empty_below_anchor() : reap_boundary.cgroup >= 0 && os_boundary_empty(&reap_boundary);
   const char *anchor = anchored ? proven ? kill_anchor() : "kept" : NULL;
   if (halted && strcmp(anchor, "kept") == 0) (void)os_signal(&reap_anchor, SIGCONT);
-  /* An adopted service carries the marker of the run it came from. */
+  /* An adopted service has the marker of the run it came from. */
   if (request.lease != NULL && spared_count == 0)
     keep_new(os_marked("HOLDFAST_LEASE_ID", request.lease, members + known, tree_room(known)));
   print_reaped(true, rooted, why, killed, whole, ours, proven, anchor);
@@ -303,8 +302,8 @@ int continue_mode(int argc, char **argv) {
   char state[2] = {why == NULL ? anchor.state : 0, 0};
   struct json json = evidence_begin();
   json_raw(&json, why == NULL ? "{\"sent\":true" : "{\"sent\":false");
-  put_text(&json, ",\"why\":", why);
-  put_text(&json, ",\"state\":", state[0] == 0 ? NULL : state);
+  json_key_string(&json, ",\"why\":", why);
+  json_key_string(&json, ",\"state\":", state[0] == 0 ? NULL : state);
   json_raw(&json, "}");
   evidence_print(&json);
   os_close(&anchor);

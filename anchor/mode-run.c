@@ -1,4 +1,5 @@
-/* `anchor run`: one anchor, its run, and services adopted out of it. Start-up and the loop; what happens in it is in streams.c, owners.c and ending.c. */
+/* `anchor run`: one anchor, its run, and services adopted out of it: start and main loop. The rest is in streams.c,
+ * connections.c and ending.c. */
 #include "run.h"
 
 #include <errno.h>
@@ -31,16 +32,16 @@ int runs_active(void) {
   return count;
 }
 
-void *reserve(size_t size) {
+void *map_pages(size_t size) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-void give_back(void *memory, size_t size) { (void)munmap(memory, size); }
+void unmap_pages(void *memory, size_t size) { (void)munmap(memory, size); }
 
 /* ---- START ---- */
 
-/* Reads exactly one frame: what follows belongs to the loop. */
+/* Reads exactly one frame; the loop reads the rest. */
 static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
   size_t have = 0, want = 4;
   uint64_t until = os_now_ms() + START_PATIENCE_MS;
@@ -61,8 +62,8 @@ static bool read_start(int fd, uint8_t *buffer, struct frame *frame) {
   return frame_take(buffer, have, START_MAX, frame) > 0 && frame->type == F_START && frame_well_formed(frame);
 }
 
-/* A list of C strings in place: the byte after each is the next field's tag or the end, so they are moved together. */
-static char **take_list(const struct frame *frame, uint8_t tag, char *text, char **list, size_t most) {
+/* Copies fields to C strings. They cannot stay in place, because the byte after each is the next field's tag. */
+static char **read_string_list(const struct frame *frame, uint8_t tag, char *text, char **list, size_t most) {
   struct field field;
   size_t at = 0, count = 0;
   while (field_next(frame, &at, &field) > 0) {
@@ -89,7 +90,7 @@ static uint64_t time_or(const struct frame *frame, uint8_t tag, uint64_t otherwi
   return ms;
 }
 
-static void take_policy(const struct frame *frame) {
+static void read_policy(const struct frame *frame) {
   run.policy = (struct policy){
       .service = number_or(frame, T_KIND, 0) == 1,
       .sweep_escapes = number_or(frame, T_ON_ESCAPE, 0) == 1,
@@ -126,43 +127,32 @@ void remove_directory(void) {
 
 static void json_identity(struct json *json, const char *key, const struct identity *id) {
   json_raw(json, key);
-  json_raw(json, "{\"pid\":");
-  json_number(json, (uint64_t)id->pid);
-  json_raw(json, ",\"startTime\":");
-  json_number(json, id->start);
-  json_raw(json, ",\"uniqueId\":\"");
-  json_number(json, id->unique);
+  json_key_number(json, "{\"pid\":", (uint64_t)id->pid);
+  json_key_number(json, ",\"startTime\":", id->start);
+  json_key_number(json, ",\"uniqueId\":\"", id->unique);
   json_raw(json, "\"}");
 }
 
-/* For whoever finds this directory without a record. */
-bool save_facts(void) {
-  char text[4096 + 6 * SCOPE_SIZE]; /* an escaped character is six long */
+/* Writes anchor.json, for a supervisor that finds this directory without a record. */
+bool save_anchor_file(void) {
+  char text[4096 + 6 * SCOPE_SIZE]; /* an escaped character takes six bytes */
   struct json json = {.data = text, .size = sizeof text};
-  json_raw(&json, "{\"protocol\":");
-  json_number(&json, PROTOCOL);
-  json_raw(&json, ",\"runId\":");
-  json_string(&json, run.id);
-  json_raw(&json, ",\"instanceId\":");
-  json_string(&json, run.instance);
+  json_key_number(&json, "{\"protocol\":", PROTOCOL);
+  json_key_string(&json, ",\"runId\":", run.id);
+  json_key_string(&json, ",\"instanceId\":", run.instance);
   json_identity(&json, ",\"anchor\":", &run.anchor);
   json_identity(&json, ",\"root\":", &run.child.id);
-  json_raw(&json, ",\"tier\":");
-  json_string(&json, tier());
-  json_raw(&json, ",\"cgroup\":");
-  json_string(&json, run.boundary.path);
-  json_raw(&json, ",\"cgroupInode\":\"");
-  json_number(&json, run.boundary.inode);
-  json_raw(&json, "\",\"kind\":");
-  json_string(&json, run.policy.service ? "service" : "task");
-  json_raw(&json, ",\"scope\":");
-  json_string(&json, run.scope);
+  json_key_string(&json, ",\"tier\":", tier());
+  json_key_string(&json, ",\"cgroup\":", run.boundary.path);
+  json_key_number(&json, ",\"cgroupInode\":\"", run.boundary.inode);
+  json_key_string(&json, "\",\"kind\":", run.policy.service ? "service" : "task");
+  json_key_string(&json, ",\"scope\":", run.scope);
   json_raw(&json, "}\n");
   return json_save(run.dir, "anchor.json", &json);
 }
 
-static _Noreturn void give_up(enum step step, int error) {
-  tell_failed(run.owner, step, error);
+static _Noreturn void fail_start(enum step step, int error) {
+  send_failed(run.owner, step, error);
   connections_finish(1000);
   os_boundary_remove(&run.boundary);
   exit(1);
@@ -174,26 +164,26 @@ pid_t peer_of(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
 }
 
-/* Everything up to the gate. */
-static void prepare(int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
-  uint8_t *buffer = reserve(START_MAX + 4);
+/* Prepares the run up to the gate. */
+static void prepare_run(int fd, const char *run_id, const char *instance_dir, const char *cgroups, const char *note) {
+  uint8_t *buffer = map_pages(START_MAX + 4);
   struct frame start;
-  owner_adopt_first(fd);
+  connections_add_owner(fd);
   if (buffer == NULL || !read_start(fd, buffer, &start)) exit(1);
-  char *text = reserve(2 * START_MAX), **argv = reserve(ARGUMENTS_MAX * sizeof *argv), **env = reserve(ARGUMENTS_MAX * sizeof *env);
-  if (text == NULL || argv == NULL || env == NULL) give_up(STEP_SPEC, ENOMEM);
+  char *text = map_pages(2 * START_MAX), **argv = map_pages(ARGUMENTS_MAX * sizeof *argv), **env = map_pages(ARGUMENTS_MAX * sizeof *env);
+  if (text == NULL || argv == NULL || env == NULL) fail_start(STEP_SPEC, ENOMEM);
   char cwd[4096] = "";
   uint64_t umask_value = 0;
   bool ok = frame_text(&start, T_RUN_ID, run.id, sizeof run.id) && strcmp(run.id, run_id) == 0 &&
             number_or(&start, T_PROTOCOL, 0) >= 1 && number_or(&start, T_PROTOCOL, 0) <= PROTOCOL && frame_text(&start, T_INSTANCE_ID, run.instance, sizeof run.instance) &&
             frame_text(&start, T_KEY, run.key, sizeof run.key) && strlen(run.key) >= 32 &&
-            take_list(&start, T_ARG, text, argv, ARGUMENTS_MAX) != NULL && argv[0] != NULL &&
-            take_list(&start, T_ENV, text + START_MAX, env, ARGUMENTS_MAX) != NULL;
+            read_string_list(&start, T_ARG, text, argv, ARGUMENTS_MAX) != NULL && argv[0] != NULL &&
+            read_string_list(&start, T_ENV, text + START_MAX, env, ARGUMENTS_MAX) != NULL;
   ok = ok && frame_text(&start, T_CWD, cwd, sizeof cwd);
   run.epoch = number_or(&start, T_EPOCH, 0);
   const uint64_t rows = number_or(&start, T_ROWS, 24), cols = number_or(&start, T_COLS, 80);
-  if (!ok || run.epoch == 0 || !is_terminal_size(rows, cols)) give_up(STEP_SPEC, EINVAL);
-  take_policy(&start);
+  if (!ok || run.epoch == 0 || !is_terminal_size(rows, cols)) fail_start(STEP_SPEC, EINVAL);
+  read_policy(&start);
   if (!frame_text(&start, T_SCOPE, run.scope, sizeof run.scope)) run.scope[0] = 0;
   os_boundary_open(&run.boundary, cgroups, run.id, note);
   const uint64_t limits[LIMITS] = {
@@ -201,7 +191,7 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
       [LIMIT_PIDS] = number_or(&start, T_PIDS, 0),
       [LIMIT_CPUS] = number_or(&start, T_MILLI_CPUS, 0),
   };
-  if (!os_limits_set(&run.boundary, limits, peer_of(fd), run.limit_note, sizeof run.limit_note)) give_up(STEP_LIMIT, errno);
+  if (!os_limits_set(&run.boundary, limits, peer_of(fd), run.limit_note, sizeof run.limit_note)) fail_start(STEP_LIMIT, errno);
   struct child_spec spec = {
       .argv = argv, .env = env, .cwd = cwd,
       .set_umask = frame_number(&start, T_UMASK, &umask_value), .umask = (mode_t)(umask_value & 0777),
@@ -211,62 +201,63 @@ static void prepare(int fd, const char *run_id, const char *instance_dir, const 
       .rows = (unsigned short)rows, .cols = (unsigned short)cols,
   };
   enum step step = os_spawn_gated(&spec, &run.boundary, &run.child);
-  if (step != STEP_NONE) give_up(step, errno);
-  /* While the child makes its way to the gate; when it gets there is for the loop to see. */
+  if (step != STEP_NONE) fail_start(step, errno);
+  /* The child now goes to the gate; the loop sees when it arrives. */
   if (!open_directory(instance_dir)) {
     int error = errno;
-    os_dismiss(&run.child);
+    os_kill_gated_child(&run.child);
     if (error != EEXIST) remove_directory();
-    give_up(STEP_DIRECTORY, error);
+    fail_start(STEP_DIRECTORY, error);
   }
   if (!streams_open(&start)) {
-    os_dismiss(&run.child);
+    os_kill_gated_child(&run.child);
     remove_directory();
-    give_up(STEP_STDIO, ENOMEM);
+    fail_start(STEP_STDIO, ENOMEM);
   }
-  give_back(buffer, START_MAX + 4);
-  give_back(text, 2 * START_MAX);
-  give_back(argv, ARGUMENTS_MAX * sizeof *argv);
-  give_back(env, ARGUMENTS_MAX * sizeof *env);
+  unmap_pages(buffer, START_MAX + 4);
+  unmap_pages(text, 2 * START_MAX);
+  unmap_pages(argv, ARGUMENTS_MAX * sizeof *argv);
+  unmap_pages(env, ARGUMENTS_MAX * sizeof *env);
 }
 
 /* ---- the loop ---- */
 
-static void put_nothing(struct out *out, const void *unused) {
+static void out_nothing(struct out *out, const void *unused) {
   (void)out;
   (void)unused;
 }
 
 void close_gate(void) {
   if (run.phase != GATED || run.gate_used || run.child.gate < 0) return;
-  close(run.child.gate); /* the child leaves: nobody will say GO any more */
+  close(run.child.gate); /* the child exits: no GO will come */
   run.child.gate = -1;
   run.gate_closed_at = os_now_ms();
 }
 
-/* The child stands at the gate, or could not get there. */
-static void welcome(enum step step, int error) {
+/* Handles the child's first report: it is at the gate, or failed before. */
+static void on_child_at_gate(enum step step, int error) {
   if (step == STEP_NONE && !os_identity(run.child.id.pid, &run.child.id)) step = STEP_FORK, error = ESRCH;
-  if (step == STEP_NONE && !save_facts()) step = STEP_DIRECTORY, error = errno;
+  if (step == STEP_NONE && !save_anchor_file()) step = STEP_DIRECTORY, error = errno;
   if (step == STEP_NONE) {
     run.ready = true;
     run.session = run.child.id.pid;
-    if (run.owner != NULL) tell_welcome(run.owner);
+    if (run.owner != NULL) send_welcome(run.owner);
     return;
   }
-  os_dismiss(&run.child);
+  os_kill_gated_child(&run.child);
   remove_directory();
   if (run.owner == NULL) exit(1);
-  give_up(step, error);
+  fail_start(step, error);
 }
 
-/* First the report that it is at the gate; after GO another one when exec failed, or the end of the pipe when it went through. */
+/* Reads the child's reports: first that it is at the gate; after GO, that exec failed, or the end of the pipe if
+ * exec succeeded. */
 void read_status(void) {
   struct child_report report = {.step = STEP_FORK, .error = ECHILD};
   ssize_t n = read(run.child.status, &report, sizeof report);
   if (n < 0) return;
   if (!run.ready && run.gate_closed_at == 0) {
-    welcome((enum step)report.step, report.error);
+    on_child_at_gate((enum step)report.step, report.error);
     return;
   }
   if (n == (ssize_t)sizeof report && report.step == STEP_NONE) return; /* at the gate, but too late */
@@ -277,17 +268,17 @@ void read_status(void) {
     run.failure = report;
     for (int i = 0; i < CONNECTIONS; i++)
       if (run.connections[i].fd >= 0 && run.connections[i].greeted)
-        tell_failed(&run.connections[i], (enum step)report.step, report.error);
+        send_failed(&run.connections[i], (enum step)report.step, report.error);
     return;
   }
   run.executed = true;
   run.phase = RUNNING;
   run.started_at = run.overall_from = run.output_at = os_now_ms();
-  tell_all(F_STARTED, put_nothing, NULL);
+  send_to_all(F_STARTED, out_nothing, NULL);
   input_write();
 }
 
-/* The signals by which an operator stops a run; NULL: none of them. */
+/* Names of the signals by which an operator stops a run; NULL for others. */
 static const char *stop_signal(uint32_t number) {
   switch (number) {
     case SIGTERM: return "TERM";
@@ -302,7 +293,7 @@ static void read_signals(int fd) {
   struct signalfd_siginfo info;
   while (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
     const char *name = stop_signal(info.ssi_signo);
-    if (name == NULL) continue; /* SIGCHLD; all others mean nothing to an anchor */
+    if (name == NULL) continue; /* SIGCHLD and others need no action here */
     char actor[64];
     snprintf(actor, sizeof actor, "signal:%s pid:%u", name, info.ssi_pid);
     for (serving = runs; serving < runs + RUNS_MAX; serving++)
@@ -313,27 +304,27 @@ static void read_signals(int fd) {
 
 enum { P_LISTENER, P_STATUS, P_OUT, P_ERR, P_IN, P_BOUNDARY, P_LEADER, P_CONNECTIONS, P_COUNT = P_CONNECTIONS + CONNECTIONS };
 
-static void fill(struct pollfd *p) {
+static void build_pollset(struct pollfd *p) {
   for (int i = 0; i < P_COUNT; i++) p[i] = (struct pollfd){.fd = -1};
   p[P_LEADER] = (struct pollfd){.fd = run.leader_handle, .events = POLLIN};
   if (os_now_ms() >= run.accept_at) p[P_LISTENER] = (struct pollfd){.fd = run.listener, .events = POLLIN};
   p[P_STATUS] = (struct pollfd){.fd = run.child.status, .events = POLLIN};
   for (int i = 0; i < 2; i++)
     if (stream_wants_read(&run.streams[i])) p[P_OUT + i] = (struct pollfd){.fd = run.streams[i].fd, .events = POLLIN};
-  /* Without events poll still tells POLLERR: the last reader of a pipe has gone. */
+  /* poll reports POLLERR even without requested events: the last reader of the pipe is gone. */
   if (run.phase != GATED && (!run.pty || input_wants_write()))
     p[P_IN] = (struct pollfd){.fd = run.input.fd, .events = input_wants_write() ? POLLOUT : 0};
   if (run.leader_done || run.terminating) p[P_BOUNDARY] = (struct pollfd){.fd = run.boundary_events, .events = POLLPRI};
   for (int i = 0; i < CONNECTIONS; i++) {
     struct connection *c = &run.connections[i];
-    /* Until the child is at the gate, the owner's words wait in its socket; that it hangs up is seen all the same. */
+    /* Until the child is at the gate, requests of the owner wait in its socket; its hang-up is still seen. */
     short listen = run.ready || c != run.owner || run.gate_closed_at != 0 ? POLLIN : 0;
     p[P_CONNECTIONS + i] = (struct pollfd){.fd = c->fd, .events = (short)(listen | (backlogged(c) ? POLLOUT : 0))};
   }
 }
 
-/* What has come in for one run. Order matters: what the child wrote and reported comes before new requests. */
-static void hear(const struct pollfd *p) {
+/* Handles the input of one run. The order matters: output and reports of the child come before new requests. */
+static void dispatch(const struct pollfd *p) {
   if (p[P_STATUS].revents != 0) read_status();
   for (int i = 0; i < 2; i++)
     if (p[P_OUT + i].revents != 0) stream_read(&run.streams[i]);
@@ -346,12 +337,12 @@ static void hear(const struct pollfd *p) {
     if ((revents & POLLOUT) != 0) connection_flush(c);
     if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !connection_read(c)) connection_drop(c);
   }
-  if (p[P_LISTENER].revents != 0) owners_accept(os_now_ms());
+  if (p[P_LISTENER].revents != 0) connections_accept(os_now_ms());
   if (p[P_BOUNDARY].revents != 0) (void)!pread(run.boundary_events, (char[256]){0}, 256, 0);
   if (p[P_LEADER].revents != 0) run.leader_gone = true;
 }
 
-/* The launcher may read after any of these stores: the id is set last, so an entry with an id is complete. */
+/* The launcher may read after any of these stores: the id is set last, so that an entry with an id is complete. */
 static void publish_run(struct heartbeat_run *out) {
   bool due = run.active && (run.phase == RUNNING || run.gate_used) && !run.stop.set && !run.leader_done;
   const struct policy *policy = &run.policy;
@@ -361,7 +352,7 @@ static void publish_run(struct heartbeat_run *out) {
   out->owner_lost_at = run.owner == NULL ? run.owner_lost_at : 0;
   out->grace = policy->grace;
   if (out->owned != (run.owner != NULL) || out->owner.unique != run.owner_process.unique || out->owner.pid != run.owner_process.pid) {
-    out->owned = true; /* an owner with pid 0 is never taken for dead */
+    out->owned = true; /* an owner with pid 0 is never considered dead */
     out->owner.pid = 0;
     atomic_signal_fence(memory_order_seq_cst);
     out->owner.start = run.owner_process.start;
@@ -402,10 +393,10 @@ void publish_heartbeat(void) {
   own_heartbeat->beat = os_now_ms();
 }
 
-/* One round. What anybody wrote comes before anybody's death. A run that is adopted in it is heard in the next. */
-static void turn(int signals) {
+/* One iteration. Output is handled before deaths. A run that is adopted in it is polled in the next one. */
+static void loop_once(int signals) {
   static struct pollfd p[1 + RUNS_MAX * P_COUNT];
-  _Static_assert(1 + RUNS_MAX * P_COUNT <= POLL_MAX, "all of it is polled");
+  _Static_assert(1 + RUNS_MAX * P_COUNT <= POLL_MAX, "the set fits into one poll");
   struct pollfd *of[RUNS_MAX] = {NULL};
   uint64_t wait = 60000, now = os_now_ms();
   nfds_t count = 1;
@@ -413,7 +404,7 @@ static void turn(int signals) {
   for (int i = 0; i < RUNS_MAX; i++) {
     if (!(serving = &runs[i])->active) continue;
     of[i] = p + count;
-    fill(of[i]);
+    build_pollset(of[i]);
     count += P_COUNT;
     uint64_t due = next_deadline(now);
     if (due < wait) wait = due;
@@ -424,21 +415,21 @@ static void turn(int signals) {
   for (int i = 0; i < RUNS_MAX; i++) {
     if (of[i] == NULL) continue;
     serving = &runs[i];
-    hear(of[i]);
+    dispatch(of[i]);
     died |= of[i][P_BOUNDARY].revents != 0 || run.leader_gone || run.terminating || run.more_to_reap;
   }
   if (p[0].revents != 0) read_signals(signals);
-  if (died) reap();
+  if (died) reap_children();
   for (serving = runs; serving < runs + RUNS_MAX; serving++) {
     if (!run.active) continue;
     now = os_now_ms();
     streams_settle(now);
-    advance(now);
+    step_deadlines(now);
   }
   serving = runs;
 }
 
-void begin_serving(struct served *slot) {
+void init_run(struct served *slot) {
   serving = slot;
   run = (struct served){.active = true, .dir = -1, .listener = -1, .boundary = {.cgroup = -1}, .boundary_events = -1, .phase = GATED,
                         .leader_code = -1, .leader_signal = -1, .leader_handle = -1, .kill_mode = "none"};
@@ -449,15 +440,15 @@ int run_mode(const char *run_id, const char *instance_dir, int fd, const char *c
   os_default_signals();
   (void)signal(SIGPIPE, SIG_IGN);
   (void)signal(SIGXFSZ, SIG_IGN); /* write(2) then fails with EFBIG */
-  int signals = os_hear_signals();
+  int signals = os_open_signal_fd();
   if (signals < 0 || !os_become_reaper() || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return 1;
-  if (!launched) os_protect_us(); /* otherwise the launcher has */
-  begin_serving(runs);
+  if (!launched) os_harden_self(); /* otherwise the launcher has done so */
+  init_run(runs);
   run.launcher = launched ? getppid() : 0;
   cgroups_of_runs = cgroups;
   if (!os_identity(getpid(), &run.anchor)) return 1;
-  prepare(fd, run_id, instance_dir, cgroups, note);
+  prepare_run(fd, run_id, instance_dir, cgroups, note);
   run.boundary_events = os_boundary_events(&run.boundary);
   run.check_at = os_now_ms() + CHECK_FIRST_MS;
-  for (;;) turn(signals);
+  for (;;) loop_once(signals);
 }

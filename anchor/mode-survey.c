@@ -31,7 +31,7 @@ static void cut_deleted(char *path) {
   if (ends_with(path, DELETED)) path[strlen(path) - strlen(DELETED)] = 0;
 }
 
-/* A state directory's own copy, named by its content: `.../bin/anchor-<16 hex digits>`. */
+/* True for a state directory's copy of the binary, named by its content: `.../bin/anchor-<16 hex digits>`. */
 static bool is_anchor_binary(const char *path) {
   const char *name = strrchr(path, '/');
   if (name == NULL || strncmp(name, "/anchor-", 8) != 0) return false;
@@ -49,10 +49,8 @@ static const char *option_of(const char *words, const char *end, const char *nam
   return NULL;
 }
 
-/*
- * The anchor keeps the directories of its runs open, `<instance>/runs/<run>`. True: one of them exists, so the instance's
- * directory, or one above it, was renamed.
- */
+/* The anchor keeps the directories of its runs open, `<instance>/runs/<run>`. True if one of them exists, so that
+ * the instance's directory, or one above it, was renamed. */
 static bool was_renamed(pid_t pid, const char *directory) {
   char path[64], link[LINK_SIZE], runs[WORDS_SIZE + 8];
   const char *name = strrchr(directory, '/');
@@ -72,24 +70,24 @@ static bool was_renamed(pid_t pid, const char *directory) {
 }
 
 /* Resolved through the root of the process, which may be in another mount namespace or chroot. */
-static void put_directory(struct json *json, pid_t pid, const char *directory) {
+static void json_directory(struct json *json, pid_t pid, const char *directory) {
   char path[WORDS_SIZE + 32];
   struct stat st;
-  put_text(json, ",\"directory\":", directory);
+  json_key_string(json, ",\"directory\":", directory);
   snprintf(path, sizeof path, "/proc/%d/root%s", pid, directory);
   bool there = stat(path, &st) == 0;
   bool gone = !there && (errno == ENOENT || errno == ENOTDIR);
   if (gone) there = was_renamed(pid, directory);
-  put_text(json, ",\"there\":", there ? "yes" : gone ? "no" : "unknown");
+  json_key_string(json, ",\"there\":", there ? "yes" : gone ? "no" : "unknown");
 }
 
-/* Launchers and anchors, recognized by executable and command line. */
+/* Prints launchers and anchors, recognized by executable and command line. */
 static void show_machinery(pid_t pid) {
   static char words[WORDS_SIZE], link[LINK_SIZE], cgroup[PATH_SIZE];
   struct member member;
   if (pid == getpid() || !os_executable(pid, link, sizeof link)) return;
   cut_deleted(link);
-  if (!is_anchor_binary(link) || !os_look(pid, &member)) return;
+  if (!is_anchor_binary(link) || !os_read_process(pid, &member)) return;
   long length = os_command_line(pid, words, sizeof words - 1);
   if (length > 0) words[length] = 0;
   const char *end = words + (length > 0 ? length : 0), *second = length > 0 ? next_word(words, end) : NULL;
@@ -99,23 +97,23 @@ static void show_machinery(pid_t pid) {
   bool known = directory != NULL && directory[0] == '/' && (launches || run != NULL);
   bool in_cgroup = os_cgroup_of(pid, cgroup, sizeof cgroup);
   struct json json = evidence_begin();
-  put_text(&json, "{\"kind\":", launches ? "launcher" : "anchor");
+  json_key_string(&json, "{\"kind\":", launches ? "launcher" : "anchor");
   json_raw(&json, ",");
-  put_identity(&json, &member.id);
-  put_text(&json, ",\"executable\":", link);
-  put_text(&json, ",\"runId\":", launches ? NULL : run);
-  put_text(&json, ",\"cgroup\":", in_cgroup ? cgroup : NULL);
-  if (known) put_directory(&json, pid, directory);
+  json_identity_fields(&json, &member.id);
+  json_key_string(&json, ",\"executable\":", link);
+  json_key_string(&json, ",\"runId\":", launches ? NULL : run);
+  json_key_string(&json, ",\"cgroup\":", in_cgroup ? cgroup : NULL);
+  if (known) json_directory(&json, pid, directory);
   /* What was read by pid is valid only if the pid still names the same process. */
   if (known && os_refresh(&member) && !tree_dead(&member)) {
-    put_facts(&json, &member);
+    json_process_facts(&json, &member);
     json_raw(&json, "}");
     evidence_print(&json);
   }
   os_close(&member);
 }
 
-/* Supervisors: processes with an instance.lock open, also a deleted one. */
+/* Prints supervisors: processes with an open instance.lock, also a deleted one. */
 static void show_supervisor(pid_t pid) {
   char path[64], link[LINK_SIZE];
   snprintf(path, sizeof path, "/proc/%d/fd", pid);
@@ -127,9 +125,9 @@ static void show_supervisor(pid_t pid) {
     if (!ends_with(link, LOCK)) continue;
     link[strlen(link) - strlen(LOCK)] = 0;
     struct json json = evidence_begin();
-    put_text(&json, "{\"kind\":", "supervisor");
-    put_number(&json, ",\"pid\":", (uint64_t)pid);
-    put_text(&json, ",\"directory\":", link);
+    json_key_string(&json, "{\"kind\":", "supervisor");
+    json_key_number(&json, ",\"pid\":", (uint64_t)pid);
+    json_key_string(&json, ",\"directory\":", link);
     json_raw(&json, "}");
     evidence_print(&json);
     break;
@@ -137,12 +135,12 @@ static void show_supervisor(pid_t pid) {
   closedir(descriptors);
 }
 
-static void put_markers(struct json *json, pid_t pid) {
+static void json_markers(struct json *json, pid_t pid) {
   char value[MARKER_SIZE];
   bool read = os_environ_load(pid);
-  if (read) put_variable(json, ",\"runId\":", "HOLDFAST_RUN_ID", value, sizeof value);
+  if (read) json_variable(json, ",\"runId\":", "HOLDFAST_RUN_ID", value, sizeof value);
   else json_raw(json, ",\"runId\":null");
-  if (read) put_variable(json, ",\"instanceId\":", "HOLDFAST_GATEWAY_INSTANCE_ID", value, sizeof value);
+  if (read) json_variable(json, ",\"instanceId\":", "HOLDFAST_GATEWAY_INSTANCE_ID", value, sizeof value);
   else json_raw(json, ",\"instanceId\":null");
 }
 
@@ -150,18 +148,18 @@ static void show_boundary(const struct boundary *boundary, const char *place, co
   long count = os_boundary_members(boundary, members, tree_max());
   int shown = 0;
   struct json json = evidence_begin();
-  put_text(&json, "{\"kind\":", "cgroup");
-  put_text(&json, ",\"place\":", place);
-  put_text(&json, ",\"runId\":", run_id);
-  put_text(&json, ",\"path\":", boundary->path);
-  put_number(&json, ",\"inode\":\"", boundary->inode);
+  json_key_string(&json, "{\"kind\":", "cgroup");
+  json_key_string(&json, ",\"place\":", place);
+  json_key_string(&json, ",\"runId\":", run_id);
+  json_key_string(&json, ",\"path\":", boundary->path);
+  json_key_number(&json, ",\"inode\":\"", boundary->inode);
   json_raw(&json, "\",\"members\":[");
   for (long i = 0; i < count && shown < SHOWN; i++) {
     if (tree_dead(&members[i])) continue;
     json_raw(&json, shown++ == 0 ? "{" : ",{");
-    put_identity(&json, &members[i].id);
-    put_markers(&json, members[i].id.pid);
-    put_text(&json, ",\"command\":", members[i].command);
+    json_identity_fields(&json, &members[i].id);
+    json_markers(&json, members[i].id.pid);
+    json_key_string(&json, ",\"command\":", members[i].command);
     json_raw(&json, "}");
   }
   json_raw(&json, "]}");

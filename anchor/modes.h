@@ -1,4 +1,4 @@
-/* The faces of the binary. Each returns the exit status. */
+/* The modes of the binary. Each returns the exit status. */
 #ifndef MODES_H
 #define MODES_H
 
@@ -8,12 +8,12 @@
 int run_mode(const char *run_id, const char *instance_dir, int fd, const char *cgroups, const char *note, bool launched);
 /* `argv`: the memory of our own command line. */
 int launch_mode(const char *instance_dir, const char *instance, char *argv, size_t argv_size);
-/* Brief: identity and state only. Ports: also what the descendants listen on. */
+/* Brief: identity and state only. Ports: also the listening ports of the descendants. */
 int inspect_mode(bool brief, bool ports);
 int reap_mode(int argc, char **argv);
 /* Sends SIGCONT to a verified anchor. */
 int continue_mode(int argc, char **argv);
-/* Of another tool's process: one only, and with a marker that must be there. */
+/* Ends one process of another tool that has a certain marker. */
 int reap_one_mode(int argc, char **argv);
 int marked_mode(int argc, char **argv);
 /* Which limits can be set from here. */

@@ -1,7 +1,5 @@
-/*
- * What the core needs of an operating system: identities, boundaries, gated children, and the one function
- * that signals. linux.c implements it; another system is another file.
- */
+/* The interface to the operating system: identities, boundaries, gated children, and the one function that signals.
+ * The linux-*.c files implement it. */
 #ifndef OS_H
 #define OS_H
 
@@ -15,184 +13,189 @@
 #define NOTE_SIZE 256
 #define COMMAND_SIZE 32
 
-/* A process, beyond doubt. `unique` is 0 where the kernel has none. */
+/* Identifies a process. `unique` is 0 if the kernel has no unique ids. */
 struct identity {
   pid_t pid;
   uint64_t start, unique;
 };
 
-/* One live member of a tree, seen through `handle` (-1 on a system without handles: then it is our own child). */
+/* One live process of a tree, verified through `handle` (-1 on a system without handles: then it is a child of
+ * ours). */
 struct member {
   struct identity id;
   int handle;
   pid_t ppid, pgid, sid;
   uid_t uid;
   uint64_t cpu_ms, rss_kb;
-  int threads; /* a zombie with more than one has only lost its first */
-  char state; /* STATE_HIDDEN: see os_look */
+  int threads; /* a zombie with more than one has only lost its first thread */
+  char state; /* STATE_HIDDEN: see os_read_process */
   char command[COMMAND_SIZE];
 };
 
 #define STATE_HIDDEN '?'
 
 struct boundary {
-  int cgroup;              /* directory descriptor, -1 when there is none */
+  int cgroup;              /* directory descriptor, -1 if there is none */
   char path[PATH_SIZE];    /* below the cgroup root */
   uint64_t inode;
-  char note[NOTE_SIZE];    /* why not stronger; empty when it is as strong as can be */
+  char note[NOTE_SIZE];    /* why the boundary is not stronger; empty if it is as strong as possible */
 };
 
-/* What the test-only switch HOLDFAST_ANCHOR_WEAKEN takes away. */
-struct weaken {
+/* Features that the test-only variable HOLDFAST_ANCHOR_WEAKEN disables. */
+struct test_disable {
   bool cgroup, inode, pidfd, children, controllers;
 };
-extern struct weaken weaken;
+extern struct test_disable test_disable;
 
-/* Reads the switch, forgets what a parent process knew. Call first, and after a fork. False when /proc shows another
-   world than the one we live in: its numbers would mean strangers here. */
+/* Reads the variable and drops cached facts of the parent process. Call first, and after a fork. False if /proc
+ * belongs to another pid namespace, where its pids mean other processes. */
 bool os_init(void);
-/* Whether the process at the other end of a local socket has our effective uid or is root; root could trace us anyway. */
+/* True if the process at the other end of a local socket has our effective uid or is root, which could trace us
+ * anyway. */
 bool os_peer_trusted(int fd);
 /* Closes every descriptor above this one. */
 void os_close_above(int fd);
 
 /* descriptors.c */
 #define POLL_MAX 512
-/* Stay free while connections are accepted and processes adopted: for files, directories and handles that are open for a moment. */
+/* Kept free while connections are accepted and processes adopted, for files, directories and handles that are open
+ * for a moment. */
 #define DESCRIPTORS_RESERVED 16
 /* RLIMIT_NOFILE of this process. */
 long os_descriptor_limit(void);
-/* How many more descriptors can be opened, counted up to `most`. */
+/* Number of descriptors that can still be opened, counted up to `most`. */
 long os_descriptors_free(long most);
-/*
- * poll(2) without the entries whose descriptor is -1: the kernel refuses a set that is larger than RLIMIT_NOFILE. When it
- * refuses all the same, each descriptor is polled alone and the call lasts a moment; it never fails. At most POLL_MAX are open.
- */
+/* poll(2) without the entries whose descriptor is -1, because the kernel refuses a set that is larger than
+ * RLIMIT_NOFILE. If it still refuses, each descriptor is polled alone and the call takes a moment; it never fails.
+ * At most POLL_MAX descriptors can be open. */
 void os_poll(struct pollfd *set, nfds_t count, int timeout_ms);
 
-/* linux-signals.c: blocks every signal; a descriptor that they are read from, or -1. Only KILL, STOP and our own faults end or stop us. */
-int os_hear_signals(void);
-/* For a command: every disposition the default; nothing blocked. */
+/* linux-signals.c: blocks every signal and returns a descriptor that reads them, or -1. Only KILL, STOP and our own
+ * faults end or stop this process. */
+int os_open_signal_fd(void);
+/* For a command: resets every disposition to the default; blocks nothing. */
 void os_default_signals(void);
 void os_unblock_signals(void);
 
-/* True when, since the last call, a lookup failed for lack of descriptors or memory: a process not found may still exist. */
-bool os_look_failed(void);
+/* True if, since the last call, a lookup failed for lack of descriptors or memory: a process that was not found may
+ * still exist. */
+bool os_lookup_failed(void);
 uint64_t os_now_ms(void);
 bool os_become_reaper(void);
-/* "unique", "handle" or "number": how sure identities are here. */
+/* "unique", "handle" or "number": how reliable identities are on this kernel. */
 const char *os_strength(void);
 
-/* The same process. The unique id decides where both have one: start times are shown shifted in another time namespace. */
+/* True for the same process. The unique id decides if both have one, because another time namespace shifts start
+ * times. */
 bool os_same(const struct identity *one, const struct identity *other);
 bool os_identity(pid_t pid, struct identity *out);
-/* Opens a handle and proves through it that it is `id` (os_same); fills `out`. Without a unique id the caller needs a
-   second fact. False: errno is ESRCH when it is gone, EACCES when it is hidden and cannot be told from another. */
+/* Opens a handle and verifies through it that the process is `id` (os_same); fills `out`. Without a unique id the
+ * caller needs a second fact. False: errno is ESRCH if it is gone, EACCES if it is hidden and cannot be
+ * distinguished from another. */
 bool os_open(const struct identity *id, struct member *out);
-/* True also for a process that /proc hides from us (hidepid): its state is STATE_HIDDEN, its start time 0, its uid -1, its
-   parent 0 and its command empty; handle, unique id, group and session are known. False: errno is ESRCH when there is no
-   such process, anything else when nothing can be said of it. */
-bool os_look(pid_t pid, struct member *out);
+/* Reads a process. Also true for one that /proc hides (hidepid): its state is STATE_HIDDEN, its start time 0, its
+ * uid -1, its parent 0 and its command empty; handle, unique id, group and session are known. False: errno is ESRCH
+ * if there is no such process, another value if nothing is known about it. */
+bool os_read_process(pid_t pid, struct member *out);
 void os_close(struct member *member);
 
-/* Numbers that are refused whatever the evidence: 1 and below, ourselves, our ancestors, our own group. */
+/* True for pids that are never signalled: 1 and below, this process, its ancestors, its own process group. */
 bool os_untouchable(pid_t pid);
-/* The choke point: the only place in Holdfast that signals a process. 0 or errno. */
+/* The only function in Holdfast that signals a process. Returns 0 or errno. */
 int os_signal(const struct member *member, int signal);
 
-/*
- * Collects the live descendants of `root` (itself not included), parents first, each verified through an open handle:
- * its parent was a verified member at a moment when it was its child. At most `max`; `skip` (may be NULL) leaves
- * out a process and all below it. `signal`, unless 0, is sent to each in the moment it is found: who runs from one
- * process to the next is caught only so. Returns the count; -1 when processes cannot be listed.
- */
+/* Collects the live descendants of `root` (not itself), parents first, each verified through an open handle: its
+ * parent was a verified member while it was its child. At most `max`; `skip` (may be NULL) leaves out a process and
+ * its descendants. `signal`, unless 0, is sent to each at the moment it is found, because a chain of forking
+ * processes would escape otherwise. Returns the count; -1 if processes cannot be listed. */
 long os_descendants(const struct member *root, struct member *out, long max, bool (*skip)(pid_t), int signal);
-/* The direct ones only. */
+/* Collects children only. */
 long os_children(const struct member *parent, struct member *out, long max, bool (*skip)(pid_t), int signal);
-/* How many children we have, zombies included, that `skip` does not name; -1 when they cannot be listed. */
+/* Counts our children, including zombies, except those that `skip` accepts; -1 if they cannot be listed. */
 long os_count_children(bool (*skip)(pid_t));
-/* Looks again through the handle, also at its parent; false when it is gone. It may have become hidden since. */
+/* Reads the process again, including its parent; false if it is gone. It may have become hidden since. */
 bool os_refresh(struct member *member);
-/* Ourselves as a root. */
+/* This process as a root. */
 void os_self(struct member *out);
 
-/* Reads the target's environment, for as many questions as one likes; false when there is none or it may not be read. */
+/* Loads a process's environment for os_environ_value; false if there is none or it cannot be read. */
 bool os_environ_load(pid_t pid);
-/* A variable of the environment read last; NULL when unset. */
+/* A variable of the environment loaded last; NULL if unset. */
 const char *os_environ_value(const char *name);
-/* Value of a variable in the target's environment; false when unset or unreadable. */
+/* Reads one variable of a process's environment; false if unset or unreadable. */
 bool os_environ(pid_t pid, const char *name, char *out, size_t size);
-/* Everyone alive whose environment says so. A marker alone is reported, never signalled. */
+/* Collects live processes with this variable. A marker alone is reported, never signalled. */
 long os_marked(const char *name, const char *value, struct member *out, long max);
-/* Its words, each ended by a NUL (the last perhaps not); 0 when there are none or they may not be read. */
+/* Reads the command line, its words ended by NUL (perhaps not the last); 0 if there is none or it cannot be read. */
 long os_command_line(pid_t pid, char *out, size_t size);
 bool os_executable(pid_t pid, char *out, size_t size);
-/* What its descriptor leads to; false when it is closed or may not be known. */
+/* Reads the target of a descriptor; false if it is closed or unreadable. */
 bool os_descriptor(pid_t pid, int fd, char *out, size_t size);
-/* Parent first, as far as they can be proven; at most `max`. */
+/* Collects ancestors from the parent on, as far as they can be verified; at most `max`. */
 long os_ancestors(const struct member *of, struct identity *out, long max);
-/* False when processes cannot be listed. */
+/* False if processes cannot be listed. */
 bool os_each_process(void (*visit)(pid_t pid));
-/* TCP ports it listens on, as it sees the network, ascending; none when its descriptors may not be read. */
+/* Lists the TCP ports it listens on in its network namespace, ascending; none if its descriptors cannot be read. */
 long os_ports(pid_t pid, uint16_t *out, long max);
-/* It sees the same network as we do. */
+/* True if it is in our network namespace. */
 bool os_same_network(pid_t pid);
-/* Whether anybody listens on it, as we see the network. */
+/* True if a process listens on the port in our network namespace. */
 bool os_port_open(uint16_t port);
-/* Sockets come and go: look again from here on. */
+/* Drops the cached list of sockets. */
 void os_ports_forget(void);
-/* Path below the cgroup root; false when there is none. */
+/* Path below the cgroup root; false if there is none. */
 bool os_cgroup_of(pid_t pid, char *out, size_t size);
 
-/* The cgroup directory for all runs of one place, an instance in its directory, made when it may be; false and a note otherwise. */
+/* Creates the cgroup directory for all runs of one instance directory (`place`); otherwise false and a note. */
 bool os_cgroup_prepare(const char *place, char *runs, size_t size, char *note, size_t note_size);
 void os_cgroup_leave(const char *runs);
 void os_boundary_open(struct boundary *boundary, const char *runs, const char *run_id, const char *note);
-/* One that exists; false when it does not. */
+/* Opens an existing boundary; false if there is none. */
 bool os_boundary_find(struct boundary *boundary, const char *runs, const char *run_id);
 /* Opens a recorded boundary; false unless path and inode both match. */
 bool os_boundary_reopen(struct boundary *boundary, const char *path, uint64_t inode);
-/* "populated", "empty", "gone" (the path is missing, or is another cgroup now) or "unknown" (it cannot be seen from here). */
-const char *os_boundary_look(const char *path, uint64_t inode);
-/* A directory below the cgroup mount, as records name it. */
+/* "populated", "empty", "gone" (the path is missing or is another cgroup) or "unknown" (it is not visible from
+ * here). */
+const char *os_boundary_state(const char *path, uint64_t inode);
+/* Converts a directory below the cgroup mount to its path in records. */
 void os_cgroup_recorded(const char *path, char *out, size_t size);
-/* Every cgroup of a run below the mount that this user made, of whatever instance; `place`: that instance, with the device
-   and inode of its directory. */
+/* Visits every cgroup of a run that this user created, of any instance; `place` is that instance with the device and
+ * inode of its directory. */
 void os_each_boundary(void (*visit)(const struct boundary *boundary, const char *place, const char *run_id));
-/* Refused, like any signal, when we or an ancestor would be hit. */
+/* Refused, like any signal, if it would hit this process or an ancestor. */
 bool os_boundary_kill(const struct boundary *boundary);
-/* True also when there is no cgroup: then only ancestry speaks. */
+/* Also true without a cgroup: then only ancestry identifies members. */
 bool os_boundary_empty(const struct boundary *boundary);
 bool os_boundary_holds(const struct boundary *boundary, pid_t pid);
-/* Nobody in it runs, forks or dies of anything but KILL until it is thawed. False: it could not be done within the time. */
+/* Freezes all its processes until they are thawed; only KILL ends them meanwhile. False: not done within the time. */
 bool os_boundary_freeze(const struct boundary *boundary, uint64_t patience_ms);
 void os_boundary_thaw(const struct boundary *boundary);
-/* Moves a process, and whoever it forks from then on; false and errno. */
-bool os_boundary_take(const struct boundary *boundary, pid_t pid);
-/* A descriptor that polls POLLPRI when emptiness changes, -1 without cgroup. */
+/* Moves a process into the boundary; its later children start there. False and errno. */
+bool os_boundary_move(const struct boundary *boundary, pid_t pid);
+/* Returns a descriptor that polls POLLPRI when emptiness changes, -1 without cgroup. */
 int os_boundary_events(const struct boundary *boundary);
-/* Also of cgroups nested in it. -1: it cannot be read. */
+/* Collects its processes, also those in nested cgroups. -1: it cannot be read. */
 long os_boundary_members(const struct boundary *boundary, struct member *out, long max);
 void os_boundary_remove(struct boundary *boundary);
 
-/* At most: bytes, tasks (threads count), thousandths of a CPU. */
+/* Units: bytes, tasks (including threads), thousandths of a CPU. */
 enum limit { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPUS, LIMITS };
 
-/* What the kernel counted for all of a run; what is not known was not counted here. */
+/* Resource usage that the kernel counted for a whole run. */
 struct usage {
   bool cpu_known, memory_known, tasks_known;
   uint64_t cpu_ms, peak_kb, peak_tasks;
 };
 
-/* Before the child is forked; 0 is no limit. False: `why` names the controller, and nothing may run. */
+/* Sets limits before the child is forked; 0 is no limit. False: `why` names the controller, and nothing may run. */
 bool os_limits_set(const struct boundary *boundary, const uint64_t limits[LIMITS], pid_t supervisor, char *why, size_t size);
-/* Where directories for a limit are made beside the cgroup of all runs; false: nowhere. */
+/* The v1 directory for a limit that belongs to the cgroup of all runs; false if there is none. */
 bool os_limits_place(enum limit kind, const char *runs, char *out, size_t size);
-/* How a limit would be set from here, and where: "v2", "v1", the same with "-refused" where that may not be written, or NULL. */
-const char *os_limits_look(enum limit kind, char *where, size_t size);
-/* Its controller. */
+/* How and where a limit would be set from here: "v2", "v1", the same with "-refused" if it is not writable, or NULL. */
+const char *os_limits_probe(enum limit kind, char *where, size_t size);
+/* The name of its controller. */
 const char *os_limit_name(enum limit kind);
-/* Our run has a limit: what is taken out of it would leave that behind. */
+/* True if our run has a limit, which an adopted process would lose. */
 bool os_limited(void);
 /* "memory" (a process was killed at the limit), "pids" (a fork was refused) or NULL. */
 const char *os_limit_hit(const struct boundary *boundary);
@@ -208,31 +211,31 @@ struct child_spec {
   unsigned short rows, cols;
 };
 
-/* A child that has done everything but exec, and waits at the gate. */
+/* A child that has done everything except exec, and waits at the gate. */
 struct child {
   struct identity id;
-  int gate;             /* write one byte: go; close: leave */
+  int gate;             /* write one byte: go; close: exit */
   int status;           /* child_report; end of file: exec'd */
-  int in, out, err;     /* our ends; -1 when there is none. A PTY: in == out == master */
-  int slave;            /* of a PTY, kept open so that the kernel keeps what was written */
+  int in, out, err;     /* our ends; -1 if there is none. With a PTY: in == out == master */
+  int slave;            /* of a PTY, kept open so that the kernel keeps the output */
 };
 
 struct child_report {
   int step, error;
 };
-/* The steps in order; `none` in a report means: ready at the gate. */
+/* The steps in order; `none` in a report means ready at the gate. */
 enum step { STEP_NONE, STEP_DIRECTORY, STEP_BOUNDARY, STEP_PTY, STEP_STDIO, STEP_FORK, STEP_SESSION, STEP_CWD, STEP_EXEC, STEP_SPEC, STEP_LIMIT };
 extern const char *const step_names[];
 
 /* Forks the child, whose first report comes on `status`. Returns the step that failed (errno set) or STEP_NONE. */
 enum step os_spawn_gated(const struct child_spec *spec, const struct boundary *boundary, struct child *out);
-/* Ends a child that is not to run, and waits for it. */
-void os_dismiss(struct child *child);
-/* No child but this one: when it is a zombie, the tree below us is empty. False when that cannot be told. */
+/* Kills a child that must not run, and reaps it. */
+void os_kill_gated_child(struct child *child);
+/* True if it is our only child: if it is a zombie, the tree is empty. False if it cannot be determined. */
 bool os_only_child(pid_t pid);
-/* Hard to kill for want of memory, where we may be, and with as many descriptors as we may have. Commands get neither. */
-void os_protect_us(void);
-/* Win the CPU in a fork storm, where we may; or be as before. */
-void os_prefer_us(bool on);
+/* Protects this process from the OOM killer if permitted, and raises its descriptor limit. Commands get neither. */
+void os_harden_self(void);
+/* Raises our CPU priority if permitted, to win against a fork bomb; or restores it. */
+void os_raise_priority(bool on);
 
 #endif

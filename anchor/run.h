@@ -1,11 +1,10 @@
-/*
- * One anchor's state. A run goes
+/* The state of one anchor. A run goes through
  *
- *     gated ──GO──▶ running ──STOP, deadline, owner loss, leftovers──▶ exiting ──tree empty, output drained──▶ the end
+ *     gated ──GO──▶ running ──STOP, deadline, owner loss, residue──▶ exiting ──tree empty, output drained──▶ ended
  *
- * and ends only when its whole tree is gone. An anchor is started for one run. Another begins when a process of it is
- * adopted as a service: then it serves both, each with a directory, key, owner and STOP of its own, until the last has ended.
- */
+ * and ends only when its whole tree is empty. An anchor is started for one run. When a process of the run is adopted
+ * as a service, the anchor serves both runs, each with its own directory, key, owner and STOP, until the last one
+ * has ended. */
 #ifndef RUN_H
 #define RUN_H
 
@@ -19,7 +18,7 @@
 #define RESIDUE_KEPT 64
 #define STDIN_BUFFER (64u * 1024)
 #define FOREVER UINT64_MAX
-#define KNOWN_SIZE (16384 * sizeof(struct identity)) /* as many as a tree is looked at */
+#define KNOWN_SIZE (16384 * sizeof(struct identity)) /* as many as a tree is collected */
 
 enum phase { GATED = 1, RUNNING, EXITING };
 
@@ -28,32 +27,32 @@ struct stop {
   char reason[32], actor[256], request[128];
 };
 
-/* Who said that we need not wait for those who survived their KILL. */
+/* The request to abandon processes that survived KILL. */
 struct abandon {
-  bool asked, done; /* done: the end is settled, whoever dies now */
+  bool asked, done; /* done: the end is decided, whatever dies now */
   char actor[256], request[128];
 };
 
 struct policy {
   bool service, sweep_escapes;
-  uint64_t grace, settle, drain, kill_report, overall, no_output, owner_loss, backstop; /* 0 overall or no_output: none */
+  uint64_t grace, settle, drain, kill_report, overall, no_output, owner_loss, backstop; /* overall and no_output: 0 for none */
 };
 
 struct stream {
   int number; /* 1 stdout, 2 stderr */
-  int fd;     /* -1: ended, or never was */
+  int fd;     /* -1: ended, or not used */
   struct spool spool;
-  uint8_t *held; /* read but not yet stored: the file system refuses */
+  uint8_t *held; /* read but not yet stored, because the file system refuses */
   size_t held_used;
-  bool dirty, withheld; /* withheld: we do not read it now, and its silence is ours */
-  uint64_t told_at, retry_at;
+  bool dirty, withheld; /* withheld: the anchor does not read it now, so its silence does not count */
+  uint64_t sent_at, retry_at;
 };
 
 struct input {
   int fd;
   bool closed, end_asked, dirty;
   uint64_t accepted, written, end_at;
-  uint8_t *buffer; /* a ring of STDIN_BUFFER bytes */
+  uint8_t *buffer; /* a ring buffer of STDIN_BUFFER bytes */
   uint8_t last;
 };
 
@@ -71,11 +70,12 @@ struct residue {
   char command[COMMAND_SIZE];
 };
 
-/* JSON text from START or ADOPT by which the run is found without the store. The anchor stores it and does not parse it. */
+/* JSON text from START or ADOPT by which the run is found without the store. The anchor stores it and does not parse
+ * it. */
 #define SCOPE_SIZE 2048
 
 struct served {
-  bool active, given_up; /* given up: abandoned and over, while the anchor goes on; `boundary` and `known` still tell whose they are */
+  bool active, abandoned; /* abandoned: the run has ended while the anchor continues; `boundary` and `known` still identify its processes */
   char id[64], instance[64], key[80], directory[PATH_SIZE], instance_directory[PATH_SIZE];
   char scope[SCOPE_SIZE];
   int dir;
@@ -85,7 +85,7 @@ struct served {
   struct policy policy;
   struct child child;
   struct identity anchor;
-  pid_t launcher; /* 0: none, or it died */
+  pid_t launcher; /* 0: none, or it has died */
   struct boundary boundary;
   char limit_note[NOTE_SIZE]; /* why a limit could not be set */
   int boundary_events;
@@ -101,45 +101,45 @@ struct served {
   struct stop stop;
   uint64_t stop_at;
   struct abandon abandon;
-  bool ready, executed, gate_used; /* ready: at the gate, and welcomed */
+  bool ready, executed, gate_used; /* ready: the child is at the gate, and the owner was told */
   uint64_t gate_closed_at;
   struct child_report failure;
 
   bool leader_done, leader_zombie, leader_saved;
   int leader_code, leader_signal; /* -1: not this one */
-  bool empty, told_end;
+  bool empty, end_sent;
 
   struct residue residue[RESIDUE_KEPT];
   uint64_t residue_count, processes, reaped, reaped_before;
-  uint64_t cleaned, cleaned_start; /* ended besides the leader; the newest start time among them */
+  uint64_t cleaned, cleaned_start; /* processes ended besides the leader; the newest start time among them */
   bool escaped;
   const char *kill_mode;
   uint64_t cpu_ms, peak_kb;
 
   uint64_t started_at, overall_from, output_at, withheld_since, owner_lost_at, settle_at, kill_at, sweep_at, report_at, drain_until,
-      check_at, save_at, accept_at; /* accept_at: not before, because the last accept failed */
-  bool terminating, more_to_reap, swept_once, reported; /* reported: survivors have been named */
+      check_at, save_at, accept_at; /* accept_at: no accept before this time, because the last one failed */
+  bool terminating, more_to_reap, swept_once, reported; /* reported: survivors were reported */
   int sweeps;
 
-  /* Adopted: its first process is a child of ours only when that one's parents have died. */
+  /* Adopted: its leader becomes a child of the anchor only when its parents have died. */
   bool adopted, leader_gone;
-  int leader_handle;       /* readable when it has ended; -1: none, or heard */
-  pid_t session;           /* who is in another one has detached itself */
-  struct identity *known;  /* everybody who was in it at the last look */
+  int leader_handle;       /* readable when the leader has ended; -1: none, or already handled */
+  pid_t session;           /* a process in another session has detached itself */
+  struct identity *known;  /* all members at the last snapshot */
   long known_count;
-  uint64_t look_at;
+  uint64_t refresh_at;
 };
 
 extern struct served runs[RUNS_MAX];
-/* The one that is being served now. Whoever turns to another turns back. */
+/* The current run. Code that changes it must restore it. */
 extern struct served *serving;
 #define run (*serving)
 
-/* How many runs this anchor serves. */
+/* Number of runs that this anchor serves. */
 int runs_active(void);
 
 /* streams.c */
-/* Spools as START says, and the ends of the child's pipes. False: there is no memory. */
+/* Opens spools as START says, for the ends of the child's pipes. False: out of memory. */
 bool streams_open(const struct frame *start);
 bool stream_wants_read(const struct stream *stream);
 void stream_read(struct stream *stream);
@@ -149,7 +149,7 @@ void streams_abandon(void);
 /* Checks the spool files for damage by other programs, and reports lost bytes. */
 void streams_check(void);
 void streams_drain(uint64_t now);
-/* Its memory and files; its ends are closed. */
+/* Frees memory and spool files; the pipe ends are already closed. */
 void streams_free(void);
 void input_accept(struct connection *from, uint64_t offset, const uint8_t *data, size_t length);
 void input_close_at(uint64_t offset);
@@ -159,58 +159,59 @@ void input_reader_gone(void);
 bool is_terminal_size(uint64_t rows, uint64_t cols);
 void input_resize(uint64_t rows, uint64_t cols);
 
-/* owners.c */
-void owners_accept(uint64_t now);
-void owner_adopt_first(int fd);
+/* connections.c */
+void connections_accept(uint64_t now);
+void connections_add_owner(int fd);
 bool connection_read(struct connection *connection);
 void connection_flush(struct connection *connection);
 void connection_drop(struct connection *connection);
 void connections_finish(uint64_t patience_ms);
 struct out connection_out(struct connection *connection, uint8_t type);
 void connection_send(struct connection *connection, struct out *out);
-void tell_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data);
-void tell_failed(struct connection *connection, enum step step, int error);
-void tell_welcome(struct connection *connection);
+void send_to_all(uint8_t type, void (*fill)(struct out *, const void *), const void *data);
+void send_failed(struct connection *connection, enum step step, int error);
+void send_welcome(struct connection *connection);
 void refuse(struct connection *connection, const char *code, const char *message);
-void put_stop(struct out *out, const void *unused);
+void out_stop(struct out *out, const void *unused);
 bool backlogged(const struct connection *connection);
-void drop_speechless(uint64_t now);
+void drop_silent_connections(uint64_t now);
 bool listener_open(void);
 const char *tier(void);
 
-/* run.c */
-/* The peer process; pid 0: it is not visible in this pid namespace. */
+/* mode-run.c */
+/* The peer process; 0 if it is not visible in this pid namespace. */
 pid_t peer_of(int fd);
 void read_status(void);
 void close_gate(void);
-bool save_facts(void);
+bool save_anchor_file(void);
 bool open_directory(const char *instance_dir);
 void remove_directory(void);
-void begin_serving(struct served *slot);
-/* Tells the launcher which runs this anchor serves and when they end. Turns to the first run. */
+void init_run(struct served *slot);
+/* Publishes for the launcher which runs this anchor serves and when they end. Sets the first run as the current one. */
 void publish_heartbeat(void);
-/* Where cgroups of runs are made; NULL: nowhere. */
+/* Where cgroups of runs are created; NULL: nowhere. */
 extern const char *cgroups_of_runs;
 
-/* adopt.c, signal.c, members.c */
-void adopt_asked(struct connection *connection, const struct frame *frame);
-void signal_asked(struct connection *connection, const struct frame *frame);
-void members_asked(struct connection *connection, const struct frame *frame);
+/* cmd-adopt.c, cmd-signal.c, cmd-members.c */
+void handle_adopt(struct connection *connection, const struct frame *frame);
+void handle_signal(struct connection *connection, const struct frame *frame);
+void handle_members(struct connection *connection, const struct frame *frame);
 
 /* ending.c */
 void request_stop(const char *reason, const char *actor, const char *request, uint64_t grace);
-/* False: there are no survivors to give up. */
+/* False: there are no survivors to abandon. */
 bool request_abandon(const char *actor, const char *request);
-void reap(void);
-/* Everybody of this run, in `members`, each sent the signal in the moment it is found; how many. */
+void reap_children(void);
+/* Fills `members` with all processes of this run and returns their number. Each is sent the signal at the moment it
+ * is found. */
 long collect(int signal);
-void advance(uint64_t now);
+void step_deadlines(uint64_t now);
 uint64_t next_deadline(uint64_t now);
-/* The end of this run; of this process, when it was the last. */
-void leave(void);
+/* Ends this run, and this process if it was the last run. */
+void finish_run(void);
 
-/* Memory that costs nothing until it is touched; NULL: there is none. */
-void *reserve(size_t size);
-void give_back(void *memory, size_t size);
+/* Maps memory that is allocated when first touched; NULL if there is none. */
+void *map_pages(size_t size);
+void unmap_pages(void *memory, size_t size);
 
 #endif

@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A bound is kept in whole segments: eight of them lose at most an eighth when the oldest goes. */
+/* The limit is kept in whole segments: with eight, removing the oldest loses at most an eighth. */
 #define SEGMENTS 8
 #define SEGMENT_MIN 4096
-#define BOUND_MAX (UINT64_C(1) << 48) /* what is left at the end can be added to it */
-#define SEGMENT_MAX (1u << 20) /* what is acknowledged is freed in these steps: a small disk must see it soon */
+#define BOUND_MAX (UINT64_C(1) << 48) /* leaves room for the bytes left at the end */
+#define SEGMENT_MAX (1u << 20) /* acknowledged bytes are freed in these steps, which must be small for a small disk */
 
 void spool_open(struct spool *spool, const char *name, int dir, uint64_t bound, bool back_pressure) {
   if (bound > BOUND_MAX) bound = BOUND_MAX;
@@ -26,7 +26,7 @@ static void segment_name(const struct spool *spool, uint64_t base, char *out, si
   snprintf(out, size, "%s.%020llu", spool->name, (unsigned long long)base);
 }
 
-/* Where the segment after the one at `base` begins, or the stream ends. */
+/* End of the segment at `base`. */
 static uint64_t segment_end(const struct spool *spool, uint64_t base) {
   uint64_t end = base + spool->segment_size < spool->end ? base + spool->segment_size : spool->end;
   for (int i = 0; i < spool->cut_count; i++)
@@ -34,10 +34,8 @@ static uint64_t segment_end(const struct spool *spool, uint64_t base) {
   return end;
 }
 
-/*
- * Returns how many bytes of the segment at `base` are on disk. After an error other than ENOENT, all of it is assumed. A
- * removed segment is created again, empty, so that readers can tell it from a segment that the anchor dropped.
- */
+/* Returns how many bytes of the segment at `base` are on disk. After an error other than ENOENT, all of it is
+ * assumed. A removed segment is created again, empty, so that readers can distinguish it from a dropped one. */
 static uint64_t segment_length(const struct spool *spool, uint64_t base, uint64_t written) {
   char name[48];
   struct stat st;
@@ -78,7 +76,7 @@ static void remember_segment(struct spool *spool, const struct stat *st) {
   spool->segment_modified = st->st_mtim;
 }
 
-/* Written at its end only: a file that was truncated gets no hole. */
+/* O_APPEND: a truncated file gets no hole. */
 static bool next_segment(struct spool *spool) {
   char name[48];
   struct stat st;
@@ -109,12 +107,12 @@ static void drop_all(struct spool *spool) {
 /* Ends the newest segment before it is full. */
 static void cut(struct spool *spool) {
   spool_close(spool);
-  if (spool->end == spool->segment_base) return; /* nothing was in it: it is made again */
+  if (spool->end == spool->segment_base) return; /* it is empty: it is created again */
   if (spool->cut_count == SPOOL_CUTS) drop_all(spool);
   else spool->cuts[spool->cut_count++] = spool->end;
 }
 
-/* True when the newest segment is as the anchor wrote it. Otherwise detectable foreign bytes are cut off. */
+/* True if the newest segment is as the anchor wrote it. Otherwise detectable foreign bytes are cut off. */
 static bool newest_intact(struct spool *spool) {
   char name[48];
   struct stat st;
@@ -128,7 +126,7 @@ static bool newest_intact(struct spool *spool) {
   uint64_t there = (uint64_t)st.st_size < written ? (uint64_t)st.st_size : written;
   bool ours = st.st_mtim.tv_sec == spool->segment_modified.tv_sec && st.st_mtim.tv_nsec == spool->segment_modified.tv_nsec;
   off_t hole = ours || there == 0 ? (off_t)there : lseek(spool->segment, 0, SEEK_HOLE);
-  if (hole >= 0 && (uint64_t)hole < there) { /* truncated and made longer again: where the zeros begin is not known */
+  if (hole >= 0 && (uint64_t)hole < there) { /* truncated and extended again: the start of the zeros is not known */
     (void)!ftruncate(spool->segment, 0);
     return false;
   }
@@ -146,7 +144,7 @@ bool spool_check(struct spool *spool) {
   bool intact = spool->segment < 0 || newest_intact(spool);
   if (!intact) {
     cut(spool);
-    (void)next_segment(spool); /* tells readers where it goes on; otherwise the next write tries again */
+    (void)next_segment(spool); /* shows readers where the stream continues; if it fails, the next write tries again */
   }
   spool->lost = spool->lost_before;
   for (uint64_t base = spool->start; base < spool->end; base = segment_end(spool, base)) spool->lost += missing_from(spool, base);
@@ -160,10 +158,10 @@ size_t spool_room(const struct spool *spool, size_t want) {
   return room < want ? (size_t)room : want;
 }
 
-/* The file system refuses and we must not wait: forget everything kept, then these bytes. */
-static void forget(struct spool *spool, size_t length) {
+/* The file system refuses and the anchor must not wait: drops everything kept, then these bytes. */
+static void drop_unstorable(struct spool *spool, size_t length) {
   char name[48];
-  bool begun = spool->segment >= 0 && spool->end == spool->segment_base; /* and nothing is in it */
+  bool begun = spool->segment >= 0 && spool->end == spool->segment_base; /* and it is empty */
   segment_name(spool, spool->end, name, sizeof name);
   drop_all(spool);
   if (begun) unlinkat(spool->dir, name, 0);
@@ -172,7 +170,8 @@ static void forget(struct spool *spool, size_t length) {
   spool->start = spool->segment_base = spool->end;
 }
 
-/* Appends to the newest segment. -1: errno is set. 0: another program truncated it meanwhile, and the write is undone. */
+/* Appends to the newest segment. -1: errno is set. 0: another program truncated it meanwhile, and the write is
+ * undone. */
 static ssize_t append(struct spool *spool, const void *data, size_t length) {
   struct stat st;
   uint64_t used = spool->end - spool->segment_base;
@@ -213,17 +212,17 @@ size_t spool_append(struct spool *spool, const void *data, size_t length) {
     }
     if (spool->error != 0) {
       if (spool->back_pressure && !spool->last) return done;
-      if (spool->back_pressure) { /* what nobody has acknowledged is not given up for what comes after it */
+      if (spool->back_pressure) { /* unacknowledged bytes are not dropped for later ones */
         spool->dropped += length - done;
         return length;
       }
       if (spool->start < spool->segment_base) {
-        spool->dropped += remove_oldest(spool); /* make room by forgetting the oldest, and try again */
+        spool->dropped += remove_oldest(spool); /* drop the oldest segment and try again */
         spool->error = 0;
         continue;
       }
       int error = spool->error;
-      forget(spool, length - done);
+      drop_unstorable(spool, length - done);
       spool->error = error;
       return length;
     }

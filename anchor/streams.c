@@ -1,4 +1,4 @@
-/* Output into spools, input from the owner. */
+/* Writes output to spools, and input from the owner to the program. */
 #include "run.h"
 
 #include <errno.h>
@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #define READ_SIZE (64u * 1024)
-#define READS_PER_TURN 16  /* one noisy stream must not keep us from owners and signals */
-#define TELL_EVERY_MS 2
+#define READS_PER_TURN 16  /* one busy stream must not delay owners and signals */
+#define SEND_EVERY_MS 2
 #define RETRY_MS 200
-#define TERMINAL_HOLDS (128u * 1024) /* more than the kernel keeps between the two sides, which it does not tell */
+#define TERMINAL_HOLDS (128u * 1024) /* more than the kernel buffers between the two sides; the amount is not readable */
 
 bool streams_open(const struct frame *start) {
   static const char *const names[2] = {"stdout", "stderr"};
@@ -22,11 +22,12 @@ bool streams_open(const struct frame *start) {
     frame_number(start, policies[i], &policy);
     run.streams[i] = (struct stream){.number = i + 1, .fd = i == 0 ? run.child.out : run.child.err};
     spool_open(&run.streams[i].spool, names[i], run.dir, bound, policy == 1);
-    /* Reserved now: when it is needed there is no way back. Only back-pressure holds bytes that could not be stored. */
-    if (policy == 1 && (run.streams[i].held = reserve(READ_SIZE)) == NULL) return false;
+    /* Mapped now, because a failure later could not be reported. Only back-pressure holds bytes that could not be
+     * stored. */
+    if (policy == 1 && (run.streams[i].held = map_pages(READ_SIZE)) == NULL) return false;
   }
   run.input = (struct input){.fd = run.child.in, .closed = run.child.in < 0};
-  return run.child.in < 0 || (run.input.buffer = reserve(STDIN_BUFFER)) != NULL;
+  return run.child.in < 0 || (run.input.buffer = map_pages(STDIN_BUFFER)) != NULL;
 }
 
 bool stream_wants_read(const struct stream *stream) {
@@ -46,7 +47,7 @@ void streams_check(void) {
     if (spool_check(&run.streams[i].spool)) run.streams[i].dirty = true;
 }
 
-/* The drain has taken long enough: a stranger holds the other end. */
+/* Ends the streams after the drain: a process outside the run holds the other end. */
 void streams_abandon(void) {
   for (int i = 0; i < 2; i++)
     if (run.streams[i].fd >= 0) stream_end(&run.streams[i]);
@@ -76,10 +77,8 @@ void stream_read(struct stream *stream) {
   }
 }
 
-/*
- * Nobody of the run writes any more: what is left is in kernel buffers. Whoever else has the other end, a process that was
- * adopted out of it for one, is heard until the drain is over, but within the bound.
- */
+/* No process of the run writes any more, and the rest is in kernel buffers. Another process with the other end open,
+ * such as an adopted one, is read until the drain is over, within the limit. */
 void streams_drain(uint64_t now) {
   if (run.child.slave >= 0) close(run.child.slave);
   run.child.slave = -1;
@@ -87,7 +86,7 @@ void streams_drain(uint64_t now) {
     struct stream *stream = &run.streams[i];
     int left = 0;
     if (stream->fd >= 0) (void)ioctl(stream->fd, FIONREAD, &left);
-    spool_drain(&stream->spool, (size_t)left + (run.pty ? TERMINAL_HOLDS : 0) + 1); /* one more: the end is read, too */
+    spool_drain(&stream->spool, (size_t)left + (run.pty ? TERMINAL_HOLDS : 0) + 1); /* one more, to read the end */
     stream->retry_at = now;
     if (stream->fd >= 0) stream_read(stream);
   }
@@ -96,13 +95,13 @@ void streams_drain(uint64_t now) {
 void streams_free(void) {
   for (int i = 0; i < 2; i++) {
     spool_close(&run.streams[i].spool);
-    if (run.streams[i].held != NULL) give_back(run.streams[i].held, READ_SIZE);
+    if (run.streams[i].held != NULL) unmap_pages(run.streams[i].held, READ_SIZE);
   }
-  if (run.input.buffer != NULL) give_back(run.input.buffer, STDIN_BUFFER);
+  if (run.input.buffer != NULL) unmap_pages(run.input.buffer, STDIN_BUFFER);
 }
 
-static void tell_output(struct stream *stream, uint64_t now) {
-  if (run.owner != NULL && backlogged(run.owner)) return; /* it will hear the newest when it listens again */
+static void send_output(struct stream *stream, uint64_t now) {
+  if (run.owner != NULL && backlogged(run.owner)) return; /* it is told the newest state when it reads again */
   bool closed = stream->fd < 0 && stream->held_used == 0;
   if (run.owner != NULL) {
     struct out out = connection_out(run.owner, F_OUTPUT);
@@ -117,12 +116,12 @@ static void tell_output(struct stream *stream, uint64_t now) {
     connection_send(run.owner, &out);
   }
   stream->dirty = false;
-  stream->told_at = now;
+  stream->sent_at = now;
 }
 
-static void tell_input(struct connection *connection);
+static void send_input(struct connection *connection);
 
-/* Once per turn: retry what the file system refused, tell the owner what is new, keep the no-output clock honest. */
+/* Once per loop: retries failed writes, reports changes to the owner, and adjusts the no-output clock. */
 void streams_settle(uint64_t now) {
   bool withheld = false;
   for (int i = 0; i < 2; i++) {
@@ -136,12 +135,12 @@ void streams_settle(uint64_t now) {
     if (held_back != stream->withheld) stream->dirty = true;
     stream->withheld = held_back;
     withheld |= held_back;
-    if (stream->dirty && (now - stream->told_at >= TELL_EVERY_MS || stream->fd < 0)) tell_output(stream, now);
+    if (stream->dirty && (now - stream->sent_at >= SEND_EVERY_MS || stream->fd < 0)) send_output(stream, now);
   }
-  if (run.input.dirty) tell_input(run.owner);
+  if (run.input.dirty) send_input(run.owner);
   if (withheld && run.withheld_since == 0) run.withheld_since = now;
   if (!withheld && run.withheld_since != 0) {
-    run.output_at += now - run.withheld_since; /* we were not listening: that was no silence */
+    run.output_at += now - run.withheld_since; /* the anchor did not read, so that time was not silence */
     run.withheld_since = 0;
   }
 }
@@ -152,7 +151,7 @@ bool streams_ended(void) {
 
 /* ---- input ---- */
 
-static void tell_input(struct connection *connection) {
+static void send_input(struct connection *connection) {
   run.input.dirty = connection != NULL && backlogged(connection);
   if (connection == NULL || run.input.dirty) return;
   struct out out = connection_out(connection, F_STDIN);
@@ -173,13 +172,13 @@ void input_accept(struct connection *from, uint64_t offset, const uint8_t *data,
     refuse(from, "stdin-limit", "more than the limit allows; wait for credit");
     return;
   }
-  for (uint64_t at = input->accepted; at < end; at++) { /* what lies before is a repeat */
+  for (uint64_t at = input->accepted; at < end; at++) { /* bytes before that are a repetition */
     if (!input->closed) input->buffer[at % STDIN_BUFFER] = data[at - offset];
     input->accepted = at + 1;
   }
   if (input->closed) input->written = input->accepted;
   input_write();
-  tell_input(from);
+  send_input(from);
 }
 
 /* On a terminal the end of input is a character; after an unfinished line it takes two. */
@@ -187,14 +186,14 @@ static bool send_eof_character(void) {
   struct termios t;
   if (tcgetattr(run.input.fd, &t) != 0) return true;
   uint8_t eof[2] = {t.c_cc[VEOF], t.c_cc[VEOF]};
-  bool by_line = (t.c_lflag & ICANON) != 0; /* otherwise it is a key like any other, and line editors know it */
+  bool by_line = (t.c_lflag & ICANON) != 0; /* otherwise it is an ordinary key, which line editors understand */
   size_t count = by_line && run.input.written > 0 && run.input.last != '\n' ? 2 : 1;
   ssize_t n = write(run.input.fd, eof, count);
   return n == (ssize_t)count || (n < 0 && errno != EAGAIN);
 }
 
 static void input_finish(void) {
-  if (run.pty && !send_eof_character()) return; /* no room: asked again when there is */
+  if (run.pty && !send_eof_character()) return; /* no room: tried again later */
   if (!run.pty && run.input.fd >= 0) close(run.input.fd);
   if (!run.pty) run.input.fd = -1;
   run.input.end_asked = false;
@@ -218,7 +217,7 @@ void input_reader_gone(void) {
   run.input.fd = -1;
   run.input.closed = true;
   run.input.written = run.input.accepted;
-  tell_input(run.owner);
+  send_input(run.owner);
 }
 
 void input_write(void) {
@@ -245,7 +244,7 @@ void input_write(void) {
     input_finish();
     progress = true;
   }
-  if (progress) tell_input(run.owner);
+  if (progress) send_input(run.owner);
 }
 
 bool is_terminal_size(uint64_t rows, uint64_t cols) { return rows > 0 && rows <= UINT16_MAX && cols > 0 && cols <= UINT16_MAX; }
@@ -253,5 +252,5 @@ bool is_terminal_size(uint64_t rows, uint64_t cols) { return rows > 0 && rows <=
 void input_resize(uint64_t rows, uint64_t cols) {
   struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
   if (run.pty && run.streams[0].fd >= 0 && is_terminal_size(rows, cols))
-    (void)ioctl(run.streams[0].fd, TIOCSWINSZ, &size); /* the kernel signals SIGWINCH itself */
+    (void)ioctl(run.streams[0].fd, TIOCSWINSZ, &size); /* the kernel sends SIGWINCH itself */
 }

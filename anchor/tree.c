@@ -3,16 +3,16 @@
 #include <signal.h>
 
 #define STOP_ROUNDS 32
-#define LIMIT_COUNTED 1024   /* up to this limit, what is free is counted */
+#define LIMIT_COUNTED 1024   /* up to this limit, free descriptors are counted */
 #define DESCRIPTORS_OURS 256 /* above it: more than an anchor ever has open */
-#define FILES_AT_ONCE 8      /* open for a moment during a look */
+#define FILES_AT_ONCE 8      /* open for a moment during a lookup */
 
 struct member members[MEMBERS_MAX];
 
 long tree_room(long held) {
   long limit = os_descriptor_limit(), room = MEMBERS_MAX - held;
   long fit = limit > LIMIT_COUNTED ? limit - DESCRIPTORS_OURS - held : os_descriptors_free(limit) - FILES_AT_ONCE;
-  if (fit < 1) fit = 1; /* what cannot be opened is noticed: os_look_failed */
+  if (fit < 1) fit = 1; /* a failure to open is noticed: os_lookup_failed */
   return fit < room ? fit : room;
 }
 
@@ -26,7 +26,7 @@ bool tree_dead(const struct member *member) { return (member->state == 'Z' && me
 
 long stop_then_kill(long (*collect)(int)) {
   long count = 0, before = -1;
-  for (int round = 0; round < STOP_ROUNDS && count > before; round++) { /* until nobody new has come */
+  for (int round = 0; round < STOP_ROUNDS && count > before; round++) { /* until no new process appears */
     before = count;
     count = collect(SIGSTOP);
   }

@@ -1,4 +1,4 @@
-/* Killing a tree that may be growing. */
+/* Kills a process tree that may be growing. */
 #ifndef TREE_H
 #define TREE_H
 
@@ -6,21 +6,20 @@
 
 #define MEMBERS_MAX 16384
 
-/* One tree is looked at at a time; memory is touched only then. */
+/* The collected processes of one tree at a time; memory is touched only then. */
 extern struct member members[MEMBERS_MAX];
 
-/* How many handles can be opened besides `held` members whose handles are open. */
+/* Number of handles that can be opened besides those of `held` members. */
 long tree_room(long held);
-/* The same when none is open. */
+/* The same if none is open. */
 long tree_max(void);
 void tree_release(long count);
 bool tree_dead(const struct member *member);
-/*
- * Stop everyone until nobody new appears, then kill: a fork storm cannot outrun it. `collect` fills `members` from scratch
- * each time it is asked, and sends the signal it is given to each in the moment it is found. Returns their count; their handles stay open.
- */
+/* Sends SIGSTOP until no new process appears, then SIGKILL: a fork bomb cannot outrun it. `collect` fills `members`
+ * from scratch each time, and sends the signal to each process at the moment it is found. Returns their number;
+ * their handles stay open. */
 long tree_kill(long (*collect)(int signal));
-/* The same for a `collect` that adds to what it found before, and keeps its handles itself. */
+/* The same for a `collect` that adds to earlier results and keeps their handles. */
 long stop_then_kill(long (*collect)(int signal));
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "number.h"
 
-#ifndef PROTOCOL /* a test builds the former one */
+#ifndef PROTOCOL /* a test builds the previous version */
 #define PROTOCOL 2
 #endif
 #define FRAME_MAX (128u * 1024)
@@ -49,25 +49,25 @@ struct field {
   uint32_t length;
 };
 
-/* Bytes taken from `data`; 0: incomplete; -1: malformed, the connection is beyond repair. */
+/* Returns the bytes taken from `data`; 0: incomplete; -1: malformed, the connection must be closed. */
 long frame_take(const uint8_t *data, size_t have, size_t max, struct frame *out);
 /* 1: a field; 0: the end; -1: malformed. `at` starts at 0. */
 int field_next(const struct frame *frame, size_t *at, struct field *out);
 bool frame_well_formed(const struct frame *frame);
-/* False when the value is not 8 bytes. */
+/* False if the value is not 8 bytes. */
 bool field_number(const struct field *field, uint64_t *out);
-/* Copies text, NUL-terminated. False when too long or with a NUL inside. */
+/* Copies text, NUL-terminated. False if too long or with a NUL inside. */
 bool field_text(const struct field *field, char *out, size_t size);
-/* The first field of that tag. */
+/* Reads the first field of that tag. */
 bool frame_number(const struct frame *frame, uint8_t tag, uint64_t *out);
 bool frame_text(const struct frame *frame, uint8_t tag, char *out, size_t size);
-/* Milliseconds, at most TIME_MAX. Every time in a frame is read by this. */
+/* Milliseconds, at most TIME_MAX. All times in frames are read with this function. */
 bool frame_time(const struct frame *frame, uint8_t tag, uint64_t *out);
-/* False also when no process can have that number. */
+/* Also false if no process can have this pid. */
 bool field_pid(const struct field *field, int32_t *out);
 bool frame_pid(const struct frame *frame, uint8_t tag, int32_t *out);
 
-/* Building frames. Overflow is remembered, and the frame then not sent. */
+/* A frame being built. After an overflow the frame is not sent. */
 struct out {
   uint8_t *data;
   size_t size, used, frame_at;
@@ -78,7 +78,7 @@ void out_begin(struct out *out, uint8_t type);
 void out_bytes(struct out *out, uint8_t tag, const void *data, size_t length);
 void out_number(struct out *out, uint8_t tag, uint64_t value);
 void out_text(struct out *out, uint8_t tag, const char *text);
-/* False, and the frame withdrawn, when it did not fit. */
+/* False, and the frame is removed, if it did not fit. */
 bool out_end(struct out *out);
 
 #endif

@@ -163,7 +163,7 @@ describe("where a limit cannot be set, nothing runs and it is said", () => {
       "no cgroup",
       rootUser,
       tiers.none,
-      /memory: it needs a cgroup of the run's own: cgroup use is switched off/,
+      /memory: it needs the run's own cgroup: cgroups are disabled/,
     ],
     [
       "an ordinary user, nothing delegated",
