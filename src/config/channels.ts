@@ -120,3 +120,5 @@ export function isHttpUrl(text: string): boolean {
   const { protocol, username, password, hash } = new URL(text);
   return (protocol === "https:" || protocol === "http:") && username + password + hash === "";
 }
+
+export type ChannelEntries = Readonly<Record<string, ChannelEntry>>;

@@ -37,7 +37,8 @@ import type { Store } from "../store/store.js";
 import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { listProcessesOfRun } from "../supervisor/inspect/live-processes.js";
 import { runMessageAsTask } from "./background/message-task.js";
-import { CLI_BACKEND, OneShotAgents } from "./background/one-shot-agents.js";
+import { OneShotAgents } from "./background/one-shot-agents.js";
+import { CLI_BACKEND } from "../model/session.js";
 import { type BackgroundServices, openBackground } from "./background/open.js";
 import { acknowledgeReadMessages } from "./background/read-receipts.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
@@ -50,9 +51,9 @@ import { detectCapabilities, GatewayRegistration } from "./registration.js";
 import { RemoteStopExecutor } from "./remote-stops/executor.js";
 import { RunStopper } from "./remote-stops/run-stopper.js";
 import { stopThroughPeers } from "./remote-stops/through-peers.js";
-import { createAcpHandlers } from "./routes/acp.js";
-import { createRouteHandlers } from "./routes/runs.js";
-import { createTaskHandlers } from "./routes/tasks.js";
+import type { AcpHandlerDeps } from "./routes/acp.js";
+import { createRouteHandlers } from "./routes/route-handlers.js";
+import type { TaskHandlerDeps } from "./routes/tasks.js";
 import { AdmissionControl } from "./server/admission-control.js";
 import { Attachments } from "./server/attachments.js";
 import { EventFollower } from "./server/event-follower.js";
@@ -211,13 +212,13 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const { background } = backgroundServices;
   const runStopper = new RunStopper({ supervisor, store, runLocator });
   const operator = await loadOrCreateOperatorToken(home);
-  const taskDeps = {
+  const taskDeps: TaskHandlerDeps = {
     ...{ ...backgroundServices, store, supervisor, runStopper, acp, authorizer, channels: config.channels },
     cursors: createTaskCursorCodec(operator),
     notRestored: () => readUnrestored(localCopyDirectory(home)),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
-  const acpDeps = {
+  const acpDeps: AcpHandlerDeps = {
     ...{ acp, store, sessions, execAuth, authorizer, getRun, background, channels: config.channels },
     assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
     recordTaskInRunDirectory: async (sessionId: string, taskId: string) => {
@@ -235,62 +236,64 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     instanceId,
     onProblem: (message, cause) => onProblem({ runId: null, message, cause }),
   });
-  const handlers = createRouteHandlers({
-    supervisor,
-    listProcesses: async (record) =>
-      listProcessesOfRun(
-        observer,
-        record,
-        await supervisor.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true }),
-        {
-          ports: record.service !== null,
-        },
-      ),
-    runStopper,
-    stopThroughPeers: (requester, runId, body, unread) =>
-      stopThroughPeers({ peerDirectory, instanceId }, requester, runId, body, unread),
-    foregroundClients,
-    screenCache,
-    authorizer,
-    execAuth,
-    acp: createAcpHandlers(acpDeps),
-    tasks: createTaskHandlers(taskDeps),
-    background,
-    closeAgent: async (sessionId, actor) => {
-      const session = await store.getAcpSession(sessionId);
-      if (session === null || session.state === "closed") return false;
-      await acp.closeSession(sessionId, { actor });
-      return true;
+  const handlers = createRouteHandlers(
+    {
+      supervisor,
+      listProcesses: async (record) =>
+        listProcessesOfRun(
+          observer,
+          record,
+          await supervisor.listRuns({ states: OPEN_RUN_STATES, withoutLabels: true }),
+          {
+            ports: record.service !== null,
+          },
+        ),
+      runStopper,
+      stopThroughPeers: (requester, runId, body, unread) =>
+        stopThroughPeers({ peerDirectory, instanceId }, requester, runId, body, unread),
+      foregroundClients,
+      screenCache,
+      authorizer,
+      execAuth,
+      background,
+      closeAgent: async (sessionId, actor) => {
+        const session = await store.getAcpSession(sessionId);
+        if (session === null || session.state === "closed") return false;
+        await acp.closeSession(sessionId, { actor });
+        return true;
+      },
+      history,
+      onRead,
+      records: store,
+      agents,
+      oneShotAgents,
+      channels: config.channels,
+      courier: deliverer,
+      assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
+      defaults: config.defaults,
+      gatewayStatus: async () => ({
+        instanceId: instanceId,
+        version: packageVersion(),
+        pid: process.pid,
+        home,
+        startedAt,
+        ready: ready() && !stopping,
+        ...(await countOpenRuns(supervisor)),
+        storeWrites: health.get(),
+        tier: null,
+        listen: listeners?.listen ?? null,
+      }),
+      listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
+      shutDown: async (policy) => {
+        const done = await shutdown.request(policy);
+        // After the answer is on its way.
+        setTimeout(() => stopRequested.resolve(), 10);
+        return done;
+      },
     },
-    history,
-    onRead,
-    records: store,
-    agents,
-    oneShotAgents,
-    channels: config.channels,
-    courier: deliverer,
-    assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
-    defaults: config.defaults,
-    gatewayStatus: async () => ({
-      instanceId: instanceId,
-      version: packageVersion(),
-      pid: process.pid,
-      home,
-      startedAt,
-      ready: ready() && !stopping,
-      ...(await countOpenRuns(supervisor)),
-      storeWrites: health.get(),
-      tier: null,
-      listen: listeners?.listen ?? null,
-    }),
-    listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
-    shutDown: async (policy) => {
-      const done = await shutdown.request(policy);
-      // After the answer is on its way.
-      setTimeout(() => stopRequested.resolve(), 10);
-      return done;
-    },
-  });
+    acpDeps,
+    taskDeps,
+  );
   const events = new EventFollower(store);
   const targets = [stateId, instanceId];
   const onStopFailure = (runId: string, cause: unknown): void => {

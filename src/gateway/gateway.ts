@@ -20,7 +20,7 @@ import { saveConfig, writeProcessFile } from "./process-file.js";
 import { composeGateway } from "./compose.js";
 import { PeriodicJobs } from "./periodic-jobs.js";
 import type { AccessDenial } from "../sessions/authorizer.js";
-import type { ShutdownPolicy } from "./shutdown.js";
+import type { ShutdownPolicy } from "../api/routes/gateway.js";
 import { writeWaitFile, removeWaitFile } from "./store-wait-file.js";
 import { TaskRestorer } from "./background/task-restorer.js";
 

@@ -1,10 +1,11 @@
 import { defaults } from "../defaults.js";
-import { GatewayNotProven } from "../errors.js";
+import { GatewayNotProven, GatewayUnreachable } from "../errors.js";
 import type { ProcessIdentity } from "../model/process.js";
-import { gatewaySocketPath } from "./server/local-listener.js";
+import { gatewaySocketPath } from "../home/state-directory.js";
 import { readOperatorToken } from "../sessions/requester.js";
-import { probeGateway, type ReachableGateway } from "./start.js";
 import { findLockedInstance, findWaitingGateway, type WaitingGateway } from "./store-wait-file.js";
+import type { ResponseOf } from "../api/contract.js";
+import { createClient, type GatewayClient } from "../api/client.js";
 
 /** A gateway that lives, because it holds its instance's lock, and that does not answer on its socket. */
 export interface UnreachableGateway {
@@ -61,4 +62,36 @@ export function describeUnreachable(
   return listens
     ? `${who} does not answer: it is stopped or overloaded${runsGoOn ? ". Its runs go on under their anchors" : ""}`
     : `${who} runs, but cannot be reached: no process listens on ${gatewaySocketPath(home)}. A running gateway creates a missing socket again within ${defaults.gatewayRebindMs / 1_000} s`;
+}
+
+export interface ReachableGateway {
+  readonly client: GatewayClient;
+  readonly status: ResponseOf<"status">;
+}
+
+/** The gateway of a state directory, if one answers. Starts nothing. */
+export async function reachGateway(
+  home: string,
+  token: string | null = null,
+): Promise<ReachableGateway | null> {
+  const key = token ?? (await readOperatorToken(home));
+  const asked = key === null ? "nobody" : await probeGateway(home, key);
+  return typeof asked === "object" ? asked : null;
+}
+
+/** `nobody`: no process listens. `silent`: one listens, and did not answer in time or hung up. */
+export async function probeGateway(
+  home: string,
+  token: string,
+): Promise<ReachableGateway | "nobody" | "silent"> {
+  const client = createClient({ socketPath: gatewaySocketPath(home), token });
+  const late = AbortSignal.timeout(defaults.gatewayAnswerMs);
+  try {
+    return { client, status: await client.status({}, late) };
+  } catch (error) {
+    if (late.aborted) return "silent";
+    if (!(error instanceof GatewayUnreachable)) throw error;
+    const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
+    return code === "ENOENT" || code === "ECONNREFUSED" ? "nobody" : "silent";
+  }
 }

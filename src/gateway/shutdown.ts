@@ -1,24 +1,9 @@
 import { setTimeout } from "node:timers/promises";
+import type { ShutdownPolicy, ShutdownSummary } from "../api/routes/gateway.js";
 import { defaults } from "../defaults.js";
 import { SupervisorClosed } from "../errors.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
-
-export interface ShutdownPolicy {
-  /** `leave`: the runs stay with their anchors. `drain`: wait for tasks to end. `terminate`: stop them. */
-  readonly runs: "leave" | "drain" | "terminate";
-  /** How long to wait for tasks that are drained; the rest is left. */
-  readonly waitMs: number;
-}
-
-/** What was done about the runs. */
-export interface ShutdownSummary {
-  readonly left: number;
-  readonly ended: number;
-  readonly terminated: number;
-  /** Of those that are left, how many run in the foreground of somebody who now waits for the next gateway. */
-  readonly callers: number;
-}
 
 /** Those that talk with agents, which do not end by themselves. */
 export interface AgentActivity {

@@ -5,10 +5,8 @@ import { defaults } from "../defaults.js";
 import { GatewayUnreachable } from "../errors.js";
 import { openOwnFileForWriting, readOwnFileSync } from "../home/own-file.js";
 import type { ResponseOf } from "../api/contract.js";
-import { createClient, type GatewayClient } from "../api/client.js";
-import { gatewaySocketPath } from "./server/local-listener.js";
 import { findLockedInstance, findWaitingGateway, describeWaitingGateway } from "./store-wait-file.js";
-import { readOperatorToken } from "../sessions/requester.js";
+import { reachGateway, locateGateway, describeUnreachable } from "./locate.js";
 
 /** The program itself. */
 export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
@@ -113,9 +111,8 @@ export async function checkGateway(
 
 /** Of a gateway that was there all the time. */
 async function whyNotReady(home: string): Promise<string> {
-  const { locateGateway, describeUnreachable: unreachableText } = await import("./locate.js");
   const found = await locateGateway(home);
-  if (found.kind === "unreachable") return unreachableText(home, found.gateway);
+  if (found.kind === "unreachable") return describeUnreachable(home, found.gateway);
   return found.kind === "answers" ? "the one that runs does not get ready" : "it does not answer";
 }
 
@@ -151,35 +148,3 @@ function errorFilePath(home: string): string {
 }
 
 const POLL_MS = 20;
-
-export interface ReachableGateway {
-  readonly client: GatewayClient;
-  readonly status: ResponseOf<"status">;
-}
-
-/** The gateway of a state directory, if one answers. Starts nothing. */
-export async function reachGateway(
-  home: string,
-  token: string | null = null,
-): Promise<ReachableGateway | null> {
-  const key = token ?? (await readOperatorToken(home));
-  const asked = key === null ? "nobody" : await probeGateway(home, key);
-  return typeof asked === "object" ? asked : null;
-}
-
-/** `nobody`: no process listens. `silent`: one listens, and did not answer in time or hung up. */
-export async function probeGateway(
-  home: string,
-  token: string,
-): Promise<ReachableGateway | "nobody" | "silent"> {
-  const client = createClient({ socketPath: gatewaySocketPath(home), token });
-  const late = AbortSignal.timeout(defaults.gatewayAnswerMs);
-  try {
-    return { client, status: await client.status({}, late) };
-  } catch (error) {
-    if (late.aborted) return "silent";
-    if (!(error instanceof GatewayUnreachable)) throw error;
-    const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
-    return code === "ENOENT" || code === "ECONNREFUSED" ? "nobody" : "silent";
-  }
-}

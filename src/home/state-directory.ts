@@ -201,3 +201,5 @@ function userHome(fromEnv: string | undefined): string {
     );
   }
 }
+
+export const gatewaySocketPath = (home: string): string => join(home, "gateway.sock");

@@ -35,3 +35,6 @@ export type Approval = RecordOf<typeof approvalSchema>;
 export type ApprovalDecision = RecordOf<typeof approvalDecisionSchema>;
 export type ApprovalVerdict = ApprovalDecision["verdict"];
 export type NewApproval = Omit<Approval, "decision">;
+
+/** The backend of sessions whose agent is a command for one prompt at a time. */
+export const CLI_BACKEND = "cli";

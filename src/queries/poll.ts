@@ -3,7 +3,7 @@ import type { StreamName } from "../anchor/host.js";
 import { defaults } from "../defaults.js";
 import type { RunRecord } from "../model/run.js";
 import type { ResponseOf, ParsedRequestOf } from "../api/contract.js";
-import type { RequestContext } from "../gateway/server/router.js";
+import type { RequestContext } from "../api/handler.js";
 import { currentRun, type RunReader } from "./runs.js";
 import { outputPieceResponse, readOutputText } from "./output.js";
 

@@ -1,8 +1,11 @@
+import type { Authorizer } from "../sessions/authorizer.js";
+import type { Requester } from "../sessions/requester.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { BadInput } from "../errors.js";
 import type { RunFilter } from "../store/runs/store.js";
 import type { RunEnding, Supervisor } from "../supervisor/api.js";
-import type { ParsedRequestOf } from "../api/contract.js";
+import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
+import { constants } from "node:os";
 
 /** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
@@ -46,4 +49,40 @@ function parseLabels(text: string): Record<string, string> {
       return [pair.slice(0, equals), pair.slice(equals + 1)] as const;
     }),
   );
+}
+
+export type Failure = ResponseOf<"exec">["failure"];
+
+/** Why a run that has ended did not succeed. */
+export function failureKindOf({ exit }: RunRecord): Failure {
+  if (exit === null) return null;
+  switch (exit.reason) {
+    case "exit":
+      return exit.code === 0 ? null : "exit-code";
+    case "signal":
+      return "signal";
+    case "spawn-error":
+      if (exit.errno === constants.errno.ENOENT) return "not-found";
+      return exit.errno === constants.errno.EACCES ? "not-executable" : "spawn-error";
+    case "overall-timeout":
+    case "no-output-timeout":
+      return exit.reason;
+    case "manual-cancel":
+    case "shutdown":
+      return "cancelled";
+    case "ownership-escape":
+      return "escape";
+    case "owner-lost":
+    case "lost":
+      return "lost";
+  }
+}
+
+/** Restricts a list of runs to those that the requester may see. */
+export function runsSeenBy(
+  authorizer: Pick<Authorizer, "sessionScope">,
+  requester: Requester,
+): Pick<RunFilter, "seenBy"> {
+  const scope = authorizer.sessionScope(requester);
+  return scope === null ? {} : { seenBy: scope };
 }

@@ -1,9 +1,8 @@
 import { ACP_BACKEND } from "../acp/agent-command.js";
 import type { ResponseOf } from "../api/contract.js";
 import { defaults } from "../defaults.js";
-import { CLI_BACKEND } from "../gateway/background/one-shot-agents.js";
 import type { AcpTurn } from "../model/acp.js";
-import type { SessionMessage, SessionRecord } from "../model/session.js";
+import { type SessionMessage, type SessionRecord, CLI_BACKEND } from "../model/session.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import type { AcpStore } from "../store/acp/store.js";
 import type { MessageStore } from "../store/messages/store.js";

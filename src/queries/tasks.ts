@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { BadInput, NotFound } from "../errors.js";
-import type { RouteHandlers } from "../gateway/server/router.js";
+import type { RouteHandlers } from "../api/handler.js";
 import { looksLikeSessionId } from "../model/ids.js";
 import type { RunRecord } from "../model/run.js";
 import type { SessionRecord } from "../model/session.js";

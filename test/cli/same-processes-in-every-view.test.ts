@@ -3,7 +3,7 @@ import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
-import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import { waitFor } from "../support/wait-for.js";
 import { isDead, processState } from "../support/supervisor/silent-anchor.js";

@@ -6,7 +6,7 @@ import { decodeFrame } from "../../src/api/attach-frames.js";
 import { createClient } from "../../src/api/client.js";
 import { contract } from "../../src/api/contract.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import {
   plantLookalike,

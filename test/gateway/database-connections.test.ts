@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createClient } from "../../src/api/client.js";
 import { openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import { CONNECTIONS_PER_GATEWAY } from "../../src/store/postgres/server-info.js";
 import { waitFor } from "../support/wait-for.js";

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { GatewayClient } from "../../src/api/client.js";
-import { reachGateway, startGateway } from "../../src/gateway/start.js";
+import { startGateway } from "../../src/gateway/start.js";
+import { reachGateway } from "../../src/gateway/locate.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");

@@ -10,7 +10,7 @@ import { createClient, type GatewayClient, type GatewayError } from "../../src/a
 import { deferred } from "../../src/async/deferred.js";
 import { type Gateway, type GatewayEvent, openGateway } from "../../src/gateway/gateway.js";
 import { PeriodicJobs } from "../../src/gateway/periodic-jobs.js";
-import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import { plantBystander } from "../support/bystander.js";
 import { errorOf, shellCommand, waitFor } from "../support/gateway/real-gateway.js";

@@ -16,7 +16,7 @@ import {
 } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { type Gateway, loadOrCreateGatewayId, openGateway } from "../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { packageVersion } from "../../src/home/package.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import type { Store } from "../../src/store/store.js";

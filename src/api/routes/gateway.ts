@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { GatewayWithStatus } from "../../store/gateways/status.js";
 import { endpoints } from "../endpoints.js";
-import { defineRoute } from "../route.js";
+import { defineRoute, type ParsedRequest, type RouteResponse } from "../route.js";
 import { count, emptyObject, flag } from "./common.js";
 
 export const statusRoute = defineRoute({
@@ -50,6 +50,10 @@ export const stopRoute = defineRoute({
   }),
   response: z.object({ left: z.int(), ended: z.int(), terminated: z.int(), callers: z.int() }),
 });
+
+export type ShutdownPolicy = ParsedRequest<typeof stopRoute>["body"];
+/** The number of runs that were left, that ended by themselves, that were stopped, and the foreground runs among those left. */
+export type ShutdownSummary = RouteResponse<typeof stopRoute>;
 
 /** Not followed: one page. Followed: the same objects, one per line, until the caller leaves. */
 export const eventsRoute = defineRoute({

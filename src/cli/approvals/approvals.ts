@@ -6,7 +6,7 @@ import { isatty } from "node:tty";
 import type { GatewayClient } from "../../api/client.js";
 import { followNdjson } from "../../api/ndjson.js";
 import { GatewayUnreachable, NotFound } from "../../errors.js";
-import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../home/state-directory.js";
 import { questionLines } from "../../sessions/question-pages.js";
 import type { ApprovalView } from "../../sessions/approvals.js";
 import { sanitizeLine } from "../../text/sanitize.js";

@@ -6,7 +6,7 @@ import { WebSocket } from "ws";
 import { type ErrorResponse, GatewayError } from "../../api/error-response.js";
 import { ProvenAgent, sendProven } from "../../api/proven-connection.js";
 import { GatewayUnreachable, HoldfastError } from "../../errors.js";
-import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../home/state-directory.js";
 import type { GatewayConnection } from "./connect.js";
 
 /** A live connection to a run. What goes wrong before it is open goes to `failed`. */

@@ -1,11 +1,11 @@
 import { defaults } from "../../defaults.js";
 import { GatewaySilent, GatewayUnreachable, InsideRun, OperatorOnly } from "../../errors.js";
 import { createClient, type GatewayClient } from "../../api/client.js";
-import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
 import { readOperatorToken } from "../../sessions/requester.js";
-import { probeGateway, reachGateway, startGateway } from "../../gateway/start.js";
+import { startGateway } from "../../gateway/start.js";
+import { probeGateway, reachGateway } from "../../gateway/locate.js";
 import { findLockedInstance } from "../../gateway/store-wait-file.js";
-import { resolveHome } from "../../home/state-directory.js";
+import { gatewaySocketPath, resolveHome } from "../../home/state-directory.js";
 import { openStateDirectory } from "../../store/open-state-directory.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";

@@ -1,8 +1,8 @@
 import type { StreamName } from "../../anchor/host.js";
 import { contract } from "../../api/contract.js";
 import { NotFound, PeerUnreachable, RunNotFound } from "../../errors.js";
-import { findOwningGateway } from "../../gateway/peers/locators.js";
-import type { RequestContext } from "../../gateway/server/router.js";
+import { findOwningGateway } from "../../queries/owning-gateway.js";
+import type { RequestContext } from "../../api/handler.js";
 import { readStateId } from "../../home/persistent-id.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { looksLikeSessionId } from "../../model/ids.js";

@@ -3,7 +3,7 @@ import { defaults } from "../../defaults.js";
 import { GatewayUnreachable } from "../../errors.js";
 import type { GatewayClient } from "../../api/client.js";
 import { followNdjson } from "../../api/ndjson.js";
-import { gatewaySocketPath } from "../../gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../home/state-directory.js";
 import type { GatewayConnection } from "./connect.js";
 import { waitForNextGateway } from "./reconnect.js";
 

@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { databaseUrl } from "../../config/database-url.js";
 import { defaults } from "../../defaults.js";
 import { GatewayUnreachable, StoreAway } from "../../errors.js";
-import { reachGateway } from "../../gateway/start.js";
+import { reachGateway } from "../../gateway/locate.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";

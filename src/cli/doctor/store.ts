@@ -1,7 +1,7 @@
 import { access, constants, statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
-import { reachGateway } from "../../gateway/start.js";
+import { reachGateway } from "../../gateway/locate.js";
 import type { StateDirectory } from "../../home/state-directory.js";
 import { localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";

@@ -1,6 +1,6 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { describeUnreachable, locateGateway, type UnreachableGateway } from "../../gateway/locate.js";
-import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/shutdown.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { startGateway } from "../../gateway/start.js";
 import { describeWaitingGateway } from "../../gateway/store-wait-file.js";
 import { packageVersion } from "../../home/package.js";

@@ -8,9 +8,9 @@ import {
   describeUnreachable,
   type GatewayLocation,
   type UnreachableGateway,
+  reachGateway,
 } from "../../gateway/locate.js";
-import { reachGateway } from "../../gateway/start.js";
-import type { ShutdownPolicy, ShutdownSummary } from "../../gateway/shutdown.js";
+import type { ShutdownPolicy, ShutdownSummary } from "../../api/routes/gateway.js";
 import { readGatewayId, findLockedInstance, describeWaitingGateway } from "../../gateway/store-wait-file.js";
 import { openLocalState } from "../client/local-state.js";
 import { runsOfInstance } from "../stop/select-runs.js";

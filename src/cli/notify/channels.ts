@@ -26,7 +26,7 @@ export async function printChannels(json: boolean): Promise<number> {
 async function configuredChannels(): Promise<Channels> {
   const [{ readSettings }, { describeChannels: listChannels }] = await Promise.all([
     import("../../config/settings.js"),
-    import("../../gateway/routes/channels.js"),
+    import("../../queries/channels.js"),
   ]);
   return listChannels((await readSettings()).config.channels);
 }

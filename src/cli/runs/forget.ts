@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotForgotten, NotFound, RunNotFound } from "../../errors.js";
-import { findOwningGateway } from "../../gateway/peers/locators.js";
+import { findOwningGateway } from "../../queries/owning-gateway.js";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { readStateId } from "../../home/persistent-id.js";
 import { resolveHome } from "../../home/state-directory.js";

@@ -11,8 +11,9 @@ import {
 } from "../../sessions/approval-question.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { SessionRecord } from "../../model/session.js";
-import type { ExecIdentity, RequestedCommand } from "../routes/runs.js";
-import type { RequestContext } from "../server/router.js";
+import type { RequestContext } from "../../api/handler.js";
+import type { AgentEntry } from "../../config/agents.js";
+import type { SpawnOptions } from "../../supervisor/api.js";
 
 export interface ExecAuthorizationDeps {
   readonly sessions: Sessions;
@@ -140,3 +141,22 @@ export async function issueExecIdentity(sessions: Sessions, session: SessionReco
     env: { HOLDFAST_TOKEN: token },
   };
 }
+
+export interface RequestedCommand {
+  readonly argv: readonly string[];
+  readonly cwd: string | undefined;
+  /** The caller's whole environment; undefined: the caller gave none. */
+  readonly environment: Readonly<Record<string, string>> | undefined;
+  /** Variables to set in addition. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Entry of the agent to start; the operator wrote it, so it is trusted. */
+  readonly entry?: Pick<AgentEntry, "env" | "passEnv">;
+  /** Default: none. */
+  readonly stdin?: RequestedStdin;
+}
+
+/** What a run is marked with; and how its output is kept, if not as usual. */
+export type ExecIdentity = Pick<
+  SpawnOptions,
+  "sessionKey" | "sessionId" | "agentId" | "backendId" | "env" | "stdout" | "stderr"
+>;

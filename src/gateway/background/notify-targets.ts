@@ -6,7 +6,7 @@ import type { NotifyPolicy } from "../../model/task.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { TaskInput } from "../../tasks/new-task.js";
 import { resultTargets, type ReplyOrigin } from "../../tasks/reply-routing.js";
-import type { ChannelEntries } from "../routes/channels.js";
+import type { ChannelEntries } from "../../config/channels.js";
 import { sessionIdOf, type Requester } from "../../sessions/requester.js";
 import type { StartOptions } from "./background.js";
 

@@ -5,15 +5,12 @@ import { RunExists, SessionBusy, SessionClosed, SupervisorClosed } from "../../e
 import { findDelivered, packMessages } from "../../sessions/format-messages.js";
 import type { SessionHistory } from "../../sessions/history.js";
 import type { Sessions } from "../../sessions/sessions.js";
-import type { SessionMessage, SessionRecord } from "../../model/session.js";
+import { type SessionMessage, type SessionRecord, CLI_BACKEND } from "../../model/session.js";
 import type { MessageStore } from "../../store/messages/store.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { Problem, Supervisor } from "../../supervisor/api.js";
-import { failureKindOf } from "../routes/exec.js";
+import { failureKindOf } from "../../queries/runs.js";
 import { readOutputText } from "../../queries/output.js";
-
-/** The backend of sessions whose agent is a command for one prompt at a time. */
-export const CLI_BACKEND = "cli";
 
 /** Looked at in one round: more than ever run at a time. */
 const MAX_UNANSWERED = 1_000;

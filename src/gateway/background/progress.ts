@@ -1,3 +1,4 @@
+import type { TaskInputEvent } from "../../tasks/transition.js";
 import { setTimeout } from "node:timers/promises";
 import type { AcpController } from "../../acp/controller.js";
 import { linkAbort } from "../../async/abort.js";
@@ -8,7 +9,6 @@ import type { AcpStore } from "../../store/acp/store.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 import { redactText } from "../../text/redact.js";
-import type { Background } from "./background.js";
 import { readNewestLine, type StreamOffsets } from "./output-summary.js";
 import type { TypingIndicator } from "./typing-indicator.js";
 
@@ -19,6 +19,12 @@ export interface ProgressReporterDeps {
   readonly acp: Pick<AcpController, "updates" | "activityOf">;
 }
 
+/** What a followed run or turn changes of its task. */
+export interface TaskUpdates {
+  apply(taskId: string, event: TaskInputEvent): Promise<unknown>;
+  refreshTask(taskId: string): Promise<void>;
+}
+
 /** Looks at a turn that goes on: a message about its end is not later by more than this. */
 const TURN_POLL_MS = 250;
 
@@ -27,13 +33,13 @@ const AGENT_END_WAIT_MS = 10_000;
 /** What goes on here, to its end: that it has begun, how it is going, and that somebody is at it. */
 export class ProgressReporter {
   readonly #deps: ProgressReporterDeps;
-  readonly #background: Pick<Background, "apply" | "refreshTask">;
+  readonly #background: TaskUpdates;
   readonly #typing: TypingIndicator;
   readonly #closing: AbortSignal;
 
   constructor(
     deps: ProgressReporterDeps,
-    background: Pick<Background, "apply" | "refreshTask">,
+    background: TaskUpdates,
     typing: TypingIndicator,
     closing: AbortSignal,
   ) {

@@ -8,7 +8,8 @@ import type { Supervisor } from "../../supervisor/api.js";
 import { outcomeOfRun, outcomeOfTurn } from "../../tasks/outcome.js";
 import type { WorkStatus } from "../../tasks/plan-maintenance.js";
 import type { TaskFinish } from "../../tasks/transition.js";
-import { CLI_BACKEND, type OneShotAgents } from "./one-shot-agents.js";
+import type { OneShotAgents } from "./one-shot-agents.js";
+import { CLI_BACKEND } from "../../model/session.js";
 import { summarizeOutput } from "./output-summary.js";
 
 export interface WorkStatusDeps {

@@ -3,7 +3,7 @@ import type { Run } from "../../supervisor/api.js";
 import type { AttachClientMessage } from "../../api/attach-frames.js";
 import { stream } from "../../api/routes/common.js";
 import { contract } from "../../api/contract.js";
-import { validateInput } from "../server/router.js";
+import { validateInput } from "../../api/handler.js";
 import type { Requester } from "../../sessions/requester.js";
 
 const actorName = z

@@ -3,7 +3,6 @@ import { Unauthorized } from "../../errors.js";
 import type { Sessions } from "../../sessions/sessions.js";
 import type { GatewayStore } from "../../store/gateways/store.js";
 import type { Requester } from "../../sessions/requester.js";
-import { peerOf } from "../server/peer-listener.js";
 import type { PeerDirectory } from "./peer-directory.js";
 
 /** Believed only where a gateway has proven itself: anywhere else it says nothing. */
@@ -32,4 +31,11 @@ export async function parseOnBehalfOf(
   if (session === null || session.closedAt !== null)
     throw new Unauthorized("the gateway that asks does not say for whom");
   return { kind: "session", actor: `session:${session.key}`, session };
+}
+
+/** Which gateway has proven itself on a connection. */
+export const peersBySocket = new WeakMap<object, string>();
+
+export function peerOf(socket: object): string | null {
+  return peersBySocket.get(socket) ?? null;
 }

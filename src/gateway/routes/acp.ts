@@ -32,8 +32,8 @@ import {
   resolveTargets,
   waitingOptions,
 } from "../background/notify-targets.js";
-import type { RequestContext, RouteHandlers } from "../server/router.js";
-import type { ChannelEntries } from "./channels.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { ChannelEntries } from "../../config/channels.js";
 
 export type AcpVerb =
   | AcpQueryVerb

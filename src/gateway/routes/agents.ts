@@ -5,7 +5,7 @@ import type { AgentEntry } from "../../config/agents.js";
 import { defaults } from "../../defaults.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { newRunId } from "../../model/ids.js";
-import type { SessionRecord } from "../../model/session.js";
+import { type SessionRecord, CLI_BACKEND } from "../../model/session.js";
 import { type AgentListing, CallerSearchPath, describeAgent, describeAgents } from "../../queries/agents.js";
 import { NO_STDIN } from "../../sessions/approval-question.js";
 import { sessionIdOf } from "../../sessions/requester.js";
@@ -19,11 +19,10 @@ import {
   resolveTargets,
   waitingOptions,
 } from "../background/notify-targets.js";
-import { CLI_BACKEND } from "../background/one-shot-agents.js";
-import type { RequestContext, RouteHandlers } from "../server/router.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
 import { assertRunIdUnused } from "./exec-as-task.js";
 import { execCommand } from "./exec.js";
-import type { HandlerDeps } from "./runs.js";
+import type { HandlerDeps } from "./deps.js";
 
 type AgentVerb = Extract<Verb, "listAgents" | "checkAgent" | "runAgent" | "agentResult">;
 type Check = ResponseOf<"checkAgent">["checks"][number];

@@ -1,13 +1,9 @@
-import type { ResponseOf } from "../../api/contract.js";
-import { describeChannel } from "../../channels/check-channel.js";
-import type { ChannelEntry } from "../../config/channels.js";
+import type { ChannelEntries } from "../../config/channels.js";
 import { NotFound } from "../../errors.js";
 import { newMessageId } from "../../model/ids.js";
 import { type Deliverer, DeliveryFailed, type Notification } from "../../tasks/delivery.js";
-import type { RouteHandlers } from "../server/router.js";
-
-export type ChannelEntries = Readonly<Record<string, ChannelEntry>>;
-type Channel = ResponseOf<"listChannels">["channels"][number];
+import type { RouteHandlers } from "../../api/handler.js";
+import { describeChannels } from "../../queries/channels.js";
 
 export interface ChannelHandlerDeps {
   readonly channels: ChannelEntries;
@@ -41,13 +37,6 @@ export function createChannelHandlers(
       }
     },
   };
-}
-
-/** By name, in the order of the config. */
-export function describeChannels(entries: ChannelEntries): Channel[] {
-  return Object.entries(entries).map(([name, entry]) => {
-    return { name, kind: entry.kind, where: describeChannel(entry) };
-  });
 }
 
 /** One of no task: whoever gets it sees what it is. */

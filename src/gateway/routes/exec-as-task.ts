@@ -5,12 +5,35 @@ import type { RunRecord } from "../../model/run.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
 import { displayCommand, redactText } from "../../text/redact.js";
-import { findCurrentTask, resolveTargets, waitingOptions } from "../background/notify-targets.js";
-import type { RequestContext } from "../server/router.js";
+import {
+  assertMaySetOrigin,
+  findCurrentTask,
+  resolveTargets,
+  waitingOptions,
+} from "../background/notify-targets.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import { authorizeExec, type AllowedCommand, type ExecIdentity } from "../auth/exec-authorization.js";
+import type { RequestedStdin } from "../../sessions/approval-question.js";
 import { execCommand } from "./exec.js";
-import type { ExecIdentity, HandlerDeps } from "./runs.js";
+import type { HandlerDeps } from "./deps.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
+
+export function createExecHandler(deps: HandlerDeps): Pick<RouteHandlers, "exec"> {
+  return {
+    exec: async ({ body }, context) => {
+      deps.assertAcceptingRuns();
+      assertMaySetOrigin(context.requester, body, deps.channels);
+      const argv = body.argv ?? [body.shell ?? "/bin/sh", "-c", body.command ?? ""];
+      const { cwd, environment, env } = body;
+      const question = { argv, cwd, environment, env, stdin: stdinForApproval(body) };
+      const { identity, command } = await authorizeExec(deps.execAuth, context, question, body);
+      // It may have taken a while to be allowed.
+      deps.assertAcceptingRuns();
+      return execAsTask(deps, withAuthorizedCommand(body, command), context, identity);
+    },
+  };
+}
 
 /**
  * Run a command; what goes on in the background is a task: from before it begins, where that is known or somebody is to
@@ -74,5 +97,22 @@ async function taskInput(
     runId,
     parentTaskId: await findCurrentTask(deps.records, requester),
     ...targets,
+  };
+}
+
+function stdinForApproval({ input, foreground, stdin, pty, command }: ExecBody): RequestedStdin {
+  if (input !== undefined) return { kind: "text", text: input };
+  if (pty || command !== undefined) return { kind: "terminal" };
+  return { kind: foreground !== undefined || stdin === "pipe" ? "pipe" : "none" };
+}
+
+/** The request with the allowed command in place of the requested one. */
+function withAuthorizedCommand(body: ExecBody, { argv, environment, env }: AllowedCommand): typeof body {
+  const [shell] = argv;
+  return {
+    ...body,
+    ...(body.argv === undefined ? { shell } : { argv: [...argv] }),
+    ...(environment === undefined ? {} : { environment: { ...environment } }),
+    env: { ...env },
   };
 }

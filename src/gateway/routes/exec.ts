@@ -5,19 +5,16 @@ import { LimitUnavailable, SpawnFailed } from "../../errors.js";
 import type { RunRecord } from "../../model/run.js";
 import type { CommandInput, Run, RunEnding, SpawnOptions, Supervisor } from "../../supervisor/api.js";
 import { newRunId } from "../../model/ids.js";
-import type { Config } from "../../config/schema.js";
 import type { ResponseOf, ParsedRequestOf } from "../../api/contract.js";
-import { GATEWAY_STOPPING, type RequestContext } from "../server/router.js";
+import { GATEWAY_STOPPING, type RequestContext } from "../../api/handler.js";
 import type { StartHooks } from "../background/background.js";
-import type { HandlerDeps, ExecIdentity } from "./runs.js";
-import { waitReadyOrStop } from "./readiness.js";
-import { currentRun } from "../../queries/runs.js";
+import type { HandlerDeps, ExecDefaults } from "./deps.js";
+import type { ExecIdentity } from "../auth/exec-authorization.js";
+import { waitReadyOrStop } from "./services.js";
+import { currentRun, type Failure, failureKindOf } from "../../queries/runs.js";
 import { outputPieceResponse, readOutputText } from "../../queries/output.js";
 
 type ExecBody = ParsedRequestOf<"exec">["body"];
-/** For what a caller leaves unsaid. */
-export type ExecDefaults = Config["defaults"];
-type Failure = ResponseOf<"exec">["failure"];
 
 const NO_TASK_HOOKS: StartHooks = {
   taskId: null,
@@ -248,29 +245,4 @@ function spawnFailureKind(failed: SpawnFailed): Failure {
   if (step === "exec") return null;
   const { ENOENT, ENOTDIR } = constants.errno;
   return step === "cwd" && (errno === ENOENT || errno === ENOTDIR) ? "cwd-not-found" : "spawn-error";
-}
-
-/** Why a run that has ended did not succeed. */
-export function failureKindOf({ exit }: RunRecord): Failure {
-  if (exit === null) return null;
-  switch (exit.reason) {
-    case "exit":
-      return exit.code === 0 ? null : "exit-code";
-    case "signal":
-      return "signal";
-    case "spawn-error":
-      if (exit.errno === constants.errno.ENOENT) return "not-found";
-      return exit.errno === constants.errno.EACCES ? "not-executable" : "spawn-error";
-    case "overall-timeout":
-    case "no-output-timeout":
-      return exit.reason;
-    case "manual-cancel":
-    case "shutdown":
-      return "cancelled";
-    case "ownership-escape":
-      return "escape";
-    case "owner-lost":
-    case "lost":
-      return "lost";
-  }
 }

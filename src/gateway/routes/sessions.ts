@@ -1,13 +1,8 @@
 import type { Verb } from "../../api/contract.js";
 import { BadInput, NotFound, SessionClosed } from "../../errors.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
-import type { RouteHandlers } from "../server/router.js";
-import type { HandlerDeps } from "./runs.js";
-
-/** What was left out is not there, rather than undefined. */
-export function omitUndefined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
-}
+import { type RouteHandlers, omitUndefined } from "../../api/handler.js";
+import type { HandlerDeps } from "./deps.js";
 
 type SessionVerb = Extract<
   Verb,

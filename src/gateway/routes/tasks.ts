@@ -18,8 +18,8 @@ import type { TaskInputEvent } from "../../tasks/transition.js";
 import type { Background } from "../background/background.js";
 import { type CancelDeps, cancelTaskWork } from "../background/cancel.js";
 import { assertMaySetOrigin, findCurrentTask, resolveTargets } from "../background/notify-targets.js";
-import type { RequestContext, RouteHandlers } from "../server/router.js";
-import type { ChannelEntries } from "./channels.js";
+import type { RequestContext, RouteHandlers } from "../../api/handler.js";
+import type { ChannelEntries } from "../../config/channels.js";
 
 export type TaskVerb =
   | TaskQueryVerb

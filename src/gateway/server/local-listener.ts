@@ -1,12 +1,10 @@
 import { chmod, lstat, unlink } from "node:fs/promises";
 import { createServer, type RequestListener, type Server, type ServerOptions } from "node:http";
 import { connect, Server as NetServer } from "node:net";
-import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
 import { requireOwnSocket } from "../../home/path-trust.js";
-
-export const gatewaySocketPath = (home: string): string => join(home, "gateway.sock");
+import { gatewaySocketPath } from "../../home/state-directory.js";
 
 export interface Listener extends AsyncDisposable {
   readonly server: Server;

@@ -6,18 +6,12 @@ import { StateUnusable } from "../../errors.js";
 import type { PeerAddress } from "../../model/gateway.js";
 import { derivePeerKey, newPeerKey } from "../peers/peer.js";
 import { closeServer, type Listener, serverLimits } from "./local-listener.js";
+import { peersBySocket } from "../peers/on-behalf-of.js";
 
 export interface PeerListener extends Listener {
   /** With the port that was had. */
   readonly bound: PeerAddress;
   readonly key: string;
-}
-
-/** Which gateway has proven itself on a connection. */
-const peersBySocket = new WeakMap<object, string>();
-
-export function peerOf(socket: object): string | null {
-  return peersBySocket.get(socket) ?? null;
 }
 
 /**

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { z } from "zod";
-import { contract, type ParsedRequestOf, type ResponseOf, type Verb } from "../../api/contract.js";
+import { contract, type Verb } from "../../api/contract.js";
 import { errorHeaders, httpStatusOf, toErrorResponse } from "../../api/error-response.js";
 import type { Route } from "../../api/route.js";
 import { CHALLENGE_PATH } from "../../api/token-proof.js";
@@ -25,6 +24,12 @@ import type { AdmissionControl, CountedRequest } from "./admission-control.js";
 import { RateLimiter, RequestPipelines } from "./limits.js";
 import type { ListenerPolicy } from "./listener-policy.js";
 import { assertAllowedHost } from "./loopback-listener.js";
+import {
+  GATEWAY_STOPPING,
+  type RequestContext,
+  type RouteHandlers,
+  validateInput,
+} from "../../api/handler.js";
 
 /** The parts of `path` that `pattern` names (`/v1/runs/{runId}`), decoded; null: it is another path. */
 export function matchPath(pattern: string, path: string): Record<string, string> | null {
@@ -47,25 +52,6 @@ export function matchPath(pattern: string, path: string): Record<string, string>
   }
   return params;
 }
-
-/** Why `gone` aborts when it was not the caller who hung up. */
-export const GATEWAY_STOPPING = "the gateway stops";
-
-/** What a handler gets beside the question. `gone` aborts when the caller has left. */
-export interface RequestContext {
-  readonly requester: Requester;
-  readonly disconnected: AbortSignal;
-  /** The request comes from another gateway, so it is not forwarded again. */
-  readonly fromPeer?: boolean;
-  /** Does work when it is the requester's turn. For work after a long wait, and for each page of a stream. */
-  readonly enqueue: <Result>(work: () => Promise<Result>) => Promise<Result>;
-  /** Counts a stream of the requester until it is disposed of. Throws TooManyStreams. */
-  readonly countStream: () => Disposable;
-}
-
-export type RouteHandlers = {
-  readonly [V in Verb]: (input: ParsedRequestOf<V>, context: RequestContext) => Promise<ResponseOf<V>>;
-};
 
 /** Answers that are no JSON object, or that go on: written by hand. True: it has answered. */
 export type StreamingRoutes = (
@@ -238,21 +224,6 @@ function findRoute(
     if (params !== null) return { verb, route, params };
   }
   return null;
-}
-
-export function validateInput<Shape extends z.ZodType>(
-  shape: Shape,
-  value: unknown,
-  where: string,
-): z.output<Shape> {
-  const parsed = shape.safeParse(value);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  const field = issue?.path.join(".") ?? "";
-  throw new BadInput(
-    field === "" ? where : field,
-    `${where} cannot be used${field === "" ? "" : `: ${field}`}: ${issue?.message ?? "it is not as agreed"}; nothing was done`,
-  );
 }
 
 async function readBody(request: IncomingMessage, counted: CountedRequest): Promise<unknown> {

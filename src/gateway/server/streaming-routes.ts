@@ -12,7 +12,8 @@ import type { TaskEventFollower } from "../background/task-event-follower.js";
 import type { Metrics } from "../monitoring/metrics.js";
 import type { AcpHandlerDeps } from "../routes/acp.js";
 import type { EventFollower } from "./event-follower.js";
-import { matchPath, type RequestContext, sendJson, type StreamingRoutes, validateInput } from "./router.js";
+import { matchPath, sendJson, type StreamingRoutes } from "./router.js";
+import { type RequestContext, validateInput } from "../../api/handler.js";
 
 /** What is no question with one answer: streams, and the description of everything. */
 export function createStreamingRoutes(

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { reachGateway } from "../../../src/gateway/start.js";
+import { reachGateway } from "../../../src/gateway/locate.js";
 import { waitFor } from "../../support/wait-for.js";
 import { RunGate } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";

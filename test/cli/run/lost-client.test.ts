@@ -6,7 +6,7 @@ import { TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { waitFor } from "../../support/wait-for.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { createClient } from "../../../src/api/client.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 

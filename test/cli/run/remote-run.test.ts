@@ -14,7 +14,7 @@ import {
   decodeFrame,
 } from "../../../src/api/attach-frames.js";
 import { createClient } from "../../../src/api/client.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { fakeGateway } from "../../support/gateway/fake-gateway.js";
 import { waitFor } from "../../support/wait-for.js";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { Approval, SessionRecord } from "../../../src/model/session.js";
 import { waitFor } from "../../support/wait-for.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";

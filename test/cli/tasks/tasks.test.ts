@@ -4,7 +4,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf, RequestOf } from "../../../src/api/contract.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { waitFor } from "../../support/wait-for.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { SCRIPTED_AGENT, scriptedPrompt } from "../../support/agents/scripted-agent.js";

@@ -5,7 +5,7 @@ import { expect, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { startHttpReceiver } from "../../support/http-receiver.js";

@@ -7,7 +7,7 @@ import { parseConfig } from "../../../src/config/schema.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { toCheckResult } from "../../../src/gateway/routes/agents.js";
 import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";

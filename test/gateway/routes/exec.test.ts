@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { openGateway } from "../../../src/gateway/gateway.js";
 import { createClient } from "../../../src/api/client.js";
 import { readOutputText } from "../../../src/queries/output.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { whyNoLimits } from "../../support/anchor/cgroup-limits.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { expect, onTestFinished, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { openGateway, type Gateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";

@@ -4,7 +4,7 @@ import { contract } from "../../../src/api/contract.js";
 import { defaults } from "../../../src/defaults.js";
 import { createClient } from "../../../src/api/client.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { gatewayForFile, errorOf, waitFor } from "../../support/gateway/real-gateway.js";

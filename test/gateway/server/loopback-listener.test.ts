@@ -6,7 +6,7 @@ import { parseConfig } from "../../../src/config/schema.js";
 import { defaults } from "../../../src/defaults.js";
 import { createClient } from "../../../src/api/client.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
 import { gatewayForFile, waitFor } from "../../support/gateway/real-gateway.js";

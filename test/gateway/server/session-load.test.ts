@@ -8,7 +8,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { createClient } from "../../../src/api/client.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { NewRunEvent } from "../../../src/model/run-event.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { newRunEvent, EXITED, LEASE_MS, newRun } from "../../support/store/run-samples.js";

@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import { openAttachSocket } from "../../../src/cli/client/attach-socket.js";
 import { createClient } from "../../../src/api/client.js";
 import { followNdjson } from "../../../src/api/ndjson.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import {
   CHALLENGE_PATH,
   clientProof,

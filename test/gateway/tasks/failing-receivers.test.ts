@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { createClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import { openGateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";

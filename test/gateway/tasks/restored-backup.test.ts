@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import { reachGateway } from "../../../src/gateway/start.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
+import { reachGateway } from "../../../src/gateway/locate.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import {

@@ -10,8 +10,8 @@ import { type AttachServerMessage, decodeFrame } from "../../../src/api/attach-f
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import { type Gateway, openGateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
-import { reachGateway } from "../../../src/gateway/start.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
+import { reachGateway } from "../../../src/gateway/locate.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { cliPath } from "../cli/cli-fixture.js";
 import { startPgBouncer } from "../store/postgres-pooler.js";

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
-import { reachGateway, startGateway } from "../../../src/gateway/start.js";
+import { startGateway } from "../../../src/gateway/start.js";
+import { reachGateway } from "../../../src/gateway/locate.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 
 const cliPath = join(process.cwd(), "dist/cli/main.js");

@@ -13,7 +13,7 @@ import {
   type GatewayOptions,
   openGateway,
 } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 

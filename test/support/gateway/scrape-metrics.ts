@@ -1,6 +1,6 @@
 import { request, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 
 export type MetricSeries = ReadonlyMap<string, number>;

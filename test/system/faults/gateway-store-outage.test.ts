@@ -10,7 +10,7 @@ import { contract } from "../../../src/api/contract.js";
 import { followNdjson } from "../../../src/api/ndjson.js";
 import { StoreAway } from "../../../src/errors.js";
 import { type Gateway, type GatewayEvent, openGateway } from "../../../src/gateway/gateway.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { findWaitingGateway } from "../../../src/gateway/store-wait-file.js";
 import type { RunEvent } from "../../../src/model/run-event.js";

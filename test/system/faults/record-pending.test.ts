@@ -5,7 +5,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { createClient } from "../../../src/api/client.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { withTimeout } from "../../support/wait-for.js";

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { defaults } from "../../../src/defaults.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { RequestOf } from "../../../src/api/contract.js";
-import { gatewaySocketPath } from "../../../src/gateway/server/local-listener.js";
+import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { GatewayRun } from "../../support/cli/recovery-fixture.js";
 import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../support/cli/cli-fixture.js";

@@ -1,0 +1,46 @@
+import type { RouteHandlers } from "../../api/handler.js";
+import { OPEN_RUN_STATES } from "../../model/run.js";
+import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
+import { runsSeenBy } from "../../queries/runs.js";
+import type { Requester } from "../../sessions/requester.js";
+import { EventCursor, type EventSource } from "../../store/runs/event-cursor.js";
+import type { HandlerDeps } from "./deps.js";
+
+export function createGatewayHandlers(
+  deps: HandlerDeps,
+): Pick<RouteHandlers, "status" | "stop" | "listGateways" | "events"> {
+  const { supervisor, authorizer } = deps;
+  const openRunsOf = async (requester: Requester): Promise<number> => {
+    const filter = {
+      states: OPEN_RUN_STATES,
+      ...runsSeenBy(authorizer, requester),
+      withoutLabels: true,
+    } as const;
+    return (await supervisor.listRuns(filter)).length;
+  };
+  return {
+    status: async (_, { requester }) => {
+      const about = await deps.gatewayStatus();
+      return requester.kind === "operator" ? about : { ...about, runs: await openRunsOf(requester) };
+    },
+    stop: ({ body }) => deps.shutDown(body),
+    listGateways: async () => ({ gateways: [...(await deps.listGateways())] }),
+
+    events: async ({ query }, { requester }) => {
+      const { after, limit, run } = query;
+      const of = run === undefined ? {} : { runId: await authorizer.maskRunId(supervisor, requester, run) };
+      const scope = authorizer.sessionScope(requester);
+      const source: EventSource<RunEvent | HiddenEvent> = {
+        eventsReach: () => deps.records.eventsReach(),
+        listEvents: (filter) =>
+          scope === null ? deps.records.listEvents(filter) : deps.records.listScopedEvents(scope, filter),
+      };
+      const cursor = new EventCursor(source, after, of);
+      const { events: found, gap } = await cursor.next(limit);
+      const events = found.flatMap((event) =>
+        event.type === "hidden" ? [] : [{ ...event, data: { ...event.data } }],
+      );
+      return { events, after: found.at(-1)?.seq ?? gap?.from ?? after, gap: gap !== null };
+    },
+  };
+}

@@ -1,0 +1,71 @@
+import { type RouteHandlers, GATEWAY_STOPPING, type RequestContext } from "../../api/handler.js";
+import type { Requester } from "../../sessions/requester.js";
+import type { HandlerDeps } from "./deps.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import type { ResponseOf } from "../../api/contract.js";
+
+export function createServiceHandlers({
+  supervisor,
+  authorizer,
+}: Pick<HandlerDeps, "supervisor" | "authorizer">): Pick<
+  RouteHandlers,
+  "ready" | "adoptRun" | "adoptProcess"
+> {
+  const visible = (requester: Requester, runId: string) =>
+    authorizer.requireRun(supervisor, requester, runId);
+  return {
+    ready: async ({ params, body: { timeoutMs, orStop } }, context) => {
+      const { runId } = await visible(context.requester, params.runId);
+      // Its end is committed a moment after it is over.
+      const run = supervisor.run(runId);
+      const readiness = await (orStop ? waitReadyOrStop : waitReady)(supervisor, runId, timeoutMs, context);
+      const ended = readiness.state === "ended" ? await run?.end() : null;
+      return { run: ended?.record ?? (await visible(context.requester, runId)), readiness };
+    },
+
+    adoptRun: async ({ params, body }, { requester }) => {
+      const record = await visible(requester, params.runId);
+      return supervisor.adoptRun(record.runId, { actor: requester.actor, ...body });
+    },
+
+    adoptProcess: async ({ params }, { requester }) => {
+      const { record, from, warnings } = await supervisor.adoptProcess(params.pid, {
+        actor: requester.actor,
+      });
+      return { run: record, from, warnings: [...warnings] };
+    },
+  };
+}
+
+type ReadinessAnswer = ResponseOf<"ready">["readiness"];
+
+/** As long as the caller stays. */
+export async function waitReady(
+  supervisor: Supervisor,
+  runId: string,
+  timeoutMs: number,
+  { disconnected }: RequestContext,
+): Promise<ReadinessAnswer> {
+  const found = await supervisor.ready(runId, { timeoutMs, signal: disconnected });
+  return { state: found.kind, detail: "detail" in found ? found.detail : null };
+}
+
+/** A service that nobody ever reached is of no use: unless it is ready in time, and its caller still there, it is stopped. */
+export async function waitReadyOrStop(
+  supervisor: Supervisor,
+  runId: string,
+  timeoutMs: number,
+  context: RequestContext,
+): Promise<ReadinessAnswer> {
+  const { disconnected, requester } = context;
+  const found = await waitReady(supervisor, runId, timeoutMs, context);
+  if (found.state === "timeout")
+    await supervisor.stop(runId, {
+      reason: "overall-timeout",
+      actor: `${requester.actor} (not ready in time)`,
+    });
+  // When the gateway hung up, its runs stay with their anchors.
+  if (found.state === "given-up" && disconnected.aborted && disconnected.reason !== GATEWAY_STOPPING)
+    await supervisor.stop(runId, { actor: `${requester.actor} (left)` });
+  return found;
+}
