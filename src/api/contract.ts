@@ -34,8 +34,6 @@ import { adoptProcessRoute, adoptRunRoute, readyRoute } from "./routes/services.
 import {
   acknowledgeInboxRoute,
   closeSessionRoute,
-  decideApprovalRoute,
-  listApprovalsRoute,
   listSessionsRoute,
   openSessionRoute,
   rotateTokenRoute,
@@ -43,8 +41,8 @@ import {
   sessionHistoryRoute,
   sessionInboxRoute,
   sessionStatusRoute,
-  showApprovalRoute,
 } from "./routes/sessions.js";
+import { decideApprovalRoute, listApprovalsRoute, showApprovalRoute } from "./routes/approvals.js";
 import {
   auditTasksRoute,
   cancelTaskRoute,
@@ -60,7 +58,7 @@ import {
   taskProgressRoute,
 } from "./routes/tasks.js";
 
-/** Everything that can be asked of a gateway, by the verb that the client, the server and the command line all use. */
+/** All operations of the gateway, by the verb that client, server and command line use. */
 export const contract = {
   status: statusRoute,
   stop: stopRoute,

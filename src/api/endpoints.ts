@@ -1,4 +1,4 @@
-/** Where each verb is asked for: all that a client needs to know of the contract, without loading its schemas. */
+/** Method and path of each verb. Kept apart from the contract so that a client does not load the schemas. */
 export const endpoints = {
   status: { method: "GET", path: "/v1/gateway" },
   stop: { method: "POST", path: "/v1/gateway/stop" },

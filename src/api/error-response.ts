@@ -1,11 +1,11 @@
 import { HoldfastError, TooManyRequests } from "../errors.js";
 
-/** The body of every answer that is not a success. */
+/** The body of every error response. */
 export interface ErrorResponse {
   readonly error: { readonly code: string; readonly message: string; readonly [field: string]: unknown };
 }
 
-/** An error that the gateway answered with, with the code and fields of the original error. */
+/** An error response of the gateway, with the code and fields of the original error. */
 export class GatewayError extends HoldfastError {
   readonly fields: Readonly<Record<string, unknown>>;
   constructor({ code, message, ...fields }: ErrorResponse["error"]) {
@@ -17,8 +17,8 @@ export class GatewayError extends HoldfastError {
 /** One second: the rate is counted per second, and the other limits apply only to work that is under way. */
 const RETRY_AFTER_S = "1";
 
-/** HTTP's word for each code. A code that is not listed is a failure of ours. */
-const HTTP_STATUS: Readonly<Record<string, number>> = {
+/** The HTTP status of each code; of any other code it is 500. */
+export const HTTP_STATUS = {
   BAD_INPUT: 400,
   UNAUTHORIZED: 401,
   FOREIGN_ORIGIN: 403,
@@ -62,20 +62,23 @@ const HTTP_STATUS: Readonly<Record<string, number>> = {
   STORE_UNREADABLE: 503,
   ANCHOR_UNUSABLE: 503,
   SUPERVISOR_CLOSED: 503,
-};
+} as const;
+
+export type ErrorCode = keyof typeof HTTP_STATUS;
 
 export function httpStatusOf(error: unknown): number {
-  return error instanceof HoldfastError ? (HTTP_STATUS[error.code] ?? 500) : 500;
+  const statuses: Readonly<Record<string, number>> = HTTP_STATUS;
+  return error instanceof HoldfastError ? (statuses[error.code] ?? 500) : 500;
 }
 
-/** Headers of an answer with this error. They tell a caller beyond a limit when to try again. */
+/** Headers of the error's response. They tell a caller beyond a limit when to try again. */
 export function errorHeaders(error: unknown): Readonly<Record<string, string>> {
   if (httpStatusOf(error) !== 429) return {};
   const close = error instanceof TooManyRequests && error.close;
   return { "retry-after": RETRY_AFTER_S, ...(close ? { connection: "close" } : {}) };
 }
 
-/** The code, the sentence and the error's own fields; never a stack, never a cause. */
+/** The error's code, message and fields, without its stack and cause. */
 export function toErrorResponse(error: unknown): ErrorResponse {
   if (!(error instanceof HoldfastError))
     return { error: { code: "INTERNAL", message: "the gateway failed to answer; its log says why" } };

@@ -3,18 +3,19 @@ import type { ParsedRequestOf, ResponseOf, Verb } from "./contract.js";
 import { BadInput } from "../errors.js";
 import type { Requester } from "../sessions/requester.js";
 
-/** Why `gone` aborts when it was not the caller who hung up. */
+/** The reason with which `disconnected` aborts when the gateway, not the caller, closes the connection. */
 export const GATEWAY_STOPPING = "the gateway stops";
 
-/** What a handler gets beside the question. `gone` aborts when the caller has left. */
+/** What a handler knows about a request beside its input. */
 export interface RequestContext {
   readonly requester: Requester;
+  /** Aborts when the connection is closed. */
   readonly disconnected: AbortSignal;
   /** The request comes from another gateway, so it is not forwarded again. */
   readonly fromPeer?: boolean;
-  /** Does work when it is the requester's turn. For work after a long wait, and for each page of a stream. */
+  /** Runs `work` when admission control allows the requester more work: after a long wait, and for each page of a stream. */
   readonly enqueue: <Result>(work: () => Promise<Result>) => Promise<Result>;
-  /** Counts a stream of the requester until it is disposed of. Throws TooManyStreams. */
+  /** Counts an open stream of the requester until it is disposed. Throws TooManyStreams. */
   readonly countStream: () => Disposable;
 }
 
@@ -33,11 +34,11 @@ export function validateInput<Shape extends z.ZodType>(
   const field = issue?.path.join(".") ?? "";
   throw new BadInput(
     field === "" ? where : field,
-    `${where} cannot be used${field === "" ? "" : `: ${field}`}: ${issue?.message ?? "it is not as agreed"}; nothing was done`,
+    `${where} is invalid${field === "" ? "" : `: ${field}`}: ${issue?.message ?? "it does not match the schema"}; nothing was done`,
   );
 }
 
-/** What was left out is not there, rather than undefined. */
+/** Drops properties with the value undefined, as exactOptionalPropertyTypes requires. */
 export function omitUndefined<T extends object>(options: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as never;
 }

@@ -1,9 +1,10 @@
-import type { z } from "zod";
+import { z } from "zod";
+import type { ErrorCode } from "./error-response.js";
 
-/** Who may ask. A session acts as itself only: whatever it cannot see answers like what is not there. */
+/** The tokens that a route accepts. To a session, a record that it may not see is not found. */
 export type Audience = "operator" | "session";
 
-/** One thing that can be asked of a gateway. Types, client, server and OpenAPI all follow from it. */
+/** One operation of the gateway. Types, client, server and OpenAPI document are derived from it. */
 export interface Route<
   Params extends z.ZodType = z.ZodType,
   Query extends z.ZodType = z.ZodType,
@@ -19,25 +20,40 @@ export interface Route<
   readonly query: Query;
   readonly body: Body;
   readonly response: Answer;
+  /** Error codes of this route, beside those that every route of its kind can answer with. */
+  readonly errors: readonly ErrorCode[];
 }
 
-export function defineRoute<
+const emptyObject = z.object({});
+type Empty = typeof emptyObject;
+
+type RouteSpec<
   Params extends z.ZodType,
   Query extends z.ZodType,
   Body extends z.ZodType,
   Answer extends z.ZodType,
->(spec: Route<Params, Query, Body, Answer>): Route<Params, Query, Body, Answer> {
-  return Object.freeze(spec);
+> = Pick<Route<Params, Query, Body, Answer>, "method" | "path" | "summary" | "audience"> &
+  Partial<Pick<Route<Params, Query, Body, Answer>, "params" | "query" | "body" | "response" | "errors">>;
+
+/** Params, query, body and response are empty objects unless given. */
+export function defineRoute<
+  Params extends z.ZodType = Empty,
+  Query extends z.ZodType = Empty,
+  Body extends z.ZodType = Empty,
+  Answer extends z.ZodType = Empty,
+>(spec: RouteSpec<Params, Query, Body, Answer>): Route<Params, Query, Body, Answer> {
+  const empty = { params: emptyObject, query: emptyObject, body: emptyObject, response: emptyObject };
+  return Object.freeze({ ...empty, errors: [], ...spec }) as Route<Params, Query, Body, Answer>;
 }
 
-/** What a caller gives. */
+/** The input of a route as a caller gives it. */
 export interface RouteRequest<R extends Route> {
   readonly params: z.input<R["params"]>;
   readonly query: z.input<R["query"]>;
   readonly body: z.input<R["body"]>;
 }
 
-/** The same, checked, with defaults filled in. */
+/** The validated input of a route, with defaults filled in. */
 export interface ParsedRequest<R extends Route> {
   readonly params: z.output<R["params"]>;
   readonly query: z.output<R["query"]>;

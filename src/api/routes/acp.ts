@@ -1,130 +1,28 @@
+import {
+  survivor,
+  processSchema,
+  permissionRuleSchema,
+  acpSessionSchema,
+  acpTurnSchema,
+  acpUpdateSchema,
+  acpPermissionSchema,
+} from "./schemas.js";
 import { z } from "zod";
 import { clientAccessSchema } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
-import {
-  ACP_MODES,
-  ACP_TURN_OUTCOMES,
-  ACP_SESSION_STATES,
-  ACP_TURN_STATES,
-  ACP_UPDATE_TYPES,
-  REAP_POLICIES,
-} from "../../model/enums.js";
+import { ACP_MODES, REAP_POLICIES } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
-import { count, flag, emptyObject, questionDigest, questionPage, questionQuery, survivor } from "./common.js";
+import type { ErrorCode } from "../error-response.js";
+import { EXEC_ERRORS } from "./exec.js";
+import { count, flag, pageLimit, questionDigest, questionPage, questionQuery } from "./common.js";
 import { defineRoute } from "../route.js";
 import { notifyFields } from "./tasks.js";
 
 const key = z.string().min(1).max(200);
-/** A session's id or, while it is open, its key. */
+/** The id of a session, or the key of an open one. */
 const sessionParams = z.object({ id: key });
-export const acpProblemSchema = z.object({ code: z.string(), message: z.string() });
-
-const processSchema = z.object({
-  pid: z.int(),
-  startTime: z.int(),
-  uniqueId: z.string().nullable(),
-  command: z.string(),
-});
-
-const permissionRuleSchema = z.strictObject({
-  effect: z.enum(["allow", "reject", "ask"]),
-  /** The protocol's tool kind: read, edit, delete, move, search, execute, think, fetch, switch_mode, other. */
-  kind: z.string().min(1).max(100).optional(),
-  /** `*` stands for any text. */
-  title: z.string().min(1).max(1_000).optional(),
-});
 
 export const PERMISSION_PRESETS = ["approve-all", "approve-reads", "deny-all"] as const;
-
-export const acpSessionSchema = z.object({
-  sessionId: z.string(),
-  key: z.string(),
-  agentId: z.string().nullable(),
-  agent: z.string().nullable(),
-  command: z.string(),
-  cwd: z.string(),
-  mode: z.enum(ACP_MODES),
-  state: z.enum(ACP_SESSION_STATES),
-  gatewayInstanceId: z.string(),
-  runId: z.string().nullable(),
-  agentSessionId: z.string().nullable(),
-  rules: z.array(permissionRuleSchema),
-  reap: z.enum(REAP_POLICIES),
-  problem: acpProblemSchema.nullable(),
-  /** Of the newest update. */
-  seq: z.int(),
-  createdAt: z.number(),
-  updatedAt: z.number(),
-  closedAt: z.number().nullable(),
-});
-
-export const acpTurnSchema = z.object({
-  turnId: z.string(),
-  sessionId: z.string(),
-  ordinal: z.int(),
-  /** In its session's history, among messages. */
-  place: z.int(),
-  state: z.enum(ACP_TURN_STATES),
-  prompt: z.string(),
-  askedBy: z.string(),
-  timeoutMs: z.int().nullable(),
-  createdAt: z.number(),
-  startedAt: z.number().nullable(),
-  endedAt: z.number().nullable(),
-  cancel: z.object({ actor: z.string(), at: z.number(), reapTools: z.boolean() }).nullable(),
-  outcome: z.enum(ACP_TURN_OUTCOMES).nullable(),
-  stopReason: z.string().nullable(),
-  problem: acpProblemSchema.nullable(),
-  text: z.string(),
-  toolCalls: z.array(z.object({ id: z.string(), title: z.string(), kind: z.string(), status: z.string() })),
-  /** Born in the turn and alive when it had ended; null: not looked at. */
-  audit: z
-    .object({
-      at: z.number(),
-      left: z.array(processSchema),
-      reaped: z.boolean(),
-      survivors: z.array(processSchema),
-      /** Why more than this cannot be said; null: this is all. */
-      unknown: z.string().nullable(),
-    })
-    .nullable(),
-  contextLost: z.boolean(),
-  keptBytes: z.number(),
-  droppedUpdates: z.int(),
-});
-
-export const acpUpdateSchema = z.object({
-  seq: z.int(),
-  turnId: z.string().nullable(),
-  at: z.number(),
-  type: z.enum(ACP_UPDATE_TYPES),
-  /** Of an `update`: what the agent said, as it came. */
-  data: z.unknown(),
-});
-
-export const acpPermissionSchema = z.object({
-  id: z.string(),
-  sessionId: z.string(),
-  turnId: z.string().nullable(),
-  toolCallId: z.string(),
-  kind: z.string().nullable(),
-  /** While the request waits: a command in one line; a line that is too long is cut and says so. */
-  title: z.string().nullable(),
-  /** `whole`: the title shows the whole question, and `digest` is the question's. Null: the question does not wait at this gateway. */
-  question: z.object({ whole: z.boolean(), digest: z.string().nullable() }).nullable(),
-  options: z.array(z.object({ optionId: z.string(), name: z.string(), kind: z.string() })),
-  rule: z.int().nullable(),
-  askedAt: z.number(),
-  expiresAt: z.number(),
-  decision: z
-    .object({
-      verdict: z.enum(["allow", "deny", "cancelled", "expired"]),
-      optionId: z.string().nullable(),
-      actor: z.string(),
-      at: z.number(),
-    })
-    .nullable(),
-});
 
 const promptText = z
   .string()
@@ -135,55 +33,64 @@ const word = z
   .string()
   .max(65_536)
   .refine((text) => !text.includes("\0"), "must not contain NUL");
-/** Chosen by the caller: asked again with the same, nothing is done twice. */
+/** Idempotency key: a repeated request with the same id is the same turn. */
 const turnId = z
   .string()
   .regex(/^turn_[0-9a-z]{12}$/)
   .optional();
-/** Nobody reads along: whoever asked is told when it is over. */
+/** The requester does not follow the turn and is notified of its end. */
 const background = z.boolean().default(false);
 const timeoutMs = z.int().min(1_000).max(86_400_000).optional();
 
+const TURN_ERRORS: readonly ErrorCode[] = [
+  "ACP_NOT_HELD",
+  "ACP_SESSION_CLOSED",
+  "ACP_NOT_RESTARTABLE",
+  "ACP_QUEUE_FULL",
+  "ACP_REFUSED",
+  "ACP_CLOSED",
+  "ACP_TIMEOUT",
+];
+
 export const acpSpawnRoute = defineRoute({
   ...endpoints.acpSpawn,
-  summary: "Open an ACP session and start its agent, or find the open one of that key",
+  summary: "Open an ACP session and start its agent, or find the open one with that key",
+  errors: [...EXEC_ERRORS, ...TURN_ERRORS],
   audience: "session",
-  params: emptyObject,
-  query: emptyObject,
   body: z
     .strictObject({
-      /** Of the catalogue. */
+      /** An agent of the catalogue. */
       agent: key.optional(),
-      /** Instead: any command that speaks ACP. */
+      /** Any command that speaks ACP, instead of `agent`. */
       argv: z.array(word).min(1).max(1_000).optional(),
-      /** Left out: a new one. */
+      /** Default: a new key. */
       key: key.optional(),
       agentId: key.optional(),
       parentSessionKey: key.optional(),
       cwd: z.string().min(1).max(4_096),
-      /** The caller's, not stored. */
+      /** The caller's environment; it is not stored. */
       environment: z.record(z.string(), z.string()).optional(),
       mode: z.enum(ACP_MODES).default("session"),
-      /** Left out, with `rules`: approve-reads, and the operator is asked about the rest. */
+      /** Default, unless `rules` is given: `approve-reads`; the operator decides the rest. */
       permissions: z.enum(PERMISSION_PRESETS).optional(),
       rules: z.array(permissionRuleSchema).max(1_000).optional(),
       reap: z.enum(REAP_POLICIES).default("asked"),
-      /** What its agent may use of ours, instead of what the catalogue says. For the operator to say. */
+      /** Client features that the agent may use, instead of those of the catalogue. For the operator only. */
       client: clientAccessSchema.optional(),
       prompt: promptText.optional(),
       turnId,
       timeoutMs,
-      /** Answer when the prompt's turn has ended. */
+      /** Respond when the turn has ended. */
       wait: z.boolean().default(false),
       background,
       ...notifyFields,
     })
     .refine(({ agent, argv }) => (agent === undefined) !== (argv === undefined), {
-      message: "say which agent: agent or argv",
+      message: "give either agent or argv",
       path: ["agent"],
     })
     .refine(({ permissions, rules }) => permissions === undefined || rules === undefined, {
-      message: "say either permissions or rules",
+      message: "give either permissions or rules",
       path: ["rules"],
     }),
   response: z.object({ session: acpSessionSchema, created: z.boolean(), turn: acpTurnSchema.nullable() }),
@@ -191,33 +98,30 @@ export const acpSpawnRoute = defineRoute({
 
 export const acpListRoute = defineRoute({
   ...endpoints.acpList,
-  summary: "ACP sessions that may be seen, newest first",
+  summary: "List visible ACP sessions, newest first",
   audience: "session",
-  params: emptyObject,
   query: z.strictObject({
     all: flag.optional(),
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
   }),
-  body: emptyObject,
   response: z.object({ sessions: z.array(acpSessionSchema) }),
 });
 
 export const acpShowRoute = defineRoute({
   ...endpoints.acpShow,
-  summary: "An ACP session: its turn, its queue, its questions and its processes",
+  summary: "Get an ACP session with its turns, permission requests and processes",
+  errors: ["ACP_NOT_HELD"],
   audience: "session",
   params: sessionParams,
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({
     session: acpSessionSchema,
-    /** Running and queued, then the last that ended. */
+    /** The running and queued turns, then the last ended turn. */
     turns: z.array(acpTurnSchema),
     permissions: z.array(acpPermissionSchema),
     capabilities: z.unknown(),
-    /** What the agent may use of ours. */
+    /** Client features that the agent may use. */
     client: clientAccessSchema.required(),
-    /** Of the agent, the newest, secrets hidden. */
+    /** The newest lines of the agent's standard error, without secrets. */
     stderr: z.string(),
     tree: z.object({
       verified: z.boolean(),
@@ -229,15 +133,15 @@ export const acpShowRoute = defineRoute({
 
 export const acpPromptRoute = defineRoute({
   ...endpoints.acpPrompt,
-  summary: "A prompt for an ACP session; queued while another is in flight",
+  summary: "Send a prompt to an ACP session; it is queued while another turn runs",
+  errors: TURN_ERRORS,
   audience: "session",
   params: sessionParams,
-  query: emptyObject,
   body: z.strictObject({
     text: promptText,
     turnId,
     timeoutMs,
-    /** Answer when its turn has ended. Whoever leaves before does not end it. */
+    /** Respond when the turn has ended. The turn continues if the caller disconnects before. */
     wait: z.boolean().default(true),
     background,
     ...notifyFields,
@@ -247,95 +151,94 @@ export const acpPromptRoute = defineRoute({
 
 export const acpCancelRoute = defineRoute({
   ...endpoints.acpCancel,
-  summary: "Cancel the turn that runs, or one that is queued; the agent stays",
+  summary: "Cancel the running turn, or a queued one; the agent keeps running",
+  errors: ["ACP_NOT_HELD", "ACP_CLOSED"],
   audience: "session",
   params: sessionParams,
-  query: emptyObject,
   body: z.strictObject({
     turnId: key.optional(),
-    /** End the processes that the turn has left. */
+    /** Stop the processes that the turn left behind. */
     reapTools: z.boolean().default(false),
   }),
-  /** Null: there was none to cancel. */
+  /** Null: no turn was running or queued. */
   response: z.object({ turn: acpTurnSchema.nullable() }),
 });
 
 export const acpCloseRoute = defineRoute({
   ...endpoints.acpClose,
-  summary: "Close an ACP session; answers when every process of it is proven to be gone",
+  summary: "Close an ACP session and wait until its processes are gone",
+  errors: ["ACP_NOT_HELD"],
   audience: "session",
   params: sessionParams,
-  query: emptyObject,
   body: z.strictObject({ discardPersistentState: z.boolean().default(false) }),
-  /** With survivors it is not closed yet, but will be when they are gone. */
+  /** With survivors, the session is closed later, when they are gone. */
   response: z.object({
     session: acpSessionSchema,
     survivors: z.array(survivor),
-    /** Of its agent's last run. `unproven`: that was given up with its host. Null: it had none, or still has. */
+    /** Of the agent's last run. `unproven`: the run was abandoned with its host. Null: there is no ended run. */
     emptiness: z.enum(["proven", "unproven"]).nullable(),
   }),
 });
 
 export const acpHistoryRoute = defineRoute({
   ...endpoints.acpHistory,
-  summary: "The turns of an ACP session, newest first",
+  summary: "List the turns of an ACP session, newest first",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({
-    /** Only that one. */
+    /** Only this turn. */
     turn: key.optional(),
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
   }),
-  body: emptyObject,
   response: z.object({ turns: z.array(acpTurnSchema) }),
 });
 
-/** Not followed: one page, which ends with the update that makes it a MiB; more is asked for with the `after` it names. Followed: the same objects, one per line, until the session is closed. */
+/**
+ * A page ends with the update that brings it to 1 MiB. With `follow`, the response is a stream of the same objects, one
+ * per line, until the session is closed.
+ */
 export const acpWatchRoute = defineRoute({
   ...endpoints.acpWatch,
-  summary: "What happened in an ACP session, in order; replayable by number",
+  summary: "List the updates of an ACP session in order of their sequence numbers",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({
     after: count.default(0),
-    limit: z.coerce.number().int().min(1).max(1_000).default(500),
+    limit: pageLimit(500),
     follow: flag.optional(),
   }),
-  body: emptyObject,
   response: z.object({ updates: z.array(acpUpdateSchema), after: z.int() }),
 });
 
 export const acpPermissionsRoute = defineRoute({
   ...endpoints.acpPermissions,
-  summary: "What agents ask leave for",
+  summary: "List permission requests of agents",
   audience: "session",
-  params: emptyObject,
   query: z.strictObject({
     session: key.optional(),
-    /** Those that were decided, too. */
+    /** Include decided requests. */
     all: flag.optional(),
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
   }),
-  body: emptyObject,
   response: z.object({ permissions: z.array(acpPermissionSchema) }),
 });
 
 export const acpQuestionRoute = defineRoute({
   ...endpoints.acpQuestion,
-  summary: "The whole of a waiting permission request, page by page",
+  summary: "Get a page of a pending permission request",
+  errors: ["ACP_NOT_HELD"],
   audience: "operator",
   params: z.object({ id: key }),
   query: questionQuery,
-  body: emptyObject,
   response: z.object({ permission: acpPermissionSchema, ...questionPage }),
 });
 
 export const acpAnswerRoute = defineRoute({
   ...endpoints.acpAnswer,
-  summary: "Answer an agent's question, once",
+  summary: "Allow or deny a permission request",
+  errors: ["ACP_NOT_HELD"],
   audience: "operator",
   params: z.object({ id: key }),
-  query: emptyObject,
   body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
   response: z.object({ permission: acpPermissionSchema, decided: z.boolean() }),
 });

@@ -1,44 +1,44 @@
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { endpoints } from "../endpoints.js";
-import { emptyObject, runParams } from "./common.js";
-import { execRoute, execFields, failureKind } from "./exec.js";
+import { runParams } from "./common.js";
+import { EXEC_ERRORS, execRoute, execFields, failureKind } from "./exec.js";
 import { defineRoute } from "../route.js";
-import { sessionSchema } from "./sessions.js";
+import { sessionSchema } from "./schemas.js";
 
 const agentParams = z.object({ id: z.string().min(1).max(200) });
 const commandFormSchema = z.object({
   argv: z.array(z.string()),
-  /** Where it lies; null: it was not found. */
+  /** Path of the program. Null: it was not found. */
   executable: z.string().nullable(),
 });
 
-const agentSchema = z.object({
-  id: z.string(),
-  name: z.string(),
-  from: z.enum(["built-in", "config"]),
-  acp: commandFormSchema.nullable(),
-  cli: commandFormSchema.extend({ output: z.string(), resumes: z.boolean() }).nullable(),
-  install: z.string().nullable(),
-});
+const agentSchema = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    from: z.enum(["built-in", "config"]),
+    acp: commandFormSchema.nullable(),
+    cli: commandFormSchema.extend({ output: z.string(), resumes: z.boolean() }).nullable(),
+    install: z.string().nullable(),
+  })
+  .meta({ id: "Agent", description: "An agent of the catalogue, with the programs found for it." });
 
 export const listAgentsRoute = defineRoute({
   ...endpoints.listAgents,
-  summary: "Agents that are known, and where their commands were found; nothing is executed",
+  summary: "List the agents of the catalogue and the programs found for them",
   audience: "session",
-  params: emptyObject,
-  /** Absolute directories to search for agents, for the operator only. Default: the gateway's PATH. */
+  /** `path`: absolute directories to search, for the operator only. Default: the gateway's PATH. */
   query: z.strictObject({ path: z.string().max(8_192).optional() }),
-  body: emptyObject,
   response: z.object({ agents: z.array(agentSchema) }),
 });
 
 export const checkAgentRoute = defineRoute({
   ...endpoints.checkAgent,
-  summary: "Ask an agent's commands for their versions, each by a run of its own",
+  summary: "Run the programs of an agent to find out their versions",
+  errors: EXEC_ERRORS,
   audience: "session",
   params: agentParams,
-  query: emptyObject,
   body: z.strictObject({ environment: execFields.environment, cwd: execFields.cwd }),
   response: z.object({
     agent: agentSchema,
@@ -46,7 +46,7 @@ export const checkAgentRoute = defineRoute({
       z.object({
         forms: z.array(z.enum(["acp", "cli"])),
         executable: z.string().nullable(),
-        /** Null: it did not say. */
+        /** Null: the program did not print a version. */
         version: z.string().nullable(),
         failure: failureKind,
         runId: z.string().nullable(),
@@ -55,28 +55,29 @@ export const checkAgentRoute = defineRoute({
   }),
 });
 
-/** What an agent's command had to say. */
-const resultSchema = z.object({
-  text: z.string(),
-  /** Null: it went well. */
-  error: z.string().nullable(),
-  /** What the agent calls the session. */
-  agentSessionId: z.string().nullable(),
-});
+const resultSchema = z
+  .object({
+    text: z.string(),
+    /** Null: the prompt succeeded. */
+    error: z.string().nullable(),
+    /** The agent's own id of the session. */
+    agentSessionId: z.string().nullable(),
+  })
+  .meta({ id: "AgentResult", description: "The answer of a one-shot agent to its prompt." });
 
 export const runAgentRoute = defineRoute({
   ...endpoints.runAgent,
-  summary: "Give an agent's one-shot command a prompt, in a session of its own or in one that goes on",
+  summary: "Run a one-shot agent with a prompt, in a new session or a resumed one",
+  errors: [...EXEC_ERRORS, "SESSION_BUSY", "SESSION_CLOSED"],
   audience: "session",
   params: agentParams,
-  query: emptyObject,
   body: z.strictObject({
     prompt: z
       .string()
       .min(1)
       .max(defaults.messageChars)
       .refine((text) => !text.includes("\0"), "must be text without NUL"),
-    /** A session's id or key, the agent's own id of one, or `last`. */
+    /** The id or key of a session, the agent's own id of it, or `last`. */
     resume: z.string().min(1).max(256).optional(),
     environment: execFields.environment,
     cwd: execFields.cwd,
@@ -85,7 +86,7 @@ export const runAgentRoute = defineRoute({
     timeoutMs: execFields.timeoutMs,
     graceMs: execFields.graceMs,
     limits: execFields.limits,
-    /** As of `exec`; but its input is the prompt, and its output is kept, whoever has read it. */
+    /** As in `exec`, but the input is the prompt, and output that was read is kept. */
     foreground: execFields.foreground,
     runId: execFields.runId,
     background: execFields.background,
@@ -96,17 +97,15 @@ export const runAgentRoute = defineRoute({
   }),
   response: execRoute.response.extend({
     session: sessionSchema,
-    /** Null: it goes on. */
+    /** Null: the run has not ended. */
     result: resultSchema.nullable(),
   }),
 });
 
 export const agentResultRoute = defineRoute({
   ...endpoints.agentResult,
-  summary: "What an agent's one-shot command had to say, once it has ended",
+  summary: "Get the answer of a one-shot agent",
   audience: "session",
   params: runParams,
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({ session: sessionSchema, result: resultSchema.nullable() }),
 });

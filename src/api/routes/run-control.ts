@@ -1,34 +1,33 @@
+import { survivor, runSchema } from "./schemas.js";
 import { z } from "zod";
 import { endpoints } from "../endpoints.js";
+import type { ErrorCode } from "../error-response.js";
 import { defineRoute } from "../route.js";
-import {
-  count,
-  emptyObject,
-  flag,
-  outputPiece,
-  recordPending,
-  runParams,
-  stream,
-  survivor,
-} from "./common.js";
-import { runSchema } from "./runs.js";
+import { count, flag, outputPiece, recordPending, runParams, stream } from "./common.js";
 
-/** News of a run: what it wrote since, whether it waits, how it ended. Waits for some, up to 30 s; consumes nothing. */
+const STEERING_ERRORS: readonly ErrorCode[] = [
+  "LEASE_LOST",
+  "STALE_EPOCH",
+  "NOT_STEERING",
+  "STDIN_CLOSED",
+  "STDIN_FULL",
+];
+
+/** Returns new output, whether the run seems to wait for input, and its end. Consumes no output. */
 export const pollRoute = defineRoute({
   ...endpoints.poll,
-  summary: "Wait for news of a run",
+  summary: "Wait for new output or the end of a run",
   audience: "session",
   params: runParams,
   query: z.strictObject({
-    /** Byte offsets from which output is news; left out: everything kept. */
+    /** Byte offsets from which output is new. Default: all output that is kept. */
     stdout: count.optional(),
     stderr: count.optional(),
     waitMs: z.coerce.number().min(0).max(30_000).default(0),
     maxChars: z.coerce.number().int().min(0).max(1_000_000).default(20_000),
-    /** Also answer with the unchanged bytes of the output. */
+    /** Also return the unchanged bytes of the output. */
     raw: flag.optional(),
   }),
-  body: emptyObject,
   response: z.object({
     run: runSchema,
     recordPending,
@@ -41,60 +40,56 @@ export const pollRoute = defineRoute({
 
 export const logRoute = defineRoute({
   ...endpoints.log,
-  summary: "A page of a run's output",
+  summary: "Read a page of the output of a run",
   audience: "session",
   params: runParams,
   query: z.strictObject({
     stream: stream.default("stdout"),
-    /** In bytes; left out: by lines. */
+    /** Read by bytes, from this offset. Default: read by lines. */
     offset: count.optional(),
     maxBytes: z.coerce.number().int().min(1).max(1_048_576).default(65_536),
-    /** Lines to pass over, from the oldest kept; left out: the newest. */
+    /** Lines to skip, from the oldest line that is kept. Default: return the newest lines. */
     skip: count.optional(),
-    /** So many lines. */
     lines: z.coerce.number().int().min(1).max(100_000).default(200),
     raw: flag.optional(),
   }),
-  body: emptyObject,
   response: outputPiece,
 });
 
 export const writeRoute = defineRoute({
   ...endpoints.write,
-  summary: "Bytes for a run's input",
+  summary: "Write to the standard input of a run",
+  errors: STEERING_ERRORS,
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z
     .strictObject({
       text: z.string().max(1_048_576).optional(),
       base64: z.base64().max(1_398_104).optional(),
-      /** No more input after this. */
+      /** Close the input afterwards. */
       close: z.boolean().default(false),
     })
     .refine(({ text, base64, close }) => close || (text === undefined) !== (base64 === undefined), {
-      message: "say what to write: text or base64, or close",
+      message: "give either text or base64, or close",
       path: ["text"],
     }),
-  response: emptyObject,
 });
 
 export const sendKeysRoute = defineRoute({
   ...endpoints.sendKeys,
-  summary: "Press keys in a run's terminal",
+  summary: "Send keys to the terminal of a run",
+  errors: STEERING_ERRORS,
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z.strictObject({ keys: z.array(z.string().max(4_096)).min(1).max(1_000) }),
-  response: emptyObject,
 });
 
 export const pasteRoute = defineRoute({
   ...endpoints.paste,
-  summary: "Paste text, bracketed when the program asked for it",
+  summary: "Paste text into the terminal of a run, bracketed if the program enabled that",
+  errors: STEERING_ERRORS,
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z.strictObject({
     text: z.string().max(1_048_576),
     /** Press Enter afterwards. */
@@ -105,21 +100,18 @@ export const pasteRoute = defineRoute({
 
 export const resizeRoute = defineRoute({
   ...endpoints.resize,
-  summary: "Change a run's terminal size",
+  summary: "Resize the terminal of a run",
+  errors: STEERING_ERRORS,
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z.strictObject({ rows: z.int().min(1).max(1_000), cols: z.int().min(1).max(2_000) }),
-  response: emptyObject,
 });
 
 export const screenRoute = defineRoute({
   ...endpoints.screen,
-  summary: "What a PTY program shows now",
+  summary: "Get the screen of a run with a terminal",
   audience: "session",
   params: runParams,
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({
     rows: z.array(z.string()),
     cols: z.int(),
@@ -131,41 +123,40 @@ export const screenRoute = defineRoute({
 
 export const killRoute = defineRoute({
   ...endpoints.kill,
-  summary: "Stop a run; answers when it is gone, or with who is left",
+  summary: "Stop a run and wait until its processes are gone",
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z.strictObject({
     graceMs: z.number().min(0).max(600_000).optional(),
-    /** Recorded with who asked. */
+    /** Recorded with the requester. */
     reason: z
       .string()
       .min(1)
       .max(200)
       .refine((text) => !text.includes("\0"), "must be text without NUL")
       .optional(),
-    /** Of a run elsewhere: how long to wait for its gateway to take it up. */
+    /** How long to wait until the gateway of another host accepts the stop. */
     waitMs: z.number().min(0).max(60_000).optional(),
-    /** Chosen by the caller: said again, it is the same request. */
+    /** Idempotency key: a repeated request with the same id is the same stop. */
     requestId: z
       .string()
       .regex(/^[\w.:-]{1,64}$/, "must be up to 64 of letters, digits, _ . : and -")
       .optional(),
   }),
   response: z.object({
-    /** `handed-over`: its host has not carried it out yet, and will when its gateway is there. */
+    /** `handed-over`: the stop is recorded, and the gateway of the run's host carries it out when it runs. */
     outcome: z.enum(["gone", "ended-before", "survivors", "unknown", "handed-over"]),
     survivors: z.array(survivor),
-    /** Of a run of another host or state directory: who was to stop it. Null: it was done here. */
+    /** The stop that was handed over to the gateway of another host or state directory. Null: this gateway stopped the run. */
     command: z
       .object({
         id: z.string(),
         instanceId: z.string(),
         hostId: z.string(),
         hostName: z.string(),
-        /** When its gateway was last heard of; null: never. */
+        /** The last heartbeat of that gateway. Null: never. */
         lastHeardAt: z.number().nullable(),
-        /** Whether it has taken it up. */
+        /** The gateway has accepted the stop. */
         accepted: z.boolean(),
         error: z.string().nullable(),
       })
@@ -176,31 +167,25 @@ export const killRoute = defineRoute({
 
 export const heartbeatRoute = defineRoute({
   ...endpoints.heartbeat,
-  summary: "Vouch that a silent run is making progress",
+  summary: "Restart the deadline of a run that writes no output",
+  errors: STEERING_ERRORS,
   audience: "session",
   params: runParams,
-  query: emptyObject,
-  body: emptyObject,
-  response: emptyObject,
 });
 
 export const removeRoute = defineRoute({
   ...endpoints.remove,
-  summary: "Hide a run; stop it if it is running",
+  summary: "Remove a run; stop it first if it is running",
   audience: "session",
   params: runParams,
-  query: emptyObject,
-  body: emptyObject,
-  /** Its record stays; while it is being stopped it is open, and hidden. */
+  /** The record stays in the store, hidden. `stopping`: the run is still being stopped. */
   response: z.object({ runId: z.string(), stopping: z.boolean() }),
 });
 
 export const clearRoute = defineRoute({
   ...endpoints.clear,
-  summary: "Hide every ended run of the one who asks",
+  summary: "Remove all ended runs of the requester",
   audience: "session",
-  params: emptyObject,
-  query: emptyObject,
   body: z.strictObject({}),
   response: z.object({ cleared: z.int() }),
 });

@@ -1,133 +1,23 @@
+import { runSchema } from "./schemas.js";
 import { z } from "zod";
-import type { RunRecord } from "../../model/run.js";
-import { END_REASONS } from "../../model/enums.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { emptyObject, flag, runParams } from "./common.js";
-
-const identitySchema = z.object({
-  pid: z.int(),
-  startTime: z.int(),
-  uniqueId: z.string().nullable(),
-});
-
-const residueSchema = z.object({
-  pid: z.int(),
-  startTime: z.int(),
-  kind: z.enum(["background", "detached", "migrated", "foreign-uid", "hidden", "unkillable"]),
-  command: z.string(),
-});
-
-const usageSource = z.enum(["cgroup", "reaped"]);
-
-/** A run's record, field by field as it is stored. */
-export const runSchema: z.ZodType<RunRecord> = z.object({
-  runId: z.string(),
-  leaseId: z.string(),
-  sessionKey: z.string().nullable(),
-  sessionId: z.string().nullable(),
-  backendId: z.string().nullable(),
-  agentId: z.string().nullable(),
-  labels: z.record(z.string(), z.string()),
-  kind: z.enum(["task", "service"]),
-  io: z.enum(["pipe", "pty"]),
-  command: z.string(),
-  commandHash: z.string(),
-  cwd: z.string(),
-  hostId: z.string(),
-  bootId: z.string(),
-  pidNamespace: z.string(),
-  timeNamespace: z.string().nullable(),
-  stateId: z.string().nullable(),
-  anchorPath: z.string(),
-  anchor: identitySchema.nullable(),
-  root: identitySchema.nullable(),
-  processGroupId: z.int().nullable(),
-  boundary: z
-    .object({
-      cgroup: z.string().nullable(),
-      cgroupInode: z.string().nullable(),
-      note: z.string().nullable(),
-    })
-    .nullable(),
-  tier: z.string().nullable(),
-  state: z.enum(["starting", "running", "exiting", "exited"]),
-  originInstanceId: z.string(),
-  ownerInstanceId: z.string(),
-  leaseEpoch: z.int(),
-  leaseExpiresAt: z.number(),
-  deadlines: z.object({ overallMs: z.number().nullable(), noOutputMs: z.number().nullable() }),
-  policy: z.object({
-    graceMs: z.number(),
-    settleMs: z.number(),
-    drainMs: z.number(),
-    killReportMs: z.number(),
-    ownerLossMs: z.number(),
-    onEscape: z.enum(["fail", "sweep"]),
-    onOrphan: z.enum(["adopt", "terminate"]),
-    callerBound: z.boolean(),
-  }),
-  limits: z.object({
-    memoryBytes: z.number().nullable(),
-    pids: z.int().nullable(),
-    cpus: z.number().nullable(),
-  }),
-  createdAt: z.number(),
-  startedAt: z.number().nullable(),
-  lastOutputAt: z.number().nullable(),
-  updatedAt: z.number(),
-  endedAt: z.number().nullable(),
-  exit: z
-    .object({
-      reason: z.enum(END_REASONS),
-      actor: z.string(),
-      code: z.int().nullable(),
-      signal: z.string().nullable(),
-      source: z.enum(["anchor", "exit-file", "leader-file", "none"]),
-      detail: z.string().nullable(),
-      errno: z.int().nullable(),
-      limitHit: z.enum(["memory", "pids"]).nullable(),
-    })
-    .nullable(),
-  residue: z.array(residueSchema),
-  residueCount: z.int(),
-  usage: z
-    .object({
-      cpuMs: z.number(),
-      peakKb: z.number(),
-      processes: z.int(),
-      peakTasks: z.int().nullable(),
-      source: z.object({ cpu: usageSource, memory: usageSource }),
-    })
-    .nullable(),
-  emptiness: z.enum(["proven", "unproven"]).nullable(),
-  service: z.object({ port: z.int().nullable(), readyAt: z.number().nullable() }).nullable(),
-  imported: z
-    .object({
-      pid: z.int(),
-      commandHash: z.string(),
-      wrapperRoot: z.string(),
-      startTime: z.int().nullable(),
-    })
-    .nullable(),
-  hiddenAt: z.number().nullable(),
-});
+import { flag, pageLimit, runParams } from "./common.js";
 
 export const listRunsRoute = defineRoute({
   ...endpoints.listRuns,
-  summary: "Runs, newest first",
+  summary: "List runs, newest first",
   audience: "session",
-  params: emptyObject,
   query: z.strictObject({
-    /** Those that have ended, too. */
+    /** Include ended runs. */
     all: flag.optional(),
-    /** Those that were removed or cleared, too. */
+    /** Include removed runs. */
     hidden: flag.optional(),
     session: z.string().optional(),
     agent: z.string().optional(),
-    /** `key=value`; several are separated by commas. */
+    /** `key=value`, or several separated by commas. */
     label: z.string().optional(),
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
     /** `next` of the previous page. */
     cursor: z
       .string()
@@ -138,10 +28,9 @@ export const listRunsRoute = defineRoute({
       })
       .optional(),
   }),
-  body: emptyObject,
   response: z.object({
     runs: z.array(runSchema),
-    /** Why the store could not be read; `runs` then has only runs of this gateway's host. Null: `runs` has all. */
+    /** Why the store could not be read; `runs` then has only runs of this gateway's host. Null: the store was read. */
     storeAway: z.string().nullable(),
     /** Cursor of the next page; a page has at most `limit` runs and 2 MiB. Null: this is the last page. */
     next: z.string().nullable(),
@@ -150,11 +39,9 @@ export const listRunsRoute = defineRoute({
 
 export const getRunRoute = defineRoute({
   ...endpoints.getRun,
-  summary: "One run's record",
+  summary: "Get the record of a run",
   audience: "session",
   params: runParams,
-  query: emptyObject,
-  body: emptyObject,
   response: runSchema,
 });
 
@@ -167,14 +54,12 @@ const processFields = {
 
 export const runProcessesRoute = defineRoute({
   ...endpoints.runProcesses,
-  summary: "The live processes of a run",
+  summary: "List the live processes of a run",
   audience: "session",
   params: runParams,
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({
     runId: z.string(),
-    /** Verified: below the run's anchor, in its cgroup, or below its first process. */
+    /** Verified members: descendants of the anchor or the leader, or processes in the run's cgroup. */
     processes: z.array(
       z.object({
         ...processFields,
@@ -183,13 +68,13 @@ export const runProcessesRoute = defineRoute({
         state: z.string(),
         cpuMs: z.int(),
         rssKb: z.int(),
-        /** TCP ports it listens on, of a service. */
+        /** TCP ports that it listens on. Only of services. */
         ports: z.array(z.int()),
       }),
     ),
-    /** They carry the run's marker, and nothing verifies them. */
+    /** Processes with the run's environment marker that nothing else connects with the run. */
     claims: z.array(z.object(processFields)),
-    /** Why there may be processes besides these; null: all were looked at. */
+    /** Why there may be more processes. Null: the lists are complete. */
     unknown: z.string().nullable(),
   }),
 });

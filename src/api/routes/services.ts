@@ -2,27 +2,28 @@ import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { emptyObject, runParams } from "./common.js";
-import { runSchema } from "./runs.js";
+import { runParams } from "./common.js";
+import { runSchema } from "./schemas.js";
 
 export const port = z.int().min(1).max(65_535);
 export const readyTimeoutMs = z.number().min(0).max(3_600_000).default(defaults.readyTimeoutMs);
 
-/** What came of waiting for a service; `detail` says who listens on its port instead, as far as it can be seen. */
-export const readinessSchema = z.object({
-  state: z.enum(["ready", "ended", "timeout", "given-up"]),
-  detail: z.string().nullable(),
-});
+export const readinessSchema = z
+  .object({
+    state: z.enum(["ready", "ended", "timeout", "given-up"]),
+    /** The process that listens on the port instead, if it is known. */
+    detail: z.string().nullable(),
+  })
+  .meta({ id: "Readiness", description: "The result of waiting until a service listens on its port." });
 
 export const readyRoute = defineRoute({
   ...endpoints.ready,
-  summary: "Wait until one of a service's own processes listens on its port",
+  summary: "Wait until a process of a service listens on its port",
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z.strictObject({
     timeoutMs: readyTimeoutMs,
-    /** When it is not ready in time, or the caller leaves before: stop it. */
+    /** Stop the service if it is not ready in time, or if the caller disconnects before. */
     orStop: z.boolean().default(false),
   }),
   response: z.object({ run: runSchema, readiness: readinessSchema }),
@@ -30,19 +31,18 @@ export const readyRoute = defineRoute({
 
 export const adoptProcessRoute = defineRoute({
   ...endpoints.adoptProcess,
-  summary: "Make a service of its own of a process inside a run, with all below it",
+  summary: "Move a process and its descendants out of its run into a service of its own",
+  errors: ["NOT_OURS", "NOT_ADOPTED"],
   audience: "operator",
   params: z.object({
     pid: z
       .string()
-      .regex(/^[1-9]\d{0,9}$/, "is no process id")
+      .regex(/^[1-9]\d{0,9}$/, "is not a process id")
       .transform(Number),
   }),
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({
     run: runSchema,
-    /** The run it came out of. */
+    /** Id of the run that the process came from. */
     from: z.string(),
     warnings: z.array(z.string()),
   }),
@@ -50,12 +50,12 @@ export const adoptProcessRoute = defineRoute({
 
 export const adoptRunRoute = defineRoute({
   ...endpoints.adoptRun,
-  summary: "Make a service of a running task: nobody's leaving ends it any more",
+  summary: "Make a service of a running command: it keeps running when its caller or gateway ends",
+  errors: ["NOT_ADOPTED"],
   audience: "session",
   params: runParams,
-  query: emptyObject,
   body: z.strictObject({
-    /** Else the deadlines of the task are lifted. */
+    /** Keep the deadlines of the run. */
     keepTimeouts: z.boolean().default(false),
   }),
   response: runSchema,

@@ -1,27 +1,20 @@
 import { z } from "zod";
 import { execRulesSchema } from "../../model/schema/exec-rule.js";
-import {
-  ACP_MODES,
-  ACP_SESSION_STATES,
-  MESSAGE_DELIVERIES,
-  MESSAGE_ROLES,
-  VISIBILITIES,
-} from "../../model/enums.js";
-import type { ApprovalView } from "../../sessions/approvals.js";
-import type { SessionMessage, SessionRecord } from "../../model/session.js";
+import { ACP_MODES, ACP_SESSION_STATES, MESSAGE_DELIVERIES, VISIBILITIES } from "../../model/enums.js";
 import { defaults } from "../../defaults.js";
-import { count, flag, emptyObject, questionDigest, questionPage, questionQuery } from "./common.js";
-import { acpPermissionSchema, acpTurnSchema, acpProblemSchema } from "./acp.js";
+import { count, flag, pageLimit } from "./common.js";
+import {
+  acpPermissionSchema,
+  acpTurnSchema,
+  acpProblemSchema,
+  sessionSchema,
+  messageSchema,
+} from "./schemas.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
 
 const key = z.string().min(1).max(200);
-
-/** A session's row, field by field as it is stored. */
-export const sessionSchema = z
-  .custom<SessionRecord>()
-  .meta({ type: "object", description: "a session's row" });
-/** Its id, or the key that an open one has. */
+/** The id of a session, or the key of an open one. */
 const sessionParams = z.object({
   id: z
     .string()
@@ -29,41 +22,19 @@ const sessionParams = z.object({
     .max(200)
     .refine((text) => !text.includes("\0"), "must be text without NUL"),
 });
-/** Of a session that asks: no more than this, whatever its own level. The operator sees everything. */
+/** Narrows what the requesting session sees, below its own visibility. Ignored for the operator. */
 const visibility = z.enum(VISIBILITIES).optional();
+const turnSummarySchema = z
+  .object({
+    turnId: z.string(),
+    ordinal: z.int(),
+    askedBy: z.string(),
+    createdAt: z.number(),
+    startedAt: z.number().nullable(),
+  })
+  .meta({ id: "TurnSummary", description: "A running or queued turn." });
 
-const messageSchema: z.ZodType<SessionMessage> = z.object({
-  id: z.string(),
-  sessionId: z.string(),
-  seq: z.int(),
-  role: z.enum(MESSAGE_ROLES),
-  fromSessionId: z.string().nullable(),
-  actor: z.string(),
-  text: z.string(),
-  runId: z.string().nullable(),
-  cause: z.string().nullable(),
-  at: z.number(),
-  deliver: z.enum(MESSAGE_DELIVERIES),
-  /** The turn that takes it to the session's agent; null: none does, or not yet. */
-  turnId: z.string().nullable(),
-  /** Turns that took it and came to nothing: a notice of Holdfast's own is told again. */
-  inVain: z.int(),
-  /** Null: it waits, or its turn came to nothing. */
-  deliveredAt: z.number().nullable(),
-});
-/** A turn that runs or waits. */
-const turnSummarySchema = z.object({
-  turnId: z.string(),
-  ordinal: z.int(),
-  askedBy: z.string(),
-  createdAt: z.number(),
-  startedAt: z.number().nullable(),
-});
-const approvalSchema = z
-  .custom<ApprovalView>()
-  .meta({ type: "object", description: "a question to the operator" });
-
-/** The token expires after this time. Default: it is valid until the session is closed or the token is rotated. */
+/** The lifetime of the token. Default: until the session is closed or the token is rotated. */
 const tokenTtlMs = z
   .int()
   .min(1_000)
@@ -72,10 +43,9 @@ const tokenTtlMs = z
 
 export const openSessionRoute = defineRoute({
   ...endpoints.openSession,
-  summary: "Open a session, or find the open one of that key; with a token that acts for it",
+  summary: "Open a session, or find the open one with that key, and issue a token",
+  errors: ["SESSION_TAKEN"],
   audience: "operator",
-  params: emptyObject,
-  query: emptyObject,
   body: z.strictObject({
     key,
     agentId: key.optional(),
@@ -93,10 +63,10 @@ export const openSessionRoute = defineRoute({
 
 export const rotateTokenRoute = defineRoute({
   ...endpoints.rotateToken,
-  summary: "Issue a new token of a session and end its other tokens, except those of its runs",
+  summary: "Issue a new token of a session and revoke the others, except those of its runs",
+  errors: ["SESSION_CLOSED"],
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
-  query: emptyObject,
   body: z.strictObject({
     tokenTtlMs,
     /** How long the other tokens stay valid. */
@@ -107,25 +77,22 @@ export const rotateTokenRoute = defineRoute({
 
 export const listSessionsRoute = defineRoute({
   ...endpoints.listSessions,
-  summary: "Sessions that may be seen, newest first",
+  summary: "List visible sessions, newest first",
   audience: "session",
-  params: emptyObject,
   query: z.strictObject({
     all: flag.optional(),
     visibility,
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
   }),
-  body: emptyObject,
   response: z.object({ sessions: z.array(sessionSchema) }),
 });
 
 export const sessionStatusRoute = defineRoute({
   ...endpoints.sessionStatus,
-  summary: "How a session is: its row, its open runs, what waits for it",
+  summary: "Get a session with its open runs and pending messages",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({ visibility }),
-  body: emptyObject,
   response: z.object({
     session: sessionSchema,
     state: z.enum(["working", "idle", "ended"]),
@@ -134,13 +101,13 @@ export const sessionStatusRoute = defineRoute({
     ),
     messages: z.object({
       total: z.int(),
-      /** Not delivered: they wait, or are on their way. */
+      /** Messages that wait or are being delivered. */
       pending: z.int(),
-      /** Taken to the agent by a turn that came to nothing; not sent again. */
+      /** Messages whose turn failed and that are not sent again. */
       undelivered: z.int(),
       lastAt: z.number().nullable(),
     }),
-    /** Of an agent that is spoken to over ACP; null: it has none. */
+    /** The ACP agent of the session. Null: it has none. */
     acp: z
       .object({
         state: z.enum(ACP_SESSION_STATES),
@@ -156,22 +123,21 @@ export const sessionStatusRoute = defineRoute({
 
 export const sessionHistoryRoute = defineRoute({
   ...endpoints.sessionHistory,
-  summary: "What was said in a session and what it did, in its order: the newest, or before or after one",
+  summary: "List the messages, turns and runs of a session: the newest, or those before or after a place",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({
     visibility,
     before: count.optional(),
     after: count.optional(),
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
   }),
-  body: emptyObject,
   response: z.object({
     session: sessionSchema,
     messages: z.array(messageSchema),
-    /** With their places among the messages. */
+    /** Their `place` orders them among the messages. */
     turns: z.array(acpTurnSchema),
-    /** Commands that were executed for it, its agents' own left out: the newest, and only with the newest page. */
+    /** The newest commands executed for the session, without its agents' own processes. Only in the newest page. */
     runs: z.array(
       z.object({
         runId: z.string(),
@@ -189,50 +155,49 @@ export const sessionHistoryRoute = defineRoute({
 
 export const sessionInboxRoute = defineRoute({
   ...endpoints.sessionInbox,
-  summary: "What waits for a session, the oldest first; it goes on waiting until it is acknowledged",
+  summary: "List the messages that wait for a session, oldest first",
   audience: "session",
   params: sessionParams,
   query: z.strictObject({
     visibility,
     limit: z.coerce.number().int().min(1).max(defaults.inboxMessages).default(defaults.inboxMessages),
   }),
-  body: emptyObject,
   response: z.object({
     session: sessionSchema,
     messages: z.array(messageSchema),
-    /** There is more, which did not fit. */
+    /** More messages wait. */
     more: z.boolean(),
   }),
 });
 
 export const acknowledgeInboxRoute = defineRoute({
   ...endpoints.acknowledgeInbox,
-  summary: "Say that a session has had these: its own token does, or the operator",
+  summary: "Acknowledge messages of a session, as the session itself or as the operator",
+  errors: ["SESSION_CLOSED"],
   audience: "session",
   params: sessionParams,
-  query: emptyObject,
   body: z.strictObject({
     ids: z
-      .array(z.string().regex(/^msg_[0-9a-z]{12}$/, "must be a message's id"))
+      .array(z.string().regex(/^msg_[0-9a-z]{12}$/, "must be a message id"))
       .min(1)
       .max(1_000),
   }),
   response: z.object({
-    /** Those of them that waited until now. */
+    /** The ids among these that were waiting. */
     acknowledged: z.array(z.string()),
   }),
 });
 
 export const sendMessageRoute = defineRoute({
   ...endpoints.sendMessage,
-  summary: "Say something to a session: it wakes its agent, or waits for its next turn",
+  summary: "Send a message to a session",
+  errors: ["SESSION_CLOSED", "INBOX_FULL"],
   audience: "session",
   params: sessionParams,
-  query: emptyObject,
   body: z.strictObject({
     text: z.string().min(1).max(defaults.messageChars),
     visibility,
-    /** `wake`: a prompt of its own, where the session's agent can be woken; `next-turn`: with whatever it is asked next. */
+    /** `wake`: as a prompt of its own if the session has an agent. `next-turn`: with the next prompt. */
     deliver: z.enum(MESSAGE_DELIVERIES).default("wake"),
   }),
   response: z.object({ message: messageSchema }),
@@ -240,41 +205,9 @@ export const sendMessageRoute = defineRoute({
 
 export const closeSessionRoute = defineRoute({
   ...endpoints.closeSession,
-  summary: "Close a session: its tokens are dead from here on",
+  summary: "Close a session and revoke its tokens",
+  errors: ["ACP_NOT_HELD"],
   audience: "operator",
   params: z.object({ id: z.string().max(200) }),
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({ closed: z.boolean() }),
-});
-
-export const listApprovalsRoute = defineRoute({
-  ...endpoints.listApprovals,
-  summary:
-    "Questions that wait for an answer; followed: these, then each question and each end of one, a line each",
-  audience: "operator",
-  params: emptyObject,
-  query: z.strictObject({ follow: flag.optional() }),
-  body: emptyObject,
-  response: z.object({ approvals: z.array(approvalSchema) }),
-});
-
-export const showApprovalRoute = defineRoute({
-  ...endpoints.showApproval,
-  summary: "The whole of a waiting question, page by page: argv, directory, variables, input",
-  audience: "operator",
-  params: z.object({ id: z.string().max(200) }),
-  query: questionQuery,
-  body: emptyObject,
-  response: z.object({ approval: approvalSchema, ...questionPage }),
-});
-
-export const decideApprovalRoute = defineRoute({
-  ...endpoints.decideApproval,
-  summary: "Answer a question",
-  audience: "operator",
-  params: z.object({ id: z.string().max(200) }),
-  query: emptyObject,
-  body: z.strictObject({ verdict: z.enum(["allow", "deny"]), digest: questionDigest }),
-  response: z.object({ approval: approvalSchema, decided: z.boolean() }),
 });

@@ -1,3 +1,4 @@
+import { survivor, runSchema, taskEventSchema, taskMessageSchema, taskSchema } from "./schemas.js";
 import { z } from "zod";
 import { defaults } from "../../defaults.js";
 import {
@@ -10,11 +11,9 @@ import {
 import { AUDIT_CODES } from "../../tasks/audit.js";
 import { endpoints } from "../endpoints.js";
 import { defineRoute } from "../route.js";
-import { count, emptyObject, flag, survivor } from "./common.js";
-import { runSchema } from "./runs.js";
-import { taskEventSchema, taskMessageSchema, taskSchema } from "./task-schema.js";
+import { count, flag, pageLimit } from "./common.js";
 
-/** Not every database keeps anything else. */
+/** PostgreSQL cannot store every control character. */
 const printable = (chars: number) =>
   z
     .string()
@@ -22,32 +21,32 @@ const printable = (chars: number) =>
     .max(chars)
     .regex(/^[^\p{C}]+$/u, "must be printable");
 const name = printable(200);
-/** Of a task, or of the run, turn or session that does it (its open one, or else the newest); or a beginning that only one task has. */
+/** The id of a task, of its run, turn or session (its open task, or the newest), or an unambiguous prefix of a task id. */
 const taskParams = z.object({ id: name });
 const policy = z.enum(NOTIFY_POLICIES, { error: `must be one of ${NOTIFY_POLICIES.join(", ")}` });
 
-/** Who hears of work that goes on in the background, and when. */
+/** Where notifications about background work go, and when. */
 export const notifyFields = {
-  /** Left out: as is usual for this kind of work, and `silent` where the caller waits for it or reads along. */
+  /** Default: by the kind of work; `silent` if the caller waits for the result or follows it. */
   notify: policy.optional(),
   /**
-   * Where the user is who asked for it, for the operator to say: one who speaks alone with an agent is told there;
-   * anyone else, and whoever a background child works for, through the session.
+   * The chat that the request came from, for the operator only. A user in a direct chat is notified there; all others,
+   * and parents of background work, are notified through their session.
    */
   origin: z
     .strictObject({
       chat: z.enum(["direct", "group", "channel"]).default("direct"),
-      /** Of the configuration. */
+      /** A channel of the configuration. */
       channel: name,
-      /** Whom within it; left out: as it is configured. */
+      /** The chat or thread within the channel. Default: the configured one. */
       address: printable(500).nullable().default(null),
     })
     .optional(),
 };
 
-/** Several are separated by commas. */
+/** One word, or several separated by commas. */
 function commaSeparated<const Words extends readonly [string, ...string[]]>(words: Words) {
-  const one = z.enum(words, { error: `must be of ${words.join(", ")}` });
+  const one = z.enum(words, { error: `must be one of ${words.join(", ")}` });
   return z
     .string()
     .transform((text) => text.split(","))
@@ -57,50 +56,45 @@ function commaSeparated<const Words extends readonly [string, ...string[]]>(word
 
 export const listTasksRoute = defineRoute({
   ...endpoints.listTasks,
-  summary: "Background work, newest first",
+  summary: "List tasks, newest first",
   audience: "session",
-  params: emptyObject,
   query: z.strictObject({
     status: commaSeparated(TASK_STATUSES),
     runtime: commaSeparated(TASK_RUNTIMES),
     delivery: commaSeparated(TASK_DELIVERIES),
-    /** Asked for by that session, or done by it: its id or key. */
+    /** The id or key of a session that owns the task or works on it. */
     session: name.optional(),
-    /** Only those that go on. */
+    /** Only tasks that have not ended. */
     open: flag.optional(),
-    /** The `next` of the page before. */
+    /** `next` of the previous page. */
     cursor: z.string().max(200).optional(),
-    limit: z.coerce.number().int().min(1).max(1_000).default(100),
+    limit: pageLimit(),
   }),
-  body: emptyObject,
-  /** `next`: where to ask on from; null: these are all. */
+  /** `next`: cursor of the next page. Null: this is the last page. */
   response: z.object({ tasks: z.array(taskSchema), next: z.string().nullable() }),
 });
 
 export const getTaskRoute = defineRoute({
   ...endpoints.getTask,
-  summary: "A task: its record, its history, its messages, and the run that does it",
+  summary: "Get a task with its events, messages and run",
   audience: "session",
   params: taskParams,
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({
     task: taskSchema,
     events: z.array(taskEventSchema),
     messages: z.array(taskMessageSchema),
-    /** Null: there is none, or it is not kept any more. */
+    /** Null: the task has no run, or the run's record was deleted. */
     run: runSchema.nullable(),
   }),
 });
 
-/** Not followed: what is kept after that number. Followed: the same events, one per line, until the task has ended. */
+/** With `follow`, the response is a stream of the same events, one per line, until the task has ended. */
 export const taskEventsRoute = defineRoute({
   ...endpoints.taskEvents,
-  summary: "What happened to a task, in order",
+  summary: "List the events of a task in order of their sequence numbers",
   audience: "session",
   params: taskParams,
   query: z.strictObject({ after: count.default(0), follow: flag.optional() }),
-  body: emptyObject,
   response: z.object({ task: taskSchema, events: z.array(taskEventSchema), after: z.int() }),
 });
 
@@ -108,22 +102,21 @@ const text = (chars: number) => z.string().max(chars);
 
 export const createTaskRoute = defineRoute({
   ...endpoints.createTask,
-  summary: "Record work that another program does, before it begins",
+  summary: "Create a task for work that another program does",
+  errors: ["SESSION_STORAGE_FULL"],
   audience: "session",
-  params: emptyObject,
-  query: emptyObject,
   body: z.strictObject({
     label: text(defaults.taskTextChars).optional(),
     text: text(defaults.taskTextChars).default(""),
-    /** Asked again with the same one, the first task is the answer. A session's keys mean nothing to others. */
+    /** Idempotency key: a repeated request returns the first task. Keys of different sessions are independent. */
     key: printable(defaults.taskKeyChars).optional(),
     kind: name.optional(),
     agentId: name.optional(),
-    /** A task that may be seen. */
+    /** A visible task. */
     parent: name.optional(),
-    /** It is heard of at least so often; left out: nothing is promised, and it is never taken for lost. */
+    /** The longest time between two progress reports. Default: none; the task never becomes lost. */
     heartbeatMs: z.number().min(1_000).max(defaults.taskKeptMs).optional(),
-    /** It waits to begin. */
+    /** The work has not started. */
     queued: z.boolean().default(false),
     ...notifyFields,
   }),
@@ -132,30 +125,30 @@ export const createTaskRoute = defineRoute({
 
 export const taskProgressRoute = defineRoute({
   ...endpoints.taskProgress,
-  summary: "Say that whoever does an external task is at work, and how it is going",
+  summary: "Report a heartbeat or progress of an external task",
+  errors: ["TASK_REFUSED"],
   audience: "session",
   params: taskParams,
-  query: emptyObject,
   body: z.strictObject({
-    /** Left out: a heartbeat. */
+    /** Default: a heartbeat without text. */
     text: text(defaults.taskTextChars).optional(),
-    /** It has not begun. */
+    /** The work has not started. */
     queued: z.boolean().default(false),
   }),
-  /** `stop`: the task has ended, by its requester's word or otherwise; nobody waits for more. */
+  /** `stop`: the task has ended, so the work is to stop. */
   response: z.object({ task: taskSchema, stop: z.boolean() }),
 });
 
 export const finishTaskRoute = defineRoute({
   ...endpoints.finishTask,
-  summary: "Say how an external task ended",
+  summary: "Report the end of an external task",
+  errors: ["TASK_REFUSED"],
   audience: "session",
   params: taskParams,
-  query: emptyObject,
   body: z
     .strictObject({
       status: z.enum(["succeeded", "failed", "timed_out", "cancelled"]),
-      /** Of one that succeeded: whether it needs somebody before it can go on. */
+      /** Only of a task that succeeded. `blocked`: it needs an answer before it can continue. */
       outcome: z.enum(TASK_OUTCOMES).optional(),
       /** The result. */
       summary: text(16 * defaults.taskSummaryChars).optional(),
@@ -165,28 +158,28 @@ export const finishTaskRoute = defineRoute({
       message: "only a task that succeeded has an outcome",
       path: ["outcome"],
     }),
-  /** Not changed: it had ended so before. */
+  /** `changed` is false if the task had already ended in the same way. */
   response: z.object({ task: taskSchema, changed: z.boolean() }),
 });
 
 export const notifyTaskRoute = defineRoute({
   ...endpoints.notifyTask,
-  summary: "Decide when the requester of a task hears of it",
+  summary: "Change when the requester of a task is notified",
+  errors: ["TASK_REFUSED"],
   audience: "session",
   params: taskParams,
-  query: emptyObject,
   body: z.strictObject({ policy }),
   response: z.object({ task: taskSchema, changed: z.boolean() }),
 });
 
 export const cancelTaskRoute = defineRoute({
   ...endpoints.cancelTask,
-  summary: "Cancel a task; answers when what did it is proven to be gone, or its agent's turn is over",
+  summary: "Cancel a task and wait until its processes are gone or its turn has ended",
+  errors: ["TASK_REFUSED", "ACP_NOT_HELD"],
   audience: "session",
   params: taskParams,
-  query: emptyObject,
   body: z.strictObject({ reason: z.string().max(200).optional() }),
-  /** `going-on`: it was told to stop and has not yet; the survivors are those of its run that are known. */
+  /** `going-on`: the cancellation was requested and the work has not ended yet; `survivors` are the known processes of its run. */
   response: z.object({
     task: taskSchema,
     outcome: z.enum(["cancelled", "ended-before", "going-on"]),
@@ -198,31 +191,24 @@ const messagesResponse = z.object({ task: taskSchema, messages: z.int() });
 
 export const retryTaskRoute = defineRoute({
   ...endpoints.retryTask,
-  summary: "Try the messages of a task again that could not be delivered",
+  summary: "Retry the failed messages of a task",
   audience: "operator",
   params: taskParams,
-  query: emptyObject,
-  body: emptyObject,
   response: messagesResponse,
 });
 
 export const dismissTaskRoute = defineRoute({
   ...endpoints.dismissTask,
-  summary: "Give up the messages of a task that could not be delivered",
+  summary: "Dismiss the failed messages of a task",
   audience: "operator",
   params: taskParams,
-  query: emptyObject,
-  body: emptyObject,
   response: messagesResponse,
 });
 
 export const auditTasksRoute = defineRoute({
   ...endpoints.auditTasks,
-  summary: "What an operator should look at",
+  summary: "List tasks that need the operator's attention",
   audience: "operator",
-  params: emptyObject,
-  query: emptyObject,
-  body: emptyObject,
   response: z.object({
     findings: z.array(z.object({ code: z.enum(AUDIT_CODES), taskId: z.string(), detail: z.string() })),
   }),
@@ -230,20 +216,17 @@ export const auditTasksRoute = defineRoute({
 
 export const maintainTasksRoute = defineRoute({
   ...endpoints.maintainTasks,
-  summary:
-    "Bring tasks in line with what became of their work, and forget old ones; or only say what would be done",
+  summary: "Update tasks from the state of their work and delete old ones, or list what would be done",
   audience: "operator",
-  params: emptyObject,
-  query: emptyObject,
   body: z.strictObject({ apply: z.boolean().default(false) }),
   response: z.object({
     applied: z.boolean(),
     measures: z.array(
       z.object({
         taskId: z.string(),
-        /** `tell`: something that happened is recorded; `date`: when it may be forgotten; `forget`: it is. */
+        /** `tell`: record an event. `date`: set when the task may be deleted. `forget`: delete the task. */
         act: z.enum(["tell", "date", "forget"]),
-        /** One sentence for a person. */
+        /** A sentence for a person. */
         detail: z.string(),
       }),
     ),

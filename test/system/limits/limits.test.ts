@@ -159,12 +159,7 @@ describe("where a limit cannot be set, nothing runs and it is said", () => {
   const without = { ...tiers.cgroup, weaken: "controllers" };
   test.for([
     ["no controllers", rootUser, without, /memory: neither .* nor a cgroup v1 hierarchy has this controller/],
-    [
-      "no cgroup",
-      rootUser,
-      tiers.none,
-      /memory: it needs the run's own cgroup: cgroups are disabled/,
-    ],
+    ["no cgroup", rootUser, tiers.none, /memory: it needs the run's own cgroup: cgroups are disabled/],
     [
       "an ordinary user, nothing delegated",
       nobodyUser,
