@@ -5,7 +5,7 @@ import { codeBlocks, inlineCode, pages } from "./pages.js";
 
 const program = buildProgram(() => {});
 
-/** Every way of writing `holdfast …` on a page or in a help text. */
+/** Every `holdfast …` command line on a page or in a help text. */
 const mentions = [
   ...pages.flatMap((page) => [
     ...inlineCode(page),
@@ -18,10 +18,10 @@ const mentions = [
   .map((text) => text.trim().replace(/\s+#\s.*$/, ""))
   .filter((text) => text.startsWith("holdfast "));
 
-test("pages and help texts speak of many commands", () => expect(mentions.length).toBeGreaterThan(50));
+test("pages and help texts contain many command lines", () => expect(mentions.length).toBeGreaterThan(50));
 
 test.each([...new Set(mentions)])("%s", (mention) => {
-  expect(wrongWordsOf(mention)).toEqual([]);
+  expect(unknownWords(mention)).toEqual([]);
 });
 
 test.each([
@@ -30,12 +30,12 @@ test.each([
   ["holdfast gateway run|stip", ["stip"]],
   ["holdfast run --timeout 3s -- npm --what", []],
   ["holdfast runs cleanup [--dry-run] [--yse]", ["--yse"]],
-])("a page that said %s would be wrong in %j", (mention, wrong) => {
-  expect(wrongWordsOf(mention)).toEqual(wrong);
+])("in the command line %s, the unknown words are %j", (mention, unknown) => {
+  expect(unknownWords(mention)).toEqual(unknown);
 });
 
-/** Commands and options that there are not. */
-function wrongWordsOf(mention: string): string[] {
+/** Commands and options that do not exist. */
+function unknownWords(mention: string): string[] {
   let commands: Command[] = [program];
   const words = mention.replaceAll(/"[^"]*"|'[^']*'|\$\([^)]*\)/g, "word").split(/\s+/);
   for (const word of words.slice(1)) {
@@ -43,21 +43,21 @@ function wrongWordsOf(mention: string): string[] {
     if (word.startsWith("-") || word.startsWith("[-")) {
       const flag = word.replaceAll(/[[\],;]/g, "").replace(/=.*/, "");
       const flags = flag.split("|");
-      const wrong = flags.filter((one) => !commands.every((command) => knows(command, one)));
-      if (wrong.length > 0) return wrong;
+      const unknown = flags.filter((one) => !commands.every((command) => hasOption(command, one)));
+      if (unknown.length > 0) return unknown;
       continue;
     }
     const below = commands.flatMap(({ commands: inner }) => inner);
     if (below.length === 0) continue;
     const found = word.split("|").map((name) => [name, below.find((one) => one.name() === name)] as const);
-    const wrong = found.filter(([, command]) => command === undefined).map(([name]) => name);
-    if (wrong.length > 0) return wrong;
+    const unknown = found.filter(([, command]) => command === undefined).map(([name]) => name);
+    if (unknown.length > 0) return unknown;
     commands = found.flatMap(([, command]) => command ?? []);
   }
   return [];
 }
 
-function knows(command: Command, flag: string): boolean {
+function hasOption(command: Command, flag: string): boolean {
   if (["--help", "-h", "--version"].includes(flag)) return true;
   return command.options.some((option) => option.long === flag || option.short === flag);
 }

@@ -9,7 +9,7 @@ import { codeBlocks, pages } from "./pages.js";
 const blocks = pages.flatMap(codeBlocks).map((block) => ({ ...block, where: `${block.page}:${block.line}` }));
 
 describe.each(blocks.filter(({ language }) => language === "ts"))("$where", ({ text }) => {
-  test("compiles with the library's types, and runs", { timeout: 60_000 }, async () => {
+  test("compiles with the types of the library and runs", { timeout: 60_000 }, async () => {
     await using gatewayFixture = await BackgroundGateway.started();
     const project = await mkdtemp(join(tmpdir(), "hf-"));
     try {
@@ -35,7 +35,7 @@ describe.each(blocks.filter(({ language }) => language === "ts"))("$where", ({ t
 
 const PROJECT = { private: true, type: "module", scripts: { test: "echo 12 tests passed" } };
 
-/** Node 20 has no `await using` yet. */
+/** Compiled to ES2022, because Node 20 has no `await using`. */
 const OPTIONS = [
   "--target",
   "es2022",
@@ -48,7 +48,7 @@ const OPTIONS = [
 ];
 
 describe.each(blocks.filter(({ language }) => language === "toml"))("$where", ({ text }) => {
-  test("is a config file that passes its check", async () => {
+  test("is a valid config file", async () => {
     await using gatewayFixture = await BackgroundGateway.open();
     const file = join(gatewayFixture.home, "config.toml");
     await writeFile(file, text);

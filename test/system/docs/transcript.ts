@@ -1,18 +1,18 @@
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 
-/** One command of a transcript, and what it prints. */
+/** One command of a console block and its output. */
 export interface TranscriptEntry {
   readonly command: string;
   readonly output: string;
 }
 
-/** `$ ` begins a command, `> ` goes on with it; all else is output. */
+/** A line after `$ ` is a command, lines after `> ` continue it, and all other lines are output. */
 export function parseTranscript(text: string): TranscriptEntry[] {
   const entries: { command: string; output: string }[] = [];
   for (const line of text.split("\n").slice(0, -1)) {
     const last = entries.at(-1);
     if (line.startsWith("$ ")) entries.push({ command: line.slice(2), output: "" });
-    else if (last === undefined) throw new Error(`a transcript that does not begin with a command: ${line}`);
+    else if (last === undefined) throw new Error(`the console block does not begin with a command: ${line}`);
     else if (line.startsWith("> ") && last.output === "") last.command += `\n${line.slice(2)}`;
     else last.output += `${line}\n`;
   }
@@ -25,7 +25,7 @@ export function formatTranscript(entries: readonly TranscriptEntry[]): string {
 
 const ID = /\b(?:run|in|ses|ask|turn|prm|task)_[a-z0-9]{4,}\b/g;
 
-/** What differs from run to run: names, numbers of processes, times, sizes, and the room they take in a table. */
+/** Texts that differ from run to run: ids, pids, times, sizes, and the column widths they cause. */
 const VOLATILE: readonly (readonly [RegExp, string])[] = [
   [ID, "ID"],
   [/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?/g, "TIME"],
@@ -40,14 +40,14 @@ const VOLATILE: readonly (readonly [RegExp, string])[] = [
 ];
 
 export function maskVolatile(text: string): string {
-  return VOLATILE.reduce((soFar, [what, word]) => soFar.replaceAll(what, word), text);
+  return VOLATILE.reduce((masked, [pattern, word]) => masked.replaceAll(pattern, word), text);
 }
 
 export function findIds(text: string): string[] {
   return text.match(ID) ?? [];
 }
 
-/** Whether a command printed what the page says. A line `…` on the page stands for any lines. */
+/** Whether the printed text equals the page's, volatile texts aside. A line `…` on the page matches any lines. */
 export function matchesPage(page: string, printed: string): boolean {
   const parts = maskVolatile(page).split(/^…\n/m);
   const source = parts
@@ -56,28 +56,28 @@ export function matchesPage(page: string, printed: string): boolean {
   return new RegExp(`^${source}$`).test(maskVolatile(printed));
 }
 
-/** A shell that is told one command after the other, and keeps what the one before has left. */
+/** A shell that runs one command after the other and keeps variables, directory and exit status in between. */
 export class TranscriptShell {
   readonly #bash: ChildProcessWithoutNullStreams;
   #printed = "";
-  #heard: () => void = () => {};
+  #onOutput: () => void = () => {};
 
   constructor(env: NodeJS.ProcessEnv, cwd: string) {
     this.#bash = spawn("bash", ["--norc", "--noprofile"], { env, cwd, stdio: ["pipe", "pipe", "pipe"] });
     for (const stream of [this.#bash.stdout, this.#bash.stderr])
       stream.on("data", (data: Buffer) => {
         this.#printed += data.toString();
-        this.#heard();
+        this.#onOutput();
       });
   }
 
-  /** All it printed, on either stream. */
+  /** Returns what the command printed on stdout and stderr. */
   async run(command: string): Promise<string> {
     const end = `\u0001end\u0001`;
     this.#printed = "";
-    // Its own status is kept for a `$?` in the next command.
+    // The exit status is kept for a `$?` in the next command.
     this.#bash.stdin.write(`{ ${command}\n} 2>&1 < /dev/null; status=$?; printf '${end}'; (exit $status)\n`);
-    while (!this.#printed.endsWith(end)) await new Promise<void>((heard) => (this.#heard = heard));
+    while (!this.#printed.endsWith(end)) await new Promise<void>((resolve) => (this.#onOutput = resolve));
     return this.#printed.slice(0, -end.length);
   }
 

@@ -15,34 +15,35 @@ import {
   type TranscriptEntry,
 } from "./transcript.js";
 
-/** Set to have the pages rewritten with what is printed today; then read the difference. */
+/** Set to 1 to rewrite the pages with the current output. Review the difference before committing it. */
 const rewriting = process.env["HOLDFAST_WRITE_TRANSCRIPTS"] === "1";
 
 const transcripts = pages
   .map((page) => ({ page, blocks: codeBlocks(page).filter(({ language }) => language === "console") }))
   .filter(({ blocks }) => blocks.length > 0);
 
-test("there are transcripts", () => expect(transcripts.map(({ page }) => page)).toContain("README.md"));
+test("the README has a console block", () =>
+  expect(transcripts.map(({ page }) => page)).toContain("README.md"));
 
 describe.each(transcripts)("$page", ({ page, blocks }) => {
-  test("shows what the program prints", { timeout: 180_000 }, async () => {
+  test("shows the output of its commands", { timeout: 180_000 }, async () => {
     await using gatewayFixture = await BackgroundGateway.open();
     await using project = await Project.open();
     const shell = project.shell(gatewayFixture);
-    const today: [CodeBlock, TranscriptEntry[]][] = [];
+    const rewritten: [CodeBlock, TranscriptEntry[]][] = [];
     const named = new Map<string, string>();
     for (const block of blocks) {
       const entries: TranscriptEntry[] = [];
       for (const { command, output } of parseTranscript(block.text)) {
         const printed = tidy(
-          await shell.run(withNames(command, named)),
+          await shell.run(replaceIds(command, named)),
           gatewayFixture.home,
           project.directory,
         );
         if (!rewriting)
           expect(
             matchesPage(output, printed),
-            `${page}:${block.line}: ${command}\nis said to print\n${output}but prints\n${printed}`,
+            `${page}:${block.line}: ${command}\nshould print\n${output}but prints\n${printed}`,
           ).toBe(true);
         const ids = findIds(printed);
         const whole = !/^…$/m.test(output);
@@ -55,14 +56,14 @@ describe.each(transcripts)("$page", ({ page, blocks }) => {
         }
         entries.push({ command, output: matchesPage(output, printed) ? output : printed });
       }
-      today.push([block, entries]);
+      rewritten.push([block, entries]);
     }
     shell.end();
-    if (rewriting) await rewrite(page, today);
+    if (rewriting) await rewrite(page, rewritten);
   });
 });
 
-/** The project of the pages: it has tests, a server and an agent. */
+/** The project directory of the console blocks, with tests, a server and an agent. */
 class Project implements AsyncDisposable {
   readonly directory: string;
 
@@ -110,17 +111,17 @@ function tidy(printed: string, home: string, project: string): string {
   return printed.replaceAll(home, "~/.local/state/holdfast").replaceAll(project, "/home/ada/site");
 }
 
-/** The pages' ids are those of another day. */
-function withNames(command: string, named: ReadonlyMap<string, string>): string {
-  return findIds(command).reduce((soFar, id) => soFar.replaceAll(id, named.get(id) ?? id), command);
+/** Replaces the ids of the page by those of this run. */
+function replaceIds(command: string, named: ReadonlyMap<string, string>): string {
+  return findIds(command).reduce((text, id) => text.replaceAll(id, named.get(id) ?? id), command);
 }
 
 async function rewrite(
   page: string,
-  today: readonly (readonly [CodeBlock, readonly TranscriptEntry[]])[],
+  rewritten: readonly (readonly [CodeBlock, readonly TranscriptEntry[]])[],
 ): Promise<void> {
   let text = await readFile(page, "utf8");
-  for (const [block, entries] of today) text = text.replace(block.text, () => formatTranscript(entries));
+  for (const [block, entries] of rewritten) text = text.replace(block.text, () => formatTranscript(entries));
   await writeFile(page, text);
 }
 
@@ -130,6 +131,6 @@ test.each([
   ["RUN   STATUS\n…\n", "RUN  STATUS\nrun_aaaa1111  running\nrun_bbbb1111  exited\n", true],
   ["RUN  STATUS\n", "RUN  STATUS\nrun_aaaa1111  running\n", false],
   ["exit 120\n", "exit 0\n", false],
-])("%j agrees with %j: %j", (page, printed, whether) => {
+])("whether %j matches %j: %j", (page, printed, whether) => {
   expect(matchesPage(page, printed)).toBe(whether);
 });

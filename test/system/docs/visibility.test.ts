@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { visibilityMatrix, RELATIONS, type VisibilityCase } from "../../support/visibility-matrix.js";
 
-/** Which cases a column of the page's table is about. */
+/** The cases that each column of the table describes. */
 const COLUMNS: readonly ((each: VisibilityCase) => boolean)[] = [
   ({ visibility, sandboxed }) => visibility === "self" && !sandboxed,
   ({ visibility, sandboxed }) => visibility === "tree" && !sandboxed,
@@ -12,7 +12,7 @@ const COLUMNS: readonly ((each: VisibilityCase) => boolean)[] = [
   ({ visibility, sandboxed }) => visibility !== "self" && sandboxed,
 ];
 
-test.each(RELATIONS)("docs/concepts/visibility.md says of %s what is so", async (relation) => {
+test.each(RELATIONS)("docs/concepts/visibility.md has the right answers for %s", async (relation) => {
   const page = await readFile("docs/concepts/visibility.md", "utf8");
   const row = page.split("\n").find((line) => line.startsWith(`| ${relation} |`)) ?? "";
   const words = row
@@ -20,8 +20,8 @@ test.each(RELATIONS)("docs/concepts/visibility.md says of %s what is so", async 
     .slice(2, -1)
     .map((word) => word.trim());
   expect(words).toHaveLength(COLUMNS.length);
-  for (const [at, isAbout] of COLUMNS.entries()) {
-    const cases = visibilityMatrix.filter((each) => each.relation === relation && isAbout(each));
+  for (const [at, describes] of COLUMNS.entries()) {
+    const cases = visibilityMatrix.filter((each) => each.relation === relation && describes(each));
     expect(new Set(cases.map(({ visible }) => (visible ? "yes" : "no")))).toEqual(new Set([words[at]]));
   }
 });
