@@ -128,9 +128,12 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const machine = await observeMachineIdentity(home);
   const stateId = await stateIdOf(home);
   const capabilities = await detectCapabilities();
+  const { hostId, bootId, pidNamespace } = machine;
   const registration = new GatewayRegistration(store, {
-    ...machine,
     instanceId,
+    hostId,
+    bootId,
+    pidNamespace,
     hostName: hostname(),
     stateId,
     directory: await directoryIdOf(home),

@@ -1,64 +1,47 @@
-import type { AcpStore } from "./acp/store.js";
-import type { GatewayStore } from "./gateways/store.js";
-import type { MessageStore } from "./messages/store.js";
-import type { RemoteStopStore } from "./remote-stops.js";
-import type { RunStore, ScopedEventReads } from "./runs/store.js";
-import type { SessionStore } from "./sessions/store.js";
-import type { TaskStore } from "./tasks/store.js";
-
-/** All durable state. One implementation per database, one contract suite for all of them. */
-export type Store = RunStore &
-  ScopedEventReads &
-  SessionStore &
-  MessageStore &
-  AcpStore &
-  TaskStore &
-  GatewayStore &
-  RemoteStopStore;
+import type { AcpReads, AcpStore } from "./acp/store.js";
+import type { GatewayReads, GatewayStore } from "./gateways/store.js";
+import type { MessageReads, MessageStore } from "./messages/store.js";
+import type { RemoteStopReads, RemoteStopStore } from "./remote-stops.js";
+import type { RunReads, RunStore, ScopedEventReads, StoreBase } from "./runs/store.js";
+import type { SessionReads, SessionStore } from "./sessions/store.js";
+import type { TaskReads, TaskStore } from "./tasks/store.js";
 
 /** The part of a store that changes nothing. */
-export type ReadStore = Pick<
-  Store,
-  | "getRun"
-  | "findRuns"
-  | "listRuns"
-  | "listEvents"
-  | "eventsReach"
-  | "getSession"
-  | "getSessionByKey"
-  | "listSessions"
-  | "getApproval"
-  | "listApprovals"
-  | "listGateways"
-  | "listHosts"
-  | "countOpenRunsByOwner"
-  | "shared"
-  | "listMessages"
-  | "countMessages"
-  | "getAcpSession"
-  | "getAcpTurn"
-  | "listAcpSessions"
-  | "listAcpTurns"
-  | "listAcpUpdates"
-  | "listAcpPermissionRequests"
-  | "getTask"
-  | "getTaskByKey"
-  | "findTasks"
-  | "listTasks"
-  | "listTaskEvents"
-  | "listOutbox"
-  | "now"
-  | typeof Symbol.asyncDispose
->;
+export interface ReadStore
+  extends
+    StoreBase,
+    RunReads,
+    ScopedEventReads,
+    SessionReads,
+    MessageReads,
+    AcpReads,
+    TaskReads,
+    GatewayReads,
+    RemoteStopReads {}
+
+/** All durable state. One implementation per database, one contract suite for all of them. */
+export interface Store
+  extends
+    ReadStore,
+    RunStore,
+    SessionStore,
+    MessageStore,
+    AcpStore,
+    TaskStore,
+    GatewayStore,
+    RemoteStopStore {
+  /** When the generation changed, in wall-clock milliseconds; -Infinity: never since the store was opened. */
+  readonly generationChangedAt: number;
+}
 
 /** What a check of the store found. */
 export interface StoreCheck {
   readonly schema: number;
-  /** What SQLite found wrong; null: nothing. */
+  /** Damage that SQLite found; null: none. */
   readonly damage: string | null;
   readonly runs: { readonly open: number; readonly ended: number };
   readonly events: number;
-  /** The most of one state directory, each of which forgets its own. */
+  /** The most events of one state directory. Each directory deletes only its own. */
   readonly mostEvents: number;
   readonly logBytes: number;
 }

@@ -1,32 +1,52 @@
 import { type Kysely, sql } from "kysely";
 import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
-import type { Schema } from "../schema.js";
+import {
+  acpSessionTable,
+  acpTurnTable,
+  acpUpdateTable,
+  permissionRequestTable,
+  type Schema,
+} from "../schema.js";
 import { isColumnInScope } from "../sessions/queries.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { toAcpPermissionRequest, toAcpSession, toAcpTurn, toAcpUpdate } from "./rows.js";
+import type { Reader, SqlDialect } from "../sql/engine.js";
 import type {
   AcpPermissionRequestFilter,
+  AcpReads,
   AcpSessionFilter,
   AcpTurnFilter,
   AcpUpdateFilter,
 } from "./store.js";
 
-/** Literals, not parameters: only so can the partial indexes serve. */
+/** Literals, not parameters, so that the partial indexes are used. */
 const open = sql<boolean>`closed_at is null`;
 const closed = sql<boolean>`closed_at is not null`;
 const pending = sql<boolean>`verdict is null`;
 const decided = sql<boolean>`verdict is not null`;
 
-export async function getAcpSession(db: Kysely<Schema>, sessionId: string): Promise<AcpSession | null> {
+export function acpQueries(reader: Reader): AcpReads {
+  const { dialect } = reader;
+  return {
+    getAcpSession: (sessionId) => reader.read((db) => getAcpSession(db, sessionId), null),
+    listAcpSessions: (filter) => reader.read((db) => listAcpSessions(db, dialect, filter), []),
+    getAcpTurn: (turnId) => reader.read((db) => getAcpTurn(db, turnId), null),
+    listAcpTurns: (filter) => reader.read((db) => listAcpTurns(db, filter), []),
+    listAcpUpdates: (filter) => reader.read((db) => listAcpUpdates(db, filter), []),
+    getAcpPermissionRequest: (id) => reader.read((db) => getAcpPermissionRequest(db, id), null),
+    listAcpPermissionRequests: (filter) =>
+      reader.read((db) => listAcpPermissionRequests(db, dialect, filter), []),
+  };
+}
+
+async function getAcpSession(db: Kysely<Schema>, sessionId: string): Promise<AcpSession | null> {
   const row = await db
     .selectFrom("acp_sessions")
     .selectAll()
     .where("session_id", "=", sessionId)
     .executeTakeFirst();
-  return row === undefined ? null : toAcpSession(row);
+  return row === undefined ? null : acpSessionTable.toRecord(row);
 }
 
-export async function listAcpSessions(
+async function listAcpSessions(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   filter: AcpSessionFilter,
@@ -42,15 +62,15 @@ export async function listAcpSessions(
     query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
   if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
   if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toAcpSession);
+  return (await query.execute()).map((row) => acpSessionTable.toRecord(row));
 }
 
-export async function getAcpTurn(db: Kysely<Schema>, turnId: string): Promise<AcpTurn | null> {
+async function getAcpTurn(db: Kysely<Schema>, turnId: string): Promise<AcpTurn | null> {
   const row = await db.selectFrom("acp_turns").selectAll().where("turn_id", "=", turnId).executeTakeFirst();
-  return row === undefined ? null : toAcpTurn(row);
+  return row === undefined ? null : acpTurnTable.toRecord(row);
 }
 
-export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
+async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
   const { sessionId, states, after, before, newestFirst = false, limit } = filter;
   let query = db
     .selectFrom("acp_turns")
@@ -61,13 +81,10 @@ export async function listAcpTurns(db: Kysely<Schema>, filter: AcpTurnFilter): P
   if (after !== undefined) query = query.where("place", ">", after);
   if (before !== undefined) query = query.where("place", "<", before);
   if (limit !== undefined) query = query.limit(limit);
-  return (await query.execute()).map(toAcpTurn);
+  return (await query.execute()).map((row) => acpTurnTable.toRecord(row));
 }
 
-export async function listAcpUpdates(
-  db: Kysely<Schema>,
-  filter: AcpUpdateFilter,
-): Promise<readonly AcpUpdate[]> {
+async function listAcpUpdates(db: Kysely<Schema>, filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]> {
   const { maxBytes } = filter;
   let query = selectUpdates(db, filter).selectAll();
   if (maxBytes !== undefined) {
@@ -75,7 +92,7 @@ export async function listAcpUpdates(
     const sizes = await selectUpdates(db, filter).select("seq").select(bytes).execute();
     query = query.where("seq", "<=", lastWithin(sizes, maxBytes));
   }
-  return (await query.execute()).map(toAcpUpdate);
+  return (await query.execute()).map((row) => acpUpdateTable.toRecord(row));
 }
 
 function selectUpdates(db: Kysely<Schema>, { sessionId, after = 0, turnId, type, limit }: AcpUpdateFilter) {
@@ -103,15 +120,12 @@ function lastWithin(
   return last;
 }
 
-export async function getAcpPermissionRequest(
-  db: Kysely<Schema>,
-  id: string,
-): Promise<AcpPermissionRequest | null> {
+async function getAcpPermissionRequest(db: Kysely<Schema>, id: string): Promise<AcpPermissionRequest | null> {
   const row = await db.selectFrom("acp_permissions").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : toAcpPermissionRequest(row);
+  return row === undefined ? null : permissionRequestTable.toRecord(row);
 }
 
-export async function listAcpPermissionRequests(
+async function listAcpPermissionRequests(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   filter: AcpPermissionRequestFilter,
@@ -122,5 +136,5 @@ export async function listAcpPermissionRequests(
   if (filter.answered !== undefined) query = query.where("answered", "=", filter.answered ? 1 : 0);
   if (filter.seenBy !== undefined) query = query.where(isColumnInScope(dialect, "session_id", filter.seenBy));
   if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toAcpPermissionRequest);
+  return (await query.execute()).map((row) => permissionRequestTable.toRecord(row));
 }

@@ -19,27 +19,27 @@ export type AcpTurnPatch = Partial<
   Omit<AcpTurn, "turnId" | "sessionId" | "ordinal" | "place" | "prompt" | "timeoutMs" | "createdAt">
 >;
 
-/** Everything that is true from here on: all of it is written, or nothing. */
+/** A change of an ACP session. All of it is written, or nothing. */
 export interface AcpChange {
-  /** Only while nothing has been written since. */
+  /** The expected version of the session. */
   readonly version?: number;
   readonly session?: AcpSessionPatch;
   readonly newTurn?: NewAcpTurn;
-  /** Of turns in that state only. */
+  /** Changes of turns that are in the state `from`. */
   readonly turns?: readonly {
     readonly turnId: string;
     readonly from: AcpTurnState;
     readonly set: AcpTurnPatch;
   }[];
-  /** Messages that go with a turn, each with one only: those that wait. A new turn is of messages that do, or is not made. */
+  /** Waiting messages that the turn takes to the agent. A new turn is made only if all of them still wait. */
   readonly take?: { readonly turnId: string; readonly messages: readonly string[] };
-  /** The turn whose messages have been answered, and when. A turn that ends without lets go of its notices. */
+  /** The turn whose messages were answered, and when. A turn that ends without an answer releases its notices. */
   readonly delivered?: { readonly turnId: string; readonly at: number };
   readonly updates?: readonly NewAcpUpdate[];
   readonly newPermission?: AcpPermissionRequest;
-  /** Of one that is pending only. */
+  /** Decisions on pending requests. */
   readonly decide?: readonly { readonly id: string; readonly decision: PermissionDecision }[];
-  /** Permissions whose answers are on their way. */
+  /** Permission requests whose answers were sent. */
   readonly answered?: readonly string[];
   readonly events?: readonly NewRunEvent[];
 }
@@ -56,7 +56,7 @@ export interface AcpSessionFilter {
 export interface AcpTurnFilter {
   readonly sessionId: string;
   readonly states?: readonly AcpTurnState[];
-  /** By their places. */
+  /** Places of turns. */
   readonly after?: number;
   readonly before?: number;
   readonly newestFirst?: boolean;
@@ -69,7 +69,7 @@ export interface AcpUpdateFilter {
   readonly turnId?: string;
   readonly type?: AcpUpdateType;
   readonly limit?: number;
-  /** No further update is begun once there are so many bytes. The first is there, however large. */
+  /** Stops after the update that reaches this size. */
   readonly maxBytes?: number;
 }
 
@@ -81,26 +81,30 @@ export interface AcpPermissionRequestFilter {
   readonly limit?: number;
 }
 
-/** Conversations with agents over ACP. */
-export interface AcpStore {
-  /** False, and nothing written: it is there. */
-  insertAcpSession(session: AcpSession): Promise<boolean>;
-  /**
-   * Write a change in one transaction, as the gateway that has the session. Null, and nothing written: another has it,
-   * or one of the turns or questions is not in the state it was thought to be, or a new turn is there. Else the number
-   * of the newest update.
-   */
-  commitAcpChange(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
+export interface AcpReads {
   getAcpSession(sessionId: string): Promise<AcpSession | null>;
   listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]>;
   getAcpTurn(turnId: string): Promise<AcpTurn | null>;
-  /** Oldest first, unless told otherwise. */
+  /** Oldest first by default. */
   listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]>;
   /** In order. */
   listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]>;
   getAcpPermissionRequest(id: string): Promise<AcpPermissionRequest | null>;
   /** Oldest first. */
   listAcpPermissionRequests(filter: AcpPermissionRequestFilter): Promise<readonly AcpPermissionRequest[]>;
-  /** Forget the updates of turns that ended before; what came of the turns stays. Returns how many. */
+}
+
+export interface AcpWrites {
+  /** False, and nothing written: the session exists. */
+  insertAcpSession(session: AcpSession): Promise<boolean>;
+  /**
+   * Writes a change in one transaction, as the gateway that has the session. Returns the number of the newest update.
+   * Null, and nothing written: another gateway has the session, a turn or permission request is not in the expected
+   * state, or the new turn exists.
+   */
+  commitAcpChange(sessionId: string, gatewayInstanceId: string, change: AcpChange): Promise<number | null>;
+  /** Deletes the updates of turns that ended before; the turns stay. Returns how many. */
   deleteAcpUpdates(endedBefore: number): Promise<number>;
 }
+
+export interface AcpStore extends AcpReads, AcpWrites {}

@@ -1,6 +1,6 @@
 import { defaults } from "../../defaults.js";
 import type { NewTaskEvent, TaskEvent, TaskRecord } from "../../model/task.js";
-import { type NewOutboxEntry, type OutboxEntry, outboxKey } from "../../model/outbox.js";
+import { newOutboxEntry, type OutboxEntry } from "../../model/outbox.js";
 import type { Store } from "../store.js";
 import type { OutboxResult } from "../tasks/store.js";
 import type { TaskCopy, CopiedTaskChange } from "./task-copy.js";
@@ -64,7 +64,7 @@ export function withTaskCopy(
         taskId,
         task,
         events: numberEvents(task, events),
-        entries: notices.map((notice) => newEntry(taskId, notice)),
+        entries: notices.map((notice) => newOutboxEntry(taskId, notice)),
         dropped: overtakes ? pending.map(({ key }) => key) : [],
       };
       await note(news, notices.length > 0);
@@ -153,25 +153,6 @@ export function withTaskCopy(
 function numberEvents(task: TaskRecord, events: readonly NewTaskEvent[]): readonly TaskEvent[] {
   const { taskId, seq } = task;
   return events.map((event, at) => ({ ...event, taskId, seq: seq - events.length + at + 1 }));
-}
-
-function newEntry(taskId: string, { target, notification }: NewOutboxEntry): OutboxEntry {
-  return {
-    key: outboxKey(notification.id, target),
-    taskId,
-    target,
-    notification,
-    status: "pending",
-    attempts: 0,
-    unheard: 0,
-    spentMs: 0,
-    createdAt: notification.at,
-    dueAt: 0,
-    leaseOwner: null,
-    error: null,
-    receipt: null,
-    settledAt: null,
-  };
 }
 
 function postponeIfDoubtful({ spentMs }: OutboxEntry, doubt: boolean): OutboxResult | null {

@@ -1,20 +1,42 @@
 import { type Kysely, sql } from "kysely";
 import type { SessionMessage } from "../../model/session.js";
-import type { Schema } from "../schema.js";
-import { isWaiting, toMessage } from "./rows.js";
-import type { MessageCount, MessageFilter, UnansweredFilter } from "./store.js";
+import { messageTable, type Schema } from "../schema.js";
+import type { Reader } from "../sql/engine.js";
+import type { MessageCount, MessageFilter, MessageReads, UnansweredFilter } from "./store.js";
 
-export async function listMessages(
+// Literals, not parameters, so that the partial index is used.
+
+/** The message waits for a turn. */
+export const isWaiting = sql<boolean>`delivered_at is null and turn_id is null`;
+
+/** The message waits, or a turn has taken it. */
+export const isUndelivered = sql<boolean>`delivered_at is null`;
+
+export const isNotice = sql<boolean>`role = 'system' and deliver = 'next-turn'`;
+
+/** The message will not be delivered any more. */
+export const isSettled = sql<boolean>`(delivered_at is not null or (turn_id is not null and not (${isNotice})))`;
+
+export function messageQueries(reader: Reader): MessageReads {
+  const none = { total: 0, pending: 0, undelivered: 0, lastAt: null };
+  return {
+    listMessages: (sessionId, filter) => reader.read((db) => listMessages(db, sessionId, filter), []),
+    countMessages: (sessionId) => reader.read((db) => countMessages(db, sessionId), none),
+    listUnansweredMessages: (of, limit) => reader.read((db) => listUnansweredMessages(db, of, limit), []),
+  };
+}
+
+async function listMessages(
   db: Kysely<Schema>,
   sessionId: string,
   { pending, deliver, after, before, runId, cause, limit }: MessageFilter,
 ): Promise<readonly SessionMessage[]> {
-  const onwards = pending === true || after !== undefined;
+  const oldestFirst = pending === true || after !== undefined;
   let query = db
     .selectFrom("session_messages")
     .selectAll()
     .where("session_id", "=", sessionId)
-    .orderBy("seq", onwards ? "asc" : "desc")
+    .orderBy("seq", oldestFirst ? "asc" : "desc")
     .limit(limit);
   if (pending === true) query = query.where(isWaiting);
   if (deliver !== undefined) query = query.where("deliver", "=", deliver);
@@ -23,10 +45,10 @@ export async function listMessages(
   if (runId !== undefined) query = query.where("run_id", "=", runId);
   if (cause !== undefined) query = query.where("cause", "=", cause);
   const rows = await query.execute();
-  return (onwards ? rows : rows.toReversed()).map(toMessage);
+  return (oldestFirst ? rows : rows.toReversed()).map((row) => messageTable.toRecord(row));
 }
 
-export async function countMessages(db: Kysely<Schema>, sessionId: string): Promise<MessageCount> {
+async function countMessages(db: Kysely<Schema>, sessionId: string): Promise<MessageCount> {
   const { total, delivered, lastAt } = await db
     .selectFrom("session_messages")
     .select(({ fn }) => [
@@ -47,8 +69,7 @@ export async function countMessages(db: Kysely<Schema>, sessionId: string): Prom
   return { total, pending: total - delivered - undelivered, undelivered, lastAt };
 }
 
-/** Of sessions that are open: to others nothing is said any more. */
-export async function listUnansweredMessages(
+async function listUnansweredMessages(
   db: Kysely<Schema>,
   of: UnansweredFilter,
   limit: number,
@@ -71,5 +92,5 @@ export async function listUnansweredMessages(
     .orderBy("asked.at")
     .limit(limit)
     .execute();
-  return rows.map(toMessage);
+  return rows.map((row) => messageTable.toRecord(row));
 }

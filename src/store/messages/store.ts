@@ -1,50 +1,54 @@
 import type { MessageDelivery, NewMessage, SessionMessage } from "../../model/session.js";
 
 export interface MessageFilter {
-  /** Only those that wait for a turn. */
+  /** Only messages that wait for a turn. */
   readonly pending?: true;
   readonly deliver?: MessageDelivery;
   readonly after?: number;
   readonly before?: number;
   readonly runId?: string;
   readonly cause?: string;
-  /** The newest so many; with `pending` or `after`, the oldest. In the order they were said in any case. */
+  /** The newest so many; with `pending` or `after`, the oldest. Always in the order of their places. */
   readonly limit: number;
 }
 
 export interface MessageCount {
   readonly total: number;
-  /** Not delivered: they wait, or are on their way. */
+  /** Not delivered: they wait, or a turn has taken them. */
   readonly pending: number;
-  /** Taken to the agent by a turn that came to nothing. They are not sent again. */
+  /** Taken to the agent by a turn that failed. They are not sent again. */
   readonly undelivered: number;
   readonly lastAt: number | null;
 }
 
-/** Of one session, or of all that a gateway has. */
+/** The messages of one session, or of all sessions of a gateway. */
 export type UnansweredFilter = { readonly sessionId: string } | { readonly gatewayInstanceId: string };
 
-/** How much of one session is kept. What waits is kept in any case; so there may not be too much of it. */
+/** How many messages of one session are kept. Waiting messages are always kept, so their number is limited. */
 export interface HistoryLimits {
   readonly bytes: number;
   readonly messages: number;
-  /** Said to it and not delivered; and as many notices. */
+  /** Waiting messages; and as many notices. */
   readonly pending: number;
 }
 
-/** What was said in sessions, and what waits to be. */
-export interface MessageStore {
-  /**
-   * `closed`: the session is not open. `full`: it has as many waiting as it may. Nothing was written then, nor when its
-   * cause was there before: that message is the answer.
-   */
-  appendMessage(message: NewMessage, bounds: HistoryLimits): Promise<SessionMessage | "closed" | "full">;
+export interface MessageReads {
   listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]>;
   countMessages(sessionId: string): Promise<MessageCount>;
-  /** Those of them that were waiting until now. What a turn has taken is not touched. */
-  deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
-  /** What runs of these sessions were given and have not answered yet, oldest first. */
+  /** Messages that runs of open sessions took and have not answered, oldest first. */
   listUnansweredMessages(of: UnansweredFilter, limit: number): Promise<readonly SessionMessage[]>;
-  /** Forget what was delivered, and said before. Returns how many. */
-  deleteSettledMessages(saidBefore: number): Promise<number>;
 }
+
+export interface MessageWrites {
+  /**
+   * `closed`: the session is not open. `full`: too many messages wait. Nothing is written then. If a message with the
+   * same cause exists, nothing is written and that message is returned.
+   */
+  appendMessage(message: NewMessage, limits: HistoryLimits): Promise<SessionMessage | "closed" | "full">;
+  /** Marks messages as delivered. Returns the ids of those that waited; messages that a turn has taken are not changed. */
+  deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]>;
+  /** Deletes settled messages that were written before. Returns how many. */
+  deleteSettledMessages(writtenBefore: number): Promise<number>;
+}
+
+export interface MessageStore extends MessageReads, MessageWrites {}

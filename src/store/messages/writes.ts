@@ -1,23 +1,32 @@
 import { type Kysely, sql } from "kysely";
 import type { NewMessage, SessionMessage } from "../../model/session.js";
-import type { Schema } from "../schema.js";
-import { SqlSessionStore } from "../sessions/writes.js";
-import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
-import * as read from "./queries.js";
-import { isSettled, isWaiting, toMessage, toMessageColumns } from "./rows.js";
-import type { HistoryLimits, MessageCount, MessageFilter, MessageStore, UnansweredFilter } from "./store.js";
+import { messageTable, type Schema } from "../schema.js";
+import { countChanged, fetchRows, hasChanged, type SqlEngine, type Steps } from "../sql/engine.js";
+import { isSettled, isWaiting } from "./queries.js";
+import type { HistoryLimits, MessageWrites } from "./store.js";
 
-/** A literal, not a parameter: only so can the partial index serve. */
+/** A literal, not a parameter, so that the partial index is used. */
 const open = sql<boolean>`closed_at is null`;
 
-/** What is too old to be kept is looked for this often. */
+/** Old messages are deleted once in so many messages. */
 const PRUNE_EVERY = 16;
 
-/** Within a transaction, also one of more than this: what else follows from a message is then said with it or not at all. */
-export function* appendMessage(
+export function messageWrites(engine: SqlEngine): MessageWrites {
+  const { db } = engine;
+  return {
+    appendMessage: (message, limits) => engine.transact(() => appendMessage(db, message, limits)),
+    deliverMessages: (sessionId, ids, at) => engine.transact(() => deliverMessages(db, sessionId, ids, at)),
+    deleteSettledMessages(writtenBefore) {
+      const old = db.deleteFrom("session_messages").where("at", "<", writtenBefore).where(isSettled);
+      return engine.perform(() => countChanged(old));
+    },
+  };
+}
+
+function* appendMessage(
   db: Kysely<Schema>,
   message: NewMessage,
-  bounds: HistoryLimits,
+  limits: HistoryLimits,
 ): Steps<SessionMessage | "closed" | "full"> {
   const { sessionId, cause } = message;
   const seq = yield* takeSessionPlace(db, sessionId);
@@ -25,21 +34,23 @@ export function* appendMessage(
   const of = db.selectFrom("session_messages").where("session_id", "=", sessionId);
   if (cause !== null) {
     const [before] = yield* fetchRows(of.selectAll().where("cause", "=", cause));
-    if (before !== undefined) return yield* returnPlace(db, sessionId, toMessage(before));
+    if (before !== undefined) return yield* returnPlace(db, sessionId, messageTable.toRecord(before));
   }
   if (message.deliveredAt === null) {
-    // Notices wake nobody: as many as there may be, they are in nobody's way who does.
+    // Notices and other messages have separate limits, so that notices cannot block messages that wake the agent.
     const alike = of.where("role", message.role === "system" ? "=" : "<>", "system");
-    const others = yield* fetchRows(alike.select("id").where(isWaiting).limit(bounds.pending));
-    if (others.length === bounds.pending) return yield* returnPlace(db, sessionId, "full" as const);
+    const others = yield* fetchRows(alike.select("id").where(isWaiting).limit(limits.pending));
+    if (others.length === limits.pending) return yield* returnPlace(db, sessionId, "full" as const);
   }
-  yield* countChanged(db.insertInto("session_messages").values(toMessageColumns(message, seq)));
-  if (seq % PRUNE_EVERY === 0 || Buffer.byteLength(message.text) > bounds.bytes / PRUNE_EVERY)
-    yield* pruneMessages(db, sessionId, seq, bounds);
+  const bytes = Buffer.byteLength(message.text);
+  const row = { ...messageTable.toColumns({ ...message, seq }), bytes };
+  yield* countChanged(db.insertInto("session_messages").values(row));
+  if (seq % PRUNE_EVERY === 0 || bytes > limits.bytes / PRUNE_EVERY)
+    yield* pruneMessages(db, sessionId, seq, limits);
   return { ...message, seq };
 }
 
-/** Whoever has counted its session up comes first: the others wait, and their places follow. Null: it is not open. */
+/** Takes the next place in a session. The updated row orders concurrent writers. Null: the session is not open. */
 export function* takeSessionPlace(db: Kysely<Schema>, sessionId: string): Steps<number | null> {
   const [place] = yield* fetchRows(
     db
@@ -52,7 +63,7 @@ export function* takeSessionPlace(db: Kysely<Schema>, sessionId: string): Steps<
   return place?.messages ?? null;
 }
 
-/** Nothing was said after all. */
+/** Gives the place back if no message is written. */
 function* returnPlace<Answer>(db: Kysely<Schema>, sessionId: string, answer: Answer): Steps<Answer> {
   const back = db.updateTable("sessions").set(({ eb }) => ({ messages: eb("messages", "-", 1) }));
   yield* countChanged(back.where("id", "=", sessionId));
@@ -65,7 +76,7 @@ function* pruneMessages(
   last: number,
   { bytes, messages }: HistoryLimits,
 ): Steps<void> {
-  const forget = sql`
+  const prune = sql`
     delete from session_messages
     where session_id = ${sessionId} and ${isSettled} and seq < ${last} and (
       seq <= ${last - messages} or seq <= (
@@ -75,53 +86,24 @@ function* pruneMessages(
       )
     )
   `;
-  yield* countChanged({ compile: () => forget.compile(db) });
+  yield* countChanged({ compile: () => prune.compile(db) });
 }
 
-export class SqlMessageStore extends SqlSessionStore implements MessageStore {
-  readonly #engine: SqlEngine;
-
-  constructor(engine: SqlEngine) {
-    super(engine);
-    this.#engine = engine;
+function* deliverMessages(
+  db: Kysely<Schema>,
+  sessionId: string,
+  ids: readonly string[],
+  at: number,
+): Steps<readonly string[]> {
+  const delivered: string[] = [];
+  for (const id of ids) {
+    const deliver = db
+      .updateTable("session_messages")
+      .set({ delivered_at: at })
+      .where("session_id", "=", sessionId)
+      .where("id", "=", id)
+      .where(isWaiting);
+    if (yield* hasChanged(deliver)) delivered.push(id);
   }
-
-  appendMessage(message: NewMessage, bounds: HistoryLimits): Promise<SessionMessage | "closed" | "full"> {
-    return this.#engine.transact(() => appendMessage(this.#engine.db, message, bounds));
-  }
-
-  listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {
-    return read.listMessages(this.#engine.db, sessionId, filter);
-  }
-
-  countMessages(sessionId: string): Promise<MessageCount> {
-    return read.countMessages(this.#engine.db, sessionId);
-  }
-
-  deliverMessages(sessionId: string, ids: readonly string[], at: number): Promise<readonly string[]> {
-    return this.#engine.transact(() => this.#deliver(sessionId, ids, at));
-  }
-
-  listUnansweredMessages(of: UnansweredFilter, limit: number): Promise<readonly SessionMessage[]> {
-    return read.listUnansweredMessages(this.#engine.db, of, limit);
-  }
-
-  deleteSettledMessages(saidBefore: number): Promise<number> {
-    const old = this.#engine.db.deleteFrom("session_messages").where("at", "<", saidBefore);
-    return this.#engine.perform(() => countChanged(old.where(isSettled)));
-  }
-
-  *#deliver(sessionId: string, ids: readonly string[], at: number): Steps<readonly string[]> {
-    const delivered: string[] = [];
-    for (const id of ids) {
-      const deliver = this.#engine.db
-        .updateTable("session_messages")
-        .set({ delivered_at: at })
-        .where("session_id", "=", sessionId)
-        .where("id", "=", id)
-        .where(isWaiting);
-      if ((yield* countChanged(deliver)) > 0) delivered.push(id);
-    }
-    return delivered;
-  }
+  return delivered;
 }

@@ -1,6 +1,6 @@
 import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
-import { type NewOutboxEntry, outboxKey, targetKey } from "../../model/outbox.js";
-import type { Schema } from "../schema.js";
+import { newOutboxEntry, type NewOutboxEntry, targetKey } from "../../model/outbox.js";
+import { outboxTable, type Schema } from "../schema.js";
 import { countChanged, type SqlDialect, type Steps } from "../sql/engine.js";
 import { isPending, nowPlus } from "./conditions.js";
 
@@ -27,23 +27,11 @@ export function* addOutboxEntries(
   for (const { target, notification, inMs } of entries)
     yield* countChanged(
       db.insertInto("task_outbox").values({
-        entry_key: outboxKey(notification.id, target),
-        task_id: taskId,
+        ...outboxTable.toColumns(newOutboxEntry(taskId, { target, notification })),
         target_key: targetKey(target),
         kind: notification.kind,
-        target: JSON.stringify(target),
-        notification: JSON.stringify(notification),
-        status: "pending",
-        attempts: 0,
-        unheard: 0,
-        spent_ms: 0,
-        created_at: notification.at,
         due_at: supersededDueAt(replaced, targetKey(target), nowPlus(dialect, inMs)),
-        lease_owner: null,
         lease_until: null,
-        error: null,
-        receipt: null,
-        settled_at: null,
       }),
     );
 }

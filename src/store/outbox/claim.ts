@@ -1,8 +1,7 @@
 import { type Compilable, type Kysely, type RawBuilder, sql } from "kysely";
 import { channelKeyPrefix, type OutboxEntry } from "../../model/outbox.js";
-import type { Schema } from "../schema.js";
+import { outboxTable, type Schema } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
-import { toOutboxEntry } from "../tasks/rows.js";
 import type { OutboxClaim } from "../tasks/store.js";
 import { HORIZON_MS, isPast, isPending, isSuperseded, nowPlus } from "./conditions.js";
 
@@ -42,7 +41,7 @@ export function* claimOutboxEntries(
       )
       .returningAll(),
   );
-  return rows.map(toOutboxEntry).toSorted((one, other) => one.dueAt - other.dueAt);
+  return rows.map((row) => outboxTable.toRecord(row)).toSorted((one, other) => one.dueAt - other.dueAt);
 }
 
 export function* nextOutboxDelay(

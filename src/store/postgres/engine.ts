@@ -138,6 +138,10 @@ export class PostgresEngine implements SqlEngine {
     return this.#generations.changedAt;
   }
 
+  read<Result>(query: (db: Kysely<Schema>) => Promise<Result>): Promise<Result> {
+    return query(this.db);
+  }
+
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {
     return drive(steps(), (query) => this.#withConnection((ask) => ask(query)));
   }

@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import type { MigrationMode } from "../../config/database-url.js";
 import { parsePostgresUrl, type PostgresAddress } from "../../config/postgres-url.js";
 import { defaults } from "../../defaults.js";
-import { SqlStore } from "../runs/writes.js";
+import { composeReadStore, composeStore } from "../sql/compose.js";
 import type { ReadStore, Store } from "../store.js";
 import { PostgresEngine, ServerGenerations } from "./engine.js";
 import { translatePostgresError } from "./errors.js";
@@ -62,7 +62,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       throw error;
     }
     client.release();
-    return new SqlStore(
+    return composeStore(
       new PostgresEngine(pool, address, { bringUpToDate: ensureSchema, met: generations }),
       eventsKept,
     );
@@ -76,8 +76,5 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 export async function openPostgresStoreForReading(options: PostgresReadOptions): Promise<ReadStore | null> {
   const readPool = await openReadPool(options);
   if (readPool === null) return null;
-  return new SqlStore(
-    new PostgresEngine(readPool.pool, readPool.target, { bringUpToDate: null }),
-    defaults.eventsKept,
-  );
+  return composeReadStore(new PostgresEngine(readPool.pool, readPool.target, { bringUpToDate: null }));
 }

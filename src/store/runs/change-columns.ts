@@ -1,6 +1,5 @@
-import { sql } from "kysely";
-import type { UpdateObject } from "kysely";
-import type { Schema } from "../schema.js";
+import { sql, type UpdateObject } from "kysely";
+import { runTable, type Schema } from "../schema.js";
 import type { RunChange } from "./store.js";
 
 const STARTED = sql<number>`coalesce(started_at, created_at)`;
@@ -8,68 +7,47 @@ const STARTED = sql<number>`coalesce(started_at, created_at)`;
 type RunUpdate = UpdateObject<Schema, "runs">;
 
 /**
- * What one step writes. Only rows that have not exited are ever updated, so each expression
- * needs to be right for `starting`, `running` and `exiting` only.
+ * The columns that one change writes; `applyRunChange` does the same to a record. Only rows that have not exited are
+ * updated, so each expression must be right for `starting`, `running` and `exiting` only.
  */
 export function changeColumns(change: RunChange, updatedAt: number): RunUpdate {
+  return { ...changedColumns(change), updated_at: updatedAt };
+}
+
+function changedColumns(change: RunChange): RunUpdate {
   switch (change.to) {
-    case "gated":
+    case "gated": {
       // The state stays: before GO the run is `starting`, and a stop may already have made it `exiting`.
-      return {
-        anchor_pid: change.anchor.pid,
-        anchor_start_time: change.anchor.startTime,
-        anchor_unique_id: change.anchor.uniqueId,
-        root_pid: change.root.pid,
-        root_start_time: change.root.startTime,
-        root_unique_id: change.root.uniqueId,
-        process_group_id: change.processGroupId,
-        boundary: JSON.stringify(change.boundary),
-        tier: change.tier,
-        updated_at: updatedAt,
-      };
+      const { anchor, root, processGroupId, boundary, tier } = change;
+      return runTable.toColumns({ anchor, root, processGroupId, boundary, tier });
+    }
     case "weaker":
-      return { tier: change.tier, boundary: JSON.stringify(change.boundary), updated_at: updatedAt };
+      return runTable.toColumns({ tier: change.tier, boundary: change.boundary });
     case "running":
       return {
-        // A step back: the news of the start may come after the stop.
+        // The start may be reported after the stop; then the state stays.
         state: sql`case when state = 'starting' then 'running' else state end`,
-        // Told twice (a re-attach), the first time is when it started.
+        // Reported twice (after a reattach), the first time is the start.
         started_at: sql`coalesce(started_at, ${change.at})`,
-        updated_at: updatedAt,
       };
     case "output":
-      return { last_output_at: change.at, updated_at: updatedAt };
-    case "service":
-      return {
-        kind: "service",
-        service: JSON.stringify(change.service),
-        deadlines: JSON.stringify(change.deadlines),
-        policy: JSON.stringify(change.policy),
-        updated_at: updatedAt,
-      };
+      return { last_output_at: change.at };
+    case "service": {
+      const { service, deadlines, policy } = change;
+      return runTable.toColumns({ kind: "service", service, deadlines, policy });
+    }
     case "ready":
-      return { service: JSON.stringify(change.service), updated_at: updatedAt };
+      return runTable.toColumns({ service: change.service });
     case "exiting":
-      return { state: "exiting", updated_at: updatedAt };
-    case "exited":
+      return { state: "exiting" };
+    case "exited": {
+      const { at, lastOutputAt, exit, residue, residueCount, usage, emptiness } = change;
       return {
-        state: "exited",
+        ...runTable.toColumns({ state: "exited", exit, residue, residueCount, usage, emptiness }),
         // The wall clock may have been set back: an end before the start is never recorded.
-        ended_at: sql`case when ${change.at} < ${STARTED} then ${STARTED} else ${change.at} end`,
-        ...(change.lastOutputAt === undefined ? {} : { last_output_at: change.lastOutputAt }),
-        exit_reason: change.exit.reason,
-        exit_actor: change.exit.actor,
-        exit_code: change.exit.code,
-        exit_signal: change.exit.signal,
-        exit_source: change.exit.source,
-        exit_detail: change.exit.detail,
-        exit_errno: change.exit.errno,
-        exit_limit: change.exit.limitHit,
-        residue: JSON.stringify(change.residue),
-        residue_count: change.residueCount,
-        usage: change.usage === null ? null : JSON.stringify(change.usage),
-        emptiness: change.emptiness,
-        updated_at: updatedAt,
+        ended_at: sql`case when ${at} < ${STARTED} then ${STARTED} else ${at} end`,
+        ...(lastOutputAt === undefined ? {} : { last_output_at: lastOutputAt }),
       };
+    }
   }
 }

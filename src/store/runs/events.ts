@@ -1,12 +1,12 @@
 import { type Compilable, type InsertObject, type Kysely, type Selectable, sql } from "kysely";
 import type { NewRunEvent, RunEvent } from "../../model/run-event.js";
-import type { RunEventTable, Schema } from "../schema.js";
-import { countChanged, fetchRows, type Steps } from "../sql/engine.js";
+import type { RunEventRow, Schema } from "../schema.js";
+import { countChanged, fetchRows, type SqlEngine, type Steps } from "../sql/engine.js";
 
-export function toRunEventColumns(event: NewRunEvent): InsertObject<Schema, "run_events"> {
+function toRunEventColumns(event: NewRunEvent): InsertObject<Schema, "run_events"> {
   return {
     run_id: event.runId,
-    // Whoever writes it: an event is of where its run is.
+    // The state directory of the run, not of the writer.
     state_id: sql<string | null>`(select state_id from runs where run_id = ${event.runId})`,
     type: event.type,
     at: event.at,
@@ -16,7 +16,7 @@ export function toRunEventColumns(event: NewRunEvent): InsertObject<Schema, "run
   };
 }
 
-export function toRunEvent(row: Selectable<RunEventTable>): RunEvent {
+export function toRunEvent(row: Selectable<RunEventRow>): RunEvent {
   return {
     seq: row.seq,
     runId: row.run_id,
@@ -25,31 +25,62 @@ export function toRunEvent(row: Selectable<RunEventTable>): RunEvent {
     rootPid: row.root_pid,
     descendants: row.descendants,
     data: JSON.parse(row.data) as unknown,
-    // Type and data were written together by `toEventRow`, and rows of events never change.
+    // Type and data were written together, and events never change.
   } as RunEvent;
 }
 
-/** Rows deleted at a time: few enough that the unlucky write is not noticed. */
+/** Rows deleted by one write: few enough not to delay it noticeably. */
 const PRUNED_AT_ONCE = 100;
 
 /** Larger if state directories share a table: finding the oldest event of one reads the numbers of all its events. */
 const PRUNED_AT_ONCE_SHARED = 1_000;
 
-/** A statement has room for 32,766 values; fewer shapes of it are kept prepared this way, too. */
+/** A statement can have 32,766 parameters. A smaller number also means fewer prepared statements. */
 const INSERTED_AT_ONCE = 100;
 
-export interface RunEventRetention {
-  /** How many events are kept of one state directory. */
+/** Writes events in the transaction of the change that they report. */
+export interface EventLog {
+  /** Executes `step`; if it changed something, appends the events in the same transaction. Returns whether it did. */
+  write(events: readonly NewRunEvent[], step: () => Steps<boolean>): Promise<boolean>;
+  /** The same for a step of several statements, which needs a transaction even without events. */
+  writeInTransaction(events: readonly NewRunEvent[], step: () => Steps<boolean>): Promise<boolean>;
+  /** Appends events within a transaction. The caller notifies the readers after the commit. */
+  append(events: readonly NewRunEvent[]): Steps<void>;
+}
+
+/** `kept`: how many events of one state directory are kept. */
+export function eventLog(engine: SqlEngine, kept: number): EventLog {
+  const append = (events: readonly NewRunEvent[]): Steps<void> =>
+    appendRunEvents(engine.db, events, { kept, shared: engine.dialect.shared });
+  const writeInTransaction: EventLog["writeInTransaction"] = async (events, step) => {
+    const written = await engine.transact(function* () {
+      const changed = yield* step();
+      if (changed) yield* append(events);
+      return changed;
+    });
+    if (written && events.length > 0) engine.notifyEvents();
+    return written;
+  };
+  return {
+    append,
+    writeInTransaction,
+    // One statement is a transaction by itself.
+    write: (events, step) => (events.length === 0 ? engine.perform(step) : writeInTransaction(events, step)),
+  };
+}
+
+interface RunEventRetention {
+  /** How many events of one state directory are kept. */
   readonly kept: number;
   /** The table holds events of several state directories. */
   readonly shared: boolean;
 }
 
 /**
- * Within a transaction: insert events, and from time to time delete the oldest, so that never more than `kept` are
- * committed. In a shared table each state directory deletes only its own events, and may keep a few hundred more.
+ * Inserts events and, from time to time, deletes the oldest, so that never more than `kept` are committed. In a shared
+ * table each state directory deletes only its own events, and may keep a few hundred more.
  */
-export function* appendRunEvents(
+function* appendRunEvents(
   db: Kysely<Schema>,
   events: readonly NewRunEvent[],
   { kept, shared }: RunEventRetention,

@@ -1,34 +1,59 @@
 import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { HiddenEvent, RunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
+import type { SessionScope } from "../../model/session.js";
 import type { Schema } from "../schema.js";
 import { isColumnInScope, isSessionInScope } from "../sessions/queries.js";
-import type { SessionScope } from "../../model/session.js";
-import { prefixUpperBound, type SqlDialect } from "../sql/engine.js";
-import type { EventFilter, LocalScope, RunFilter, StateDirectoryScope } from "./store.js";
+import { prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
 import { toRunEvent } from "./events.js";
-import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "./rows.js";
+import { COLUMNS_WITHOUT_LABELS, toRunRecord } from "./record.js";
+import type {
+  EventFilter,
+  LocalScope,
+  RunFilter,
+  RunReads,
+  ScopedEventReads,
+  StateDirectoryScope,
+} from "./store.js";
 
-/** An empty list is no syntax everywhere. */
+/** For an empty list: `in ()` is a syntax error in PostgreSQL. */
 const never = sql<boolean>`false`;
 
-/** A literal: only so can the indexes of open runs serve. */
+/** A literal, not a parameter, so that the partial indexes of open runs are used. */
 const notExited = sql<boolean>`state <> 'exited'`;
 
-/** The clock is asked once, not for every run. */
+/** The subquery reads the clock once, not for every run. */
 const leaseExpired = (dialect: SqlDialect, forMs: number): RawBuilder<boolean> =>
   sql<boolean>`lease_expires_at <= (select ${dialect.now()}) - ${forMs}`;
 
-export async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
+export function runQueries(reader: Reader): RunReads & ScopedEventReads {
+  const { dialect } = reader;
+  return {
+    getRun: (runId) => reader.read((db) => getRun(db, runId), null),
+    findRuns: (prefix, limit) => reader.read((db) => findRuns(db, prefix, limit), []),
+    listRuns: (filter) => reader.read((db) => listRuns(db, dialect, filter), []),
+    listUnattendedRuns: (owner, here) =>
+      reader.read((db) => listUnattendedRuns(db, dialect, owner, here), []),
+    listOwnedRunIds: (owner) => reader.read((db) => listOwnedRunIds(db, owner), []),
+    countEndedRuns: (filter = {}) => reader.read((db) => countEndedRuns(db, filter), 0),
+    async listEvents(filter) {
+      const settled = await reader.lastSettledEvent();
+      return reader.read((db) => listEvents(db, settled, filter), []);
+    },
+    async listScopedEvents(scope, filter) {
+      const settled = await reader.lastSettledEvent();
+      return reader.read((db) => listScopedEvents(db, dialect, settled, scope, filter), []);
+    },
+    eventsReach: () => reader.lastSettledEvent(),
+  };
+}
+
+async function getRun(db: Kysely<Schema>, runId: string): Promise<RunRecord | null> {
   const row = await db.selectFrom("runs").selectAll().where("run_id", "=", runId).executeTakeFirst();
   return row === undefined ? null : toRunRecord(row);
 }
 
-export async function findRuns(
-  db: Kysely<Schema>,
-  prefix: string,
-  limit: number,
-): Promise<readonly RunRecord[]> {
+async function findRuns(db: Kysely<Schema>, prefix: string, limit: number): Promise<readonly RunRecord[]> {
   const rows = await db
     .selectFrom("runs")
     .selectAll()
@@ -40,13 +65,13 @@ export async function findRuns(
   return rows.map(toRunRecord);
 }
 
-export async function listRuns(
+async function listRuns(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   filter: RunFilter,
 ): Promise<readonly RunRecord[]> {
   let query = db.selectFrom("runs").selectAll();
-  // The literal lets the index of ended runs serve.
+  // A literal, so that the partial index of ended runs is used.
   if (filter.endedBefore !== undefined)
     query = query
       .where(sql<boolean>`state = 'exited'`)
@@ -71,7 +96,7 @@ export async function listRuns(
   if (filter.hidden === false) query = query.where("hidden_at", "is", null);
   if (filter.agentId !== undefined) query = query.where("agent_id", "=", filter.agentId);
   for (const [name, value] of Object.entries(filter.labels ?? {})) {
-    // Not a JSON path: a label's name may contain anything.
+    // Not a JSON path, because a label's name may contain any character.
     query = query.where(
       sql<boolean>`exists (select 1 from ${dialect.jsonEntries("labels")} as label where label.key = ${name} and label.value = ${value})`,
     );
@@ -83,7 +108,7 @@ export async function listRuns(
   }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
   if (filter.maxBytes !== undefined) {
-    // Records are read by their ids afterwards, so that large records are not sorted or read in vain.
+    // The records are read by their ids afterwards, so that no large record is sorted or read and dropped.
     const sizes = await query
       .clearSelect()
       .select(["run_id", recordBytes.as("bytes")])
@@ -110,7 +135,7 @@ function countWithin(sizes: readonly { readonly bytes: number }[], maxBytes: num
   return over === -1 ? Math.max(1, sizes.length) : Math.max(1, over);
 }
 
-export async function listUnattendedRuns(
+async function listUnattendedRuns(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   ownerInstanceId: string,
@@ -134,10 +159,7 @@ export async function listUnattendedRuns(
   return rows.map(toRunRecord);
 }
 
-export async function listOwnedRunIds(
-  db: Kysely<Schema>,
-  ownerInstanceId: string,
-): Promise<readonly string[]> {
+async function listOwnedRunIds(db: Kysely<Schema>, ownerInstanceId: string): Promise<readonly string[]> {
   const rows = await db
     .selectFrom("runs")
     .select("run_id")
@@ -147,7 +169,7 @@ export async function listOwnedRunIds(
   return rows.map(({ run_id }) => run_id);
 }
 
-export async function countEndedRuns(
+async function countEndedRuns(
   db: Kysely<Schema>,
   { ofState: scope, notFrom = [] }: Pick<RunFilter, "ofState" | "notFrom">,
 ): Promise<number> {
@@ -160,8 +182,8 @@ export async function countEndedRuns(
   return (await query.executeTakeFirstOrThrow()).ended;
 }
 
-/** None after `settled`: a later look at the same place would find more before it. */
-export async function listEvents(
+/** No events after `settled`: events with smaller numbers may still be committed. */
+async function listEvents(
   db: Kysely<Schema>,
   settled: number | null,
   filter: EventFilter,
@@ -169,7 +191,7 @@ export async function listEvents(
   return (await selectEvents(db, settled, filter).selectAll().execute()).map(toRunEvent);
 }
 
-export async function listScopedEvents(
+async function listScopedEvents(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   settled: number | null,
@@ -179,7 +201,7 @@ export async function listScopedEvents(
   const found = await listEvents(db, settled, filter);
   const runIds = [...new Set(found.map(({ runId }) => runId))];
   if (runIds.length === 0) return [];
-  // By run, not by event: a run has many events, and its record may be large.
+  // One row per run, not per event: a run has many events, and its record may be large.
   const rows = await db
     .selectFrom("runs")
     .innerJoin("sessions", "sessions.id", "runs.session_id")

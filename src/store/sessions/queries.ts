@@ -1,11 +1,10 @@
 import { type Kysely, type RawBuilder, sql } from "kysely";
 import type { Approval, SessionRecord, SessionScope } from "../../model/session.js";
-import type { Schema } from "../schema.js";
-import type { SqlDialect } from "../sql/engine.js";
-import { toApproval, toSessionRecord } from "./rows.js";
-import type { ApprovalFilter, SessionFilter } from "./store.js";
+import { approvalTable, type Schema, sessionTable } from "../schema.js";
+import type { Reader, SqlDialect } from "../sql/engine.js";
+import type { ApprovalFilter, SessionFilter, SessionReads } from "./store.js";
 
-/** Whether a row of `sessions` is in the scope: the same answer as canSeeSessionRow, which a property test compares. */
+/** Whether a row of `sessions` is in the scope. A property test compares it with canSeeSessionRow. */
 export function isSessionInScope(
   dialect: SqlDialect,
   { sessionId, descendants, agentIds }: SessionScope,
@@ -29,28 +28,41 @@ export function isColumnInScope(
   return sql<boolean>`${sql.ref(column)} in (select sessions.id from sessions where ${isSessionInScope(dialect, scope)})`;
 }
 
-/** Literals, not parameters: only so can the partial indexes serve. */
+/** Literals, not parameters, so that the partial indexes are used. */
 const open = sql<boolean>`closed_at is null`;
 const closed = sql<boolean>`closed_at is not null`;
 const pending = sql<boolean>`verdict is null`;
 const decided = sql<boolean>`verdict is not null`;
 
-export async function getSession(db: Kysely<Schema>, id: string): Promise<SessionRecord | null> {
-  const row = await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : toSessionRecord(row);
+export function sessionQueries(reader: Reader): SessionReads {
+  return {
+    getSession: (id) => reader.read((db) => getSession(db, id), null),
+    getSessionByKey: (key) => reader.read((db) => getSessionByKey(db, key), null),
+    listSessions: (filter) => reader.read((db) => listSessions(db, reader.dialect, filter), []),
+    storedBytesOfSession: (sessionId) => reader.read((db) => storedBytesOfSession(db, sessionId), 0),
+    resolveToken: (hash, now) => reader.read((db) => resolveToken(db, hash, now), null),
+    findTokenHash: (prefix) => reader.read((db) => findTokenHash(db, prefix), null),
+    getApproval: (id) => reader.read((db) => getApproval(db, id), null),
+    listApprovals: (filter) => reader.read((db) => listApprovals(db, filter), []),
+  };
 }
 
-export async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<SessionRecord | null> {
+async function getSession(db: Kysely<Schema>, id: string): Promise<SessionRecord | null> {
+  const row = await db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
+  return row === undefined ? null : sessionTable.toRecord(row);
+}
+
+async function getSessionByKey(db: Kysely<Schema>, key: string): Promise<SessionRecord | null> {
   const row = await db
     .selectFrom("sessions")
     .selectAll()
     .where("key", "=", key)
     .where(open)
     .executeTakeFirst();
-  return row === undefined ? null : toSessionRecord(row);
+  return row === undefined ? null : sessionTable.toRecord(row);
 }
 
-export async function listSessions(
+async function listSessions(
   db: Kysely<Schema>,
   dialect: SqlDialect,
   filter: SessionFilter,
@@ -72,7 +84,7 @@ export async function listSessions(
       );
   }
   if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toSessionRecord);
+  return (await query.execute()).map((row) => sessionTable.toRecord(row));
 }
 
 /** Whether the run of a token is open. Derived from the run's record, so it does not depend on which gateway recorded the end. */
@@ -80,11 +92,7 @@ export const runIsOpen = sql<boolean>`exists (
   select 1 from runs where runs.run_id = session_tokens.run_id and runs.state <> 'exited'
 )`;
 
-export async function resolveToken(
-  db: Kysely<Schema>,
-  hash: string,
-  now: number,
-): Promise<SessionRecord | null> {
+async function resolveToken(db: Kysely<Schema>, hash: string, now: number): Promise<SessionRecord | null> {
   const row = await db
     .selectFrom("session_tokens")
     .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
@@ -94,10 +102,10 @@ export async function resolveToken(
     .where(sql<boolean>`(session_tokens.run_id is null or session_tokens.run_id = '' or ${runIsOpen})`)
     .where(open)
     .executeTakeFirst();
-  return row === undefined ? null : toSessionRecord(row);
+  return row === undefined ? null : sessionTable.toRecord(row);
 }
 
-export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise<string | null> {
+async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise<string | null> {
   const row = await db
     .selectFrom("session_tokens")
     .innerJoin("sessions", "sessions.id", "session_tokens.session_id")
@@ -113,7 +121,7 @@ export async function findTokenHash(db: Kysely<Schema>, prefix: string): Promise
 /** Estimated bytes of a row besides its texts of unlimited length. */
 const ROW_BYTES = 2_000;
 
-export async function storedBytesOfSession(db: Kysely<Schema>, sessionId: string): Promise<number> {
+async function storedBytesOfSession(db: Kysely<Schema>, sessionId: string): Promise<number> {
   const bytes = (columns: readonly string[]): RawBuilder<number> =>
     sql<number>`cast(coalesce(sum(${sql.join(
       columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`),
@@ -128,20 +136,17 @@ export async function storedBytesOfSession(db: Kysely<Schema>, sessionId: string
   return ofRuns.bytes + ofTasks.bytes;
 }
 
-export async function getApproval(db: Kysely<Schema>, id: string): Promise<Approval | null> {
+async function getApproval(db: Kysely<Schema>, id: string): Promise<Approval | null> {
   const row = await db.selectFrom("approvals").selectAll().where("id", "=", id).executeTakeFirst();
-  return row === undefined ? null : toApproval(row);
+  return row === undefined ? null : approvalTable.toRecord(row);
 }
 
-export async function listApprovals(
-  db: Kysely<Schema>,
-  filter: ApprovalFilter,
-): Promise<readonly Approval[]> {
+async function listApprovals(db: Kysely<Schema>, filter: ApprovalFilter): Promise<readonly Approval[]> {
   let query = db.selectFrom("approvals").selectAll().orderBy("asked_at").orderBy("id");
   if (filter.pending !== undefined) query = query.where(filter.pending ? pending : decided);
   if (filter.sessionId !== undefined) query = query.where("session_id", "=", filter.sessionId);
   if (filter.gatewayInstanceId !== undefined)
     query = query.where("gateway_instance_id", "=", filter.gatewayInstanceId);
   if (filter.limit !== undefined) query = query.limit(filter.limit);
-  return (await query.execute()).map(toApproval);
+  return (await query.execute()).map((row) => approvalTable.toRecord(row));
 }

@@ -14,14 +14,14 @@ export interface TokenOptions {
 }
 
 export interface SessionFilter {
-  /** Leave tombstones out, or show nothing else. */
+  /** Only open sessions, or only closed ones. */
   readonly open?: boolean;
   readonly agentId?: string;
   readonly backend?: string;
   readonly agentSessionId?: string;
-  /** Nothing has been said in it since; nor was it made since. */
+  /** Created before, and without a message since. */
   readonly idleSince?: number;
-  /** All that ever had this key. */
+  /** All sessions that ever had this key. */
   readonly key?: string;
   readonly seenBy?: SessionScope;
   /** Newest first. */
@@ -36,66 +36,69 @@ export interface ApprovalFilter {
   readonly limit?: number;
 }
 
-/** Sessions, the tokens that act for them, and what they asked leave for. */
-export interface SessionStore {
-  /** Idempotent per key: an open session of the same key is answered as it is, and nothing is written. */
+export interface SessionReads {
+  getSession(id: string): Promise<SessionRecord | null>;
+  /** The open session with this key. */
+  getSessionByKey(key: string): Promise<SessionRecord | null>;
+  listSessions(filter: SessionFilter): Promise<readonly SessionRecord[]>;
+  /** The size of the session's runs and tasks. */
+  storedBytesOfSession(sessionId: string): Promise<number>;
+  /** The open session that the token acts for. Null also if the token has expired, or its run has ended. */
+  resolveToken(hash: string, now: number): Promise<SessionRecord | null>;
+  /** The hash of a token of an open session, by its first hexadecimal digits. */
+  findTokenHash(prefix: string): Promise<string | null>;
+  getApproval(id: string): Promise<Approval | null>;
+  listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]>;
+}
+
+export interface SessionWrites {
+  /** Idempotent per key: if a session with the key is open, nothing is written and that session is returned. */
   createSession(session: NewSession): Promise<{ readonly session: SessionRecord; readonly created: boolean }>;
   /**
-   * Put back a session that the store has lost, without tokens. False, and nothing is written, if the session exists or
+   * Restores a session that the store has lost, without tokens. False, and nothing written: the session exists, or
    * another open session has its key.
    */
   restoreSession(session: SessionRecord): Promise<boolean>;
-  getSession(id: string): Promise<SessionRecord | null>;
-  /** The open one of this key. */
-  getSessionByKey(key: string): Promise<SessionRecord | null>;
-  listSessions(filter: SessionFilter): Promise<readonly SessionRecord[]>;
-  /** How its agent's own command goes on with it. False when it is not open. */
+  /** Sets the id that the agent's own command uses to resume the session. False: the session is not open. */
   setAgentSessionId(id: string, agentSessionId: string): Promise<boolean>;
   /**
-   * In one transaction: a tombstone from now on, its tokens dead, its pending approvals expired.
-   * False, and nothing written, when it is closed already or was never there.
+   * Closes the session, deletes its tokens and expires its pending approvals in one transaction. False, and nothing
+   * written: the session is not open.
    */
   closeSession(id: string, actor: string, at: number): Promise<boolean>;
   /**
-   * Forget those closed before, with their approvals. Kept are those that something still refers to:
-   * a run, a session that stays by its lineage. Returns how many went.
+   * Deletes sessions that were closed before, with their approvals. A session that a run, a task or the lineage of a
+   * remaining session refers to is kept. Returns how many.
    */
   deleteClosedSessions(closedBefore: number): Promise<number>;
 
-  /** The size of the session's runs and tasks. */
-  storedBytesOfSession(sessionId: string): Promise<number>;
-
-  /** Only the hash of a token is ever known here. False when the session is not open. */
-  issueToken(sessionId: string, hash: string, at: number, facts?: TokenOptions): Promise<boolean>;
-  /** Bind a token to a run, with which it ends. False: there is no such token. */
+  /** Only the hash of a token is stored. False: the session is not open. */
+  issueToken(sessionId: string, hash: string, at: number, options?: TokenOptions): Promise<boolean>;
+  /** Binds a token to a run: it ends with the run. False: there is no such token. */
   bindToken(hash: string, runId: string): Promise<boolean>;
   /**
-   * In one transaction: add a new token of the session, and end its other tokens, at once or at `endAt`. Tokens of its
-   * runs stay. False: the session is not open.
+   * In one transaction: adds a token of the session, and ends its other tokens, at once or at `endAt`. Tokens of its runs
+   * stay. False: the session is not open.
    */
   rotateTokens(
     sessionId: string,
     hash: string,
     at: number,
-    facts: { readonly expiresAt: number | null; readonly endAt: number },
+    options: { readonly expiresAt: number | null; readonly endAt: number },
   ): Promise<boolean>;
-  /** The open session that the token acts for. Null also when the token has expired, or its run has ended. */
-  resolveToken(hash: string, now: number): Promise<SessionRecord | null>;
-  /** Remove tokens that have expired, whose run has ended, or whose run was never started. Returns how many. */
+  /** Deletes tokens that have expired, whose run has ended, or whose run was never started. Returns how many. */
   deleteEndedTokens(now: number): Promise<number>;
-  /** The hash of a token of an open session, by its first hexadecimal digits. */
-  findTokenHash(prefix: string): Promise<string | null>;
-  /** False when there was none. */
+  /** False: there is no such token. */
   revokeToken(hash: string): Promise<boolean>;
 
-  /** False, and nothing written, when the session is not open: nobody may act for it any more. */
+  /** False, and nothing written: the session is not open. */
   insertApproval(approval: NewApproval): Promise<boolean>;
-  /** Exactly once: false, and nothing written, when it is decided already or was never there. */
+  /** False, and nothing written: the approval is decided already, or does not exist. */
   decideApproval(id: string, decision: ApprovalDecision): Promise<boolean>;
-  /** Those of them that were still pending; the others keep what was decided. Which have expired is the caller's clock's business. */
+  /** Expires approvals that are pending; decided ones stay. Returns the expired ids. The caller's clock decides which. */
   expireApprovals(ids: readonly string[], actor: string, at: number): Promise<readonly string[]>;
-  getApproval(id: string): Promise<Approval | null>;
-  listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]>;
-  /** Forget decided ones. Returns how many. */
+  /** Deletes approvals that were decided before. Returns how many. */
   deleteDecidedApprovals(decidedBefore: number): Promise<number>;
 }
+
+export interface SessionStore extends SessionReads, SessionWrites {}

@@ -2,8 +2,8 @@ import type { Compilable, Kysely, QueryResult, RawBuilder } from "kysely";
 import type { Schema } from "../schema.js";
 
 /**
- * What a call does, statement by statement, said once for all databases: whoever drives it executes what it yields and
- * hands the answer back, at once (SQLite) or when it comes (PostgreSQL).
+ * The statements of one call, written once for all databases. The engine executes each statement that the generator
+ * yields and passes the result back, synchronously (SQLite) or asynchronously (PostgreSQL).
  */
 export type Steps<Result> = Generator<Compilable, Result, QueryResult<unknown>>;
 
@@ -11,12 +11,17 @@ export function* fetchRows<Row>(query: Compilable<Row>): Steps<readonly Row[]> {
   return (yield query).rows as Row[];
 }
 
-/** How many rows a statement has changed. */
+/** How many rows a statement changed. */
 export function* countChanged(statement: Compilable): Steps<number> {
   return Number((yield statement).numAffectedRows ?? 0n);
 }
 
-/** What a database says in its own way. */
+/** Whether a statement changed a row. */
+export function* hasChanged(statement: Compilable): Steps<boolean> {
+  return (yield* countChanged(statement)) > 0;
+}
+
+/** SQL that differs between databases. */
 export interface SqlDialect {
   /** Milliseconds on the store's clock, at the time of the statement. */
   now(): RawBuilder<number>;
@@ -24,36 +29,42 @@ export interface SqlDialect {
   jsonEntries(column: string): RawBuilder<unknown>;
   /** The items of a JSON array in a text column, as rows of `value`. */
   jsonItems(column: string): RawBuilder<unknown>;
-  /** At the end of a select: what was read stays as it is until the transaction ends. */
+  /** At the end of a select: the rows do not change until the transaction ends. */
   readonly lockShared: RawBuilder<unknown>;
-  /** At the end of a select: what was read is this transaction's alone, and what is another's was passed over. */
+  /** At the end of a select: locks the rows, and skips rows that another transaction has locked. */
   readonly lockSkipLocked: RawBuilder<unknown>;
-  /** Whether many hosts can use it at once; then leases of all of them, and of every boot, are on one clock. */
+  /** Whether several hosts can use the store at once; then all leases, of every boot, are on one clock. */
   readonly shared: boolean;
 }
 
-/** One database, for whoever has statements to execute. */
-export interface SqlEngine extends AsyncDisposable {
-  /** Writes statements, and executes those that only read. */
-  readonly db: Kysely<Schema>;
+/** Reads a database. */
+export interface Reader extends AsyncDisposable {
   readonly dialect: SqlDialect;
-  /** How many servers, databases or sets of tables it has been on, one after the other: each may know less than the last. */
+  /** Executes a query. `empty` is the result if the store has no tables yet. */
+  read<Result>(query: (db: Kysely<Schema>) => Promise<Result>, empty: Result): Promise<Result>;
+  /** Every event up to this sequence number is committed, or never will be. Null: so is every event that can be read. */
+  lastSettledEvent(): Promise<number | null>;
+  now(): Promise<number>;
+}
+
+/** Reads and writes one database. */
+export interface SqlEngine extends Reader {
+  /** Builds statements. */
+  readonly db: Kysely<Schema>;
+  /** Counts the servers, databases or sets of tables that the store has been on; a new one may lack records. */
   readonly generation: number;
-  /** When the newest of them was met; -Infinity: it is the one that was opened. */
+  /** When the generation changed, in wall-clock milliseconds; -Infinity: never since the store was opened. */
   readonly generationChangedAt: number;
-  /** Each statement is a transaction by itself. */
+  /** Executes steps; each statement is a transaction by itself. */
   perform<Result>(steps: () => Steps<Result>): Promise<Result>;
-  /** All steps or none. They may be begun anew from the first when others were in the way. */
+  /** Executes steps in one transaction. After a conflict with another transaction, they start again from the first. */
   transact<Result>(steps: () => Steps<Result>): Promise<Result>;
   /** Resolves when everything committed before the call survives power loss. */
   flush(): Promise<void>;
-  /** Up to which sequence number every event is committed or never will be. Null: it is so for all that can be read. */
-  lastSettledEvent(): Promise<number | null>;
-  /** Events were committed: others may want to look. */
+  /** Tells other processes that events were committed. */
   notifyEvents(): void;
-  /** Something was committed that is for this one to take up. */
+  /** Tells the target that something was committed for it. */
   notifyTarget(target: string): void;
-  now(): Promise<number>;
   unwritableTables(): Promise<readonly string[]>;
 }
 

@@ -40,6 +40,10 @@ export class SqliteEngine implements SqlEngine {
     this.#walSync = walSync;
   }
 
+  read<Result>(query: (db: Kysely<Schema>) => Promise<Result>): Promise<Result> {
+    return query(this.db);
+  }
+
   perform<Result>(steps: () => Steps<Result>): Promise<Result> {
     return this.#connection.perform(() => this.#drive(steps()));
   }

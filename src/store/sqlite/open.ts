@@ -3,7 +3,7 @@ import { DatabaseSync } from "@photostructure/sqlite";
 import type { DatabaseSyncInstance } from "@photostructure/sqlite";
 import { defaults } from "../../defaults.js";
 import { StateUnusable } from "../../errors.js";
-import { SqlStore } from "../runs/writes.js";
+import { composeStore } from "../sql/compose.js";
 import type { Store } from "../store.js";
 import { SqliteConnection } from "./connection.js";
 import { readOnlyStoreError, translateSqliteError } from "../../home/sqlite-errors.js";
@@ -41,7 +41,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
       migrateSqlite(handle, path);
     }, busyMs);
     const connection = new SqliteConnection(handle, path, busyMs);
-    return new SqlStore(new SqliteEngine(connection, new WalSync(path)), eventsKept);
+    return composeStore(new SqliteEngine(connection, new WalSync(path)), eventsKept);
   } catch (error) {
     db?.close();
     throw translateSqliteError(error, path);

@@ -1,32 +1,10 @@
 import type { Kysely } from "kysely";
 import { hostMonotonicMs } from "../../async/host-clock.js";
 import { StateUnusable } from "../../errors.js";
-import type { AcpPermissionRequest, AcpSession, AcpTurn, AcpUpdate } from "../../model/acp.js";
-import type { Approval, SessionMessage, SessionRecord } from "../../model/session.js";
-import type { HostRecord, PublicGateway } from "../../model/gateway.js";
-import type { RunEvent } from "../../model/run-event.js";
-import type { RunRecord } from "../../model/run.js";
-import type { TaskEvent, TaskRecord } from "../../model/task.js";
-import type { OutboxEntry } from "../../model/outbox.js";
-import * as readAcp from "../acp/queries.js";
-import type {
-  AcpPermissionRequestFilter,
-  AcpSessionFilter,
-  AcpTurnFilter,
-  AcpUpdateFilter,
-} from "../acp/store.js";
-import * as readGateways from "../gateways/queries.js";
-import type { GatewayFilter } from "../gateways/store.js";
-import * as readMessages from "../messages/queries.js";
-import type { MessageCount, MessageFilter } from "../messages/store.js";
-import * as read from "../runs/queries.js";
 import type { Schema } from "../schema.js";
-import * as readSessions from "../sessions/queries.js";
-import type { ApprovalFilter, SessionFilter } from "../sessions/store.js";
+import { composeReadStore } from "../sql/compose.js";
+import type { Reader } from "../sql/engine.js";
 import type { ReadStore } from "../store.js";
-import type { EventFilter, RunFilter } from "../runs/store.js";
-import * as readTasks from "../tasks/queries.js";
-import type { OutboxFilter, TaskFilter } from "../tasks/store.js";
 import { sqliteDialect } from "./engine.js";
 import {
   type FileFingerprint,
@@ -39,19 +17,19 @@ import {
 /** A writer would have to start and finish inside every one of these reads. */
 const READ_ATTEMPTS = 20;
 
-/** Open without changing anything, not even by creating a file. Null when nothing has been stored yet. */
+/** Opens the file for reading. Creates nothing, not even a file. Null: the file has no tables yet. */
 export async function openSqliteStoreForReading(path: string): Promise<ReadStore | null> {
   const reader = new SqliteReader(path);
   try {
-    return (await reader.hasSchema()) ? reader : null;
+    return (await reader.hasSchema()) ? composeReadStore(reader) : null;
   } catch (error) {
     await reader[Symbol.asyncDispose]();
     throw error;
   }
 }
 
-class SqliteReader implements ReadStore {
-  readonly shared = false;
+class SqliteReader implements Reader {
+  readonly dialect = sqliteDialect;
   readonly #path: string;
   #view: ReadOnlyView | null = null;
 
@@ -60,117 +38,33 @@ class SqliteReader implements ReadStore {
   }
 
   async hasSchema(): Promise<boolean> {
-    return readFingerprint(this.#path) !== null && (await this.#read(async () => true, false));
+    return readFingerprint(this.#path) !== null && (await this.read(async () => true, false));
   }
 
-  getRun(runId: string): Promise<RunRecord | null> {
-    return this.#read((db) => read.getRun(db, runId), null);
+  async read<Result>(query: (db: Kysely<Schema>) => Promise<Result>, empty: Result): Promise<Result> {
+    let lastError: unknown = null;
+    for (let attempt = 0; attempt < READ_ATTEMPTS; attempt += 1) {
+      const before = readFingerprint(this.#path);
+      if (before === null) return empty;
+      try {
+        const { db } = await this.#currentView(before);
+        const result = db === null ? empty : await query(db);
+        if (before.log || isSameFingerprint(before, readFingerprint(this.#path))) return result;
+      } catch (error) {
+        if (isSameFingerprint(before, readFingerprint(this.#path))) throw error;
+        lastError = error;
+      }
+    }
+    throw new StateUnusable(
+      this.#path,
+      `${this.#path} changed during every attempt to read it; nothing was changed by reading. Try again.`,
+      { cause: lastError },
+    );
   }
 
-  findRuns(prefix: string, limit: number): Promise<readonly RunRecord[]> {
-    return this.#read((db) => read.findRuns(db, prefix, limit), []);
-  }
-
-  listRuns(filter: RunFilter): Promise<readonly RunRecord[]> {
-    return this.#read((db) => read.listRuns(db, sqliteDialect, filter), []);
-  }
-
-  listEvents(filter: EventFilter): Promise<readonly RunEvent[]> {
-    return this.#read((db) => read.listEvents(db, null, filter), []);
-  }
-
-  /** The file goes back with its state directory or not at all. */
-  async eventsReach(): Promise<null> {
+  /** Null: a file is rolled back only together with its state directory. */
+  async lastSettledEvent(): Promise<null> {
     return null;
-  }
-
-  getSession(id: string): Promise<SessionRecord | null> {
-    return this.#read((db) => readSessions.getSession(db, id), null);
-  }
-
-  getSessionByKey(key: string): Promise<SessionRecord | null> {
-    return this.#read((db) => readSessions.getSessionByKey(db, key), null);
-  }
-
-  listSessions(filter: SessionFilter): Promise<readonly SessionRecord[]> {
-    return this.#read((db) => readSessions.listSessions(db, sqliteDialect, filter), []);
-  }
-
-  getApproval(id: string): Promise<Approval | null> {
-    return this.#read((db) => readSessions.getApproval(db, id), null);
-  }
-
-  listApprovals(filter: ApprovalFilter): Promise<readonly Approval[]> {
-    return this.#read((db) => readSessions.listApprovals(db, filter), []);
-  }
-
-  listGateways(filter?: GatewayFilter): Promise<readonly PublicGateway[]> {
-    return this.#read((db) => readGateways.listGateways(db, filter), []);
-  }
-
-  listHosts(): Promise<readonly HostRecord[]> {
-    return this.#read(readGateways.listHosts, []);
-  }
-
-  countOpenRunsByOwner(): Promise<ReadonlyMap<string, number>> {
-    return this.#read(readGateways.countOpenRunsByOwner, new Map<string, number>());
-  }
-
-  listMessages(sessionId: string, filter: MessageFilter): Promise<readonly SessionMessage[]> {
-    return this.#read((db) => readMessages.listMessages(db, sessionId, filter), []);
-  }
-
-  countMessages(sessionId: string): Promise<MessageCount> {
-    const none = { total: 0, pending: 0, undelivered: 0, lastAt: null };
-    return this.#read((db) => readMessages.countMessages(db, sessionId), none);
-  }
-
-  getAcpSession(sessionId: string): Promise<AcpSession | null> {
-    return this.#read((db) => readAcp.getAcpSession(db, sessionId), null);
-  }
-
-  getAcpTurn(turnId: string): Promise<AcpTurn | null> {
-    return this.#read((db) => readAcp.getAcpTurn(db, turnId), null);
-  }
-
-  listAcpSessions(filter: AcpSessionFilter): Promise<readonly AcpSession[]> {
-    return this.#read((db) => readAcp.listAcpSessions(db, sqliteDialect, filter), []);
-  }
-
-  listAcpTurns(filter: AcpTurnFilter): Promise<readonly AcpTurn[]> {
-    return this.#read((db) => readAcp.listAcpTurns(db, filter), []);
-  }
-
-  listAcpUpdates(filter: AcpUpdateFilter): Promise<readonly AcpUpdate[]> {
-    return this.#read((db) => readAcp.listAcpUpdates(db, filter), []);
-  }
-
-  listAcpPermissionRequests(filter: AcpPermissionRequestFilter): Promise<readonly AcpPermissionRequest[]> {
-    return this.#read((db) => readAcp.listAcpPermissionRequests(db, sqliteDialect, filter), []);
-  }
-
-  getTask(taskId: string): Promise<TaskRecord | null> {
-    return this.#read((db) => readTasks.getTask(db, taskId), null);
-  }
-
-  getTaskByKey(key: string): Promise<TaskRecord | null> {
-    return this.#read((db) => readTasks.getTaskByKey(db, key), null);
-  }
-
-  findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]> {
-    return this.#read((db) => readTasks.findTasks(db, prefix, limit), []);
-  }
-
-  listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]> {
-    return this.#read((db) => readTasks.listTasks(db, filter), []);
-  }
-
-  listTaskEvents(taskId: string): Promise<readonly TaskEvent[]> {
-    return this.#read((db) => readTasks.listTaskEvents(db, taskId), []);
-  }
-
-  listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]> {
-    return this.#read((db) => readTasks.listOutbox(db, filter), []);
   }
 
   async now(): Promise<number> {
@@ -183,28 +77,7 @@ class SqliteReader implements ReadStore {
     await view?.[Symbol.asyncDispose]();
   }
 
-  async #read<Answer>(query: (db: Kysely<Schema>) => Promise<Answer>, nothing: Answer): Promise<Answer> {
-    let trouble: unknown = null;
-    for (let attempt = 0; attempt < READ_ATTEMPTS; attempt += 1) {
-      const before = readFingerprint(this.#path);
-      if (before === null) return nothing;
-      try {
-        const { db } = await this.#currentView(before);
-        const answer = db === null ? nothing : await query(db);
-        if (before.log || isSameFingerprint(before, readFingerprint(this.#path))) return answer;
-      } catch (error) {
-        if (isSameFingerprint(before, readFingerprint(this.#path))) throw error;
-        trouble = error;
-      }
-    }
-    throw new StateUnusable(
-      this.#path,
-      `${this.#path} changed during every attempt to read it; nothing was changed by reading. Try again.`,
-      { cause: trouble },
-    );
-  }
-
-  /** The open view if it still shows this file, else a new one. */
+  /** The open view if it still shows this file, otherwise a new one. */
   async #currentView(at: FileFingerprint): Promise<ReadOnlyView> {
     if (this.#view?.isCurrent(at) === true) return this.#view;
     await this[Symbol.asyncDispose]();

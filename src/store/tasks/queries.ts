@@ -1,31 +1,39 @@
 import { type Kysely, sql } from "kysely";
-import type { TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
 import { type OutboxEntry, type OutboxStatus, targetKey } from "../../model/outbox.js";
+import type { TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
 import { hasStatus } from "../outbox/conditions.js";
-import type { Schema } from "../schema.js";
-import { prefixUpperBound } from "../sql/engine.js";
-import { toOutboxEntry, toTaskEvent, toTaskRecord } from "./rows.js";
-import type { OutboxFilter, TaskFilter } from "./store.js";
+import { outboxTable, type Schema, taskEventTable, taskTable } from "../schema.js";
+import { prefixUpperBound, type Reader } from "../sql/engine.js";
+import type { OutboxFilter, TaskFilter, TaskReads } from "./store.js";
 
-/** Literals, not parameters: only so can the partial indexes serve. */
+/** Literals, not parameters, so that the partial indexes are used. */
 const open = sql<boolean>`ended_at is null`;
 const ended = sql<boolean>`ended_at is not null`;
 
-export async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
+export function taskQueries(reader: Reader): TaskReads {
+  return {
+    getTask: (taskId) => reader.read((db) => getTask(db, taskId), null),
+    getTaskByKey: (key) => reader.read((db) => getTaskByKey(db, key), null),
+    findTasks: (prefix, limit) => reader.read((db) => findTasks(db, prefix, limit), []),
+    listTasks: (filter) => reader.read((db) => listTasks(db, filter), []),
+    countOpenTasks: () => reader.read(countOpenTasks, new Map()),
+    listTaskEvents: (taskId) => reader.read((db) => listTaskEvents(db, taskId), []),
+    listOutbox: (filter) => reader.read((db) => listOutbox(db, filter), []),
+    countUndelivered: () => reader.read(countUndelivered, new Map()),
+  };
+}
+
+async function getTask(db: Kysely<Schema>, taskId: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("task_id", "=", taskId).executeTakeFirst();
-  return row === undefined ? null : toTaskRecord(row);
+  return row === undefined ? null : taskTable.toRecord(row);
 }
 
-export async function getTaskByKey(db: Kysely<Schema>, key: string): Promise<TaskRecord | null> {
+async function getTaskByKey(db: Kysely<Schema>, key: string): Promise<TaskRecord | null> {
   const row = await db.selectFrom("tasks").selectAll().where("key", "=", key).executeTakeFirst();
-  return row === undefined ? null : toTaskRecord(row);
+  return row === undefined ? null : taskTable.toRecord(row);
 }
 
-export async function findTasks(
-  db: Kysely<Schema>,
-  prefix: string,
-  limit: number,
-): Promise<readonly TaskRecord[]> {
+async function findTasks(db: Kysely<Schema>, prefix: string, limit: number): Promise<readonly TaskRecord[]> {
   const rows = await db
     .selectFrom("tasks")
     .selectAll()
@@ -34,31 +42,31 @@ export async function findTasks(
     .orderBy("task_id")
     .limit(limit)
     .execute();
-  return rows.map(toTaskRecord);
+  return rows.map((row) => taskTable.toRecord(row));
 }
 
-export async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
+async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
   const { sessionId, childSessionId } = filter;
   if (childSessionId !== undefined) return selectTaskPage(db, filter, ["child_session_id", childSessionId]);
   if (sessionId === undefined) return selectTaskPage(db, filter, null);
-  // Each from an index that has its order; both at once would be sorted anew for every page.
+  // Two queries, each on an index with the right order. One query for both would sort all rows for every page.
   const asked = await selectTaskPage(db, filter, ["owner_session_id", sessionId]);
   const done = await selectTaskPage(db, filter, ["child_session_id", sessionId]);
   const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
   return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
 }
 
-export async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promise<readonly TaskEvent[]> {
+async function listTaskEvents(db: Kysely<Schema>, taskId: string): Promise<readonly TaskEvent[]> {
   const rows = await db
     .selectFrom("task_events")
     .selectAll()
     .where("task_id", "=", taskId)
     .orderBy("seq")
     .execute();
-  return rows.map(toTaskEvent);
+  return rows.map((row) => taskEventTable.toRecord(row));
 }
 
-export async function listOutbox(
+async function listOutbox(
   db: Kysely<Schema>,
   { taskId, taskIds, target, statuses, after, limit }: OutboxFilter,
 ): Promise<readonly OutboxEntry[]> {
@@ -70,22 +78,22 @@ export async function listOutbox(
   if (after !== undefined)
     query = query.where(sql<boolean>`(created_at, entry_key) > (${after.createdAt}, ${after.key})`);
   if (limit !== undefined) query = query.limit(limit);
-  return (await query.execute()).map(toOutboxEntry);
+  return (await query.execute()).map((row) => outboxTable.toRecord(row));
 }
 
-export async function countOpenTasks(db: Kysely<Schema>): Promise<ReadonlyMap<TaskStatus, number>> {
+async function countOpenTasks(db: Kysely<Schema>): Promise<ReadonlyMap<TaskStatus, number>> {
   const rows = await db
     .selectFrom("tasks")
     .select(({ fn }) => ["status", fn.countAll<number>().as("count")])
-    // By the index of statuses: that of the open ones does not have them.
+    // This condition uses the index on the status; the index of open tasks does not contain the status.
     .where("status", "in", ["queued", "running"])
     .groupBy("status")
     .execute();
   return new Map(rows.map(({ status, count }) => [status, count]));
 }
 
-/** Each where its own index has it. */
-export async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<OutboxStatus, number>> {
+/** One query per status, because each has its own partial index. */
+async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<OutboxStatus, number>> {
   const counts = new Map<OutboxStatus, number>();
   for (const status of ["pending", "session_queued", "failed"] as const) {
     const counted = db.selectFrom("task_outbox").select(({ fn }) => fn.countAll<number>().as("count"));
@@ -101,7 +109,7 @@ async function selectTaskPage(
   session: readonly ["owner_session_id" | "child_session_id", string] | null,
 ): Promise<readonly TaskRecord[]> {
   const { taskIds, statuses, runtimes, deliveries, runId, cleanupBefore, after } = filter;
-  // Few may be forgotten at a time: the index of ages would have all others read to find them.
+  // The `+` keeps the planner off the index on the age: few tasks are due for cleanup, and it would read all others.
   const age = cleanupBefore === undefined ? sql.ref<number>("created_at") : sql<number>`+created_at`;
   let query = db
     .selectFrom("tasks")
@@ -119,7 +127,7 @@ async function selectTaskPage(
   if (cleanupBefore !== undefined) query = query.where("cleanup_after", "<", cleanupBefore);
   if (after !== undefined)
     query = query.where(sql<boolean>`(${age}, task_id) < (${after.createdAt}, ${after.taskId})`);
-  return (await query.execute()).map(toTaskRecord);
+  return (await query.execute()).map((row) => taskTable.toRecord(row));
 }
 
 function newestFirst(one: TaskRecord, other: TaskRecord): number {

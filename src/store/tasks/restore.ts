@@ -3,9 +3,8 @@ import type { NewTaskEvent, TaskEvent } from "../../model/task.js";
 import { type OutboxEntry, outboxStatusRank, targetKey } from "../../model/outbox.js";
 import { nowPlus } from "../outbox/conditions.js";
 import { deriveDelivery } from "../outbox/settle.js";
-import type { Schema } from "../schema.js";
+import { outboxTable, type Schema, taskTable } from "../schema.js";
 import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/engine.js";
-import { toTaskColumns } from "./rows.js";
 import type { RestoredTask, TaskRestoration } from "./store.js";
 
 /** Within a transaction. */
@@ -35,7 +34,7 @@ export function* restoreTask(
   }
   if (behind) {
     const seq = Math.max(task.seq, known?.last_seq ?? 0);
-    const row = toTaskColumns({ ...task, seq, version: Math.max(task.version, known?.version ?? 0) });
+    const row = taskTable.toColumns({ ...task, seq, version: Math.max(task.version, known?.version ?? 0) });
     yield* countChanged(
       db
         .insertInto("tasks")
@@ -105,23 +104,18 @@ function* restoreEntry(
   const status = entry.status === "session_queued" ? "pending" : entry.status;
   const sending = status === "pending" && entry.leaseOwner !== null;
   const row = {
-    entry_key: entry.key,
-    task_id: entry.taskId,
+    ...outboxTable.toColumns({
+      ...entry,
+      status,
+      unheard: Math.min(entry.unheard, entry.attempts),
+      spentMs: Math.ceil(entry.spentMs),
+      leaseOwner: sending ? entry.leaseOwner : null,
+      settledAt: status === "pending" ? null : entry.settledAt,
+    }),
     target_key: targetKey(entry.target),
     kind: entry.notification.kind,
-    target: JSON.stringify(entry.target),
-    notification: JSON.stringify(entry.notification),
-    status,
-    attempts: entry.attempts,
-    unheard: Math.min(entry.unheard, entry.attempts),
-    spent_ms: Math.ceil(entry.spentMs),
-    created_at: entry.createdAt,
     due_at: nowPlus(dialect, waitMs),
-    lease_owner: sending ? entry.leaseOwner : null,
     lease_until: sending ? nowPlus(dialect, leaseMs) : null,
-    error: entry.error,
-    receipt: entry.receipt,
-    settled_at: status === "pending" ? null : entry.settledAt,
   };
   yield* countChanged(
     db

@@ -11,49 +11,48 @@ import type { NewOutboxEntry, OutboxEntry, OutboxStatus, NotificationTarget } fr
 
 export type NewTask = Omit<TaskRecord, "seq" | "version">;
 
-/** What a gateway knows of a task that the store may have forgotten. */
+/** The local copy of a task that the store may have lost. */
 export interface RestoredTask {
   readonly taskId: string;
-  /** Null: another gateway's; only its messages are told. */
+  /** Null: the task belongs to another gateway, and only its messages are restored. */
   readonly task: TaskRecord | null;
   readonly events: readonly TaskEvent[];
   readonly entries: readonly OutboxEntry[];
-  /** How long an attempt that is under way may take. */
+  /** Lease of an attempt that is in progress. */
   readonly leaseMs: number;
-  /** Messages that are put back are not sent before: another gateway may have delivered them, and says so first. */
+  /** Restored messages are not sent before this delay, so that a gateway that delivered them can record that first. */
   readonly waitMs: number;
 }
 
-/** `key-taken`: another task has its key by now, and nothing was written. `absent`: neither side has the task. */
+/** `key-taken`: another task has the key now; nothing was written. `absent`: neither side has the task. */
 export type TaskRestoration = "restored" | "same" | "key-taken" | "absent";
 
-/** Everything that is true from here on: all of it is written, or nothing. */
+/** A change of a task. All of it is written, or nothing. */
 export interface TaskChange {
   readonly set?: TaskPatch;
   readonly events?: readonly NewTaskEvent[];
-  /** Messages about changes that nobody has begun to send give way to these, to the end, and to another policy. */
+  /** New messages. They replace unsent messages about earlier changes; so do the end of the task and a new policy. */
   readonly notices?: readonly NewOutboxEntry[];
 }
 
-/** Where a page of a list ends. */
+/** The end of a page of a list. */
 export interface TaskPosition {
   readonly createdAt: number;
   readonly taskId: string;
 }
 
 export interface TaskFilter {
-  /** Only these. */
   readonly taskIds?: readonly string[];
   readonly statuses?: readonly TaskStatus[];
   readonly runtimes?: readonly TaskRuntime[];
   readonly deliveries?: readonly TaskDelivery[];
-  /** Asked for by it, or done by it. */
+  /** Requested or done by this session. */
   readonly sessionId?: string;
-  /** Done by it. */
+  /** Done by this session. */
   readonly childSessionId?: string;
   readonly runId?: string;
   readonly open?: boolean;
-  /** Those that may be forgotten since before then. */
+  /** Tasks whose `cleanupAfter` is before this time. */
   readonly cleanupBefore?: number;
   /** The page after the one that ended here. */
   readonly after?: TaskPosition;
@@ -63,7 +62,7 @@ export interface TaskFilter {
 
 export interface OutboxFilter {
   readonly taskId?: string;
-  /** Only of these tasks. */
+  /** Only messages of these tasks. */
   readonly taskIds?: readonly string[];
   readonly target?: NotificationTarget;
   readonly statuses?: readonly OutboxStatus[];
@@ -76,83 +75,82 @@ export interface OutboxClaim {
   readonly owner: string;
   readonly leaseMs: number;
   readonly limit: number;
-  /** Channels whose messages are left where they are. */
+  /** Channels whose messages are not claimed. */
   readonly except?: readonly string[];
 }
 
-/** What came of an attempt. */
+/** The result of an attempt. */
 export type OutboxResult =
   | { readonly status: "delivered"; readonly receipt: string | null; readonly at: number }
   | { readonly status: "session_queued" | "parent_missing"; readonly at: number }
   | (FailedOutboxAttempt & { readonly status: "failed"; readonly at: number })
-  /** To be tried again. */
+  /** Another attempt follows. */
   | (FailedOutboxAttempt & { readonly status: "pending"; readonly inMs: number });
 
 interface FailedOutboxAttempt {
   readonly error: string;
   readonly spentMs: number;
-  /** Nobody knows whether it arrived. */
+  /** It is unknown whether the message arrived. */
   readonly unheard?: boolean;
 }
 
-/** Background work, and who is to be told of it. */
-export interface TaskStore {
-  /** When another server, database or set of tables was last met, in wall-clock milliseconds; -Infinity: it is still the one that was opened. */
-  readonly generationChangedAt: number;
-  /** The task that has this key, or this one, with its events. */
-  insertTask(
-    task: NewTask,
-    events: readonly NewTaskEvent[],
-  ): Promise<{ readonly task: TaskRecord; readonly created: boolean }>;
-  /**
-   * Write a change, its events and its messages in one transaction, which survives power loss; one without events, as of a
-   * sign of life, may not. Null, and nothing written: it is not at that version any more. Of its events, `created`,
-   * `started`, `ended` and the newest are kept.
-   */
-  commitTask(taskId: string, version: number, change: TaskChange): Promise<TaskRecord | null>;
+export interface TaskReads {
   getTask(taskId: string): Promise<TaskRecord | null>;
   getTaskByKey(key: string): Promise<TaskRecord | null>;
   /** Tasks whose id starts with `prefix`, at most `limit`. */
   findTasks(prefix: string, limit: number): Promise<readonly TaskRecord[]>;
   listTasks(filter: TaskFilter): Promise<readonly TaskRecord[]>;
-  /**
-   * Tell again what the store has forgotten: a task that it does not have or has at an older version (one that has ended
-   * there stays as it is), events, and messages that it has not or has as not settled. In one transaction, with `event`.
-   */
-  restoreTask(told: RestoredTask, event: NewTaskEvent): Promise<TaskRestoration>;
-  /** By status. */
+  /** Open tasks, by status. */
   countOpenTasks(): Promise<ReadonlyMap<TaskStatus, number>>;
   /** Oldest first. */
   listTaskEvents(taskId: string): Promise<readonly TaskEvent[]>;
-  /**
-   * Forget tasks that have ended, with their events and messages. Others are left alone, and those of which somebody is
-   * still to be told. Returns how many.
-   */
-  deleteTasks(taskIds: readonly string[]): Promise<number>;
   /** Oldest first. */
   listOutbox(filter: OutboxFilter): Promise<readonly OutboxEntry[]>;
-  /** Messages to be sent, waiting in a session, or given up: by status. */
+  /** Messages that are pending, wait in a session, or failed, by status. */
   countUndelivered(): Promise<ReadonlyMap<OutboxStatus, number>>;
+}
+
+export interface TaskWrites {
+  /** Inserts a task with its events, or returns the task that has the same key. */
+  insertTask(
+    task: NewTask,
+    events: readonly NewTaskEvent[],
+  ): Promise<{ readonly task: TaskRecord; readonly created: boolean }>;
   /**
-   * Take messages to send; nobody else gets them until the lease is over. The attempt is counted, and survives power
-   * loss with what it is about. Never one about a change beside or after the one about the end.
+   * Writes a change, its events and its messages in one transaction. It survives power loss if it has events; a
+   * heartbeat without events may not. Null, and nothing written: the version has changed. Of the events of a task,
+   * `created`, `started`, `ended` and the newest are kept.
+   */
+  commitTask(taskId: string, version: number, change: TaskChange): Promise<TaskRecord | null>;
+  /**
+   * Restores what the store has lost: a task that is missing or has an older version (an ended task stays as it is),
+   * its events, and messages that are missing or not settled. In one transaction, with `event`.
+   */
+  restoreTask(copy: RestoredTask, event: NewTaskEvent): Promise<TaskRestoration>;
+  /** Deletes ended tasks with their events and messages. Tasks with a pending message are kept. Returns how many. */
+  deleteTasks(taskIds: readonly string[]): Promise<number>;
+  /**
+   * Claims messages to send; no other gateway gets them until the lease ends. The attempt is counted, and survives power
+   * loss. A message about a change is never claimed beside or after the message about the end.
    */
   claimOutbox(claim: OutboxClaim): Promise<readonly OutboxEntry[]>;
-  /** In how many milliseconds there may be something to claim, for other channels than these; null: nothing waits. */
+  /** Milliseconds until a message may be due, of channels other than these; null: no message waits. */
   nextOutboxDelay(except?: readonly string[]): Promise<number | null>;
-  /** Of the attempt that was claimed. False, and nothing written: somebody else has it by now, or it is settled. */
+  /** Records the result of a claimed attempt. False, and nothing written: another gateway has claimed or settled it. */
   settleOutbox(claimed: OutboxEntry, result: OutboxResult): Promise<boolean>;
-  /** Whoever had this name is gone: what it was sending is due. Returns how many. */
+  /** Makes the messages of a sender that is gone due. Returns how many. */
   releaseOutbox(owner: string): Promise<number>;
-  /** The parent session has read what waited there, or was ended before it could. False: nothing waited. */
+  /** The parent session has read the message, or has ended before it could. False: the message did not wait there. */
   acknowledgeOutbox(
     key: string,
     taskId: string,
     at: number,
     as?: "delivered" | "parent_missing",
   ): Promise<boolean>;
-  /** Messages of a task that could not be delivered, from the beginning. Returns how many. */
+  /** Makes failed messages of a task pending again, with all their attempts. Returns how many. */
   retryOutbox(taskId: string, event: NewTaskEvent): Promise<number>;
-  /** Never to be delivered. Returns how many. */
+  /** Marks failed messages of a task as never to be delivered. Returns how many. */
   dismissOutbox(taskId: string, event: NewTaskEvent): Promise<number>;
 }
+
+export interface TaskStore extends TaskReads, TaskWrites {}

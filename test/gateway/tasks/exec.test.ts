@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { StateUnusable } from "../../../src/errors.js";
-import { SqlTaskStore } from "../../../src/store/tasks/writes.js";
+import { SqliteEngine } from "../../../src/store/sqlite/engine.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { errorOf, shellCommand, waitFor } from "../../support/gateway/real-gateway.js";
@@ -65,7 +65,7 @@ describe("exec", () => {
 
   test("that yields while the store cannot be written is answered, and a task as soon as it can", async () => {
     const full = new StateUnusable("/full", "the disk is full");
-    vi.spyOn(SqlTaskStore.prototype, "insertTask").mockRejectedValueOnce(full);
+    using _ = rejectNextTransaction('insert into "tasks"', full);
     const { run, running } = await gatewayFixture.client.exec({
       body: { ...shellCommand("sleep 0.3; echo fine"), yieldMs: 10 },
     });
@@ -220,3 +220,20 @@ describe("exec", () => {
     ]);
   });
 });
+
+/** Rejects the next transaction that begins with this statement. */
+function rejectNextTransaction(statement: string, error: Error): Disposable {
+  const transact = Reflect.get(SqliteEngine.prototype, "transact") as SqliteEngine["transact"];
+  let rejected = false;
+  const spy = vi.spyOn(SqliteEngine.prototype, "transact").mockImplementation(function (
+    this: SqliteEngine,
+    steps,
+  ) {
+    const first = steps().next();
+    if (rejected || first.done === true || !first.value.compile().sql.startsWith(statement))
+      return transact.call(this, steps);
+    rejected = true;
+    return Promise.reject(error);
+  });
+  return { [Symbol.dispose]: () => spy.mockRestore() };
+}
