@@ -1,35 +1,33 @@
+import { type FollowOptions, RowFollower } from "../../async/row-follower.js";
 import { defaults } from "../../defaults.js";
 import type { AcpUpdate } from "../../model/acp.js";
 import type { AcpStore } from "../../store/acp/store.js";
 
 const PAGE_ROWS = 500;
-/** What another gateway writes is heard by looking: as often as somebody who reads along notices. */
+/** How often to look for updates that another gateway writes. */
 const POLL_MS = 250;
 
-/** What happens in sessions, as it is written. One for all who read. */
+/** Follows the updates of ACP sessions as they are written. */
 export class UpdateFollower {
   readonly #store: AcpStore;
   readonly #writtenHere: (sessionId: string) => boolean;
-  readonly #waiters = new Map<string, Set<() => void>>();
-  #closed = false;
+  readonly #rows = new RowFollower();
 
   constructor(store: AcpStore, writtenHere: (sessionId: string) => boolean) {
     this.#store = store;
     this.#writtenHere = writtenHere;
   }
 
-  /** Something was written. */
+  /** Called after an update of the session was written. */
   wake(sessionId: string): void {
-    for (const go of this.#waiters.get(sessionId) ?? []) go();
+    this.#rows.wake(sessionId);
   }
 
-  /** Whoever follows has heard all that this process says. */
   close(): void {
-    this.#closed = true;
-    for (const sessionId of this.#waiters.keys()) this.wake(sessionId);
+    this.#rows.close();
   }
 
-  /** From a number on. Ends with the session, with this process, and when `gone` aborts. */
+  /** Updates after a sequence number. Ends with the session, with `close`, and when `signal` aborts. */
   async *follow(
     sessionId: string,
     after: number,
@@ -37,49 +35,24 @@ export class UpdateFollower {
   ): AsyncGenerator<AcpUpdate, void, undefined> {
     const maxBytes = defaults.acpPageBytes;
     let last = after;
-    while (!signal.aborted && !this.#closed) {
-      using woken = this.#listen(sessionId, signal);
+    const read = async () => {
       const closed = (await this.#store.getAcpSession(sessionId))?.state === "closed";
-      const page = await this.#store.listAcpUpdates({ sessionId, after: last, limit: PAGE_ROWS, maxBytes });
+      const rows = await this.#store.listAcpUpdates({ sessionId, after: last, limit: PAGE_ROWS, maxBytes });
+      return { rows, full: rows.length > 0, ended: closed && rows.length === 0 };
+    };
+    for await (const page of this.#rows.follow(sessionId, read, this.#options(sessionId, signal)))
       for (const update of page) {
         last = update.seq;
         yield update;
       }
-      if (page.length > 0) continue;
-      if (closed) return;
-      await woken.promise;
-    }
   }
 
-  /** Looks whenever something was written; null: `gone` came first. */
-  async waitFor<T>(sessionId: string, poll: () => Promise<T | null>, signal: AbortSignal): Promise<T | null> {
-    while (!signal.aborted) {
-      // Heard before the look: what is written during it may not be seen by it.
-      using woken = this.#listen(sessionId, signal);
-      const seen = await poll();
-      if (seen !== null) return seen;
-      await woken.promise;
-    }
-    return null;
+  /** The first result of `probe` that is not null, probed again after each update. Null: `signal` aborted first. */
+  waitFor<T>(sessionId: string, probe: () => Promise<T | null>, signal: AbortSignal): Promise<T | null> {
+    return this.#rows.waitFor(sessionId, probe, this.#options(sessionId, signal));
   }
 
-  #listen(sessionId: string, signal: AbortSignal): Disposable & { readonly promise: Promise<void> } {
-    const here = this.#waiters.get(sessionId) ?? new Set<() => void>();
-    this.#waiters.set(sessionId, here);
-    let go = (): void => undefined;
-    const promise = new Promise<void>((resolve) => (go = resolve));
-    here.add(go);
-    signal.addEventListener("abort", go);
-    if (signal.aborted) go();
-    const poll = this.#writtenHere(sessionId) ? undefined : setTimeout(go, POLL_MS);
-    return {
-      promise,
-      [Symbol.dispose]: () => {
-        clearTimeout(poll);
-        here.delete(go);
-        signal.removeEventListener("abort", go);
-        if (here.size === 0 && this.#waiters.get(sessionId) === here) this.#waiters.delete(sessionId);
-      },
-    };
+  #options(sessionId: string, signal: AbortSignal): FollowOptions {
+    return { signal, pollMs: () => (this.#writtenHere(sessionId) ? null : POLL_MS) };
   }
 }

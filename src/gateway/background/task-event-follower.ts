@@ -1,66 +1,47 @@
+import { RowFollower } from "../../async/row-follower.js";
 import { isTaskEnded, type TaskEvent } from "../../model/task.js";
 import type { TaskStore } from "../../store/tasks/store.js";
 
-/** What another gateway writes is heard by looking: as often as somebody who waits notices. */
+/** How often to look for events that another gateway writes. */
 const POLL_MS = 500;
 
-/** What happens to tasks, as it is written. One for all who read. */
+/** Follows the events of tasks as they are written. */
 export class TaskEventFollower {
   readonly #store: Pick<TaskStore, "getTask" | "listTaskEvents">;
-  readonly #waiting = new Set<() => void>();
-  #wakes = 0;
-  #closed = false;
+  readonly #rows = new RowFollower();
 
   constructor(store: Pick<TaskStore, "getTask" | "listTaskEvents">) {
     this.#store = store;
   }
 
-  /** Something was written. */
+  /** Called after an event of any task was written. */
   wake(): void {
-    this.#wakes += 1;
-    for (const go of this.#waiting) go();
+    this.#rows.wake();
   }
 
-  /** Whoever follows has heard all that this process says. */
   close(): void {
-    this.#closed = true;
-    this.wake();
+    this.#rows.close();
   }
 
-  /** From a number on. Ends with the task, with this process, and when `gone` aborts. */
+  /** Events after a sequence number. Ends with the task, with `close`, and when `signal` aborts. */
   async *follow(
     taskId: string,
     after: number,
-    disconnected: AbortSignal,
+    signal: AbortSignal,
   ): AsyncGenerator<TaskEvent, void, undefined> {
     let last = after;
-    while (!disconnected.aborted && !this.#closed) {
-      // Before the look: what is written during it may not be found by it.
-      const wakes = this.#wakes;
+    const read = async () => {
       const task = await this.#store.getTask(taskId);
-      const news = task === null || task.seq === last ? [] : await this.#store.listTaskEvents(taskId);
-      for (const event of news) {
-        if (event.seq <= last) continue;
+      const events = task === null || task.seq === last ? [] : await this.#store.listTaskEvents(taskId);
+      return {
+        rows: events.filter(({ seq }) => seq > last),
+        ended: task === null || isTaskEnded(task.status),
+      };
+    };
+    for await (const page of this.#rows.follow(taskId, read, { signal, pollMs: () => POLL_MS }))
+      for (const event of page) {
         last = event.seq;
         yield event;
       }
-      if (task === null || isTaskEnded(task.status)) return;
-      if (this.#wakes === wakes) await this.#waitForWake(disconnected);
-    }
-  }
-
-  #waitForWake(disconnected: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(done);
-        disconnected.removeEventListener("abort", done);
-        resolve();
-      };
-      const timer = setTimeout(done, POLL_MS);
-      this.#waiting.add(done);
-      disconnected.addEventListener("abort", done, { once: true });
-      if (disconnected.aborted) done();
-    });
   }
 }

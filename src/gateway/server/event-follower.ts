@@ -1,3 +1,4 @@
+import { RowFollower } from "../../async/row-follower.js";
 import { StoreAway } from "../../errors.js";
 import { setTimeout } from "node:timers/promises";
 import { defaults } from "../../defaults.js";
@@ -13,25 +14,25 @@ import type { Store } from "../../store/store.js";
 
 const PAGE_SIZE = 200;
 
-/** Pages that followers may share: more than there are active filters, and each has at most a few hundred kilobytes. */
+/** Pages that followers may share: more than there are active filters; a page has at most a few hundred kilobytes. */
 const MAX_SHARED_PAGES = 32;
 
-/** Which events a follower gets. */
+/** The events that a follower reads. */
 export interface EventSelection {
-  /** Only of this run. */
+  /** Only events of this run. */
   readonly runId?: string;
-  /** Only of runs of these sessions. */
+  /** Only events of runs of these sessions. */
   readonly scope?: SessionScope;
-  /** Reads each page when it is the reader's turn. */
+  /** Admission control for the read of each page. */
   readonly enqueue?: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
 
 type AnyEvent = RunEvent | HiddenEvent;
 
-/** Events as they are committed, by whichever supervisor. One for all who read: whoever watches the store wakes it. */
+/** Follows the events of runs as any supervisor commits them. The watch on the store wakes it. */
 export class EventFollower {
   readonly #store: Pick<Store, "listEvents" | "listScopedEvents" | "eventsReach">;
-  readonly #waiting = new Set<() => void>();
+  readonly #rows = new RowFollower();
   readonly #shared = new Map<string, Promise<readonly AnyEvent[]>>();
   #wakes = 0;
 
@@ -39,34 +40,35 @@ export class EventFollower {
     this.#store = store;
   }
 
-  /** There may be more to read. */
+  /** Called when there may be new events. */
   wake(): void {
     this.#wakes += 1;
     this.#shared.clear();
-    for (const go of this.#waiting) go();
+    this.#rows.wake();
   }
 
   /**
-   * Pages from a sequence number on. Continues when the store was unreachable for a while or lost its newest events. Ends
-   * when `gone` aborts. A page may be empty, so that its reader can check whether it may still read.
+   * Pages of events after a sequence number. Continues when the store was unreachable for a time or lost its newest
+   * events. Ends when `signal` aborts. A page may be empty, so that its reader can check whether it may still read.
    */
   async *follow(
     after: number,
     { runId, scope, enqueue = (work) => work() }: EventSelection,
-    disconnected: AbortSignal,
+    signal: AbortSignal,
   ): AsyncGenerator<readonly (RunEvent | EventGap)[], void, undefined> {
     const cursor = new EventCursor(this.#source(scope), after, runId === undefined ? {} : { runId });
-    while (!disconnected.aborted) {
-      // Before the look: what is committed during it may not be found by it.
-      const wakes = this.#wakes;
+    let atEnd = false;
+    const read = async () => {
       const { gap, events, full } = await enqueue(() => cursor.next(PAGE_SIZE)).catch(emptyPageIfAway);
-      const shown = events.filter((event) => event.type !== "hidden");
-      yield gap === null ? shown : [gap, ...shown];
-      if (full) continue;
+      const visible = events.filter((event) => event.type !== "hidden");
+      atEnd = !full;
+      return { rows: gap === null ? visible : [gap, ...visible], full };
+    };
+    for await (const page of this.#rows.follow("", read, { signal })) {
+      yield page;
       // Streams of sessions read at most this often, however many events there are.
-      if (scope !== undefined)
-        await setTimeout(defaults.followPauseMs, undefined, { signal: disconnected }).catch(() => undefined);
-      if (this.#wakes === wakes) await this.#waitForWake(disconnected);
+      if (scope !== undefined && atEnd)
+        await setTimeout(defaults.followPauseMs, undefined, { signal }).catch(() => undefined);
     }
   }
 
@@ -97,22 +99,9 @@ export class EventFollower {
     if (this.#shared.size > MAX_SHARED_PAGES && oldest !== undefined) this.#shared.delete(oldest);
     return reading;
   }
-
-  #waitForWake(disconnected: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#waiting.delete(done);
-        disconnected.removeEventListener("abort", done);
-        resolve();
-      };
-      this.#waiting.add(done);
-      disconnected.addEventListener("abort", done, { once: true });
-      if (disconnected.aborted) done();
-    });
-  }
 }
 
-/** Whoever watches the store wakes the tail when it is back. */
+/** The watch on the store wakes the follower when the store is back. */
 function emptyPageIfAway(error: unknown): EventPage<AnyEvent> {
   if (error instanceof StoreAway) return { gap: null, events: [], full: false };
   throw error;

@@ -155,7 +155,7 @@ async function followEvents(
   );
   const scope = authorizer.sessionScope(requester);
   const view = {
-    turn: enqueue,
+    enqueue,
     ...(scope === null ? {} : { scope }),
     ...(run === undefined ? {} : { runId: await authorizer.maskRunId(supervisor, requester, run) }),
   };
