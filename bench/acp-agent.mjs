@@ -1,4 +1,4 @@
-// An ACP agent that says as many words as the prompt asks for, as fast as it is listened to.
+// An ACP agent that sends as many words as the prompt asks for, as fast as they are read.
 import { createInterface } from "node:readline";
 
 const say = (message) =>

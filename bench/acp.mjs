@@ -1,7 +1,8 @@
-// Through the gateway against speaking to the same agent directly: a turn of one update, from the prompt to its end; a
-// flood of updates, each kept in the store before the next is let go of. And what of it is the gateway's: the CPU, which
-// is told from that of its neighbours, and its memory at its highest, after floods of small and of large updates, and
-// when all of them have been read back by a caller that wants the largest pages.
+// Compares the gateway with a direct connection to the same agent: a turn of one update, from the prompt to its end;
+// and a flood of updates, each stored before the next is acknowledged. Also measures the gateway's own CPU time, and
+// its peak memory after floods of small and of large updates, and after a caller has read all of them in the largest
+// pages.
+//
 // Usage: node bench/acp.mjs [turns] [updates]
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -22,7 +23,7 @@ const LARGE = 64;
 const MIB = 1024 * 1024;
 const argv = [process.execPath, fileURLToPath(new URL("acp-agent.mjs", import.meta.url))];
 
-/** The least a client can do: write a line, parse what comes until the answer. */
+/** The minimal client: writes a line, parses messages until the answer. */
 function direct() {
   const child = spawn(argv[0], argv.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
   let nextId = 1;
@@ -42,13 +43,13 @@ function direct() {
   return { ask, prompt, end: () => child.stdin.end() };
 }
 
-/** Resident memory at its highest, MB. */
+/** Peak resident memory, MB. */
 function peak(pid) {
   return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
 }
 
 const TICK_MS = 10;
-/** CPU time, that of processes it has started and waited for included, ms. */
+/** CPU time in ms, including processes it has started and reaped. */
 function cpu(pid) {
   const facts = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1).split(" ");
   return facts.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks) * TICK_MS, 0);

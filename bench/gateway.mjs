@@ -1,6 +1,7 @@
-// Through the gateway: spawn to exit of /bin/true by API exec against in-process against bare child_process.spawn;
-// `holdfast run` through the gateway against --in-process against `node -e 0`; requests a second; and many runs from
-// several clients at once, of which none may be lost.
+// Measures the gateway: spawn to exit of /bin/true by API exec, in-process and by bare child_process.spawn; `holdfast
+// run` through the gateway, with --in-process and `node -e 0`; requests per second; and many runs from several
+// concurrent clients, of which none may be lost.
+//
 // Usage: node bench/gateway.mjs [samples] [runs]
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -71,7 +72,7 @@ try {
   await rm(home, { recursive: true, force: true, maxRetries: 5 });
 }
 
-/** The calls alternate, so that a noisy machine is noisy for all. Milliseconds. */
+/** The calls alternate, so that noise affects all of them. Milliseconds. */
 async function inTurns(times, ...calls) {
   const samples = calls.map(() => []);
   for (const call of calls) for (let warm = 0; warm < 3; warm++) await call();
@@ -84,7 +85,7 @@ async function inTurns(times, ...calls) {
   return samples;
 }
 
-/** Several clients, each waiting for its answer, below what one caller may ask. */
+/** Several clients, each waiting for its answer, below the request rate limit. */
 async function perSecond(request) {
   const asked = 900;
   let left = asked;

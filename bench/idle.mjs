@@ -1,4 +1,4 @@
-// 500 concurrent idle runs: how long they take to start and to end, and what each costs in memory besides its command.
+// 500 concurrent idle runs: the time to start and to end them, and the memory of each besides its command.
 import { readdir, readFile } from "node:fs/promises";
 import { withSupervisor } from "./measure.mjs";
 

@@ -1,4 +1,4 @@
-// Heartbeats and steals: one statement renews all of a supervisor's leases; a steal is one compare-and-swap.
+// Lease renewals and steals: one statement renews all leases of a supervisor; a steal is one compare-and-swap.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,7 +1,7 @@
-// How a store behaves with 1, 2, 4 and 8 supervisors: SQLite (one state directory) and PostgreSQL (one each), in turns.
-// Then what a lease, a run and an event cost a PostgreSQL server: the figures from which docs/reference/sizing.md computes.
+// Measures a store with 1, 2, 4 and 8 supervisors: SQLite (one state directory) and PostgreSQL (one each), alternating.
+// Then the cost of a lease, a run and an event on a PostgreSQL server, from which docs/reference/sizing.md computes.
 //
-// Usage: many-hosts.mjs [supervisors at most]
+// Usage: many-hosts.mjs [largest number of supervisors]
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ const LEASES = 10_000;
 const STEALS = 2_000;
 const SPAWNS = 25;
 const EVENTS = 20;
-/** A tenth of the real one: waiting is half of it on average, whatever it is. */
+/** A tenth of the real interval: the average wait is half of any interval. */
 const POLL_MS = 500;
 
 const most = Number(process.argv[2] ?? 8);
@@ -60,7 +60,7 @@ function tell(measured, supervisors, { sqlite, postgres }) {
   });
 }
 
-/** As many stores of each kind, all of them of one database; what `measure` says of each kind. */
+/** Opens as many stores of each kind on one database, and returns the result of `measure` for each kind. */
 async function withStores(count, measure) {
   schemas += 1;
   const schema = `bench_${schemas}`;
@@ -79,7 +79,7 @@ async function withStores(count, measure) {
   return found;
 }
 
-/** Spawn to exit of /bin/true, all supervisors at it at once. */
+/** Spawn to exit of /bin/true by all supervisors at the same time. */
 async function spawning(count) {
   const told = {};
   for (const kind of ["sqlite", "postgres"]) {
@@ -109,7 +109,7 @@ async function spawning(count) {
   tell("spawn to exit, median, ms", count, told);
 }
 
-/** Every supervisor renews its share, all at once, as after an outage. */
+/** Every supervisor renews its share at the same time, as after an outage. */
 async function renewing() {
   const told = counts.map(() => ({}));
   await withStores(most, async (stores, kind, schema) => {
@@ -153,7 +153,10 @@ async function stealing(stores) {
   return (STEALS / (performance.now() - began)) * 1_000;
 }
 
-/** From the call that appends to the moment the last of all has read it: woken, or (SQLite) as often as a gateway looks. */
+/**
+ * From the append to the moment the last supervisor has read the event: by notification, or (SQLite) by polling as
+ * often as a gateway does.
+ */
 async function seeing(stores, kind, schema) {
   const watch = kind === "sqlite" ? looking : () => watching(schema);
   const readers = await Promise.all(stores.map(async (store) => ({ store, watch: await watch() })));
@@ -191,7 +194,7 @@ async function watching(schema, pollMs) {
   return { next, end: () => watch[Symbol.asyncDispose]() };
 }
 
-/** The same when no word comes: the event is written behind the store's back. */
+/** The same without a notification: the event is written directly to the database. */
 async function catchingUp() {
   const schema = "bench_silent";
   const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
@@ -209,10 +212,10 @@ async function catchingUp() {
   }
   await end();
   await store[Symbol.asyncDispose]();
-  single(`an event without a wake-up, looking every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
+  single(`an event without a notification, polling every ${POLL_MS} ms, median`, quantile(times, 0.5), "ms");
 }
 
-/** Processor time does not depend on what else the machine does. */
+/** CPU time does not depend on the machine's other load. */
 async function costs() {
   const schema = "bench_costs";
   const store = await openPostgresStore({ url: server.url, schema, name: "bench" });
@@ -225,7 +228,7 @@ async function costs() {
   await cost("a lease, renewed after that", 10 * LEASES, async () => {
     for (let n = 0; n < 10; n++) {
       await renew();
-      // As autovacuum does in the ten seconds between two.
+      // As autovacuum does in the ten seconds between two renewals.
       await behind.query(`vacuum ${schema}.runs`);
     }
   });
@@ -244,13 +247,13 @@ async function costs() {
   await cost("a look for one's own events, beside others'", STEALS, () =>
     atOnce(STEALS, () => store.listEvents({ stateId: "another", after: 0, limit: 10 })),
   );
-  // As autovacuum has done long before there are so many.
+  // As autovacuum does long before there are so many rows.
   await behind.query(`analyze ${schema}.runs`);
   const elsewhere = { hostId: "elsewhere", bootId: "b", stateId: "another" };
-  await cost(`a look for runs without an owner, beside ${LEASES} of another host`, STEALS, () =>
+  await cost(`a check for runs without an owner, beside ${LEASES} of another host`, STEALS, () =>
     atOnce(STEALS, () => store.listUnattendedRuns("somebody", elsewhere)),
   );
-  await cost(`a look for hosts that are silent, among ${LEASES} runs`, 200, () =>
+  await cost(`a check for silent hosts, among ${LEASES} runs`, 200, () =>
     atOnce(200, () => store.listRuns({ states: OPEN_RUN_STATES, silentForMs: defaults.hostLostMs })),
   );
   await cost("a heartbeat without leases", STEALS, () =>
@@ -276,7 +279,7 @@ async function costs() {
   single("an event, indexes included", (await sizeOf(`${schema}.run_events`)) / events, "bytes");
 }
 
-/** Of one, by what all of them have cost the server. */
+/** Cost of one operation, from the server's cost of all. */
 async function cost(measured, count, work) {
   const before = { cpu: server.cpuMs(), ...(await counters()) };
   await work();

@@ -8,7 +8,7 @@ export function quantile(values, q) {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 }
 
-/** Runs `work` with a supervisor in a state directory of its own. */
+/** Runs `work` with a supervisor in its own state directory. */
 export async function withSupervisor(work, options = {}) {
   const home = await mkdtemp(join(tmpdir(), "hf-"));
   const supervisor = await openSupervisor({ home, ...options });
@@ -20,7 +20,7 @@ export async function withSupervisor(work, options = {}) {
   }
 }
 
-/** Turns of `ours` and `theirs` alternate, so that a noisy machine is noisy for both. Milliseconds per call. */
+/** Calls of `ours` and `theirs` alternate, so that noise affects both. Milliseconds per call. */
 export async function sideBySide(count, ours, theirs) {
   const samples = { ours: [], theirs: [], oursLoop: [], theirsLoop: [] };
   for (let i = 0; i < count; i++) {
@@ -30,7 +30,7 @@ export async function sideBySide(count, ours, theirs) {
   return samples;
 }
 
-/** Elapsed time, and how much of it the event loop was busy. */
+/** Elapsed time, and the busy time of the event loop. */
 async function sample(call, times, busy) {
   await new Promise(setImmediate);
   const before = performance.eventLoopUtilization();

@@ -1,4 +1,4 @@
-// Output throughput: a run's stdout followed to its last byte, against `command | cat > file`, in turns.
+// Output throughput: following a run's stdout to its last byte, compared with `command | cat > file`, alternating.
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ function plainPipe() {
   });
 }
 
-/** Every byte reaches this process, under back-pressure, and is acknowledged. */
+/** Every byte reaches this process with back-pressure, and is acknowledged. */
 async function followed(supervisor) {
   const run = await supervisor.spawn(
     { io: "pipe", argv: ["/bin/sh", "-c", command] },
@@ -30,7 +30,7 @@ async function followed(supervisor) {
   if (bytes !== megabytes * 1024 * 1024) throw new Error(`${bytes} bytes arrived`);
 }
 
-/** As a background run: into the bounded spool, the newest kept. */
+/** As a background run: into the spool that keeps the newest bytes. */
 async function kept(supervisor) {
   const run = await supervisor.spawn({ io: "pipe", argv: ["/bin/sh", "-c", command] });
   await run.wait();

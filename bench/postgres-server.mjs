@@ -5,7 +5,10 @@ import { chown, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** As a distribution ships it, but for the socket: commits are on the disk before they are answered. Dispose of it with `stop`. */
+/**
+ * A server with default settings except the socket: commits are on disk before they are answered. `stop` disposes of
+ * it.
+ */
 export async function startPostgres(settings = {}) {
   const directory = await mkdtemp(join(tmpdir(), "hf-bench-"));
   const home = "/usr/lib/postgresql";
@@ -44,7 +47,7 @@ function userId(flag) {
   return Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
 }
 
-/** What the server and all its processes have used, those that have ended included. */
+/** CPU time of the server and all its processes, including ended ones. */
 function cpuMs(pid) {
   const stats = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

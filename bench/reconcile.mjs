@@ -1,5 +1,5 @@
-// What a look at 10,000 open records costs: healthy ones of another owner, dead ones to be ended on record, live ones
-// whose processes are verified; against reading /proc for each number, which proves less.
+// Cost of reconciling 10,000 open records: healthy ones of another owner, dead ones to be ended, live ones with
+// verified processes; compared with reading /proc for each pid, which proves less.
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ const note = (measured, ms, bareUs) =>
 
 const self = await identityOf(process.pid);
 
-/** Numbers that nobody has: above what the kernel gives. */
+/** Pids that no process has: above the kernel's maximum. */
 const dead = (n) => ({ pid: 4_000_000 + (n % 100_000), startTime: 1, uniqueId: String(n + 1) });
 async function identityOf(pid) {
   const anchor = new URL("../build/anchor", import.meta.url).pathname;
@@ -72,7 +72,7 @@ async function readProc(identity) {
   return (ms * 1000) / count;
 }
 
-/** Each kind on a state directory of its own, with a live instance `other` and a dead one `gone`. */
+/** Each kind in its own state directory, with a live instance `other` and a dead one `gone`. */
 async function measure(measured, owner, leaseMs, identity, bareUs, check) {
   const home = await mkdtemp(join(tmpdir(), "hf-bench-"));
   const instances = join(home, "instances");

@@ -1,4 +1,4 @@
-// Everything side by side in one run: npm run bench. Ratios carry over between machines, absolute figures do not.
+// Runs all benchmarks: npm run bench. Ratios are comparable between machines, absolute figures are not.
 import { spawnSync } from "node:child_process";
 import { arch, cpus, release } from "node:os";
 

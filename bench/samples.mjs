@@ -1,4 +1,4 @@
-/** Records that say as little as a store takes. */
+/** Minimal records that a store accepts. */
 const base = {
   leaseId: "",
   sessionKey: null,
@@ -45,7 +45,7 @@ export function eventOf(runId, epoch = 2) {
   };
 }
 
-/** The first claim on what somebody else let expire. */
+/** The first claim of an expired lease. */
 export function claimOf(runId, ownerInstanceId) {
   const from = { ownerInstanceId, epoch: 1 };
   return { runId, from, ownerInstanceId: "thief", epoch: 2, leaseMs: 30_000, expiredForMs: 0 };

@@ -1,4 +1,6 @@
-// Spawn to exit of /bin/true: a durable, supervised run against bare child_process.spawn, in turns, in one process.
+// Spawn to exit of /bin/true: a durable, supervised run compared with bare child_process.spawn, alternating, in one
+// process.
+//
 // Usage: node bench/spawn.mjs [count] [ballast in MB]
 import { spawn } from "node:child_process";
 import { row, sideBySide, withSupervisor } from "./measure.mjs";

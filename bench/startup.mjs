@@ -1,4 +1,5 @@
-// How long a command takes that has next to nothing to do, against `node -e 0`, in turns.
+// Start-up time of a command that does almost nothing, compared with `node -e 0`, alternating.
+//
 // Usage: node bench/startup.mjs [count]
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";

@@ -1,6 +1,6 @@
-// The store on SQLite and on PostgreSQL, in turns, so that a noisy machine is noisy for both.
+// The store on SQLite and on PostgreSQL, alternating, so that noise affects both.
 //
-// Usage: store.mjs [postgres://…]     without an address, a server of its own: durable, on a local socket.
+// Usage: store.mjs [postgres://…]; without an address it starts its own durable server on a local socket.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,7 +51,7 @@ function leaseOf(runId, ownerInstanceId) {
   return { runId, ownerInstanceId, epoch: 1 };
 }
 
-/** Runs of one owner, a few at a time. */
+/** Inserts runs of one owner, a few at a time. */
 async function fill(store, owner, count, leaseMs) {
   await atOnce(count, (n) => store.insertRun(runOf(`${owner}${n}`, owner), leaseMs));
 }
@@ -90,7 +90,7 @@ async function throughput(measured, count, call) {
   });
 }
 
-/** From the call that appends to the moment another store has read it: woken by the server, or (SQLite) by looking. */
+/** From the append to the moment another store has read the event: by notification, or (SQLite) by polling. */
 async function latency() {
   const times = { sqlite: [], postgres: [] };
   for (const name of Object.keys(times)) {

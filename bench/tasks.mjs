@@ -1,4 +1,5 @@
-// Background tasks: the durable registry beside bare transactions of the same database, long lists, and the notifier.
+// Background tasks: the durable registry compared with bare transactions of the same database, long lists, and the
+// notifier.
 //
 // Usage: tasks.mjs [tasks] [records in the list] [notifications]
 import { mkdtemp, rm } from "node:fs/promises";
@@ -26,7 +27,7 @@ const rows = [];
 const sqlite = await openSqliteStore({ path });
 const postgres = await openPostgresStore({ url: server.url, schema: "bench", name: "bench" });
 const pool = new pg.Pool({ connectionString: server.url, max: 10 });
-// Whoever uses a connection that is lost hears of it from the statement.
+// The statement on a lost connection reports the error.
 pool.on("error", () => {});
 pool.on("connect", (client) => client.on("error", () => {}));
 await pool.query("create table bare (id text primary key, data text not null)");
@@ -42,7 +43,7 @@ const data = "x".repeat(500);
 for (const [name, store, commit] of [
   ["SQLite", sqlite, async (n) => void insert.run(String(n), data)],
   ["PostgreSQL", postgres, (n) => pool.query("insert into bare values ($1, $2)", [String(n), data])],
-  // As a gateway uses it: what it is told is noted beside it, for a store that is put back to a backup.
+  // As a gateway uses it, with a local copy for a store that is restored from a backup.
   [
     "PostgreSQL with its ledger",
     withTaskCopy(postgres, localCopy, () => {}),
@@ -77,7 +78,7 @@ async function wholeLife(registry, key) {
   await registry.tell(task.taskId, { type: "finish", at: now, startedAt: now, ...end });
 }
 
-/** Calls per second of each, in slices, so that a noisy machine is noisy for both. */
+/** Calls per second of each, in alternating slices, so that noise affects both. */
 async function inTurns(count, ours, theirs) {
   const slice = Math.ceil(count / TURNS);
   const ms = { ours: 0, theirs: 0 };
@@ -99,7 +100,7 @@ async function timeOf(count, call) {
   return performance.now() - began;
 }
 
-/** Messages of tasks that have ended, sent by a notifier whose receiver answers at once. */
+/** Sends messages of ended tasks with a notifier whose receiver answers at once. */
 async function drained(name, store, count) {
   const registry = new Tasks({ store });
   const waiting = (await store.listOutbox({ statuses: ["pending"] })).length;

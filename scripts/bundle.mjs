@@ -1,12 +1,14 @@
-// Bundles the command line and the library over what tsc has put into dist: a command is then a few files instead of
-// some hundred, which is most of its start-up time. dist's other modules are for tests that look inside; they are not
-// packed.
+// Bundles the command line and the library over the output of tsc in dist. A command then loads a few files instead of
+// some hundred, which takes most of its start-up time. The other modules in dist are for tests; they are not packed.
 import { readFileSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
 
-/** What is bundled; the packages' users do not install it. The others load native code, or workers, or only in a gateway. */
+/**
+ * Bundled packages, which users do not install. The others load native code or workers, or are needed only in a
+ * gateway.
+ */
 export const bundled = ["commander", "kysely", "picocolors", "smol-toml", "ws", "zod"];
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -14,9 +16,9 @@ const dependencies = Object.keys(JSON.parse(readFileSync(`${root}/package.json`,
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await bundle();
 
-/** Tests bundle elsewhere, with what their plugins make of the sources. */
+/** Tests bundle to another directory, with plugins that change the sources. */
 export async function bundle(dir = `${root}/dist`, plugins = []) {
-  // A directory of its own, one below dist like the modules were: `new URL("../../…", import.meta.url)` still holds.
+  // One level below dist like the modules, so that `new URL("../../…", import.meta.url)` stays valid.
   rmSync(`${dir}/chunks`, { recursive: true, force: true });
   const build = await rolldown({
     cwd: root,

@@ -1,10 +1,10 @@
-// Makes the packages of a release: holdfast, and the anchor for each platform that it names as optional.
+// Builds the packages of a release: holdfast, and the anchor for each platform, which holdfast names as optional.
 //
 // Usage: pack.mjs [--built] [--arch x64|arm64] [--to directory]
 //
-//   --built   pack what `npm run build` has left in dist instead of building first
+//   --built   pack the existing dist instead of building first
 //   --arch    only this anchor
-//   --to      where the .tgz go; build/packages unless said
+//   --to      directory of the .tgz files; default build/packages
 
 import { spawnSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ const checkout = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const { name, version, license, engines } = checkout;
 const ARCHITECTURES = ["x64", "arm64"];
 
-/** In the bundle, but also in the declarations of the library. */
+/** Bundled packages that the library's type declarations also need. */
 const TYPED = ["zod"];
 
 const { values: options } = parseArgs({
@@ -48,7 +48,7 @@ function packMain() {
   closeStage(stage);
 }
 
-/** Directories are let through too, but the face has nothing to declare. */
+/** Accepts directories too, except those without declarations. */
 function isDeclaration(path) {
   return path.endsWith(".d.ts") || !/\.\w+$|\/(cli|chunks)$/.test(path);
 }

@@ -1,11 +1,11 @@
-// Fetches the real ACP agents that the separate suite drives, each in a directory of its own below the platform's cache
-// directory: nothing global, nothing in this project. Pinned: agent-packages.json says which.
+// Fetches the real ACP agents for the suite of real agents, each into its own directory below the platform's cache
+// directory: nothing global, nothing in this project. agent-packages.json pins their versions.
 //
-// Usage: npm run agents:fetch                       fetch what is missing, print the directory
-//        npm run test:agents [-- <vitest arguments>] the same, then the suite
+// Usage: npm run agents:fetch                       fetch missing agents, print the directory
+//        npm run test:agents [-- <vitest arguments>] the same, then run the suite
 //
-// AGENTS_DIRECTORY puts them elsewhere. Removing the directory removes everything. No login is needed: the suite
-// brings a model of its own on loopback.
+// AGENTS_DIRECTORY chooses another directory. Removing the directory removes everything. No login is needed: the suite
+// brings its own model on loopback.
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -35,7 +35,7 @@ function fetchAgent(name, wanted) {
   const place = join(directory, wanted.split("/").at(-1));
   if (existsSync(place)) return;
   console.log(`fetching ${name}: ${wanted}`);
-  // Under another name until it is whole.
+  // Under a temporary name until it is complete.
   const unfinished = `${place}.${process.pid}`;
   mkdirSync(unfinished, { recursive: true });
   writeFileSync(join(unfinished, "package.json"), '{ "private": true }\n');
