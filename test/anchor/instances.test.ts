@@ -18,7 +18,7 @@ let home: string;
 let host: NativeHost;
 const hosts: NativeHost[] = [];
 
-/** Of this run of the tests: cgroups are named by them. */
+/** Unique per test run, because cgroups are named by instance ids. */
 const OTHER = `in_other_${process.pid}_${Date.now()}`;
 const LAUNCHED = `in_launched_${process.pid}_${Date.now()}`;
 
@@ -64,7 +64,7 @@ async function ended(link: AnchorLink): Promise<void> {
   });
 }
 
-/** A process that can no longer be asked is a directory nobody has locked. */
+/** A dead instance: a directory that no process has locked. */
 async function deadInstance(instanceId: string): Promise<string> {
   const path = directory(instanceId);
   await mkdir(join(path, "runs"), { recursive: true });
@@ -75,7 +75,7 @@ async function deadInstance(instanceId: string): Promise<string> {
 }
 
 describe("the instances of a state directory", () => {
-  test("are all there, each alive while its lock is held, launched while its launcher listens", async () => {
+  test("are all listed: alive while the lock is held, launched while the launcher listens", async () => {
     await deadInstance("in_dead");
     const other = await open(OTHER);
     const lock = await acquireInstanceLock(directory(OTHER));
@@ -93,7 +93,7 @@ describe("the instances of a state directory", () => {
     await ended(link);
   });
 
-  test("may be looked at as often as one likes without disturbing a launcher", async () => {
+  test("can be listed repeatedly without disturbing a launcher", async () => {
     const other = await open(OTHER);
     const link = await started(other, "run_a", "sleep 1000");
     for (let round = 0; round < 50; round += 1)
@@ -105,7 +105,7 @@ describe("the instances of a state directory", () => {
     expect((await other.readRunFiles({ instanceId: OTHER, runId: "run_b" })).exit?.leader?.code).toBe(0);
   });
 
-  test("are never a way out of it", async () => {
+  test("are never outside the state directory", async () => {
     for (const instanceId of outside) {
       const run = { instanceId, runId: "run_a" };
       await expect(host.attach(run, 0), instanceId).rejects.toBeInstanceOf(BadInput);
@@ -122,7 +122,7 @@ describe("the instances of a state directory", () => {
 });
 
 describe("a run of another instance", () => {
-  test("can be read, attached to, stopped and discarded from here", async () => {
+  test("can be read, attached to, stopped and removed from here", async () => {
     const other = await open(OTHER);
     const first = await started(other, "run_a", "echo hello; sleep 1000");
     const run = { instanceId: OTHER, runId: "run_a" };
@@ -143,7 +143,7 @@ describe("a run of another instance", () => {
 });
 
 describe("the cgroups of an instance's runs", () => {
-  test("are those of its runs, as records name them, and what lives in them is told", async ({ skip }) => {
+  test("are listed with the paths of the records, and so are their processes", async ({ skip }) => {
     plantBystander("sleep", ["3043"]);
     const other = await open(OTHER);
     const link = await started(other, "run_a", "sleep 1000");
@@ -162,7 +162,7 @@ describe("the cgroups of an instance's runs", () => {
       string
     >;
     expect((await stat(join(directory(OTHER), "launcher.json"))).mode & 0o777).toBe(0o600);
-    // Populated above, though nobody is in it directly.
+    // Populated, although no process is in it directly.
     const above = { path: file["cgroup"] ?? "", inode: await inodeOf(file["cgroupDirectory"] ?? "") };
     const asked = [
       boundary,
@@ -189,7 +189,7 @@ describe("the cgroups of an instance's runs", () => {
     expect(await host.inspectCgroups([])).toEqual([]);
   });
 
-  test("are not claimed by a copy of its directory, nor under another name", async () => {
+  test("are not claimed by a copy of its directory or under another name", async () => {
     const other = await open(OTHER);
     const link = await started(other, "run_a", "sleep 1000");
     const copied = await mkdtemp(join(tmpdir(), "hf-copy-"));
@@ -203,7 +203,7 @@ describe("the cgroups of an instance's runs", () => {
     const elsewhere = await openNativeHost({ ...there, instanceDir: join(copied, "instances", "in_there") });
     expect(await elsewhere.listRunCgroups(OTHER)).toEqual([]);
     expect(await host.listRunCgroups("in_third")).toEqual([]);
-    // Rewritten to fit the directory, it still speaks of another instance's.
+    // Rewritten to match the directory, the file still names the cgroups of another instance.
     const { dev, ino } = await stat(directory("in_third"), { bigint: true });
     const said = {
       ...(JSON.parse(await readFile(file, "utf8")) as object),
@@ -218,14 +218,14 @@ describe("the cgroups of an instance's runs", () => {
 });
 
 describe("removing an instance", () => {
-  test("removes a dead one's directory when no run is left in it", async () => {
+  test("removes the directory of a dead instance without runs", async () => {
     const path = await deadInstance("in_dead");
     expect(await host.removeInstance("in_dead")).toBe(true);
     expect(existsSync(path)).toBe(false);
     expect(await host.removeInstance("in_dead")).toBe(true);
   });
 
-  test("leaves this one, a live one, one with runs, one that is launched, and anything unknown", async () => {
+  test("keeps this instance, a live one, one with runs, one with a launcher, and unknown files", async () => {
     expect(await host.removeInstance("in_own")).toBe(false);
     const live = await deadInstance("in_live");
     const lock = await acquireInstanceLock(live);
@@ -244,7 +244,7 @@ describe("removing an instance", () => {
     expect(await Promise.all(ids.map((id) => readdir(directory(id))))).toEqual(before);
   });
 
-  test("takes the cgroups with it that a killed launcher left empty", async ({ skip }) => {
+  test("removes the empty cgroups of a killed launcher", async ({ skip }) => {
     const other = await open(OTHER);
     const link = await started(other, "run_a", "sleep 1000");
     const file = await readFile(join(directory(OTHER), "launcher.json"), "utf8");
@@ -258,11 +258,11 @@ describe("removing an instance", () => {
     await ended(link);
     await other.removeRunDirectory({ instanceId: OTHER, runId: "run_a" });
     await waitUntil(async () => (await host.listInstances()).every(({ launched }) => !launched));
-    // As an anchor leaves them that is killed as well. Who may not make them has none.
+    // As a killed anchor leaves them. A user without permission for cgroups has none.
     for (const path of limitDirectories)
       await mkdir(join(path, "run_b"), { recursive: true }).catch(() => {});
     if (cgroupDirectory !== null) {
-      // Somebody who is still on the way out.
+      // A process that is still exiting.
       const late = spawn("sleep", ["3061"], { stdio: "ignore" });
       await writeFile(join(cgroupDirectory, "../sup/cgroup.procs"), String(late.pid));
       expect(await host.removeInstance(OTHER)).toBe(false);

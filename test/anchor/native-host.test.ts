@@ -19,7 +19,7 @@ let host: NativeHost;
 
 const machine = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
 
-/** Not ours, same user, same name as much of what is killed here: it must come through everything unharmed. */
+/** A bystander of the same user and with a common name: it must survive everything. */
 let bystander: ChildProcess;
 
 beforeAll(() => {
@@ -48,7 +48,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await host[Symbol.asyncDispose]();
-  // Nothing outlives a test: runs end by owner loss, then the launcher leaves.
+  // No process outlives a test: runs end by owner loss, then the launcher exits.
   await waitUntil(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
   await removeStateDirectory(home);
 });
@@ -104,7 +104,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect(existsSync(join(instanceDir, "launcher.sock"))).toBe(true);
   });
 
-  test("runs a command behind the gate and reports its whole life", async () => {
+  test("runs a command behind the gate and reports its whole life cycle", async () => {
     const link = await host.start(startSpec("run_a", ["sh", "-c", "echo hi; echo oops >&2; exit 3"]));
     expect(link.welcome).toMatchObject({
       protocol: PROTOCOL,
@@ -137,7 +137,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect((await host.readRunFiles(at("run_a"))).exit).toEqual({ ...exit, lastOutputAt });
   });
 
-  test("passes arguments, environment, directory and umask as they are", async () => {
+  test("passes arguments, environment, directory and umask unchanged", async () => {
     const { ended } = await run("run_a", ["sh", "-c", 'pwd; umask; echo "$A|$1|$#"', "sh", "ü \n'\"$x"], {
       env: { PATH: "/usr/bin:/bin", A: "é=1" },
       cwd: tmpdir(),
@@ -180,14 +180,14 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     else expect(outcome).toMatchObject({ failure: { step: "cwd", errno: 2, message: sentence } });
   });
 
-  test("a run that was never let go does not execute", async () => {
+  test("a run without GO does not execute", async () => {
     const { link, ended } = watch(await host.start(startSpec("run_a", ["sh", "-c", "echo ran"])));
     link.stop(stop);
     expect(await ended).toMatchObject({ executed: false });
     expect(await text("run_a")).toBe("");
   });
 
-  test("stops a tree, and tells every later stop who was first", async () => {
+  test("stops a tree, and answers every later stop with the first one", async () => {
     const { link, events, ended } = await run("run_a", [
       "sh",
       "-c",
@@ -214,7 +214,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     });
   });
 
-  test("feeds stdin by offset, within the credit, and closes it", async () => {
+  test("writes stdin by offset within the limit, and closes it", async () => {
     const { link, events, ended } = await run("run_a", ["cat"], { stdin: "pipe" });
     const data = Buffer.from("0123456789".repeat(30_000));
     let { stdinLimit: limit } = link.welcome;
@@ -234,7 +234,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect(await text("run_a")).toBe(data.toString());
   });
 
-  test("gives a terminal of the size asked for, and resizes it", async () => {
+  test("creates a terminal of the requested size, and resizes it", async () => {
     const { link, ended } = await run(
       "run_a",
       ["sh", "-c", "test -t 0 && test -t 1; echo $?; stty size; read x; stty size"],
@@ -251,7 +251,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect((await text("run_a")).split("\r\n")).toEqual(expect.arrayContaining(["0", "11 33", "22 44"]));
   });
 
-  test("is re-attached to by a later supervisor, which the former cannot steer against", async () => {
+  test("is re-attached to by a later supervisor, and the earlier one loses control", async () => {
     const former = await run("run_a", ["sh", "-c", "echo one; read x; echo $x; exit 7"], { stdin: "pipe" });
     await waitUntil(async () => (await text("run_a")) === "one\n");
     const later = await open("second");
@@ -268,7 +268,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     await later[Symbol.asyncDispose]();
   });
 
-  test("an observer sees and may stop, but not steer", async () => {
+  test("an observer may watch and stop a run, but not control it", async () => {
     const { ended } = await run("run_a", ["sleep", "1000"]);
     const observer = await host.attach(at("run_a"), 0);
     if (observer === null) throw new Error("nobody answered");
@@ -281,7 +281,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect(await seen.ended).toMatchObject({ reason: "manual-cancel" });
   });
 
-  test("nobody answers for a run that has ended or never was", async () => {
+  test("attach finds no anchor for a run that has ended or never existed", async () => {
     await (
       await run("run_a", ["/bin/true"])
     ).ended;
@@ -299,7 +299,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     });
   });
 
-  test("keeps what a fast program writes within the bound, and says what was dropped", async () => {
+  test("keeps the output of a fast program within the limit, and reports dropped bytes", async () => {
     const bound = 256 * 1024;
     const spool = { boundBytes: bound, policy: "keep-newest" } as const;
     const total = 5_000_000;
@@ -314,7 +314,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect(total - first.offset).toBeLessThanOrEqual(bound);
   });
 
-  test("back-pressure loses nothing and goes on with the acknowledgement", async () => {
+  test("back-pressure loses nothing and continues after an acknowledgement", async () => {
     const spool = { boundBytes: 64 * 1024, policy: "back-pressure" } as const;
     const total = 1_000_000;
     const { link, ended } = await run("run_a", ["head", "-c", String(total), "/dev/zero"], { stdout: spool });
@@ -337,7 +337,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect(new Set(await host.listRunIds("in_test"))).toEqual(new Set(ids));
   });
 
-  test("inspects processes: what lives, what does not, and what it is", async () => {
+  test("inspects live and dead processes", async () => {
     const { link, ended } = await run("run_a", ["sh", "-c", "sleep 1000 & echo up; wait"], {
       env: { PATH: "/usr/bin:/bin", HOLDFAST_RUN_ID: "run_a", HOLDFAST_LEASE_ID: "lease_x" },
     });
@@ -363,7 +363,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     expect((await host.inspectProcesses([root]))[0]).toMatchObject({ matches: false });
   });
 
-  test("reap does not touch what it cannot verify", async () => {
+  test("reap does not touch processes that it cannot verify", async () => {
     const { link, ended } = await run("run_a", ["sleep", "1000"]);
     const { root } = link.welcome;
     const result = await host.reap({
@@ -378,7 +378,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     await ended;
   });
 
-  test("reap ends a verified tree that neither anchor nor launcher is left to end", async () => {
+  test("reap ends a verified tree without anchor and launcher", async () => {
     const { link, ended } = await run(
       "run_a",
       ["sh", "-c", "sleep 1000 & setsid sleep 1000 & sleep 0.1; echo up; wait"],
@@ -388,7 +388,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     );
     await waitUntil(async () => (await text("run_a")) === "up\n");
     const { anchor, root, boundary } = link.welcome;
-    // Killed first: it would sweep the tree as soon as its anchor dies.
+    // Killed first, because it would sweep the tree as soon as its anchor dies.
     process.kill(await launcherAbove(link), "SIGKILL");
     process.kill(anchor.pid, "SIGKILL");
     expect(await ended).toBeNull();
@@ -402,7 +402,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     ]);
     expect(result.emptiness).toBe(cgroup === null ? "unproven" : "proven");
     expect((await host.inspectProcesses([root]))[0]).toMatchObject({ matches: false });
-    // The dead launcher's socket is all that is left.
+    // Only the dead launcher's socket is left.
     await rm(join(instanceDir, "launcher.sock"), { force: true });
   });
 
@@ -440,15 +440,15 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     const outcomes = Promise.allSettled(ids.map(async (id) => (await run(id, ["echo", id])).ended));
     await new Promise((resolve) => setTimeout(resolve, 5));
     process.kill(launcher, "SIGKILL");
-    // An anchor may die of its launcher's death; what counts is that every start is answered and the instance works.
+    // An anchor may die with its launcher; every start must be answered, and the instance must work.
     expect(await outcomes).toHaveLength(ids.length);
     expect(await (await run("run_z", ["/bin/true"])).ended).toMatchObject({ leader: { code: 0 } });
   });
 
-  test("a run whose launcher is killed before it has looked at START is started by the next one", async () => {
+  test("a run whose launcher is killed before it reads START is started by the next one", async () => {
     for (let round = 0; round < 10; round += 1) {
       const launcher = await currentLauncher(`run_before_${round}`);
-      // Stopped, so that the START waits unread when it dies.
+      // Stopped, so that START is unread when it dies.
       process.kill(launcher, "SIGSTOP");
       const starts = Promise.all([0, 1, 2].map((each) => run(`run_${round}_${each}`, ["/bin/true"])));
       await new Promise((resolve) => setTimeout(resolve, round));
@@ -457,7 +457,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     }
   });
 
-  /** Only a number that is certainly the launcher's may be signalled. */
+  /** Only a pid that certainly belongs to the launcher may be signalled. */
   async function launcherAbove(link: AnchorLink): Promise<number> {
     const [anchor] = await host.inspectProcesses([link.welcome.anchor]);
     const parentPid = anchor?.matches === true ? anchor.parentPid : 0;
@@ -474,7 +474,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     return launcher;
   }
 
-  test("a second host of the instance uses the launcher that is there", async () => {
+  test("a second host of the instance uses the running launcher", async () => {
     await (
       await run("run_a", ["/bin/true"])
     ).ended;
@@ -487,7 +487,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     await later[Symbol.asyncDispose]();
   });
 
-  test("discard removes a run's directory and nothing else", async () => {
+  test("removing a run's directory removes nothing else", async () => {
     await (
       await run("run_a", ["/bin/true"])
     ).ended;

@@ -2,7 +2,7 @@ import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
 import { linkAbort } from "../../src/async/abort.js";
 
-test("it ends with the other, by itself without a trace in that, and at once with one that has ended", () => {
+test("a linked controller aborts with the other signal, leaves no listener after its own abort, and aborts at once with an aborted one", () => {
   const other = new AbortController();
   const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
   const ends = [first, second].map((own) => linkAbort(own, other.signal));

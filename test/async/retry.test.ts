@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { StoreAway } from "../../src/errors.js";
 import { retryWhileStoreAway } from "../../src/async/retry.js";
 
-test("however often a store that is away is asked, nothing piles up; and the waiting can be ended", async () => {
+test("retries of an unreachable store leave no listeners, and the wait can be aborted", async () => {
   const leave = new AbortController();
   const { signal } = leave;
   const listeners: number[] = [];

@@ -20,7 +20,7 @@ test("a page of bytes does not split a character at either end", async () => {
   });
 });
 
-test("a page says what is no longer kept, and leaves out the rest of a character", async () => {
+test("a page reports dropped bytes, and leaves out the rest of a character", async () => {
   const { read } = storedStream("a€b", { first: 2 });
   expect(await readBytePage(read, { offset: 0, bytes: 9 })).toMatchObject({
     text: "b",
@@ -30,13 +30,13 @@ test("a page says what is no longer kept, and leaves out the rest of a character
   });
 });
 
-test("a page is safe to show, unless it is wanted as it came", async () => {
+test("a page is safe to show unless raw is requested", async () => {
   const { read } = storedStream("\u001b[31mred\r\n");
   expect((await readBytePage(read, { offset: 0, bytes: 99 })).text).toBe("red\n");
   expect((await readBytePage(read, { offset: 0, bytes: 99 }, { raw: true })).text).toBe("\u001b[31mred\r\n");
 });
 
-test("a page beyond the end is empty, and says where that is", async () => {
+test("a page beyond the end is empty, and contains the end offset", async () => {
   const { read } = storedStream("abc");
   expect(await readBytePage(read, { offset: 99, bytes: 9 })).toMatchObject({
     text: "",
@@ -45,7 +45,7 @@ test("a page beyond the end is empty, and says where that is", async () => {
   });
 });
 
-test("a page has a bound", async () => {
+test("a page is limited in size", async () => {
   const { read } = storedStream(Buffer.alloc(3 * defaults.logPageBytes, "x"));
   const page = await readBytePage(read, { offset: 0, bytes: Number.MAX_SAFE_INTEGER });
   expect(page).toMatchObject({ truncated: true, more: true, nextOffset: defaults.logPageBytes });
@@ -55,7 +55,7 @@ test.each([-1, 0.5, Number.NaN])("an offset of %d is refused", async (offset) =>
   await expect(readBytePage(storedStream("").read, { offset, bytes: 1 })).rejects.toThrow(BadInput);
 });
 
-test("pages of any size make the whole text, valid or not", async () => {
+test("pages of any size form the whole text, valid UTF-8 or not", async () => {
   const piece = fc.oneof(
     fc.constantFrom("a", "€", "😀", "\n").map((text) => Buffer.from(text)),
     fc.uint8Array({ maxLength: 5 }).map((bytes) => Buffer.from(bytes)),
@@ -80,8 +80,8 @@ test("pages of any size make the whole text, valid or not", async () => {
   );
 });
 
-describe("where bytes are lost", () => {
-  /** "aé" with the last byte of the é lost, and nothing up to offset 10; then "b€". */
+describe("with lost bytes", () => {
+  /** "aé" with the last byte of the é lost, nothing up to offset 10, then "b€". */
   const pieces = [
     { at: 0, bytes: Buffer.from("aé").subarray(0, 2) },
     { at: 10, bytes: Buffer.from("b€") },
@@ -99,7 +99,7 @@ describe("where bytes are lost", () => {
       : { offset, bytes: new Uint8Array(0) };
   };
 
-  test("pages end before a gap, the next one states it, and each gets on", async () => {
+  test("pages end before a gap, the next one reports it, and each makes progress", async () => {
     const pages: unknown[] = [];
     for (let offset = 0; ;) {
       const { text, firstOffset, nextOffset, droppedBytes, lostBytes, more } = await readBytePage(read, {
@@ -117,7 +117,7 @@ describe("where bytes are lost", () => {
     ]);
   });
 
-  test("lines after a gap are shown, and what is missing is counted", async () => {
+  test("lines after a gap are shown, and missing bytes are counted", async () => {
     expect(await readLinePage(read, { last: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
     expect(await readLinePage(read, { from: 2, lines: 10 })).toMatchObject({ lines: ["b€"], lostBytes: 14 });
   });

@@ -3,13 +3,13 @@ import { expect, test } from "vitest";
 import { findRange, readRange } from "../../src/output/byte-reader.js";
 import { storedStream } from "./stored-stream.js";
 
-test("the range of a stream is found by asking, in few reads of a byte", async () => {
+test("the range of a stream is found with few reads of one byte", async () => {
   await fc.assert(
     fc.asyncProperty(fc.nat(5_000), fc.nat(5_000), async (length, dropped) => {
       const first = Math.min(dropped, length);
       const { read, given } = storedStream(Buffer.alloc(length), { first });
       const found = await findRange(read);
-      // A stream of which nothing is kept does not tell where it was.
+      // A stream with no kept bytes does not show where it was.
       expect(found).toEqual(first === length ? { first: 0, end: 0 } : { first, end: length });
       expect(given).toMatchObject({ most: first === length ? 0 : 1 });
       expect(given.total).toBeLessThan(30);
@@ -17,7 +17,7 @@ test("the range of a stream is found by asking, in few reads of a byte", async (
   );
 });
 
-test("a range is read whole in reads of any size, or from where it is kept", async () => {
+test("a range is read completely with reads of any size, or from its first kept byte", async () => {
   const { read, drop } = storedStream("0123456789", { mostAtOnce: 3 });
   const text = async (first: number, end: number): Promise<[number, string]> => {
     const { offset, bytes } = await readRange(read, { first, end });

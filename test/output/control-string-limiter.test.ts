@@ -15,7 +15,7 @@ test.each([
   ["an 8-bit title", "\u009d0;", "\u009cafter"],
   ["a device control string, which BEL does not end", `${ESC}P\u0007`, `${ESC}\\after`],
   ["one that begins with a control between its characters", `${ESC}\n]0;`, `${ESC}\\after`],
-])("%s is shortened, and what follows is not", (_what, begin, end) => {
+])("%s is shortened, and the text after it is not", (_what, begin, end) => {
   const result = bounded(begin + LONG + end + LONG);
   expect(result.length).toBeLessThan(begin.length + 4_100 + end.length + LONG.length);
   expect(result.startsWith(`${begin}xxx`)).toBe(true);
@@ -27,11 +27,11 @@ test.each([
   ["sequences", `${ESC}[1m${LONG}${ESC}(B${LONG}${ESC}7]${LONG}`],
   ["a bracket after another escape", `${ESC} ]${LONG}`],
   ["a string that was cancelled", `${ESC}]0;\u0018${LONG}`],
-])("%s is left alone", (_what, text) => {
+])("%s is unchanged", (_what, text) => {
   expect(bounded(text)).toBe(text);
 });
 
-test("however output is cut, the result is the same", () => {
+test("the result is the same however output is split", () => {
   const unit = fc.constantFrom(ESC, "]", "P", "\u0007", "\\", "\n", "\u009c", "\u009d", "\u0018", "é", LONG);
   fc.assert(
     fc.property(fc.array(unit), fc.nat(), (units, at) => {

@@ -22,7 +22,7 @@ function page(
 }
 
 describe("a page of lines", () => {
-  test("from the start, or after some lines", async () => {
+  test("starts at the start, or after some lines", async () => {
     expect(await page(TEN, { lines: 2 })).toEqual({
       lines: ["line 0", "line 1"],
       firstOffset: 0,
@@ -43,7 +43,7 @@ describe("a page of lines", () => {
     expect(await page(TEN, { skip: 99, lines: 1 })).toMatchObject({ lines: [], nextOffset: 70 });
   });
 
-  test("the last ones, and those before them", async () => {
+  test("contains the last lines, or those before them", async () => {
     expect(await page(TEN, { last: 2 })).toMatchObject({
       lines: ["line 8", "line 9"],
       firstOffset: 56,
@@ -60,7 +60,7 @@ describe("a page of lines", () => {
     expect((await page("a\n\n\n", { last: 2 })).lines).toEqual(["", ""]);
   });
 
-  test("of a stream without any", async () => {
+  test("is empty for an empty stream", async () => {
     expect(await page("", { last: 5 })).toMatchObject({
       lines: [],
       firstOffset: 0,
@@ -70,7 +70,7 @@ describe("a page of lines", () => {
     expect(await page("", { lines: 5 })).toMatchObject({ lines: [], firstOffset: 0, nextOffset: 0 });
   });
 
-  test("says where a line begins that has no end yet, so that it can be read whole later", async () => {
+  test("contains the start of an unfinished line, so that it can be read completely later", async () => {
     for (const wanted of [{ lines: 9 }, { last: 9 }])
       expect(await page("one\ntw", wanted)).toMatchObject({
         lines: ["one", "tw"],
@@ -79,7 +79,7 @@ describe("a page of lines", () => {
       });
   });
 
-  test("has no half character at its end, unless nothing will follow", async () => {
+  test("has no half character at its end unless the stream has ended", async () => {
     const half = Buffer.from("a\nx€").subarray(0, -1);
     expect(await page(half, { lines: 9 })).toMatchObject({ lines: ["a", "x"], nextOffset: 3 });
     expect(await page(half, { last: 1 })).toMatchObject({ lines: ["x"], nextOffset: 3 });
@@ -89,17 +89,17 @@ describe("a page of lines", () => {
     });
   });
 
-  test("asked for inside a character begins with it", async () => {
+  test("starts with the character that contains the requested offset", async () => {
     expect(await page("€uro\n", { from: 2, lines: 1 })).toMatchObject({ lines: ["€uro"], firstOffset: 0 });
   });
 
-  test("is safe to show, unless it is wanted as it came", async () => {
+  test("is safe to show unless raw is requested", async () => {
     const text = "\u001b[31mred\u001b[m\tx\u202e\r\n";
     expect((await page(text, { lines: 1 })).lines).toEqual(["red\tx<U+202E>"]);
     expect((await page(text, { lines: 1 }, { raw: true })).lines).toEqual(["\u001b[31mred\u001b[m\tx\u202e"]);
   });
 
-  test("shows a progress bar's returns, or only its last state", async () => {
+  test("shows the carriage returns of a progress bar, or only its last state", async () => {
     const text = "10%\r50%\r100%\r\nnext\r\n20%\r80%\r";
     expect((await page(text, { lines: 9 })).lines).toEqual(["10%␍50%␍100%", "next", "20%␍80%"]);
     expect((await page(text, { lines: 9 }, { collapse: true })).lines).toEqual(["100%", "next", "80%"]);
@@ -114,7 +114,7 @@ describe("a page of lines", () => {
 });
 
 describe("when older output was dropped", () => {
-  test("a page from the start says how much, and begins with what is kept", async () => {
+  test("a page from the start reports how much, and starts with the oldest byte kept", async () => {
     expect(await page(TEN, { lines: 1 }, {}, 16)).toMatchObject({
       lines: ["ne 2"],
       firstOffset: 16,
@@ -124,17 +124,17 @@ describe("when older output was dropped", () => {
     expect(await page(TEN, { from: 21, lines: 1 }, {}, 16)).toMatchObject({ droppedBytes: 0 });
   });
 
-  test("the last lines say so only when some of them are gone", async () => {
+  test("the last lines report it only if some of them are gone", async () => {
     expect(await page(TEN, { last: 2 }, {}, 16)).toMatchObject({ droppedBytes: 0 });
     expect(await page(TEN, { last: 9 }, {}, 16)).toMatchObject({ droppedBytes: 16, firstOffset: 16 });
   });
 
-  test("the rest of a character whose beginning is gone is left out", async () => {
+  test("the rest of a character whose start is gone is left out", async () => {
     for (const wanted of [{ lines: 1 }, { last: 1 }])
       expect(await page("€uro\n", wanted, {}, 1)).toMatchObject({ lines: ["uro"], firstOffset: 3 });
   });
 
-  test("while a page is read, it ends there, and the next says what is missing", async () => {
+  test("a page that is being read ends there, and the next one reports the missing bytes", async () => {
     const stream = storedStream(TEN, { mostAtOnce: 10 });
     let reads = 0;
     const result = await readLinePage(
@@ -152,13 +152,13 @@ describe("when older output was dropped", () => {
   });
 });
 
-describe("bounds:", () => {
-  test("a line beyond its bound is cut between characters, and says by how much", async () => {
+describe("limits:", () => {
+  test("a line beyond its limit is cut between characters, and shows by how much", async () => {
     const result = await page(`${"€".repeat(10)}\nnext\n`, { lines: 2 }, { maxLineBytes: 10 });
     expect(result).toMatchObject({ lines: ["€€€… [21 bytes cut]", "next"], truncated: true, more: false });
   });
 
-  test("a page beyond its bound ends early from the start, and begins late at the end", async () => {
+  test("a page beyond its limit ends early if read from the start, and starts late if read from the end", async () => {
     expect(await page(TEN, { lines: 9 }, { maxPageBytes: 20 })).toMatchObject({
       lines: ["line 0", "line 1", "line 2"],
       nextOffset: 21,
@@ -173,7 +173,7 @@ describe("bounds:", () => {
     });
   });
 
-  test("no page has more lines than the bound", async () => {
+  test("no page has more lines than the limit", async () => {
     for (const wanted of [{ lines: 50_000 }, { last: 50_000 }]) {
       const result = await page("\n".repeat(30_000), wanted);
       expect(result.lines).toHaveLength(defaults.logPageLines);
@@ -188,7 +188,7 @@ describe("bounds:", () => {
     expect(stream.given.most).toBeLessThanOrEqual(defaults.logChunkBytes);
   });
 
-  test("who knows how far the stream reaches saves the asking", async () => {
+  test("a known range saves the search for it", async () => {
     const stream = storedStream(TEN);
     const range = { first: 0, end: 35 };
     expect(await readLinePage(stream.read, { last: 1 }, { range })).toMatchObject({
@@ -197,7 +197,7 @@ describe("bounds:", () => {
     });
   });
 
-  test("one endless line is read in chunks and shown cut", async () => {
+  test("an endless line is read in chunks and shown truncated", async () => {
     const stream = storedStream(Buffer.alloc(8 * 1024 * 1024, "x"));
     for (const wanted of [{ lines: 1 }, { last: 1 }]) {
       const result = await readLinePage(stream.read, wanted);
@@ -207,7 +207,7 @@ describe("bounds:", () => {
     expect(stream.given.most).toBeLessThanOrEqual(defaults.logChunkBytes);
   });
 
-  test("of an endless progress bar the last state is held, not the way there", async () => {
+  test("only the last state of an endless progress bar is held in memory", async () => {
     const bar = Array.from({ length: 200_000 }, (_, step) => `step ${step}\r`).join("");
     const result = await page(bar, { last: 1 }, { collapse: true });
     expect(result).toMatchObject({ lines: ["step 199999"], truncated: false });
@@ -220,7 +220,7 @@ const piece = fc.oneof(
 );
 const content = fc.array(piece, { maxLength: 60 }).map((pieces) => Buffer.concat(pieces));
 
-test("however a stream gives its bytes, a page is the same", async () => {
+test("a page is the same however a stream splits its bytes", async () => {
   const wanted = fc.oneof(
     fc.record({ from: fc.nat(80), skip: fc.nat(4), lines: fc.nat(9) }),
     fc.record({ last: fc.nat(9), before: fc.nat(120) }),
@@ -243,7 +243,7 @@ test("however a stream gives its bytes, a page is the same", async () => {
   );
 });
 
-test("pages from first to last, or from last to first, make the whole log", async () => {
+test("pages from first to last, or from last to first, form the whole log", async () => {
   await fc.assert(
     fc.asyncProperty(content, fc.integer({ min: 1, max: 5 }), async (bytes, lines) => {
       const { read } = storedStream(bytes);

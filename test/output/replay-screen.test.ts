@@ -15,7 +15,7 @@ async function replay(stream: StoredStream, options?: ReplayOptions): Promise<Re
   return replayed;
 }
 
-test("a run's screen is drawn from its spool alone, and goes on from there", async () => {
+test("a run's screen is drawn from its spool alone, and continues from there", async () => {
   const stream = storedStream("one\r\nt", { mostAtOnce: 2 });
   const { screen, nextOffset, droppedBytes } = await replay(stream);
   expect(screen.snapshot().rows).toEqual(["one", "t", "", ""]);
@@ -31,7 +31,7 @@ test("an empty stream is an empty screen", async () => {
   expect(nextOffset).toBe(0);
 });
 
-test("old questions are not answered again", async () => {
+test("old terminal queries are not answered again", async () => {
   const { screen } = await replay(storedStream(`${ESC}[6n${ESC}[c`));
   expect(screen.takeReplies()).toHaveLength(0);
 });
@@ -42,13 +42,16 @@ test.each([
   ["in the middle of a title", `${ESC}]0;long title\u0007lost\nkept`, 6, ["kept", "", "", ""]],
   ["in the middle of a character", "€uro", 1, ["uro", "", "", ""]],
   ["right before a clear", `${ESC}[2J${ESC}[2J${ESC}[Hkept`, 4, ["kept", "", "", ""]],
-])("a spool whose beginning was dropped %s begins at a safe place", async (_where, text, first, rows) => {
-  const { screen, droppedBytes } = await replay(storedStream(text, { first }));
-  expect(screen.snapshot().rows).toEqual(rows);
-  expect(droppedBytes).toBe(first);
-});
+])(
+  "a replay of a spool whose start was dropped %s starts at a safe position",
+  async (_where, text, first, rows) => {
+    const { screen, droppedBytes } = await replay(storedStream(text, { first }));
+    expect(screen.snapshot().rows).toEqual(rows);
+    expect(droppedBytes).toBe(first);
+  },
+);
 
-test("wherever the beginning is dropped, a program that clears its screen is shown right", async () => {
+test("a program that clears its screen is shown correctly wherever the start was dropped", async () => {
   const text = `a€\r\n${ESC}]0;títle\u0007${ESC}P$qm${ESC}\\${ESC}[1;38;5;12mb${ESC}[m`;
   const clear = `${ESC}[m${ESC}[H${ESC}[2Jright`;
   for (let first = 0; first <= Buffer.byteLength(text); first += 1) {
@@ -57,7 +60,7 @@ test("wherever the beginning is dropped, a program that clears its screen is sho
   }
 });
 
-test("a writer that overtakes the replay leaves a gap, not a mess", async () => {
+test("a writer that overtakes the replay leaves a gap, not a broken screen", async () => {
   const stream = storedStream(`kept${ESC}]0;never ended`);
   const { screen, nextOffset } = await replay(stream);
   stream.append(Buffer.from(`still the title\u0007\r\nafter`));
@@ -67,7 +70,7 @@ test("a writer that overtakes the replay leaves a gap, not a mess", async () => 
   expect(screen.snapshot()).toMatchObject({ title: "", rows: ["keptafter", "", "", ""] });
 });
 
-test("a replay ends at the end that the stream had, or where it was told to", async () => {
+test("a replay ends at the end that the stream had, or at a given offset", async () => {
   const stream = storedStream("0123456789");
   const endless: StoredStream = {
     ...stream,
@@ -80,7 +83,7 @@ test("a replay ends at the end that the stream had, or where it was told to", as
   expect((await replay(endless)).nextOffset).toBeGreaterThan(0);
 });
 
-test("a replay that is no longer wanted stops", async () => {
+test("an aborted replay stops", async () => {
   const stream = storedStream(Buffer.alloc(4_000_000, "x"));
   await expect(replay(stream, { signal: AbortSignal.timeout(1) })).rejects.toThrow("timeout");
   expect(stream.given.total).toBeLessThan(4_000_000);

@@ -18,19 +18,19 @@ async function show(output: string | Uint8Array, rows?: number, cols?: number): 
 }
 
 describe("a screen shows what a terminal would:", () => {
-  test("text, where it was put", async () => {
+  test("text at its position", async () => {
     const { rows, cols, cursor } = (await show(`one\r\ntwo   \r\n${ESC}[5;3Hlast`)).snapshot();
     expect(rows).toEqual(["one", "two", "", "", "  last"]);
     expect(cols).toBe(20);
     expect(cursor).toEqual({ x: 6, y: 4, visible: true });
   });
 
-  test("the newest lines, when more were printed than fit", async () => {
+  test("the newest lines if more were printed than fit", async () => {
     const { rows } = (await show("1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7")).snapshot();
     expect(rows).toEqual(["3", "4", "5", "6", "7"]);
   });
 
-  test("the alternate screen, and what was before it when it is left", async () => {
+  test("the alternate screen, and the normal one after it", async () => {
     const shown = await show(`shell${ESC}[?1049h${ESC}[Heditor`);
     expect(shown.snapshot()).toMatchObject({ alternate: true, rows: ["editor", "", "", "", ""] });
     await shown.feed(Buffer.from(`${ESC}[?1049l`));
@@ -46,7 +46,7 @@ describe("a screen shows what a terminal would:", () => {
     expect(shown.snapshot().cursor.visible).toBe(true);
   });
 
-  test("the modes that the program asked for", async () => {
+  test("the modes that the program set", async () => {
     const asked = await show(`${ESC}[?1h${ESC}=${ESC}[?2004h${ESC}[?1004h${ESC}[?1000h`);
     expect(asked.snapshot().modes).toEqual({
       applicationCursor: true,
@@ -59,7 +59,7 @@ describe("a screen shows what a terminal would:", () => {
     expect(Object.values(asked.snapshot().modes)).toEqual([false, false, false, false, false]);
   });
 
-  test("the title, and the one before when it is given back", async () => {
+  test("the title, and the previous one after it was popped", async () => {
     const shown = await show(`${ESC}]0;first\u0007${ESC}[22;0t${ESC}]2;second${ESC}\\`);
     expect(shown.snapshot().title).toBe("second");
     await shown.feed(Buffer.from(`${ESC}[23;0t`));
@@ -72,7 +72,7 @@ describe("a screen shows what a terminal would:", () => {
     expect(cursor.x).toBe(8);
   });
 
-  test("itself at another size", async () => {
+  test("the content after a resize", async () => {
     const shown = await show("one\r\ntwo");
     await shown.resize({ rows: 3, cols: 10 });
     expect(shown.snapshot()).toMatchObject({ rows: ["one", "two", ""], cols: 10 });
@@ -107,7 +107,7 @@ const output = fc
   .array(fc.oneof(fc.constantFrom(...PIECES), fc.uint8Array({ maxLength: 6 })), { maxLength: 40 })
   .map((pieces) => Buffer.concat(pieces));
 
-test("however output is cut, the screen is the same", async () => {
+test("the screen is the same however output is split", async () => {
   await fc.assert(
     fc.asyncProperty(
       output,
@@ -131,7 +131,7 @@ test("however output is cut, the screen is the same", async () => {
   );
 });
 
-test("nothing that a screen shows has a control character in it, whatever was printed", async () => {
+test("a snapshot never contains control characters", async () => {
   await fc.assert(
     fc.asyncProperty(output, async (bytes) => {
       const shown = new Screen({ rows: 5, cols: 20 });
@@ -144,20 +144,20 @@ test("nothing that a screen shows has a control character in it, whatever was pr
   );
 });
 
-test("a bidirectional override is shown, not obeyed", async () => {
+test("a bidirectional override is shown, not applied", async () => {
   const { rows, title } = (await show(`safe\u202Etxt${ESC}]0;a\u202Eb\u0007`)).snapshot();
   expect(rows[0]).toBe("safe<U+202E>txt");
   expect(title).toBe("a<U+202E>b");
 });
 
-describe("who attaches later", () => {
+describe("a terminal that attaches later", () => {
   test.each([
     ["text and colours", `a${ESC}[1;31mred${ESC}[m\r\nb`],
     ["an editor's screen above a shell's", `$ vi\r\n${ESC}[?1049h${ESC}[?1h${ESC}[Htext${ESC}[3;3H`],
     ["wide characters", "漢字😀e\u0301|\r\n字"],
     ["modes and a hidden cursor", `${ESC}[?2004h${ESC}[?25l${ESC}=x`],
     ["lines that have scrolled away", Array.from({ length: 30 }, (_, line) => `line ${line}`).join("\r\n")],
-  ])("is shown the same: %s", async (_what, text) => {
+  ])("shows the same: %s", async (_what, text) => {
     const first = await show(text);
     const second = await show(first.serialize());
     expect({ ...second.snapshot(), bytes: 0 }).toEqual({ ...first.snapshot(), bytes: 0 });
@@ -165,15 +165,15 @@ describe("who attaches later", () => {
   });
 });
 
-describe("a program's questions", () => {
-  test("are answered only to who takes the answers, once", async () => {
+describe("a program's terminal queries", () => {
+  test("are answered once, to the caller that takes the answers", async () => {
     const shown = await show(`${ESC}[6n${ESC}[c`);
     expect(Buffer.from(shown.takeReplies()).toString()).toBe(`${ESC}[1;1R${ESC}[?1;2c`);
     expect(shown.takeReplies()).toHaveLength(0);
     expect(shown.snapshot().rows.join("")).toBe("");
   });
 
-  test("cannot fill the memory with answers nobody takes", async () => {
+  test("cannot fill the memory with answers that are not taken", async () => {
     const shown = await show(`${ESC}[6n`.repeat(100_000));
     const { length } = shown.takeReplies();
     expect(length).toBeGreaterThan(0);
@@ -210,7 +210,7 @@ describe("hostile output is drawn in bounded time and memory:", () => {
     expect(process.memoryUsage().heapUsed - before).toBeLessThan(200 * MEBIBYTE);
   });
 
-  test("while it is drawn, others get their turn", async () => {
+  test("other code runs while it is drawn", async () => {
     const shown = screen(200, 250);
     let longest = 0;
     const began = performance.now();
@@ -224,7 +224,7 @@ describe("hostile output is drawn in bounded time and memory:", () => {
     expect(longest).toBeLessThan((performance.now() - began) / 2);
   });
 
-  test("a cell holds its character and a few marks", async () => {
+  test("a cell has its character and a few marks", async () => {
     const { rows } = (await show(`a${"\u0301".repeat(100)}`)).snapshot();
     expect(rows[0]).toMatch(/^a\u0301{8}/u);
     expect(rows.join("").length).toBeLessThan(200);
@@ -239,7 +239,7 @@ describe("hostile output is drawn in bounded time and memory:", () => {
   });
 });
 
-test("who does not wait for the drawing is told, before the memory is full", async () => {
+test("feeding without waiting fails before the memory is full", async () => {
   const shown = screen();
   const chunk = Buffer.alloc(1024 * 1024, "x");
   const results = await Promise.allSettled(Array.from({ length: 20 }, () => shown.feed(chunk)));
@@ -248,7 +248,7 @@ test("who does not wait for the drawing is told, before the memory is full", asy
   await expect(shown.feed(Buffer.from("fine"))).resolves.toBeUndefined();
 });
 
-test("a screen that is disposed of while it draws finishes, and takes no more", async () => {
+test("a screen that is disposed while it draws finishes, and accepts no more output", async () => {
   const shown = new Screen();
   const fed = shown.feed(Buffer.alloc(500_000, "x"));
   await shown[Symbol.asyncDispose]();

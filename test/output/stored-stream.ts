@@ -2,14 +2,14 @@ import type { ByteReader } from "../../src/output/byte-reader.js";
 
 export interface StoredStream {
   readonly read: ByteReader;
-  /** Bytes given out so far, and the most in one read. */
+  /** Bytes returned so far, and the largest read. */
   readonly given: { total: number; most: number };
-  /** Forgets what is before this offset, as a spool does. */
+  /** Drops the bytes before this offset, as a spool does. */
   readonly drop: (first: number) => void;
   readonly append: (bytes: Uint8Array) => void;
 }
 
-/** A stream in memory that keeps the promises of a spool: reads may give fewer bytes than were asked for. */
+/** A stream in memory that behaves like a spool: reads may return fewer bytes than requested. */
 export function storedStream(
   content: string | Uint8Array,
   { first = 0, mostAtOnce = Infinity }: { first?: number; mostAtOnce?: number } = {},

@@ -111,7 +111,7 @@ describe("a key is sent as a terminal sends it:", () => {
     ["KP*", `${ESC}Oj`],
     ["KPEnter", `${ESC}OM`],
     ["Enter", "\r"],
-  ])("%s, when the program asked for application keys", (word, bytes) => {
+  ])("%s in application mode", (word, bytes) => {
     expect(encodedKeys([word], application)).toBe(bytes);
   });
 });
@@ -130,7 +130,7 @@ test("any byte can be sent in hex", () => {
   );
 });
 
-describe("a word that is no key is refused, with what may have been meant:", () => {
+describe("a word that is not a key is refused with a suggestion:", () => {
   test.each([
     ["Entr", "Enter"],
     ["Etner", "Enter"],
@@ -171,18 +171,18 @@ describe("a word that is no key is refused, with what may have been meant:", () 
     },
   );
 
-  test("and nothing of the other words is sent", () => {
+  test("and none of the other words are sent", () => {
     expect(() => encodedKeys(["literal:rm", "Spce"])).toThrow(BadInput);
   });
 
-  test("in a sentence that a hostile or endless word cannot spoil", () => {
+  test("in a message that a hostile or endless word cannot break", () => {
     const message = refusal(`${ESC}]0;evil\u0007${"x".repeat(100_000)}`);
     expect(message).not.toMatch(/\p{Cc}/u);
     expect(message.length).toBeLessThan(300);
   });
 });
 
-test("a word is a key or is refused, never something else", () => {
+test("a word is either a key or refused", () => {
   fc.assert(
     fc.property(fc.string({ unit: "grapheme", minLength: 2 }), (word) => {
       fc.pre(!/^(hex:|literal:|\^|[cms]-)/i.test(word));
@@ -194,7 +194,7 @@ test("a word is a key or is refused, never something else", () => {
   );
 });
 
-test("literal text is sent as it is", () => {
+test("literal text is sent unchanged", () => {
   expect(Buffer.from(encodeLiteral("C-c Enter é\t")).toString("utf8")).toBe("C-c Enter é\t");
 });
 
@@ -206,16 +206,16 @@ function pasted(text: string, modes = defaultTerminalModes): string {
   return Buffer.from(encodePaste(text, modes)).toString("utf8");
 }
 
-test("a paste is marked as one only when the program asked for it", () => {
+test("a paste has markers only if the program asked for them", () => {
   expect(pasted("text")).toBe("text");
   expect(pasted("text", bracketed)).toBe(`${BEGIN}text${END}`);
 });
 
-test("lines end as the Enter key does, whatever they ended in", () => {
+test("pasted lines end like the Enter key", () => {
   expect(pasted("a\nb\r\nc\rd\n")).toBe("a\rb\rc\rd\r");
 });
 
-test("text of any script, and tabs, are pasted as they are", () => {
+test("text of any script and tabs are pasted unchanged", () => {
   const text = "\tnaïve Ελληνικά עברית 漢字 👩‍👩‍👧 \u200f";
   expect(pasted(text, bracketed)).toBe(`${BEGIN}${text}${END}`);
 });

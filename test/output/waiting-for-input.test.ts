@@ -34,7 +34,7 @@ describe("after a second of silence, a program seems to wait at", () => {
   });
 });
 
-describe("a line that is no prompt needs fifteen seconds of silence:", () => {
+describe("a line that is not a prompt needs fifteen seconds of silence:", () => {
   test.each([
     "",
     "building",
@@ -70,13 +70,13 @@ test("the reason is one short, safe line, whatever the program printed", () => {
   expect(because.length).toBeLessThan(200);
 });
 
-test("a hostile line takes no time", () => {
+test("a hostile line is matched quickly", () => {
   const began = performance.now();
   for (const unit of ["password", "press ", "?(", "> ", "[y/", ">>", " "])
     guessWaitingForInput({ tail: unit.repeat(1_000_000 / unit.length), idleMs: 2_000 });
   expect(performance.now() - began).toBeLessThan(1_000);
 });
 
-test("a screen's prompt has its blank up to the cursor", () => {
+test("the prompt on a screen includes the blank before the cursor", () => {
   expect(lineBeforeCursor({ rows: ["done", "Name:"], cursor: { x: 6, y: 1, visible: true } })).toBe("Name: ");
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
 import { commandHash, displayCommand, redactText } from "../../src/text/redact.js";
 
-/** Put together here, so that no scanner takes this file for a leak. */
+/** Built here, so that no secret scanner reports this file. */
 const fake = (prefix: string, length = 36): string => prefix + "aB3".repeat(length).slice(0, length);
 const jwt = `${fake("eyJ", 20)}.${fake("eyJ", 40)}.${fake("", 43)}`;
 
@@ -75,14 +75,14 @@ describe("secrets are not shown", () => {
     fake("hf_", 34),
     jwt,
     `-----BEGIN RSA PRIVATE KEY-----\n${fake("MII", 60)}\n-----END RSA PRIVATE KEY-----`,
-  ])("a token known by its shape, wherever it stands: %.12s…", (token) => {
+  ])("a token with a known format is hidden in any position: %.12s…", (token) => {
     expect(displayCommand(["echo", token])).toBe("echo '***'");
     expect(displayCommand(["sh", "-c", `echo "${token}" | tool`])).not.toContain(token.slice(4, 20));
     expect(redactText(`it said ${token}`)).toBe("it said ***");
   });
 });
 
-describe("of a URL that is itself a secret, its secret part", () => {
+describe("the secret part of a URL", () => {
   test.each<[string, string]>([
     [
       `https://api.telegram.org/bot123456789:${fake("AA", 33)}/sendMessage`,
@@ -118,12 +118,12 @@ describe("of a URL that is itself a secret, its secret part", () => {
     "design=0123456789abcdef0123",
     "config.sig=x",
     "hfo_short",
-  ])("is not looked for in %j", (text) => {
+  ])("is not searched in %j", (text) => {
     expect(redactText(text)).toBe(text);
   });
 });
 
-describe("what is no secret stays readable", () => {
+describe("text that is not a secret stays readable", () => {
   test.each<[readonly string[], string]>([
     [["mkdir", "-p", "directory"], "mkdir -p directory"],
     [["ls", "-a", "directory"], "ls -a directory"],
@@ -153,7 +153,7 @@ describe("what is no secret stays readable", () => {
   });
 });
 
-describe("one line that a shell would read the same", () => {
+describe("one line that a shell reads as the same words", () => {
   test.each<[readonly string[], string]>([
     [["ls", "-la", "/tmp/a.b"], "ls -la /tmp/a.b"],
     [["echo", ""], "echo ''"],
@@ -166,7 +166,7 @@ describe("one line that a shell would read the same", () => {
     expect(displayCommand(argv)).toBe(shown);
   });
 
-  test("whatever the words hold: bounded, one line, no control characters", () => {
+  test("any words become one line of limited length without control characters", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: "binary", maxLength: 400 })), (argv) => {
         const shown = displayCommand(argv);
@@ -177,7 +177,7 @@ describe("one line that a shell would read the same", () => {
     );
   });
 
-  test("a long command is cut, visibly", () => {
+  test("a long command is visibly truncated", () => {
     const shown = displayCommand(["echo", "x".repeat(10_000)]);
     expect(shown).toHaveLength(defaults.displayCommandChars);
     expect(shown.endsWith("…")).toBe(true);
@@ -197,7 +197,7 @@ describe("one line that a shell would read the same", () => {
     `"a":"`,
     "-",
     " ",
-  ])("the longest argument the kernel takes, of %j, is read in no time", (piece) => {
+  ])("the longest argument of the kernel, made of %j, is redacted quickly", (piece) => {
     const began = performance.now();
     displayCommand(["sh", "-c", piece.repeat(131_000 / piece.length)]);
     expect(performance.now() - began).toBeLessThan(1_000);
@@ -212,11 +212,11 @@ describe("the hash of a command", () => {
     expect(commandHash(["a", "b"])).not.toBe(commandHash(["a", "b", ""]));
   });
 
-  test("says nothing of a secret: any secret gives the same", () => {
+  test("does not depend on secrets", () => {
     expect(commandHash(["tool", "--token", "one"])).toBe(commandHash(["tool", "--token", "two"]));
   });
 
-  test("sees the end of a command too long to show", () => {
+  test("depends on the end of a command that is too long to show", () => {
     const long = "x".repeat(10_000);
     expect(commandHash(["echo", long, "1"])).not.toBe(commandHash(["echo", long, "2"]));
   });

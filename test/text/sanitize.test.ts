@@ -41,16 +41,16 @@ describe("a sanitized line", () => {
     expect(sanitizeLine(text)).toBe(safe);
   });
 
-  test("leaves ordinary text of any script alone", () => {
+  test("keeps ordinary text of any script", () => {
     const text = "naïve Ελληνικά العربية עברית हिन्दी 漢字 👩‍👩‍👧 नमस्‍ते 100 %";
     expect(sanitizeLine(text)).toBe(text);
   });
 
-  test("cannot be made to hold a sequence by putting one inside another", () => {
+  test("contains no sequence even if one was nested in another", () => {
     expect(sanitizeLine(`${ESC}${ESC}[m[31mred`)).not.toContain(ESC);
   });
 
-  test("never holds a control character, whatever came in", () => {
+  test("never contains a control character", () => {
     const nasty = fc.constantFrom(
       ESC,
       "[",
@@ -79,7 +79,7 @@ describe("a sanitized line", () => {
     );
   });
 
-  test("takes time in proportion to the text", () => {
+  test("takes linear time", () => {
     for (const unit of [ESC, `${ESC}]`, `${ESC}[`, "\u009d", `${ESC}[0;`, `${ESC}P `]) {
       const began = performance.now();
       sanitizeLine(unit.repeat(200_000));
@@ -88,6 +88,6 @@ describe("a sanitized line", () => {
   });
 });
 
-test("sanitized text keeps its lines and tabs, and a lone return cannot overwrite one", () => {
+test("sanitized text keeps its lines and tabs, and a lone carriage return cannot overwrite a line", () => {
   expect(sanitizeText(`a\r\nb\n\t${ESC}[1mc${ESC}[0m\rd`)).toBe("a\nb\n\tc␍d");
 });

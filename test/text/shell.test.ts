@@ -14,15 +14,18 @@ describe("the words of a stored command line", () => {
     [`a\\ b \\"c\\" \\\\`, ["a b", '"c"', "\\"]],
     [`"a\\"b\\\\c\\$d\\\`e\\n"`, ['a"b\\c$d`e\\n']],
     ["'a\\b'", ["a\\b"]],
-    // Of a shell only its quotes: nothing is expanded, joined or left out.
+    // Only a shell's quoting: nothing is expanded, joined or left out.
     ["a $HOME *.c `x` | b > c # d", ["a", "$HOME", "*.c", "`x`", "|", "b", ">", "c", "#", "d"]],
   ])("%j", (text, words) => {
     expect(splitShellWords(text)).toEqual(words);
   });
 
-  test.each([`'`, `"`, `a 'b`, `a "b \\"`, `a\\`, `"a'`])("%j does not end, and is no command's", (text) => {
-    expect(splitShellWords(text)).toBeNull();
-  });
+  test.each([`'`, `"`, `a 'b`, `a "b \\"`, `a\\`, `"a'`])(
+    "%j has an open quotation and is not split",
+    (text) => {
+      expect(splitShellWords(text)).toBeNull();
+    },
+  );
 
   test("quoted for a shell and split again are the same", () => {
     const word = fc.string({ unit: fc.constantFrom("a", "b", " ", "'", '"', "\\", "$", "`", "*") });

@@ -15,12 +15,12 @@ test.each([
   expect(signalNumber(name)).toBe(number);
 });
 
-test("every signal of this system has a name that leads back to it", () => {
+test("every signal of this system has a name that maps back to it", () => {
   for (const number of Object.values(constants.signals))
     expect(signalNumber(signalName(number))).toBe(number);
 });
 
-describe("a signal as people write it", () => {
+describe("a signal as users write it", () => {
   test.each(["TERM", "term", "SIGTERM", "sigterm", " 15 ", "15"])("%j is 15", (text) => {
     expect(parseSignal(text)).toBe(15);
   });

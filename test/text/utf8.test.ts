@@ -9,7 +9,7 @@ function decode(chunks: readonly Uint8Array[]): string {
   return chunks.map((chunk) => decoder.push(chunk)).join("") + decoder.end();
 }
 
-test("every split of multi-byte text gives the text", () => {
+test("every split of multi-byte text decodes to the text", () => {
   const bytes = Buffer.from(TEXT);
   for (let first = 0; first <= bytes.length; first += 1) {
     for (let second = first; second <= bytes.length; second += 1) {
@@ -20,7 +20,7 @@ test("every split of multi-byte text gives the text", () => {
   }
 });
 
-test("a character is given out by the chunk that completes it, not later", () => {
+test("a character is returned with the chunk that completes it", () => {
   const decoder = new Utf8Decoder();
   const [a, b, c] = Buffer.from("€");
   expect(decoder.push(Uint8Array.of(0x61, a ?? 0, b ?? 0))).toBe("a");
@@ -28,10 +28,10 @@ test("a character is given out by the chunk that completes it, not later", () =>
   expect(decoder.end()).toBe("");
 });
 
-test("any bytes in any split decode as they do at once", () => {
+test("any bytes decode to the same text in any split", () => {
   const bytes = fc.oneof(
     fc.uint8Array({ maxLength: 40 }),
-    // Mostly lead and continuation bytes: the interesting wrong ones.
+    // Mostly lead and continuation bytes, which make the interesting invalid sequences.
     fc
       .array(
         fc.constantFrom(0x41, 0x80, 0xbf, 0xc2, 0xc0, 0xe0, 0xe2, 0xed, 0xf0, 0xf4, 0xf8, 0xff, 0xa0, 0x90),
@@ -49,11 +49,11 @@ test("any bytes in any split decode as they do at once", () => {
   );
 });
 
-test("a stream that ends in mid-character says so", () => {
+test("a stream that ends inside a character ends with a replacement character", () => {
   expect(decode([Buffer.from("€").subarray(0, 2)])).toBe("\ufffd");
 });
 
-test("the caller may use its chunk again", () => {
+test("the caller may reuse its chunk", () => {
   const decoder = new Utf8Decoder();
   const chunk = Buffer.from("€").subarray(0, 2);
   decoder.push(chunk);
@@ -61,7 +61,7 @@ test("the caller may use its chunk again", () => {
   expect(decoder.push(Buffer.from("€").subarray(2))).toBe("€");
 });
 
-test("a character cut in two is found from either side", () => {
+test("a split character is detected from both sides", () => {
   for (const character of ["é", "€", "😀"]) {
     const bytes = Buffer.from(character);
     for (let cut = 1; cut < bytes.length; cut += 1) {

@@ -35,7 +35,7 @@ test("installing again changes nothing", async () => {
   expect([after.ino, after.mtimeMs]).toEqual([before.ino, before.mtimeMs]);
 });
 
-test("many at once leave one good copy and nothing else", async () => {
+test("concurrent installations leave one intact copy and no other file", async () => {
   await Promise.all(Array.from({ length: 20 }, () => installAnchorBinary(home, source)));
   expect(await readdir(join(home, "bin"))).toEqual([NAME]);
 });
@@ -52,7 +52,7 @@ test.each([
       await symlink(source, path);
     },
   ],
-])("a copy that was %s is put right", async (_what, spoil) => {
+])("a copy that was %s is replaced", async (_what, spoil) => {
   const path = await installAnchorBinary(home, source);
   await spoil(path);
   expect(await installAnchorBinary(home, source)).toBe(path);
@@ -61,7 +61,7 @@ test.each([
   expect(await readFile(source, "utf8")).toBe(CONTENT);
 });
 
-test("an upgrade leaves the former copy in place", async () => {
+test("an upgrade keeps the previous copy", async () => {
   const former = await installAnchorBinary(home, source);
   await writeFile(source, `${CONTENT}# 2\n`);
   const path = await installAnchorBinary(home, source);
@@ -69,13 +69,13 @@ test("an upgrade leaves the former copy in place", async () => {
   expect(await readFile(former, "utf8")).toBe(CONTENT);
 });
 
-test("a missing binary is named, with what to do", async () => {
+test("the error about a missing binary names it and says how to repair it", async () => {
   const failed = await installAnchorBinary(home, join(home, "none")).catch((error: unknown) => error);
   expect(failed).toBeInstanceOf(AnchorUnusable);
   expect(String(failed)).toMatch(/none is missing.*HOLDFAST_ANCHOR/s);
 });
 
-test("a state directory that cannot be written is named", async () => {
+test("the error about an unwritable state directory names it", async () => {
   await mkdir(join(home, "other"));
   await writeFile(join(home, "other", "bin"), "a file");
   await expect(installAnchorBinary(join(home, "other"), source)).rejects.toBeInstanceOf(AnchorUnusable);

@@ -12,10 +12,10 @@ import { plantBystander } from "../../support/bystander.js";
 const anchor = findAnchorBinary();
 const NAME = "OTHER_TOOL_MARKER";
 
-/** What each said first. */
+/** The first output of each process. */
 const firstWords = new WeakMap<ChildProcess, string>();
 
-/** A process of some other tool, which says something when it is there. */
+/** A process of another tool, which prints a line when it runs. */
 async function stranger(script: string, env: NodeJS.ProcessEnv): Promise<ChildProcess> {
   const child = spawn("/bin/sh", ["-c", script], {
     stdio: ["pipe", "pipe", "ignore"],
@@ -43,13 +43,13 @@ async function isAlive(identity: ProcessIdentity): Promise<boolean> {
   return (await inspectProcesses(anchor, [identity]))[0]?.matches === true;
 }
 
-/** Random: the machine may run the same test twice. */
+/** Random, because the same test may run twice on this machine. */
 const value = (): string => `v${Math.random().toString(36).slice(2)}`;
 
 const WAIT = "echo up; read line";
 
 describe("processes with a marker", () => {
-  test("are all listed, with who they are, and nobody else is", async () => {
+  test("are all listed with their identities, and no other process is", async () => {
     const mine = value();
     const one = await stranger(WAIT, { [NAME]: mine, EXTRA: "e", HOLDFAST_RUN_ID: "run_x" });
     const two = await stranger(WAIT, { [NAME]: `${mine}"\n\\` });
@@ -80,14 +80,14 @@ describe("processes with a marker", () => {
     ]);
   });
 
-  test("are listed with a value that is cut, not lost, when it is long", async () => {
+  test("are listed with a truncated value if it is long", async () => {
     const mine = value();
     await stranger(WAIT, { [NAME]: mine + "ü".repeat(50_000) });
     const [found] = (await listMarkedProcesses(anchor, NAME)).filter((each) => each.value.startsWith(mine));
     expect(Buffer.byteLength(found?.value ?? "")).toBeLessThan(4200);
   });
 
-  test("cannot be asked for by a name that no variable has", async () => {
+  test("cannot be listed by an invalid variable name", async () => {
     for (const name of ["", "A=B", "A B", "1A", "A-B", "A\nB", "--only", "Ä", "A".repeat(200), "A*"]) {
       await expect(listMarkedProcesses(anchor, name), name).rejects.toBeInstanceOf(BadInput);
       await expect(listMarkedProcesses(anchor, NAME, [name]), name).rejects.toBeInstanceOf(BadInput);
@@ -100,7 +100,7 @@ describe("processes with a marker", () => {
 });
 
 describe("ending one process of another tool", () => {
-  test("ends that one: not its children, not another with the same marker", async () => {
+  test("ends neither its children nor another process with the same marker", async () => {
     const mine = value();
     plantBystander("sleep", ["3042"], { ...process.env, [NAME]: mine });
     const parent = await stranger("sleep 3042 & echo $!; wait", { [NAME]: mine });
@@ -120,7 +120,7 @@ describe("ending one process of another tool", () => {
     process.kill(child.pid, "SIGKILL");
   });
 
-  test("asks a stopped one too, and kills one that does not listen", async () => {
+  test("sends TERM to a stopped process too, and kills one that ignores TERM", async () => {
     const mine = value();
     const stopped = await stranger(WAIT, { [NAME]: mine });
     stopped.kill("SIGSTOP");
@@ -163,7 +163,7 @@ describe("ending one process of another tool", () => {
     expect(await isAlive(identity)).toBe(true);
   });
 
-  test("touches nothing on a kernel that cannot tell processes apart", async () => {
+  test("touches nothing on a kernel without unique ids", async () => {
     const mine = value();
     const child = await stranger(WAIT, { [NAME]: mine });
     const identity = await identityOf(child);
@@ -177,7 +177,7 @@ describe("ending one process of another tool", () => {
     expect(await isAlive(identity)).toBe(true);
   });
 
-  test("does not touch ourselves or those above us", async () => {
+  test("does not touch its own process or an ancestor", async () => {
     const [self] = await inspectProcesses(anchor, [process.pid]);
     const identities = [self?.identity, ...(self?.ancestors ?? [])].filter((each) => each !== undefined);
     for (const identity of identities) {
@@ -186,7 +186,7 @@ describe("ending one process of another tool", () => {
     }
   });
 
-  test("does not touch who got the number afterwards, same marker and all", async ({ skip }) => {
+  test("does not touch a later process with the same pid and marker", async ({ skip }) => {
     const mine = value();
     const first = await stranger(WAIT, { [NAME]: mine });
     const identity = await identityOf(first);

@@ -11,7 +11,7 @@ import { sampleRunRecord } from "../../support/store/run-samples.js";
 
 const anchor = findAnchorBinary();
 
-/** Lives until the test is over: it waits for input that never comes. */
+/** Runs until the test ends: it waits for input that never comes. */
 function live(command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): ChildProcess {
   const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"], env });
   onTestFinished(async () => {
@@ -33,11 +33,11 @@ async function argvOf(child: ChildProcess): Promise<readonly string[]> {
 
 const WAIT = "echo up; read line";
 
-/** Numbers above any the kernel gives. */
+/** Pids above the kernel's maximum. */
 const nobody = (at: number) => ({ pid: 2 ** 23 + at, startTime: 1 + at, uniqueId: String(7 + at) });
 
 describe("evidence of a process", () => {
-  test("names its command line, its file, its ancestors and its markers", async () => {
+  test("contains its command line, executable, ancestors and markers", async () => {
     const env = {
       PATH: process.env["PATH"],
       HOLDFAST_LEASE_ID: "lease",
@@ -72,7 +72,7 @@ describe("evidence of a process", () => {
     expect(await argvOf(child)).toEqual(["/bin/sh", "-c", WAIT, ...odd]);
   });
 
-  test("shows bytes that are not UTF-8 one by one", async () => {
+  test("shows invalid UTF-8 byte by byte", async () => {
     const child = live("/bin/sh", [
       "-c",
       `exec /bin/sh -c '${WAIT}' "$(printf 'a\\377\\300\\257b\\355\\240\\200')"`,
@@ -81,7 +81,7 @@ describe("evidence of a process", () => {
     expect((await argvOf(child)).at(-1)).toBe("a\u00ff\u00c0\u00afb\u00ed\u00a0\u0080");
   });
 
-  test("is bounded: at most 64 words, and 8 KiB in all", async () => {
+  test("is limited to 64 words and 8 KiB", async () => {
     const many = live("/bin/sh", ["-c", WAIT, ...Array.from({ length: 500 }, (_, at) => `w${at}`)]);
     const long = live("/bin/sh", ["-c", WAIT, "x".repeat(100_000)]);
     await Promise.all([once(many.stdout!, "data"), once(long.stdout!, "data")]);
@@ -89,7 +89,7 @@ describe("evidence of a process", () => {
     expect((await argvOf(long)).join("").length).toBeLessThan(8192);
   });
 
-  test("is what a process says of itself now, when it has changed its command line", async () => {
+  test("shows the current command line after the process changed it", async () => {
     const script = "process.title = 'somebody else'; console.log('up'); process.stdin.resume()";
     const child = live(process.execPath, ["-e", script]);
     await once(child.stdout!, "data");
@@ -98,7 +98,7 @@ describe("evidence of a process", () => {
     expect(found?.executable).toBe(process.execPath);
   });
 
-  test("of another process than the one asked for is only that it is another", async () => {
+  test("of another process with the same pid says only that it is another one", async () => {
     const child = live("/bin/sh", ["-c", WAIT], { HOLDFAST_RUN_ID: "run" });
     await once(child.stdout!, "data");
     const [found] = await inspectProcesses(anchor, [pidOf(child)]);
@@ -108,7 +108,7 @@ describe("evidence of a process", () => {
     expect(other).toMatchObject({ argv: [], runId: null, executable: null, ancestors: [], descendants: [] });
   });
 
-  test("of a zombie is that it is dead", async () => {
+  test("of a zombie says that it is dead", async () => {
     const parent = live("/bin/sh", ["-c", "sleep 0.3 & echo $!; exec sleep 1000"]);
     const [text] = (await once(parent.stdout!, "data")) as [Buffer];
     const pid = Number(text.toString());
@@ -116,7 +116,7 @@ describe("evidence of a process", () => {
     expect((await inspectProcesses(anchor, [pid]))[0]).toMatchObject({ alive: false, matches: false });
   });
 
-  test("says what its descendants listen on, and who listens on a port", async () => {
+  test("contains the ports of its descendants and the listeners of a port", async () => {
     const script = `const { createServer } = require("node:net");
       const server = createServer().listen(0, "127.0.0.1", () => console.log(server.address().port));`;
     const child = live("/bin/sh", ["-c", `'${process.execPath}' -e '${script}' & wait`]);
@@ -135,7 +135,7 @@ describe("evidence of a process", () => {
     await expect(inspectPort(anchor, 65_536)).rejects.toBeInstanceOf(BadInput);
   });
 
-  test("can be brief: identity and state, nothing that must be read", async () => {
+  test("can be limited to identity and state", async () => {
     const child = live("/bin/sh", ["-c", `sleep 1000 & ${WAIT}; kill $!`], { HOLDFAST_RUN_ID: "run" });
     onTestFinished(() => void child.stdin?.end());
     await once(child.stdout!, "data");
@@ -157,12 +157,12 @@ describe("evidence of a process", () => {
   });
 });
 
-describe("many questions", () => {
-  test("are answered each in its place, the dead ones for almost nothing", async () => {
+describe("many queries", () => {
+  test("are answered in order, those about dead processes at little cost", async () => {
     const wanted = Array.from({ length: 20_000 }, (_, at) => (at % 1000 === 7 ? process.pid : nobody(at)));
     const began = performance.now();
     const found = await inspectProcesses(anchor, wanted, { brief: true });
-    // A hundredth of a second each would be minutes; this is a bound for a loaded machine, not the figure.
+    // Ten milliseconds each would take minutes; this is a limit for a loaded machine, not the usual time.
     expect(performance.now() - began).toBeLessThan(5_000);
     expect(found).toHaveLength(wanted.length);
     for (const [at, evidence] of found.entries())
@@ -170,7 +170,7 @@ describe("many questions", () => {
       else if (evidence.alive || evidence.identity !== wanted[at]) expect.fail(`answer ${at} is not its own`);
   });
 
-  test("may be asked one at a time: an answer does not wait for the next question", async () => {
+  test("can be sent one at a time: an answer does not wait for the next query", async () => {
     const child = live(anchor, ["inspect"], anchorEnvironment());
     for (let at = 0; at < 3; at += 1) {
       child.stdin?.write(`${process.pid}\n`);
@@ -180,7 +180,7 @@ describe("many questions", () => {
     child.stdin?.end();
   });
 
-  test("that are none are refused", async () => {
+  test("that are invalid are refused", async () => {
     await expect(inspectProcesses(anchor, [-1])).rejects.toBeInstanceOf(BadInput);
     await expect(inspectProcesses(anchor, [2 ** 31])).rejects.toBeInstanceOf(BadInput);
     for (const line of [
@@ -219,7 +219,7 @@ const below = [
   [101, 100],
   [102, 101],
   [103, 102],
-  // Its parent is gone.
+  // Its parent has exited.
   [104, 100],
 ].map(([pid, parentPid]) => ({
   identity: root(pid ?? 0),
@@ -229,7 +229,7 @@ const below = [
 const pids = (of: typeof task, records: readonly (typeof task)[]): number[] =>
   membersOfRun(of, records, below).map(({ identity }) => identity.pid);
 
-test("of two runs with one anchor each has its own, and the first whoever lost his parent", () => {
+test("of two runs with one anchor each has its own members, and orphans belong to the first", () => {
   expect(pids(task, [service, task])).toEqual([101, 104]);
   expect(pids(service, [service, task])).toEqual([102, 103]);
 });
@@ -238,7 +238,7 @@ test.for([
   ["boot", { bootId: "another" }],
   ["pid namespace", { pidNamespace: "pid:[2]" }],
   ["anchor that had its pid before", { anchor: { ...anchorIdentity, startTime: 4, uniqueId: "0" } }],
-] as const)("an older run of another %s takes nobody away", ([, elsewhere]) => {
+] as const)("an older run of another %s takes no members away", ([, elsewhere]) => {
   const other = sampleRunRecord({
     runId: "run_other",
     anchor: anchorIdentity,

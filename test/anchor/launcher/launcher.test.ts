@@ -42,14 +42,14 @@ test.each([
   expect(String(failed)).toMatch(sentence);
 });
 
-test("a binary that cannot be executed is named, with what to do", async () => {
+test("the error about a binary that cannot be executed names it and says what to do", async () => {
   const path = await script("exit 0");
   await chmod(path, 0o644);
   await expect(launcherOf(path).hold()).rejects.toThrow(/may not be executed.*noexec/s);
   await expect(launcherOf(join(instanceDir, "none")).hold()).rejects.toThrow(/is gone/);
 });
 
-test("a failed start can be tried again", async () => {
+test("a failed start can be repeated", async () => {
   const launcher = launcherOf(await script("exit 3"));
   await expect(launcher.hold()).rejects.toThrow();
   await using _peer = await FakePeer.listen(launcher.socketPath, (_message, visitor) =>
@@ -59,9 +59,9 @@ test("a failed start can be tried again", async () => {
   launcher.close();
 });
 
-test("a socket that nobody answers on is removed before a launcher is started", async () => {
+test("a stale socket is removed before a launcher is started", async () => {
   const path = join(instanceDir, "launcher.sock");
-  // Bound in a process that is gone: the file stays, as after a crash.
+  // Bound by a process that has ended: the file stays, as after a crash.
   const { spawnSync } = await import("node:child_process");
   spawnSync(process.execPath, [
     "-e",
@@ -75,7 +75,7 @@ test("a socket that nobody answers on is removed before a launcher is started", 
   await expect(launcher.hold()).rejects.toThrow(/removed/);
 });
 
-test("a file that is no socket is left alone", async () => {
+test("a file that is not a socket is kept", async () => {
   await writeFile(join(instanceDir, "launcher.sock"), "mine");
   await expect(launcherOf(await script("exit 0")).hold()).rejects.toThrow(/not a socket/);
   await rm(join(instanceDir, "launcher.sock"));
@@ -83,7 +83,7 @@ test("a file that is no socket is left alone", async () => {
   await expect(launcherOf(await script("exit 0")).hold()).rejects.toThrow(/is a symbolic link/);
 });
 
-test("a socket in a directory deeper than a socket address is long can be reached", async () => {
+test("a socket whose path is longer than a socket address can be reached", async () => {
   const deep = join(instanceDir, "d".repeat(80), "e".repeat(80));
   await mkdir(deep, { recursive: true });
   const server = createServer((socket) => socket.end("hi"));

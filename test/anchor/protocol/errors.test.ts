@@ -22,13 +22,13 @@ test.each([
   expect(describeSpawnFailure({ errno: number, step, message: "" }, attempt)).toBe(sentence);
 });
 
-test("an unknown step keeps the anchor's own words", () => {
+test("an unknown step keeps the anchor's message", () => {
   expect(describeSpawnFailure({ errno: 0, step: "warp", message: "no dilithium" }, null)).toBe(
     "cannot start the run (warp): no dilithium",
   );
 });
 
-test("without the attempt at hand the sentence still reads", () => {
+test("the message is complete without the start attempt", () => {
   expect(describeSpawnFailure({ errno: errno.ENOENT, step: "exec", message: "" }, null)).toMatch(
     /^cannot run the command: /,
   );

@@ -6,7 +6,7 @@ import { decodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, START_MAX_BYTES } from "../../../src/anchor/protocol/messages.js";
 import { BadInput } from "../../../src/errors.js";
 
-/** Cut `bytes` at the given places, in any order and however often. */
+/** Splits `bytes` at the given positions, in any order and with repetitions. */
 function cutAt(bytes: Buffer, cuts: readonly number[]): Buffer[] {
   const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
   return places.slice(1).map((end, index) => bytes.subarray(places[index], end));
@@ -47,7 +47,7 @@ describe("frames", () => {
     );
   });
 
-  test("one byte at a time is enough", () => {
+  test("one byte at a time decodes, too", () => {
     const bytes = Buffer.concat(fc.sample(anyFrame, 20));
     expect(decodeAll([...bytes].map((byte) => Buffer.of(byte)))).toEqual(decodeAll([bytes]));
   });
@@ -110,7 +110,7 @@ describe("frames", () => {
     expect(() => new FrameDecoder().push(Buffer.alloc(5))).toThrow(MalformedFrame);
   });
 
-  test("a frame longer than its type allows is malformed as soon as its head is there", () => {
+  test("a frame longer than its type allows is malformed as soon as its header is read", () => {
     const head = (length: number, type: number): Buffer => {
       const bytes = Buffer.alloc(5);
       bytes.writeUInt32LE(length, 0);
@@ -167,14 +167,14 @@ describe("fields", () => {
     );
   });
 
-  test("a number that is no whole number from 0 up is refused by name", () => {
+  test("a number that is not a whole number of 0 or more is refused with the name of the field", () => {
     for (const value of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53]) {
       expect(() => new FrameEncoder(4).int(1, value, "graceMs")).toThrow(BadInput);
     }
     expect(() => new FrameEncoder(4).int(1, -1, "graceMs")).toThrow(/graceMs/);
   });
 
-  test("a NUL in a text is refused on the way out and malformed on the way in", () => {
+  test("a NUL in a text is refused by the encoder and malformed for the decoder", () => {
     expect(() => new FrameEncoder(4).text(1, "a\0b", "cwd")).toThrow(/cwd/);
     const writer = new FrameEncoder(4);
     writer.bytes(1, Buffer.from("a\0b"));

@@ -77,7 +77,7 @@ function record(link: AnchorLink): AnchorEvent[] {
   return events;
 }
 
-/** The connection that carried START, as the anchor has it. */
+/** The anchor's side of the connection that carried START. */
 function owner(): PeerConnection {
   const found = launcher.connections.find(({ received: heard }) => heard[0]?.name === "start");
   if (found === undefined) throw new Error("nothing was started");
@@ -128,7 +128,7 @@ describe("start", () => {
     });
   });
 
-  test("gives every run a key of its own", async () => {
+  test("gives every run its own key", async () => {
     await Promise.all([host.start(startSpec("run_a", ["x"])), host.start(startSpec("run_b", ["x"]))]);
     const keys = launcher.connections
       .flatMap(({ received: heard }) => heard)
@@ -136,12 +136,12 @@ describe("start", () => {
     expect(new Set(keys).size).toBe(2);
   });
 
-  test("holds the launcher once, however many start at first", async () => {
+  test("holds the launcher once for many concurrent first starts", async () => {
     await Promise.all(["a", "b", "c", "d"].map((name) => host.start(startSpec(`run_${name}`, ["x"]))));
     expect(launcher.connections.filter(({ received: heard }) => heard[0]?.name === "hold")).toHaveLength(1);
   });
 
-  test("asks nothing of a launcher before the first run", async () => {
+  test("does not contact a launcher before the first run", async () => {
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(launcher.connections).toHaveLength(0);
   });
@@ -177,14 +177,14 @@ describe("start", () => {
     });
   });
 
-  test("refuses what cannot be said before anything is sent", async () => {
+  test("refuses values that cannot be encoded before anything is sent", async () => {
     await expect(host.start(startSpec("../a", ["x"]))).rejects.toBeInstanceOf(BadInput);
     await expect(host.start(startSpec("run_a", ["a\0b"]))).rejects.toBeInstanceOf(BadInput);
     await expect(host.start(startSpec("run_a", ["x".repeat(9 << 20)]))).rejects.toBeInstanceOf(BadInput);
     expect(launcher.connections).toHaveLength(0);
   });
 
-  test("reports an anchor that died to whoever asked to be told", async () => {
+  test("reports the death of an anchor to its listeners", async () => {
     const losses: unknown[] = [];
     host.onAnchorLost((loss) => losses.push(loss));
     await host.start(startSpec("run_a", ["x"]));
@@ -196,7 +196,7 @@ describe("start", () => {
 });
 
 describe("a link", () => {
-  test("keeps what came before anybody listened, in order, even in the packet of the welcome", async () => {
+  test("buffers events until it has a listener, in order, even those in the packet of WELCOME", async () => {
     onStart = (_message, visitor) => {
       visitor.send(
         welcomeFrame(),
@@ -260,7 +260,7 @@ describe("a link", () => {
       { type: "refused", code: "not-owner", epoch: 9 },
       {
         type: "exited",
-        // An anchor from before limits: it counted whom it reaped, and ran into none.
+        // An anchor without limits: it counted the processes it reaped.
         exit: {
           leader: { code: 3, signal: null },
           residue: [{ kind: "detached" }],
@@ -271,7 +271,7 @@ describe("a link", () => {
     ]);
   });
 
-  test("says everything a supervisor can ask for", async () => {
+  test("sends every request of a supervisor", async () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     link.go();
     link.write(100, Buffer.alloc(150_000, 1));
@@ -308,7 +308,7 @@ describe("a link", () => {
     ]);
   });
 
-  test("closes when the peer stops speaking the protocol, and says so", async () => {
+  test("closes and reports it when the peer violates the protocol", async () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
     owner().send(encodeMessage("exited", { json: "{}" }), encodeMessage("started", {}));
@@ -316,7 +316,7 @@ describe("a link", () => {
     expect(events).toMatchObject([{ type: "refused", code: "bad-frame" }, { type: "closed" }]);
   });
 
-  test("is silent after it was closed: sending is a no-op and `closed` comes once", async () => {
+  test("after it was closed, sending does nothing and `closed` comes once", async () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
     link.close();
@@ -329,7 +329,7 @@ describe("a link", () => {
     expect(owner().received).toHaveLength(1);
   });
 
-  test("tells the end from the exit file when the connection broke before the anchor's word was read", async () => {
+  test("reports the end from the exit file if the connection broke before EXITED was read", async () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
     await writeFile(join(instanceDir, "runs", "run_a", "exit.json"), EXIT_JSON);
@@ -338,7 +338,7 @@ describe("a link", () => {
     expect(events).toMatchObject([{ type: "exited", exit: { leader: { code: 3 } } }, { type: "closed" }]);
   });
 
-  test("tells the end once", async () => {
+  test("reports the end once", async () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
     await writeFile(join(instanceDir, "runs", "run_a", "exit.json"), EXIT_JSON);
@@ -365,7 +365,7 @@ describe("attach", () => {
     return FakePeer.listen(sock(), answer);
   }
 
-  test("brings the key of the run directory and the epoch asked for", async () => {
+  test("sends the key of the run directory and the requested epoch", async () => {
     await using peer = await anchor((_message, visitor) =>
       visitor.send(
         welcomeFrame({ epoch: 4, phase: 2, code: 0, reason: "shutdown", actor: "a", requestId: "q" }),
@@ -389,7 +389,7 @@ describe("attach", () => {
     });
   });
 
-  test("is null when there is no directory, no key, no socket, nobody behind it, or no answer before the end", async () => {
+  test("is null without a directory, key, socket or listener, and if the connection ends without an answer", async () => {
     expect(await host.attach({ instanceId: "i", runId: "run_z" }, 1)).toBeNull();
     expect(await host.attach({ instanceId: "i", runId: "run_a" }, 1)).toBeNull();
     await writeFile(join(instanceDir, "runs", "run_a", "key"), "k");
@@ -401,7 +401,7 @@ describe("attach", () => {
     expect(await host.attach({ instanceId: "i", runId: "run_a" }, 1)).toBeNull();
   });
 
-  test("rejects with StaleEpoch when a newer owner has been there", async () => {
+  test("rejects with StaleEpoch if a newer owner has attached", async () => {
     await using _peer = await anchor((_message, visitor) =>
       visitor.send(
         encodeMessage("refused", { codeName: "stale-epoch", message: "newer", protocol: null, epoch: 12 }),

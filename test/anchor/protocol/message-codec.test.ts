@@ -38,7 +38,7 @@ function contentOf(name: AnchorMessageName): fc.Arbitrary<Record<string, unknown
 const names = Object.keys(messages) as AnchorMessageName[];
 
 describe("messages", () => {
-  test.each(names)("%s survives the wire", (name) => {
+  test.each(names)("%s is the same after encoding and decoding", (name) => {
     fc.assert(
       fc.property(contentOf(name), (content) => {
         expect(decodeOne(encodeMessage(name, content as never))).toEqual({ name, ...content });
@@ -46,7 +46,7 @@ describe("messages", () => {
     );
   });
 
-  test.each(names)("%s is understood with fields of a later version in it", (name) => {
+  test.each(names)("%s is decoded with unknown fields of a later version", (name) => {
     fc.assert(
       fc.property(
         contentOf(name),
@@ -67,11 +67,11 @@ describe("messages", () => {
     );
   });
 
-  test("a type of a later version is not understood, and no error", () => {
+  test("an unknown type of a later version is not an error", () => {
     expect(decodeOne(new FrameEncoder(200).finish())).toBeNull();
   });
 
-  test("a message without a field it must have is malformed", () => {
+  test("a message without a required field is malformed", () => {
     expect(() => decodeOne(new FrameEncoder(messages.output.type).finish())).toThrow(MalformedFrame);
   });
 
@@ -80,7 +80,7 @@ describe("messages", () => {
     expect([key, field?.tag]).toEqual(["runId", 2]);
   });
 
-  test("no two messages share a type, no two fields of one a tag", () => {
+  test("no two messages share a type, and no two fields of a message share a tag", () => {
     const types = Object.values(messages).map(({ type }) => type);
     expect(new Set(types).size).toBe(types.length);
     for (const { fields } of Object.values(messages)) {
@@ -89,7 +89,7 @@ describe("messages", () => {
     }
   });
 
-  test("the bytes are those of the protocol page", () => {
+  test("the bytes are those of the protocol documentation", () => {
     const write = encodeMessage("write", { offset: 258, data: Buffer.from("hi") });
     expect(write.toString("hex")).toBe(
       ["15000000", "06", "1308000000", "0201000000000000", "1902000000", "6869"].join(""),

@@ -28,14 +28,14 @@ afterEach(async () => {
   await rm(instanceDir, { recursive: true, force: true });
 });
 
-describe("what remains of a run", () => {
-  test("is nothing when there is nothing", async () => {
+describe("the files of a run", () => {
+  test("are null if there are none", async () => {
     const nothing = { exit: null, leader: null, firstStop: null, swept: null };
     expect(await runs.readRunFiles("run_a")).toEqual(nothing);
     expect(await runs.readRunFiles("run_never")).toEqual(nothing);
   });
 
-  test("is what the files say", async () => {
+  test("are parsed", async () => {
     await writeFile(join(run, "leader.json"), '{"signal":9}');
     await writeFile(
       join(run, "stop.json"),
@@ -67,7 +67,7 @@ describe("what remains of a run", () => {
     },
   );
 
-  test("never throws over any JSON", () => {
+  test("never make the parser throw, whatever JSON they contain", () => {
     fc.assert(
       fc.property(fc.json(), (text) => {
         for (const parse of [parseExit, parseLeaderFile, parseStopFile, parseSweptFile, parseSurvivors])
@@ -78,7 +78,7 @@ describe("what remains of a run", () => {
 });
 
 describe("run directories", () => {
-  test("are listed by run id, and nothing else is", async () => {
+  test("are listed by run id, and no other files are", async () => {
     await mkdir(join(instanceDir, "runs", ".hidden"));
     await writeFile(join(instanceDir, "runs", "file"), "");
     expect(await runs.list()).toEqual(["run_a"]);
@@ -86,7 +86,7 @@ describe("run directories", () => {
   });
 
   test.each(["", ".", "..", "../x", "a/b", "a\0b", "-x", "A", "a b", "x".repeat(200)])(
-    "%j is no run id and touches nothing",
+    "%j is not a run id, and nothing is touched",
     async (id) => {
       await expect(runs.remove(id)).rejects.toBeInstanceOf(BadInput);
       await expect(runs.readRunFiles(id)).rejects.toBeInstanceOf(BadInput);
@@ -95,7 +95,7 @@ describe("run directories", () => {
     },
   );
 
-  test("are removed whole, again and again", async () => {
+  test("are removed completely, also repeatedly", async () => {
     await writeFile(join(run, "key"), "k");
     await mkdir(join(run, "odd", "deep"), { recursive: true });
     await runs.remove("run_a");
@@ -103,7 +103,7 @@ describe("run directories", () => {
     expect(await readdir(join(instanceDir, "runs"))).toEqual([]);
   });
 
-  test("that are links are removed, not followed", async () => {
+  test("that are symbolic links are removed, not followed", async () => {
     const elsewhere = join(instanceDir, "elsewhere");
     await mkdir(elsewhere);
     await writeFile(join(elsewhere, "precious"), "");

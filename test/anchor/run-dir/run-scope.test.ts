@@ -32,7 +32,7 @@ test("a scope that does not fit loses its command first, then its labels, and ke
     expect(Buffer.byteLength(encodeScope({ ...scope, ...each }))).toBeLessThan(2_048);
 });
 
-test("a run directory holds the scope of its run and the tasks it was given later", async () => {
+test("a run directory has the scope of its run and the tasks that were assigned later", async () => {
   const instance = await mkdtemp(join(tmpdir(), "hf-scope-"));
   onTestFinished(() => rm(instance, { recursive: true }));
   const runs = new RunDirectories(instance);
@@ -47,7 +47,7 @@ test("a run directory holds the scope of its run and the tasks it was given late
   await runs.addTask("run_a", "task_2");
   const { taskId, ...rest } = scope;
   const found = { ...rest, taskIds: [taskId, "task_2"] };
-  // An older anchor did not say when a task became a service.
+  // An older anchor did not record when a task became a service.
   expect(await runs.readScope("run_a")).toEqual({ ...found, kind: null });
   await writeFile(file, JSON.stringify({ scope: encodeScope({ ...scope, kind: "service" }) }));
   expect(await runs.readScope("run_a")).toEqual({ ...found, kind: "service" });

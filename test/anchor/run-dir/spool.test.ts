@@ -23,7 +23,7 @@ function path(start: number): string {
   return segmentPath(directory, "stdout", start);
 }
 
-/** Every byte tells its offset, so that a byte from a wrong place shows. */
+/** Every byte depends on its offset, so that a byte from a wrong position is noticed. */
 function pattern(start: number, length: number): Buffer {
   return Buffer.from(
     Array.from({ length }, (_, index) => ((start + index) * 31 + ((start + index) >> 8)) & 0xff),
@@ -58,7 +58,7 @@ function exitJson(end: number): string {
 }
 
 describe("a spool", () => {
-  test("whose directory was removed is read to its end by a reader that has it open", async () => {
+  test("is read to its end by a reader that has it open after its directory was removed", async () => {
     await put(0, 10);
     expect((await spool.read(0, 10)).bytes).toHaveLength(10);
     await appendFile(path(0), pattern(10, 5));
@@ -68,9 +68,9 @@ describe("a spool", () => {
     expect({ offset, bytes: Buffer.from(bytes) }).toEqual({ offset: 10, bytes: pattern(10, 5) });
   });
 
-  test("does not call output lost that came between the look and the end of the run", async () => {
+  test("does not report output as lost that came between the read and the end of the run", async () => {
     await put(0, 10);
-    // A FIFO holds the reader where it has found no output and asks for the end.
+    // A FIFO blocks the reader after it found no output and reads the end.
     const exit = join(directory, "exit.json");
     execFileSync("mkfifo", [exit]);
     const reading = spool.read(10, 100);
@@ -86,7 +86,7 @@ describe("a spool", () => {
     });
   });
 
-  test("that does not exist yet has nothing", async () => {
+  test("that does not exist yet is empty", async () => {
     expect(await spool.read(0, 100)).toEqual({ offset: 0, bytes: new Uint8Array(0) });
     expect((await new Spool(join(directory, "none"), "stdout").read(7, 100)).offset).toBe(7);
   });
@@ -99,7 +99,7 @@ describe("a spool", () => {
     expect(await readAll(0, 7)).toEqual({ start: 0, bytes: pattern(0, 175) });
   });
 
-  test("can be entered anywhere", async () => {
+  test("can be read from any offset", async () => {
     await put(0, 100);
     await put(100, 50);
     for (const from of [0, 1, 99, 100, 101, 149]) {
@@ -107,7 +107,7 @@ describe("a spool", () => {
     }
   });
 
-  test("is not consumed: two readers at different places see the same bytes", async () => {
+  test("is not consumed: two readers at different offsets read the same bytes", async () => {
     for (let start = 0; start < 40_000; start += 1000) await put(start, 1000);
     let [early, late] = [0, 37_000];
     while (late < 40_000) {
@@ -132,7 +132,7 @@ describe("a spool", () => {
     expect((await readAll(15)).bytes).toEqual(pattern(15, 5));
   });
 
-  test("begins at the oldest byte kept when an older one is asked for", async () => {
+  test("starts at the oldest byte kept if an older one is requested", async () => {
     await put(100, 50);
     await put(150, 50);
     expect(await readAll(0)).toEqual({ start: 100, bytes: pattern(100, 100) });
@@ -146,19 +146,19 @@ describe("a spool", () => {
     expect(await spool.read(500, 10)).toEqual({ offset: 500, bytes: new Uint8Array(0) });
   });
 
-  test("goes on at the next segment kept when its own is removed", async () => {
+  test("continues at the next segment kept after its own was removed", async () => {
     await put(0, 100);
     await put(100, 100);
     await put(200, 100);
     expect((await spool.read(0, 50)).bytes).toHaveLength(50);
     await unlink(path(0));
     await unlink(path(100));
-    // What is open can still be read to its end; what is gone is jumped over, and the offset says so.
+    // An open segment can be read to its end; removed bytes are skipped, and the offset shows it.
     expect(await spool.read(50, 100)).toEqual({ offset: 50, bytes: pattern(50, 50) });
     expect(await spool.read(100, 1000)).toEqual({ offset: 200, bytes: pattern(200, 100) });
   });
 
-  test("finds its way when everything was removed and begins again later", async () => {
+  test("continues after everything was removed and started again later", async () => {
     await put(0, 100);
     expect((await readAll()).bytes).toHaveLength(100);
     await unlink(path(0));
@@ -167,7 +167,7 @@ describe("a spool", () => {
     expect(await spool.read(100, 10)).toEqual({ offset: 5000, bytes: pattern(5000, 10) });
   });
 
-  test("never gives a byte from another place while old segments vanish and new ones come", async () => {
+  test("never returns a byte from another offset while segments are removed and added", async () => {
     const SIZE = 512;
     const total = 400 * SIZE;
     const writing = (async () => {
@@ -202,7 +202,7 @@ describe("a spool", () => {
     expect((await spool.read(0, 100)).offset).toBe(300);
   });
 
-  test("gives large reads for a fast stream and no more than asked for", async () => {
+  test("reads large blocks of a fast stream, but no more than requested", async () => {
     await put(0, 3 << 20);
     const sizes: number[] = [];
     for (let offset = 0; offset < 3 << 20;) {
@@ -216,7 +216,7 @@ describe("a spool", () => {
   });
 });
 
-describe("a shelf of spools", () => {
+describe("a cache of spools", () => {
   async function openFiles(): Promise<number> {
     return (await readdir("/proc/self/fd")).length;
   }
@@ -241,7 +241,7 @@ describe("a shelf of spools", () => {
     expect(await openFiles()).toBe(before);
   });
 
-  test("lets go of a run that is put away", async () => {
+  test("closes the spools of an evicted run", async () => {
     const shelf = new SpoolCache();
     const before = await openFiles();
     const runDir = join(directory, "run_a");
@@ -252,7 +252,7 @@ describe("a shelf of spools", () => {
     expect(await openFiles()).toBe(before);
   });
 
-  test("gives a late reader what there is and keeps nothing of it open", async () => {
+  test("serves a late reader and keeps nothing open", async () => {
     const shelf = new SpoolCache();
     const before = await openFiles();
     await put(0, 10);
