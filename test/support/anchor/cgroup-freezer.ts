@@ -5,7 +5,7 @@ import { waitUntil } from "./fake-peer.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
 
-/** A version-1 freezer, unlike today's, holds on to whoever is in it even against KILL. */
+/** A version-1 freezer holds its processes even against KILL, unlike version 2. */
 export class CgroupFreezer implements AsyncDisposable {
   readonly #path = join(freezers, `hf-test-${randomBytes(6).toString("hex")}`);
 
@@ -31,13 +31,13 @@ export class CgroupFreezer implements AsyncDisposable {
     writeFileSync(join(this.#path, "freezer.state"), "FROZEN");
   }
 
-  /** Until then a signal may still get through. */
+  /** Before that a signal may still be handled. */
   async frozen(): Promise<void> {
     const state = join(this.#path, "freezer.state");
     await waitUntil(() => readFileSync(state, "utf8").trim() === "FROZEN", 10_000);
   }
 
-  /** Who was killed meanwhile dies now. */
+  /** Processes that were killed meanwhile die now. */
   async [Symbol.asyncDispose](): Promise<void> {
     writeFileSync(join(this.#path, "freezer.state"), "THAWED");
     await waitUntil(() => removeDirectory(this.#path), 10_000);

@@ -3,14 +3,14 @@ import { join } from "node:path";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { probeLimits } from "../../../src/anchor/inspect/cgroup-probe.js";
 
-/** Null: every limit can be set by whoever runs the suite, whatever else is in its cgroup. Otherwise the reason to skip. */
+/** Null if the user of the suite can set every limit. Otherwise the reason to skip. */
 export const whyNoLimits: string | null = await (async () => {
   const places = await probeLimits(findAnchorBinary());
   const missing = places.filter(({ how }) => how !== "v1").map(({ controller }) => controller);
   return missing.length === 0 ? null : `no writable cgroup v1 hierarchy here for ${missing.join(", ")}`;
 })();
 
-/** Where limits of a state directory's runs are set, of those that are there now. */
+/** The v1 directories of a state directory's runs that exist now. */
 export function limitCgroups(home: string, instanceId: string, runId: string): string[] {
   const file = join(home, "instances", instanceId, "launcher.json");
   const said = JSON.parse(readFileSync(file, "utf8")) as { readonly limitDirectories: readonly string[] };

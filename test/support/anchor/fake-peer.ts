@@ -7,7 +7,7 @@ import {
   type AnchorMessage,
 } from "../../../src/anchor/protocol/message-codec.js";
 
-/** One connection as the other side sees it. */
+/** The peer's side of one connection. */
 export class PeerConnection {
   readonly received: AnchorMessage[] = [];
   readonly socket: Socket;
@@ -19,7 +19,7 @@ export class PeerConnection {
   }
 }
 
-/** Listens where a launcher or an anchor would, and answers as the test says. */
+/** Listens in place of a launcher or an anchor, and answers as the test says. */
 export class FakePeer implements AsyncDisposable {
   readonly connections: PeerConnection[] = [];
   readonly #server: Server;
@@ -106,7 +106,7 @@ export const launcherFrame = encodeMessage("launcher", {
   tierNote: null,
 });
 
-/** Polls, for what has no event of its own. */
+/** Polls for conditions without an event. */
 export async function waitUntil(condition: () => boolean | Promise<boolean>, withinMs = 5000): Promise<void> {
   const deadline = performance.now() + withinMs;
   while (!(await condition())) {

@@ -14,12 +14,12 @@ import { RawLink } from "./raw-link.js";
 export type StartContent = MessageFields<"start">;
 export type HelloContent = MessageFields<"hello">;
 
-/** How long nobody but the owner-loss clock may keep something alive after a test. */
+/** How long the owner-loss clock may keep a process alive after a test. */
 const EXIT_TIMEOUT_MS = 5_000;
 
 /**
- * The launcher as a stranger to our TypeScript would use it: the binary, its socket, frames. At the end of the test
- * every connection is closed, and the launcher must leave by itself: it does when no anchor is left.
+ * Uses the launcher without the product's TypeScript: the binary, its socket, frames. At the end of the test every
+ * connection is closed, and the launcher must exit by itself, which it does when no anchor is left.
  */
 export class RawLauncher {
   readonly directory: string;
@@ -34,7 +34,7 @@ export class RawLauncher {
     this.pid = child.pid ?? 0;
   }
 
-  /** `before` is shell code that the launcher is started after, such as `ulimit -n 64`. */
+  /** `before` is shell code that runs before the launcher, such as `ulimit -n 64`. */
   static async start(env: NodeJS.ProcessEnv = anchorEnvironment(), before = ":"): Promise<RawLauncher> {
     const directory = await mkdtemp(join(tmpdir(), "hf-raw-"));
     const instance = `in_${randomBytes(4).toString("hex")}`;
@@ -62,7 +62,7 @@ export class RawLauncher {
     return launcher;
   }
 
-  /** A connection to the launcher that says HOLD and has been answered. */
+  /** Opens a connection to the launcher that sent HOLD and was answered. */
   async hold(): Promise<RawLink> {
     const link = await this.connect();
     link.send(encodeMessage("hold", {}));
@@ -70,12 +70,12 @@ export class RawLauncher {
     return link;
   }
 
-  /** A connection to the launcher on which nothing has been said. */
+  /** Opens a connection to the launcher without sending anything. */
   connect(): Promise<RawLink> {
     return this.#open(join(this.directory, "launcher.sock"));
   }
 
-  /** A connection to the anchor of a run on which nothing has been said. */
+  /** Opens a connection to the anchor of a run without sending anything. */
   connectTo(runId: string): Promise<RawLink> {
     return this.#open(join(this.runDirectory(runId), "sock"));
   }
@@ -84,7 +84,7 @@ export class RawLauncher {
     return join(this.directory, "runs", runId);
   }
 
-  /** START, answered with WELCOME: the gate is closed. */
+  /** Sends START and awaits WELCOME: the gate is closed. */
   async start(runId: string, script: string, change: Partial<StartContent> = {}): Promise<RawLink> {
     const link = await this.connect();
     link.send(this.startFrame(runId, script, change));
@@ -92,7 +92,7 @@ export class RawLauncher {
     return link;
   }
 
-  /** START and GO, answered. */
+  /** Sends START and GO and awaits the answers. */
   async run(runId: string, script: string, change: Partial<StartContent> = {}): Promise<RawLink> {
     const link = await this.start(runId, script, change);
     link.send(encodeMessage("go", {}));
@@ -100,7 +100,7 @@ export class RawLauncher {
     return link;
   }
 
-  /** HELLO, answered with WELCOME. */
+  /** Sends HELLO and awaits WELCOME. */
   async attach(runId: string, epoch: number): Promise<RawLink> {
     const link = await this.connectTo(runId);
     link.send(this.helloFrame(runId, { epoch }));
@@ -108,7 +108,7 @@ export class RawLauncher {
     return link;
   }
 
-  /** ADOPT, to be sent on the connection of the run that the process is in. */
+  /** An ADOPT frame for the connection of the run that the process is in. */
   async adoptFrame(runId: string, pid: number): Promise<Buffer> {
     const key = randomBytes(32).toString("hex");
     this.#keys.set(runId, key);
@@ -122,7 +122,7 @@ export class RawLauncher {
     return encodeMessage("start", this.startContent(runId, script, change));
   }
 
-  /** Ends by itself soon after its owner is gone: nothing outlives a failing test for long. */
+  /** Ends soon after its owner is gone, so that no process outlives a failing test for long. */
   startContent(runId: string, script: string, change: Partial<StartContent> = {}): StartContent {
     const key = change.key ?? randomBytes(32).toString("hex");
     this.#keys.set(runId, key);
@@ -173,18 +173,18 @@ export class RawLauncher {
     return { protocol: 1, runId, instanceId: "in_raw", incarnation: "two", epoch: 0, key, ...change };
   }
 
-  /** No supervisor is here any more. */
+  /** No supervisor is connected any more. */
   disconnectAll(): void {
     for (const link of this.#links) link.close();
   }
 
-  /** One of the files a run leaves, as JSON; null when it is not there. */
+  /** Reads one of a run's files as JSON; null if it does not exist. */
   async readRunFile(runId: string, name: string): Promise<unknown> {
     const path = join(this.runDirectory(runId), name);
     return existsSync(path) ? (JSON.parse(await readFile(path, "utf8")) as unknown) : null;
   }
 
-  /** The first segment of a stream: all of it, in tests that write little. */
+  /** Reads the first segment of a stream, which is all of it in tests that write little. */
   async output(runId: string, stream: "stdout" | "stderr" = "stdout"): Promise<string> {
     return readFile(join(this.runDirectory(runId), `${stream}.${"0".repeat(20)}`), "utf8").catch(() => "");
   }

@@ -15,13 +15,13 @@ interface Waiter {
   readonly reject: (error: Error) => void;
 }
 
-/** Far above any answer; only bounds a hang. */
+/** Far above the time of any answer; only limits a hang. */
 const TIMEOUT_MS = 5_000;
 
-/** One connection, frame by frame, with nothing added and nothing understood. */
+/** One connection that sends and receives raw frames. */
 export class RawLink {
   readonly socket: Socket;
-  /** Every message that came, in order. */
+  /** All received messages, in order. */
   readonly received: AnchorMessage[] = [];
   readonly #closed: Promise<void>;
   readonly #unread: AnchorMessage[] = [];
@@ -52,7 +52,7 @@ export class RawLink {
         if (message !== null) this.#hear(message);
       }
     });
-    // A reset is a close like any other here.
+    // A reset counts as a close here.
     socket.on("error", () => {});
     this.#closed = new Promise((resolve) => {
       socket.once("close", () => {
@@ -72,7 +72,7 @@ export class RawLink {
     if (this.socket.writable) this.socket.write(Buffer.concat(frames));
   }
 
-  /** One byte per packet, each on its way before the next. */
+  /** One byte per packet, each sent before the next. */
   async sendByteByByte(bytes: Buffer): Promise<void> {
     this.socket.setNoDelay(true);
     for (const byte of bytes) {
@@ -81,7 +81,7 @@ export class RawLink {
     }
   }
 
-  /** The first message of that name which nobody has asked for yet. */
+  /** Takes the first message of that name that was not taken yet. */
   receive<N extends AnchorMessageName>(name: N): Promise<Received<N>> {
     const at = this.#unread.findIndex((message) => message.name === name);
     const [found] = at < 0 ? [] : this.#unread.splice(at, 1);
@@ -105,7 +105,7 @@ export class RawLink {
     });
   }
 
-  /** The other side has closed the connection, or we have. */
+  /** Resolves when either side has closed the connection. */
   async ended(): Promise<void> {
     const late = Symbol("late");
     let timer: NodeJS.Timeout | undefined;
@@ -133,7 +133,7 @@ export class RawLink {
   }
 }
 
-/** Frames of any shape, right or wrong: what the codec of the product would refuse to write. */
+/** Builds frames of any shape, also invalid ones that the product's codec refuses to write. */
 export function rawFrame(type: number, ...fields: Buffer[]): Buffer {
   const body = Buffer.concat(fields);
   const head = Buffer.alloc(5);
@@ -151,7 +151,7 @@ export function rawField(tag: number, value: Buffer | string | number | bigint):
   return Buffer.concat([head, bytes]);
 }
 
-/** A frame as it is, with further fields at its end. */
+/** Appends fields to a frame. */
 export function withFields(frame: Buffer, ...fields: Buffer[]): Buffer {
   const longer = Buffer.concat([frame, ...fields]);
   longer.writeUInt32LE(longer.length - 4, 0);

@@ -2,7 +2,7 @@ import type { StartSpec } from "../../../src/anchor/host.js";
 import { defaults } from "../../../src/defaults.js";
 import { NO_LIMITS } from "../../../src/model/run.js";
 
-/** A run with every field set, and a short owner-loss time: nothing outlives a failing test for long. */
+/** A run with every field set, and a short owner-loss time, so that no process outlives a failing test for long. */
 export function startSpec(
   runId: string,
   argv: readonly string[],

@@ -1,4 +1,4 @@
-// Its first thread ends, which makes it look like a zombie; the second goes on, deaf to TERM, and has a child.
+// The first thread ends, so that the process looks like a zombie; the second continues, ignores TERM and has a child.
 //   headless <token>
 #include <pthread.h>
 #include <signal.h>

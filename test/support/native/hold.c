@@ -1,4 +1,4 @@
-/* Holds a process as a debugger does: stopped, and SIGCONT does not wake it. Lets go when it is killed. */
+/* Holds a process as a debugger does: stopped, and SIGCONT does not continue it. Releases it when killed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
@@ -17,5 +17,5 @@ int main(int argc, char **argv) {
   }
   puts("held");
   fflush(stdout);
-  for (;;) pause(); /* does not wait for it again: a held process that is killed stays a zombie */
+  for (;;) pause(); /* does not reap it: a held process that is killed stays a zombie */
 }

@@ -1,5 +1,5 @@
-// Runs from one process to the next: each has a child and ends at once, so whoever is looked at is already somebody else.
-//   hop <token> <how many of them>
+// A chain of processes: each forks a child and exits at once, so that an inspected process is already gone.
+//   hop <token> <number of processes>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

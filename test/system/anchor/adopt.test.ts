@@ -18,7 +18,7 @@ const programs = buildNativePrograms("headless");
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });
 const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up" });
 
-/** The numbers that a script prints first, one a line. */
+/** The pids that a script prints first, one per line. */
 async function printed(launcher: RawLauncher, stream: "stdout" | "stderr", count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a", stream)).split("\n").slice(0, -1);
   await waitUntil(async () => (await lines()).length >= count);
@@ -35,7 +35,7 @@ async function exitOf(link: RawLink) {
   return parseExit((await link.receive("exited")).json);
 }
 
-test("a service that goes on writing into the old run's pipe cannot break the bound while that drains", async () => {
+test("a service that keeps writing to the old run's pipe cannot exceed the limit while the run drains", async () => {
   const KIB = 1024;
   const launcher = await RawLauncher.start();
   const owner = await launcher.run("run_a", "yes & echo $! >&2; read line", {
@@ -48,7 +48,7 @@ test("a service that goes on writing into the old run's pipe cannot break the bo
   owner.send(encodeMessage("closeStdin", { offset: 0 }));
   const exit = await exitOf(owner);
   expect(exit).toMatchObject({ reason: "exit", emptiness: "proven" });
-  // What lay in the pipe is kept beyond the bound; what came after that is not.
+  // The bytes in the pipe are kept beyond the limit; later ones are not.
   expect(exit?.stdout.end).toBeGreaterThan(64 * KIB);
   expect(exit?.stdout.end).toBeLessThanOrEqual((64 + 64) * KIB + 1);
   expect(await exitOf(service)).toMatchObject({ emptiness: "proven" });
@@ -90,7 +90,7 @@ for (const [way, env] of ways)
   );
 
 describe.skipIf((tiers.cgroup.whyNot ?? whyNoCompiler) !== null)("refused, with nothing changed", () => {
-  test("a process whose first thread has ended: its cgroup could not be told any more", async () => {
+  test("a process whose first thread has ended, because its cgroup would be ambiguous", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", `'${join(programs, "headless")}' 7 & wait`);
     const [headless = 0] = await printed(launcher, "stdout", 1);
@@ -125,7 +125,7 @@ async function runsCgroup(launcher: RawLauncher): Promise<string> {
   return file.cgroupDirectory;
 }
 
-/** What the anchor of a run has open of them. */
+/** The entries that the anchor of a run has open. */
 async function terminalsOf(link: RawLink): Promise<string[]> {
   link.send(encodeMessage("status", {}));
   const { anchorPid } = await link.receive("welcome");

@@ -23,7 +23,7 @@ function isAlive(pid: number): boolean {
   return existsSync(`/proc/${pid}`) && !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
 }
 
-/** The pids that the script of `run_a` printed, one a line. */
+/** The pids that the script of `run_a` printed, one per line. */
 async function printedPids(launcher: RawLauncher, count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a")).split("\n").slice(0, -1);
   await waitUntil(async () => (await lines()).length >= count);
@@ -51,7 +51,7 @@ const ways = [
   ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
 ] as const;
 
-/** Adopts one process after the other; each is adopted, or refused while everything stays as it was. */
+/** Adopts one process after the other; each is adopted, or refused without any change. */
 async function adoptMany(launcher: RawLauncher, owner: RawLink, pids: readonly number[]) {
   const services: RawLink[] = [];
   const refused: string[] = [];
@@ -153,7 +153,7 @@ test("a command is started under a soft limit that has no room for the anchor's 
   expect(await exitOf(owner)).toMatchObject({ reason: "exit", leader: { code: 0 } });
 });
 
-test("an anchor whose limit is lowered below what it polls goes on", async () => {
+test("an anchor whose limit is lowered below its number of polled descriptors continues", async () => {
   plantBystander("sleep", ["3064"]);
   const launcher = await RawLauncher.start();
   const owner = await launcher.run("run_a", "echo $$; sleep 3064");
@@ -185,7 +185,7 @@ test("the launcher does not spin when it can accept no more connections", async 
 test("a supervisor is told why its anchor adopts no more processes", async () => {
   plantBystander("sleep", ["3065"]);
   const supervisor = await realSupervisor();
-  // The launcher gets its low limit once it runs; the anchors that it starts after that inherit it.
+  // The launcher gets its low limit after its start; its later anchors inherit it.
   const first = await supervisor.spawn(shellInput("read line"));
   const anchor = (await supervisor.getRun(first.runId))?.anchor?.pid ?? 0;
   const [, launcher = ""] = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${anchor}/status`, "utf8")) ?? [];

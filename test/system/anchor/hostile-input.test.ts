@@ -28,10 +28,10 @@ const TAG = {
   MEMBER: 87,
 } as const;
 const STATUS = encodeMessage("status", {});
-/** Says when it is deaf to TERM; only KILL ends it. */
+/** Prints a line when it ignores TERM; only KILL ends it. */
 const DEAF = "trap '' TERM; echo deaf; while :; do sleep 0.05; done";
 
-/** The same below the leader; it says its number when it is deaf. */
+/** The same below the leader; it prints its pid when it ignores TERM. */
 const DEAF_CHILD = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.05; done' & read line";
 
 function stop(graceMs: number | null = 0): Buffer {
@@ -143,7 +143,7 @@ describe("numbers that do not fit", () => {
     }
   });
 
-  test("a pid beyond 32 bits is not taken for the process with its lower half", async () => {
+  test("a pid beyond 32 bits does not match the process with its lower half", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "sleep 3072 & echo $!; read line");
     const pid = await printedNumber(launcher);
@@ -169,7 +169,7 @@ describe("numbers that do not fit", () => {
     await exitOf(owner);
   });
 
-  test("the largest bound of a spool loses nothing at the end", async () => {
+  test("the largest limit of a spool loses nothing at the end", async () => {
     const launcher = await RawLauncher.start();
     const marker = 0x0badcafe;
     const frame = launcher.startFrame("run_a", "head -c 30000 /dev/zero | tr '\\0' x", {
@@ -186,7 +186,7 @@ describe("numbers that do not fit", () => {
   });
 });
 
-describe("options and questions that are no numbers are refused with status 2:", () => {
+describe("invalid numbers in options and queries are refused with status 2:", () => {
   const refused: readonly [readonly string[], string?][] = [
     [["reap", "--pid", "12x", "--start", "1"]],
     [["reap", "--pid", "-12", "--start", "1"]],
@@ -219,7 +219,7 @@ describe("options and questions that are no numbers are refused with status 2:",
     const owner = await launcher.run("run_a", DEAF_CHILD);
     const pid = await printedNumber(launcher);
     const [start, { rootUnique }] = [await startOf(pid), await welcomeOf(owner)];
-    // Without unique ids a second fact would be needed; that is another test's.
+    // Without unique ids a second fact is needed; another test covers that.
     const words = ["reap", "--pid", String(pid), "--start", String(start), "--grace", String(MOST)];
     const inspected = spawnSync(findAnchorBinary(), ["inspect", "--brief"], {
       input: `${pid}\n`,
@@ -239,7 +239,7 @@ describe("options and questions that are no numbers are refused with status 2:",
     expect(bystander.exitCode).toBeNull();
   });
 
-  test("PID 1 says that a command does not exist also when its stderr is closed", () => {
+  test("PID 1 reports that a command does not exist even if its stderr is closed", () => {
     const { status } = spawnSync("/bin/sh", ["-c", `'${findAnchorBinary()}' init -- /nonexistent 2>&-`]);
     expect(status).toBe(127);
   });
@@ -258,7 +258,7 @@ describe("signals to an anchor", () => {
       ].includes(number as 9),
   );
 
-  test("neither end nor stop it, whatever they are, but for TERM, INT, HUP and QUIT", async () => {
+  test("neither end nor stop it, except TERM, INT, HUP and QUIT", async () => {
     plantBystander("sleep", ["3074"]);
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "read line; echo $line");

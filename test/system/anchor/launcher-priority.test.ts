@@ -4,8 +4,8 @@ import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 
-// Without the privilege nobody is preferred, and it holds all the same.
-test("a launcher that cleaned up after an anchor has the priority it was given, and so have its runs", async () => {
+// Also true without the privilege to raise the priority.
+test("a launcher that cleaned up after an anchor returns to its original priority, and so do its runs", async () => {
   const given = getPriority();
   const launcher = await RawLauncher.start();
   const lost = await launcher.run("run_a", "exec sleep 3043");

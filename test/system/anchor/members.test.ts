@@ -23,7 +23,7 @@ async function wrote(launcher: RawLauncher, text: string): Promise<void> {
   await waitUntil(async () => (await launcher.output("run_a", "stdout")).includes(text));
 }
 
-/** Of these two looks one may be a clock tick later, and an anchor without handles knows no unique id. */
+/** One of the two readings may be a clock tick later, and an anchor without handles knows no unique id. */
 const still = (seen: ReturnType<typeof decodeMember>) => ({
   ...seen,
   identity: { ...seen.identity, uniqueId: null },
@@ -37,7 +37,7 @@ describe.each([
   ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
   ["without handles", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup,pidfd" }],
 ])("%s", (_, env) => {
-  test("an anchor tells who lives in its run, as a look from outside does: daemons too, no zombie, no stranger", async () => {
+  test("an anchor lists the processes of its run like an inspection from outside: with daemons, without zombies and other processes", async () => {
     const launcher = await RawLauncher.start(env);
     const stranger = plantBystander("sleep", ["3019"]);
     const daemon = "(env -i setsid sleep 3019 >&- 2>&- &)";
@@ -57,7 +57,7 @@ describe.each([
   });
 });
 
-test("whoever has the key may ask, in every phase; a question without a name is refused", async () => {
+test("a connection with the key may ask in every phase; a request without an id is refused", async () => {
   const launcher = await RawLauncher.start();
   const owner = await launcher.run("run_a", "trap '' TERM; echo up; read line");
   await wrote(launcher, "up");
@@ -73,7 +73,7 @@ test("whoever has the key may ask, in every phase; a question without a name is 
   await owner.receive("exited");
 });
 
-test("of more than can be told it tells as many as it may", async () => {
+test("an answer contains at most the maximal number of processes", async () => {
   const launcher = await RawLauncher.start();
   const many = MAX_LISTED_PROCESSES + 20;
   const owner = await launcher.run(

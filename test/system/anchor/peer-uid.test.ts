@@ -30,7 +30,7 @@ function callAs(uid: number, path: string, frame: Buffer): string {
   return stdout.trim();
 }
 
-/** As a mistaken administrator might: the uid is then all that is left between the two users. */
+/** As after a mistake of an administrator: then only the uid separates the two users. */
 async function openToAll(launcher: RawLauncher, socket: string): Promise<string> {
   for (const path of ["", "runs", "runs/run_a"]) await chmod(join(launcher.directory, path), 0o755);
   const path = join(launcher.directory, socket);
@@ -39,7 +39,7 @@ async function openToAll(launcher: RawLauncher, socket: string): Promise<string>
 }
 
 describe.skipIf(whyNoOtherUser !== null)("a process of another user", () => {
-  test("gets no answer of a launcher, and starts nothing there", async () => {
+  test("gets no answer from a launcher, and starts nothing", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     const path = await openToAll(launcher, "launcher.sock");
@@ -50,7 +50,7 @@ describe.skipIf(whyNoOtherUser !== null)("a process of another user", () => {
     await owner.receive("exited");
   });
 
-  test("gets no answer of an anchor, even with the run's key, and stops nothing", async () => {
+  test("gets no answer from an anchor, even with the run's key, and stops nothing", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     const path = await openToAll(launcher, "runs/run_a/sock");

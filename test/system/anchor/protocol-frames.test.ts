@@ -15,7 +15,7 @@ const stop = (change: Partial<Parameters<typeof encodeMessage<"stop">>[1]> = {})
   encodeMessage("stop", { reason: "manual-cancel", actor: "test", requestId: "", graceMs: 0, ...change });
 
 describe("frames", () => {
-  test("may come byte by byte", async () => {
+  test("may arrive byte by byte", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.connect();
     await owner.sendByteByByte(launcher.startFrame("run_a", "exit 3"));
@@ -27,7 +27,7 @@ describe("frames", () => {
     expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ leader: { code: 3 } });
   });
 
-  test("may come many in one packet", async () => {
+  test("may arrive many in one packet", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.start("run_a", "cat");
     const write = encodeMessage("write", { offset: 0, data: Buffer.from("all at once\n") });
@@ -38,7 +38,7 @@ describe("frames", () => {
     expect(owner.received.filter(({ name }) => name === "welcome")).toHaveLength(3);
   });
 
-  test("may carry fields this version does not know", async () => {
+  test("may have unknown fields", async () => {
     const launcher = await RawLauncher.start();
     const more = [rawField(UNKNOWN_TAG, "what is this"), rawField(UNKNOWN_TAG + 1, Buffer.alloc(1000, 1))];
     const owner = await launcher.connect();
@@ -54,7 +54,7 @@ describe("frames", () => {
     await next.receive("exited");
   });
 
-  test("HOLD may carry fields this version does not know, too", async () => {
+  test("of type HOLD may have unknown fields, too", async () => {
     const launcher = await RawLauncher.start();
     const guest = await launcher.connect();
     guest.send(withFields(encodeMessage("hold", {}), rawField(UNKNOWN_TAG, "what is this")));
@@ -64,7 +64,7 @@ describe("frames", () => {
     expect(guest.isOpen).toBe(true);
   });
 
-  test("of a type this version does not know are refused, and the connection goes on", async () => {
+  test("of an unknown type are refused, and the connection stays open", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "exec sleep 3031");
     for (const type of [UNKNOWN_FRAME, 0, 255, 64]) {
@@ -81,7 +81,7 @@ describe("frames", () => {
     ["of no length", Buffer.alloc(4)],
     ["with a field longer than itself", rawFrame(12, Buffer.from([9, 255, 255, 255, 255, 1]))],
     ["with half a field", rawFrame(12, Buffer.from([9, 1]))],
-  ])("%s end their own connection and no other", async (_, bytes) => {
+  ])("%s close their own connection and no other", async (_, bytes) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     for (const observer of [await launcher.attach("run_a", 0), await launcher.connectTo("run_a")]) {
@@ -94,7 +94,7 @@ describe("frames", () => {
     expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ reason: "exit" });
   });
 
-  test("as long as the limit are taken", async () => {
+  test("of the maximal length are accepted", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(rawFrame(12, rawField(UNKNOWN_TAG, Buffer.alloc(FRAME_MAX_BYTES - 6))));
@@ -127,7 +127,7 @@ describe("a connection", () => {
     expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ actor: "owner" });
   });
 
-  test("without a key, or with the key before its last character, is refused", async () => {
+  test("without a key, or with a key that lacks its last character, is refused", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     const { key } = launcher.helloContent("run_a");
@@ -148,7 +148,7 @@ describe("a connection", () => {
     ["GO", GO],
     ["WELCOME", rawFrame(64)],
     ["START", rawFrame(2, rawField(2, "run_a"))],
-  ])("that begins with %s instead of HELLO is closed and changes nothing", async (_, frame) => {
+  ])("that starts with %s instead of HELLO is closed and changes nothing", async (_, frame) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     const stranger = await launcher.connectTo("run_a");
@@ -161,7 +161,7 @@ describe("a connection", () => {
     await owner.receive("exited");
   });
 
-  test("that says nothing does not stand in anybody's way, and twenty do not either", async () => {
+  test("that sends nothing does not block others, and twenty do not either", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     for (let count = 0; count < 20; count++) await launcher.connectTo("run_a");
@@ -173,14 +173,14 @@ describe("a connection", () => {
     expect(JSON.parse((await next.receive("exited")).json)).toMatchObject({ actor: "next" });
   });
 
-  test("to the launcher that says nothing does not stand in anybody's way", async () => {
+  test("to the launcher that sends nothing does not block others", async () => {
     const launcher = await RawLauncher.start();
     for (let count = 0; count < 20; count++) await launcher.connect();
     const owner = await launcher.run("run_a", "exit 0");
     await owner.receive("exited");
   });
 
-  test("to the launcher that breaks off in its first word neither keeps it busy nor keeps it", async () => {
+  test("to the launcher that breaks in its first frame neither keeps it busy nor alive", async () => {
     const launcher = await RawLauncher.start();
     const guests = [1, 4, 5, 12].map(async (length) => {
       const guest = await launcher.connect();
@@ -192,14 +192,14 @@ describe("a connection", () => {
     const owner = await launcher.run("run_a", "sleep 0.3");
     await owner.receive("exited");
     expect((await cpuTicks(launcher.pid)) - before).toBeLessThan(10);
-    // That it leaves when they have gone is checked at the end of every test.
+    // Every test checks at its end that the launcher exits.
   });
 
-  test("that never reads its answers is closed, and its run goes on for the next owner", async () => {
+  test("that never reads its answers is closed, and its run continues for the next owner", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat", { ownerLossMs: 5_000 });
     owner.socket.pause();
-    // Every empty DATA field is one more piece of input to be answered.
+    // Every empty DATA field causes one more answer.
     owner.send(rawFrame(6, rawField(19, 0), Buffer.concat(Array(20_000).fill(rawField(25, "")))));
     for (let count = 0; count < 3_000; count++) owner.send(STATUS);
     const next = await launcher.attach("run_a", 2);
@@ -210,7 +210,7 @@ describe("a connection", () => {
   });
 });
 
-test("a socket that was deleted, alone or with its whole directory, is made again", async () => {
+test("a deleted socket is created again, also after its whole directory was deleted", async () => {
   const launcher = await RawLauncher.start();
   const [first, second] = [await launcher.run("run_a", "cat"), await launcher.run("run_b", "cat")];
   const sockets = ["run_a", "run_b"].map((runId) => join(launcher.runDirectory(runId), "sock"));
@@ -240,7 +240,7 @@ function head(length: number): Buffer {
   return bytes;
 }
 
-/** Hundredths of a second a process has computed, for itself or in the kernel. */
+/** CPU time of a process in hundredths of a second. */
 async function cpuTicks(pid: number): Promise<number> {
   const line = await readFile(`/proc/${pid}/stat`, "utf8");
   const fields = line.slice(line.lastIndexOf(")") + 2).split(" ");

@@ -41,7 +41,7 @@ async function exitOf(link: RawLink): Promise<Record<string, unknown>> {
 }
 
 describe("epochs", () => {
-  test("a higher one takes over and ends the former owner's connection", async () => {
+  test("a higher epoch takes over and closes the former owner's connection", async () => {
     const launcher = await RawLauncher.start();
     const first = await launcher.run("run_a", "cat");
     const second = await launcher.attach("run_a", 2);
@@ -54,7 +54,7 @@ describe("epochs", () => {
     await tenth.receive("exited");
   });
 
-  test("an equal and a lower one are refused, with the highest, and change nothing", async () => {
+  test("an equal and a lower epoch are refused with the highest one, and change nothing", async () => {
     const launcher = await RawLauncher.start();
     const former = await launcher.run("run_a", "cat");
     const owner = await launcher.attach("run_a", 7);
@@ -71,7 +71,7 @@ describe("epochs", () => {
     expect(await exitOf(owner)).toMatchObject({ reason: "exit", leader: { code: 0 } });
   });
 
-  test("one that has left is over: nobody comes back under it", async () => {
+  test("a disconnected owner cannot return with the same epoch", async () => {
     const launcher = await RawLauncher.start();
     const former = await launcher.run("run_a", "cat");
     const owner = await launcher.attach("run_a", 3);
@@ -85,14 +85,14 @@ describe("epochs", () => {
     await next.receive("exited");
   });
 
-  test("a higher one ends the former owner's connection while the gate is closed, too", async () => {
+  test("a higher epoch closes the former owner's connection while the gate is closed, too", async () => {
     const launcher = await RawLauncher.start();
     const former = await launcher.start("run_a", "exit 0");
     await launcher.attach("run_a", 2);
     await former.ended();
   });
 
-  test("a former owner's GO is never obeyed", async () => {
+  test("a former owner's GO has no effect", async () => {
     const launcher = await RawLauncher.start();
     const mark = join(launcher.directory, "mark");
     const former = await launcher.start("run_a", `: > '${mark}'`);
@@ -105,7 +105,7 @@ describe("epochs", () => {
     expect(existsSync(mark)).toBe(false);
   });
 
-  test("a former owner's WRITE and RESIZE are never obeyed", async () => {
+  test("a former owner's WRITE and RESIZE have no effect", async () => {
     const launcher = await RawLauncher.start();
     const former = await launcher.run("run_a", "read line; echo $line; stty size", { pty: 1 });
     const owner = await launcher.attach("run_a", 2);
@@ -116,7 +116,7 @@ describe("epochs", () => {
     expect(await launcher.output("run_a")).toBe("owner\r\nowner\r\n33 44\r\n");
   });
 
-  test("in a race of forty owners for one stdin, each byte comes from who owned it then", async () => {
+  test("in a race of forty owners for one stdin, each byte comes from the owner at that time", async () => {
     const launcher = await RawLauncher.start();
     const links: { link: RawLink; offset: number; line: string }[] = [];
     let former = await launcher.run("run_a", "cat");
@@ -125,7 +125,7 @@ describe("epochs", () => {
       const link = await launcher.connectTo("run_a");
       const line = `owner ${String(epoch).padStart(3, "0")}\n`;
       link.send(launcher.helloFrame("run_a", { epoch }));
-      // The former one writes on, at the offset that its successor will use.
+      // The former owner keeps writing at the offset that its successor will use.
       for (const each of racing) each.send(write(links.at(-1)?.offset ?? 0, "x".repeat(50)));
       const { offset } = await link.receive("welcome");
       for (const each of racing) each.send(write(offset, "y".repeat(50)), GO, STATUS);
@@ -139,14 +139,14 @@ describe("epochs", () => {
     expect(await exitOf(former)).toMatchObject({ leader: { code: 0 } });
     const output = await launcher.output("run_a");
     expect(output).toHaveLength(end);
-    // What an owner was told is where its own bytes began: nothing of another's came between.
+    // An owner's bytes start at the offset it was told: no other bytes came between.
     for (const { offset, line } of links) expect(output.slice(offset, offset + line.length)).toBe(line);
     expect(output).not.toContain("y");
   });
 });
 
 describe("an observer", () => {
-  test.each(steering)("may not steer: %s is refused, and not done", async (_, frame) => {
+  test.each(steering)("may not control the run: %s is refused and has no effect", async (_, frame) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "stty size; cat", { pty: 1, outPolicy: 1 });
     const observer = await launcher.attach("run_a", 0);
@@ -184,7 +184,7 @@ describe("an observer", () => {
     expect(await exitOf(owner)).toMatchObject({ reason: "manual-cancel", actor: "test" });
   });
 
-  test("is no owner: its presence does not keep a task alive", async () => {
+  test("does not keep a task alive", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "exec sleep 3031");
     const observer = await launcher.attach("run_a", 0);
@@ -194,7 +194,7 @@ describe("an observer", () => {
 });
 
 describe("input", () => {
-  test("that is repeated is taken once, and what is new behind a repeat is taken", async () => {
+  test("that is repeated is accepted once, and new bytes after a repetition are accepted", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(write(0, "one "), write(0, "one "), write(2, "e two "), write(0, "one two three"));
@@ -204,7 +204,7 @@ describe("input", () => {
     expect(owner.received.filter(({ name }) => name === "refused")).toEqual([]);
   });
 
-  test("after a gap is refused, and nothing of it is taken", async () => {
+  test("after a gap is refused completely", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(write(0, "one "), write(5, "gap"));
@@ -214,7 +214,7 @@ describe("input", () => {
     expect(await launcher.output("run_a")).toBe("one two");
   });
 
-  test("beyond the limit is refused, and up to it is kept for a program that does not read yet", async () => {
+  test("beyond the limit is refused, and input up to it waits for the program", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.start("run_a", "cat");
     const full = Buffer.alloc(STDIN_BUFFER, "a");
@@ -229,7 +229,7 @@ describe("input", () => {
     expect(await launcher.output("run_a")).toBe(full.toString());
   });
 
-  test("ends where it was said to end, however early that is said", async () => {
+  test("ends at the announced offset, however early it was announced", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(encodeMessage("closeStdin", { offset: 4 }), write(0, "ab"), write(2, "cd"));
@@ -237,7 +237,7 @@ describe("input", () => {
     expect(await launcher.output("run_a")).toBe("abcd");
   });
 
-  test("of one owner is gone on with by the next, byte by byte", async () => {
+  test("of one owner is continued by the next, byte by byte", async () => {
     const launcher = await RawLauncher.start();
     let owner = await launcher.run("run_a", "cat");
     const text = Array.from({ length: 40 }, (_, at) => `line ${at}\n`).join("");

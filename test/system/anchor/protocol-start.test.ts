@@ -12,10 +12,10 @@ const KEY = "0123456789abcdef".repeat(4);
 const START = 2;
 const runId = (id: string): Buffer => rawField(2, id);
 const CWD = rawField(50, "/");
-/** Everything START needs but a command. */
+/** Everything START needs except a command. */
 const rest = [rawField(1, 1), rawField(3, "in_raw"), rawField(4, "one"), rawField(5, 1), rawField(6, KEY)];
 
-/** After a refused start: no directory, no process but the launcher, and the next run works. */
+/** After a refused start: no directory, no process except the launcher, and the next run works. */
 async function nothingBehind(launcher: RawLauncher): Promise<void> {
   await waitUntil(async () => (await childrenOf(launcher.pid)).length === 0);
   expect(await readdir(launcher.directory)).toEqual(
@@ -85,7 +85,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     ["an option", "--dir=/tmp"],
     ["too many characters", "r".repeat(64)],
     ["far too many characters", "r".repeat(5000)],
-  ])("a run id that is %s: closed without a word", async (what, id) => {
+  ])("a run id that is %s: closed without an answer", async (what, id) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.connect();
     owner.send(rawFrame(START, runId(id), ...rest, rawField(48, "/bin/true")));
@@ -95,7 +95,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     await nothingBehind(launcher);
   });
 
-  test("a second run id in the same frame names no second directory", async () => {
+  test("a second run id in the same frame creates no second directory", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.connect();
     owner.send(withFields(launcher.startFrame("run_a", "cat"), runId("../../elsewhere")));
@@ -105,7 +105,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     await waitUntil(async () => (await launcher.readRunFile("run_a", "exit.json")) !== null);
   });
 
-  test("a run id that is not the first field: closed without a word", async () => {
+  test("a run id that is not the first field: closed without an answer", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.connect();
     owner.send(rawFrame(START, ...rest, runId("run_a"), rawField(48, "/bin/true")));
@@ -114,7 +114,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     await nothingBehind(launcher);
   });
 
-  test("a frame that is longer than START may be, or broken inside: closed", async () => {
+  test("a frame that is longer than allowed, or malformed: closed", async () => {
     const launcher = await RawLauncher.start();
     const head = rawFrame(START, runId("run_a"));
     head.writeUInt32LE(START_MAX_BYTES + 1, 0);
@@ -128,7 +128,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     await nothingBehind(launcher);
   });
 
-  test("more than the kernel executes: FAILED at GO, not half a command", async () => {
+  test("more arguments than the kernel accepts: FAILED at GO, and no partial command", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.connect();
     const argument = Buffer.alloc(START_MAX_BYTES / 2, "a");
@@ -141,7 +141,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     expect(JSON.parse((await owner.receive("exited")).json)).toMatchObject({ executed: false });
   });
 
-  test("an owner that leaves in the middle of its START", async () => {
+  test("an owner that disconnects inside its START", async () => {
     const launcher = await RawLauncher.start();
     const frame = launcher.startFrame("run_a", "exit 0");
     for (const length of [80, 200, frame.length - 1]) {
@@ -155,7 +155,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
   });
 });
 
-test("a run directory that is there already is nobody's to reuse: FAILED, and it stays as it is", async () => {
+test("an existing run directory is not reused: FAILED, and it stays unchanged", async () => {
   const launcher = await RawLauncher.start();
   const first = await launcher.run("run_a", "exit 5");
   await first.ended();
@@ -169,7 +169,7 @@ test("a run directory that is there already is nobody's to reuse: FAILED, and it
   expect(await launcher.readRunFile("run_a", "exit.json")).toMatchObject({ leader: { code: 5 } });
 });
 
-test("two STARTs for one run id at once: one run, the other is told", async () => {
+test("two concurrent STARTs for one run id: one run, and the other is refused", async () => {
   const launcher = await RawLauncher.start();
   const owners = await Promise.all([launcher.connect(), launcher.connect()]);
   const frame = launcher.startFrame("run_a", "exit 6");

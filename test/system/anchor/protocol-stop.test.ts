@@ -9,7 +9,7 @@ import { rawField, rawFrame, type RawLink } from "../../support/anchor/raw-link.
 
 const GO = encodeMessage("go", {});
 const STATUS = encodeMessage("status", {});
-/** Says when it is deaf to TERM; only KILL ends it. */
+/** Prints a line when it ignores TERM; only KILL ends it. */
 const DEAF = "trap '' TERM; echo deaf; while :; do sleep 0.05; done";
 
 function stop(change: Partial<Parameters<typeof encodeMessage<"stop">>[1]> = {}): Buffer {
@@ -44,7 +44,7 @@ async function ended(launcher: RawLauncher, runId: string): Promise<unknown> {
 }
 
 describe("STOP", () => {
-  test("is monotone: the first is kept and wins, every later one gets it back", async () => {
+  test("keeps the first reason, and answers every later STOP with it", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 300 });
     const observer = await launcher.attach("run_a", 0);
@@ -62,7 +62,7 @@ describe("STOP", () => {
     expect(await launcher.readRunFile("run_a", "stop.json")).toEqual(first);
   });
 
-  test("can be hurried by a later one", async () => {
+  test("can be shortened by a later one", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
     await waitUntil(async () => (await launcher.output("run_a")) !== "");
@@ -111,7 +111,7 @@ describe("STOP", () => {
     ["quotes", '"'.repeat(255)],
     ["control characters", "\u0001\u001b".repeat(127)],
     ["umlauts", "ä".repeat(127)],
-  ])("is kept word for word, whatever its actor is called: %s", async (_, actor) => {
+  ])("is recorded literally, whatever its actor is: %s", async (_, actor) => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "cat");
     owner.send(stop({ actor, requestId: actor.slice(0, 60), graceMs: 0 }));
@@ -121,7 +121,7 @@ describe("STOP", () => {
   });
 
   test.each(["TERM", "INT", "HUP"] as const)(
-    "is what %s means to an anchor, in the sender's name",
+    "is the effect of %s on an anchor, in the sender's name",
     async (name) => {
       const launcher = await RawLauncher.start();
       const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");
@@ -157,14 +157,14 @@ describe("before GO", () => {
     expect(existsSync(mark)).toBe(false);
   });
 
-  test("an owner that comes after the first has gone may not GO", async () => {
+  test("an owner that attaches after the first has disconnected may not send GO", async () => {
     const launcher = await RawLauncher.start();
     let answered = 0;
     for (let round = 0; round < 20; round++) {
       const runId = `run_${round}`;
       const mark = join(launcher.directory, runId);
       const first = await launcher.start(runId, `: > '${mark}'`);
-      // Stopped, it finds the end of one owner and the greeting of the next at the same time.
+      // The stopped anchor finds the end of one owner and the HELLO of the next at the same time.
       first.send(STATUS);
       const { anchorPid } = await first.receive("welcome");
       process.kill(anchorPid, "SIGSTOP");
@@ -181,7 +181,7 @@ describe("before GO", () => {
     console.log(`a later owner was let in, and could not GO: ${answered} of 20`);
   });
 
-  test("and no later: who comes right after GO is not told that the gate is closed", async () => {
+  test("and not after it: an owner that attaches right after GO is not told that the gate is closed", async () => {
     const launcher = await RawLauncher.start();
     for (let round = 0; round < 10; round++) {
       const runId = `run_${round}`;
@@ -193,7 +193,7 @@ describe("before GO", () => {
       const next = await launcher.connectTo(runId);
       next.send(launcher.helloFrame(runId, { epoch: 2 }), STATUS);
       process.kill(anchorPid, "SIGCONT");
-      // Whoever is told `gated` may believe that nothing has run, and stop it as such.
+      // An owner that is told `gated` may assume that nothing has run, and stop it as such.
       expect(await next.receive("welcome")).toMatchObject({ phase: 2 });
       next.send(stop({ graceMs: 0 }));
       expect(await exitOf(next)).toMatchObject({ executed: true });
@@ -228,7 +228,7 @@ describe("a deadline", () => {
   test.each([
     ["overall-timeout", { overallMs: 100 }],
     ["no-output-timeout", { noOutputMs: 100 }],
-  ])("is enforced for an owner that is stuck, after the backstop: %s", async (reason, change) => {
+  ])("is enforced after the backstop if the owner is stuck: %s", async (reason, change) => {
     const launcher = await RawLauncher.start();
     const began = performance.now();
     const owner = await launcher.run("run_a", "exec sleep 3031", { backstopMs: 400, ...change });
@@ -236,7 +236,7 @@ describe("a deadline", () => {
     expect(performance.now() - began).toBeGreaterThan(499);
   });
 
-  test("is replaced by POLICY, and counted from then", async () => {
+  test("is replaced by POLICY, and counted from that time", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "exec sleep 3031", { overallMs: 100, backstopMs: 50 });
     owner.send(policy({ overallMs: 0 }), STATUS);
@@ -264,7 +264,7 @@ describe("a deadline", () => {
 });
 
 describe("without an owner", () => {
-  test("a task ends by its policy, and says so", async () => {
+  test("a task ends by its policy, and reports the reason", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "trap '' TERM; sleep 3031 & setsid sleep 3031 & wait", {
       graceMs: 100,
@@ -277,7 +277,7 @@ describe("without an owner", () => {
     });
   });
 
-  test("the clock begins anew when an owner has been back", async () => {
+  test("the clock restarts when an owner has been connected", async () => {
     const launcher = await RawLauncher.start();
     let owner = await launcher.run("run_a", "exec sleep 3031", { ownerLossMs: 400 });
     const began = performance.now();
@@ -291,7 +291,7 @@ describe("without an owner", () => {
     expect(performance.now() - began).toBeGreaterThan(4 * 250 + 399);
   });
 
-  test("a service goes on, and its next owner finds it as it was", async () => {
+  test("a service continues, and its next owner finds it unchanged", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "echo up; cat", { kind: 1, ownerLossMs: 50 });
     await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
@@ -304,7 +304,7 @@ describe("without an owner", () => {
     expect(await exitOf(next)).toMatchObject({ reason: "exit", leader: { code: 0 } });
   });
 
-  test("a service that is made a task ends like one", async () => {
+  test("a service that becomes a task ends like a task", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "exec sleep 3031", { kind: 1 });
     owner.send(policy({ kind: 0, ownerLossMs: 50 }), STATUS);
@@ -313,7 +313,7 @@ describe("without an owner", () => {
     expect(await ended(launcher, "run_a")).toMatchObject({ reason: "owner-lost" });
   });
 
-  test("the true status is kept for whoever asks later", async () => {
+  test("the exit status is kept for a later owner", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "sleep 0.1; echo late; exit 9", { ownerLossMs: 5_000 });
     owner.close();
@@ -326,8 +326,8 @@ describe("without an owner", () => {
   });
 });
 
-describe("what is left behind", () => {
-  test("anchor.json: who is who, before anything has run", async () => {
+describe("files of a run", () => {
+  test("anchor.json: the identities, before the command has run", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.connect();
     owner.send(launcher.startFrame("run_a", "cat"));
@@ -344,7 +344,7 @@ describe("what is left behind", () => {
     await owner.receive("exited");
   });
 
-  test("anchor.json: the scope that START brought, whatever is in it; one that is too long is left out", async () => {
+  test("anchor.json: the scope of START, whatever its content; one that is too long is left out", async () => {
     const launcher = await RawLauncher.start();
     const longest = `{"labels":{"a":"${'"\\\\u001b\\n'.repeat(200)}"}}`.slice(0, 2047);
     const scopes: readonly (readonly [string, string])[] = [
@@ -376,7 +376,7 @@ describe("what is left behind", () => {
     await owner.receive("exited");
   });
 
-  test("exit.json: everything the page promises, equal to what the owner was told", async () => {
+  test("exit.json: everything in the documentation, equal to the message to the owner", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "echo out; echo error >&2; exit 3");
     const told = await exitOf(owner);
@@ -405,7 +405,7 @@ describe("what is left behind", () => {
     await waitUntil(() => !existsSync(join(launcher.runDirectory("run_a"), "sock")));
   });
 
-  test("leader.json: the leader's own status, as soon as something outlives it", async () => {
+  test("leader.json: the leader's own status, as soon as a process outlives it", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", `(${DEAF}) & setsid sleep 3031 & sleep 0.1; kill -USR1 $$`, {
       graceMs: 200,
@@ -420,7 +420,7 @@ describe("what is left behind", () => {
     expect(exit["residueCount"]).toBe(kinds.length);
   });
 
-  test("a command that cannot be executed: FAILED with the step, and an end that says so", async () => {
+  test("a command that cannot be executed: FAILED with the step, and an exit file that says so", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.start("run_a", "", { args: ["/nonexistent/command"] });
     owner.send(GO);
@@ -433,7 +433,7 @@ describe("what is left behind", () => {
     });
   });
 
-  test("an anchor that is killed: the launcher kills its tree, says so, and writes it down", async () => {
+  test("an anchor that is killed: the launcher kills its tree, reports it, and writes swept.json", async () => {
     const launcher = await RawLauncher.start();
     const holder = await launcher.hold();
     const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");

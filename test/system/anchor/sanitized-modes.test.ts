@@ -38,7 +38,7 @@ afterAll(async () => {
   await rm(reports, { recursive: true, force: true });
 });
 
-/** Deterministic, so that a failure can be seen again. */
+/** Deterministic, so that a failure can be reproduced. */
 function noise(seed: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
   let state = seed;
@@ -76,7 +76,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect(await reapMarkedProcess(anchor, request)).toMatchObject({ verified: true, killed: 1 });
   });
 
-  test("a long input in many pieces, and cgroups that are not", async () => {
+  test("a long input in many pieces, and invalid cgroups", async () => {
     const wanted = Array.from({ length: 30_000 }, (_, at) => (at % 5000 === 0 ? process.pid : 2 ** 23 + at));
     expect(await inspectProcesses(anchor, wanted)).toHaveLength(wanted.length);
     const paths = [
@@ -95,7 +95,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect(answers.every((answer) => answer === "gone" || answer === "unknown")).toBe(true);
   });
 
-  test("input that is noise is refused", async () => {
+  test("random input is refused", async () => {
     for (let seed = 1; seed <= 20; seed += 1) {
       const child = spawn(anchor, ["inspect"], {
         stdio: ["pipe", "ignore", "ignore"],

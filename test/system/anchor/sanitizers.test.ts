@@ -53,7 +53,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
-  test("the sanitizers are there, in the launcher and in the anchor", async () => {
+  test("the launcher and the anchor are built with sanitizers", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(shellInput("read line"));
     const anchor = (await supervisor.getRun(begun.runId))?.anchor?.pid ?? 0;
@@ -63,7 +63,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     await begun.wait();
   });
 
-  test("and what they report is noticed", async () => {
+  test("a report of a sanitizer fails the test", async () => {
     const home = await temporaryHome();
     const [source, program] = [join(home, "wrong.c"), join(home, "wrong")];
     await writeFile(
@@ -113,7 +113,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     ).rejects.toMatchObject({ code: "SPAWN_FAILED" });
   });
 
-  test("a cancel of two hundred processes, some of them detached and deaf", async () => {
+  test("a stop of two hundred processes, some of them detached and ignoring TERM", async () => {
     const supervisor = await realSupervisor();
     plantLookalike("sleep", "3051");
     const script = `
@@ -131,7 +131,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect(await findProcessesOfRun(begun.runId)).toEqual([]);
   });
 
-  test("three hundred members told, and some of them signalled", async () => {
+  test("three hundred members listed, and some of them signalled", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(
       shellInput("for i in $(seq 300); do sleep 3051 & done; echo ready; read line"),
@@ -145,7 +145,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect((await begun.wait()).exit).toMatchObject({ reason: "exit" });
   });
 
-  test("leftovers of every kind, swept and named", async () => {
+  test("residue of every kind, swept and reported", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(
       shellInput("sleep 3051 & (env -i setsid sh -c 'sleep 3051 & sleep 3051' &); exit 3"),
@@ -181,7 +181,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect((await begun.wait()).exit).toMatchObject({ code: 0 });
   });
 
-  test("owners that come and go", async () => {
+  test("owners that attach and disconnect", async () => {
     const home = await temporaryHome();
     let supervisor = await realSupervisor({ home, instanceId: "in_asan" });
     const { runId } = await supervisor.spawn(shellInput("cat; exit 9"));
@@ -227,7 +227,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     expect((await begun.wait()).exit).toMatchObject({ reason: "lost" });
   });
 
-  test("garbage on both sockets, and the run goes on", async () => {
+  test("garbage on both sockets, and the run continues", async () => {
     const supervisor = await realSupervisor();
     const begun = await supervisor.spawn(shellInput("cat; exit 5"));
     const instance = join(supervisor.home, "instances", supervisor.instanceId);
@@ -242,7 +242,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     await nothingBut(supervisor, begun.runId);
   });
 
-  test("frames of the owner with numbers at every edge, and the run goes on", async () => {
+  test("frames of the owner with numbers at every limit, and the run continues", async () => {
     plantLookalike("sleep", "3052");
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "sleep 3052 & echo $!; read line; exit 6", { pty: 1 });
@@ -262,8 +262,8 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
     await expect(init).rejects.toMatchObject({ code: 3 });
   });
 
-  // The whole black-box suite once more; in the ordinary run the scenes above stand for it.
-  test.runIf(soak)("everything the protocol's own suites do", async () => {
+  // The whole protocol suite again; in an ordinary run the tests above stand for it.
+  test.runIf(soak)("all tests of the protocol", async () => {
     const vitest = join(project, "node_modules/vitest/vitest.mjs");
     await run(process.execPath, [vitest, "run", "test/system/anchor/protocol"], {
       cwd: project,
@@ -272,7 +272,7 @@ describe.skipIf(!canCompile)("under the sanitizers, without a report:", () => {
   });
 });
 
-describe.skipIf(!canCompile)("the parts that run by themselves", () => {
+describe.skipIf(!canCompile)("the parts that are tested alone", () => {
   const flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror"];
   const sanitize = ["-fsanitize=address,undefined"];
   const factor = soak ? 50 : 1;
@@ -295,13 +295,13 @@ describe.skipIf(!canCompile)("the parts that run by themselves", () => {
   }
 
   for (const { name, part, place, sanitized, watched } of programs) {
-    test(`${name} finds nothing, sanitized`, async () => {
+    test(`${name} finds nothing with sanitizers`, async () => {
       const program = await compile(name, part, sanitize);
       for (let seed = 1; seed <= 2; seed++)
         await run(program, await argumentsOf(place, seed, sanitized * factor));
     });
 
-    test.skipIf(!hasValgrind)(`${name} finds nothing, watched by valgrind`, async () => {
+    test.skipIf(!hasValgrind)(`${name} finds nothing under valgrind`, async () => {
       const program = await compile(name, part, []);
       const args = await argumentsOf(place, 3, watched * factor);
       await run("valgrind", ["-q", "--error-exitcode=9", program, ...args]);
@@ -319,7 +319,10 @@ function started(
   });
 }
 
-/** POLICY, RESIZE, ADOPT, SIGNAL or ACK with numbers where a type ends. No time that would end the run within the test. */
+/**
+ * POLICY, RESIZE, ADOPT, SIGNAL or ACK with numbers at the limits of types. No time that would end the run within the
+ * test.
+ */
 function extremeFrame(): Buffer {
   const edges = [16n, 31n, 32n, 47n, 48n, 53n, 63n, 64n].flatMap((bits) => [2n ** bits - 1n, 2n ** bits]);
   const numbers = edges.filter((number) => number < 2n ** 64n);
@@ -346,7 +349,7 @@ function extremeFrame(): Buffer {
   return (frames[randomInt(frames.length)] ?? frames[0])?.() ?? Buffer.alloc(0);
 }
 
-/** Noise, and frames that are nearly right: the nearer, the deeper they get. */
+/** Random bytes, and frames that are almost valid, which reach more code. */
 function garbage(round: number, runId: string): Buffer {
   if (round % 3 === 0) return randomBytes(randomInt(1, 3000));
   const hello = encodeMessage("hello", {
@@ -364,7 +367,7 @@ function garbage(round: number, runId: string): Buffer {
   return bytes.subarray(0, randomInt(1, bytes.length + 1));
 }
 
-/** Says it and waits for the end of the connection, but not for long: some garbage is a beginning. */
+/** Sends the bytes and waits for the end of the connection, but not for long, because some of them are valid starts. */
 async function throwAt(path: string, bytes: Buffer): Promise<void> {
   const socket = connect(path);
   socket.on("error", () => {});
@@ -376,7 +379,7 @@ async function throwAt(path: string, bytes: Buffer): Promise<void> {
   });
 }
 
-/** Garbage is not a START: no other run has come to be. */
+/** Garbage is not a START: no other run was created. */
 async function nothingBut(supervisor: Supervisor, runId: string): Promise<void> {
   const runs = await readdir(join(supervisor.home, "instances", supervisor.instanceId, "runs"));
   expect(runs).toEqual([runId]);

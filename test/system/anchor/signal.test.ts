@@ -24,7 +24,7 @@ async function printed(launcher: RawLauncher, count: number): Promise<number[]> 
   return (await lines()).map(Number);
 }
 
-/** Its shell does not wait for it: it stays as a zombie. */
+/** Its shell does not reap it: it stays a zombie. */
 const inState = (pid: number, state: string) =>
   waitUntil(async () => (await readFile(`/proc/${pid}/stat`, "latin1")).includes(`) ${state} `));
 
@@ -32,7 +32,7 @@ describe.each([
   ["with cgroups", anchorEnvironment()],
   ["without cgroups", { ...anchorEnvironment(), HOLDFAST_ANCHOR_WEAKEN: "cgroup" }],
 ])("%s", (_, env) => {
-  test("who is named and a member is signalled; its first process, strangers and others are not", async () => {
+  test("listed members are signalled; the leader, other processes and unlisted members are not", async () => {
     const launcher = await RawLauncher.start(env);
     const stranger = plantBystander("sleep", ["3018"]);
     const owner = await launcher.run("run_a", TWO);
@@ -59,7 +59,7 @@ describe.each([
   });
 });
 
-test("without handles only the anchor's own children are signalled: whose number it is cannot be proven of others", async () => {
+test("without handles only the anchor's own children are signalled, because other identities cannot be proven", async () => {
   const launcher = await RawLauncher.start({
     ...anchorEnvironment(),
     HOLDFAST_ANCHOR_WEAKEN: "cgroup,pidfd",
@@ -74,7 +74,7 @@ test("without handles only the anchor's own children are signalled: whose number
   await owner.receive("exited");
 });
 
-test("other signals, misshapen names and a run that is being stopped are refused; an observer may not", async () => {
+test("other signals, malformed identities and a run that is being stopped are refused, and so is an observer", async () => {
   const launcher = await RawLauncher.start();
   const owner = await launcher.run("run_a", `trap '' TERM; ${TWO}`);
   const [one = 0] = await printed(launcher, 3);

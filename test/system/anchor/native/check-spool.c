@@ -1,7 +1,5 @@
-/*
- * The spool against a model in memory, with random appends, acks and bounds, and in every other round with segments that
- * somebody else truncates, extends or removes: check-spool DIRECTORY SEED ROUNDS.
- */
+/* Compares the spool with a model in memory, with random appends, acks and limits, and in every other round with
+ * segments that another program truncates, extends or removes: check-spool DIRECTORY SEED ROUNDS. */
 #include "../../../../anchor/spool.h"
 
 #include <dirent.h>
@@ -20,7 +18,7 @@ static uint64_t next_random(void) {
   return state;
 }
 
-/* What a byte of the stream must be, by its offset. */
+/* The byte of the stream at an offset. */
 static uint8_t byte_at(uint64_t offset) { return (uint8_t)(offset * 31 + (offset >> 8)); }
 
 static void fail(const char *what, uint64_t offset) {
@@ -28,7 +26,7 @@ static void fail(const char *what, uint64_t offset) {
   exit(1);
 }
 
-/* Damages a random segment; what is appended next must be stored as if nothing had happened. */
+/* Damages a random segment; the next append must be stored as usual. */
 static void damage(const struct spool *spool, const char *directory) {
   DIR *entries = opendir(directory);
   if (entries == NULL) fail("no directory", 0);
@@ -44,7 +42,7 @@ static void damage(const struct spool *spool, const char *directory) {
       case 0:
         if (ftruncate(fd, length == 0 ? 0 : (off_t)(next_random() % (uint64_t)length)) != 0) fail("no truncation", base);
         break;
-      case 1: /* noticed of the newest only, and when its time of modification has changed, which has ticks */
+      case 1: /* noticed only for the newest segment, and if its modification time has changed, which has ticks */
         usleep(20000);
         if (newest && ftruncate(fd, 0) != 0) fail("no truncation", base);
         if (newest && ftruncate(fd, (off_t)(written * (next_random() % 3) / 2 + next_random() % 3 * 1000)) != 0) fail("no extension", base);

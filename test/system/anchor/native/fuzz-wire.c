@@ -1,7 +1,5 @@
-/*
- * The wire parser against anything. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Without: a driver of its own that
- * mutates well-formed frames from a seed: fuzz-wire SEED ROUNDS.
- */
+/* Fuzzes the wire parser. With clang: -fsanitize=fuzzer,address -DLIBFUZZER. Otherwise its own driver mutates
+ * well-formed frames from a seed: fuzz-wire SEED ROUNDS. */
 #include "../../../../anchor/wire.h"
 
 #include <stdio.h>
@@ -10,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Every byte the parser hands out is read: an address outside the input is the sanitizer's to find. */
+/* Reads every byte that the parser returns, so that the sanitizer finds an address outside the input. */
 static uint64_t touch(const uint8_t *data, size_t length) {
   uint64_t sum = 0;
   for (size_t i = 0; i < length; i++) sum += data[i];
@@ -18,7 +16,7 @@ static uint64_t touch(const uint8_t *data, size_t length) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  uint8_t *exact = malloc(size > 0 ? size : 1); /* exactly as long as it is, so that one byte more is noticed */
+  uint8_t *exact = malloc(size > 0 ? size : 1); /* exactly as long as the input, so that one byte more is noticed */
   if (exact == NULL) abort();
   if (size > 0) memcpy(exact, data, size);
   volatile uint64_t sum = 0;
@@ -56,7 +54,7 @@ static uint64_t next_random(void) { /* xorshift */
   return state;
 }
 
-/* Half of them at the edges of what a number of some width can be. */
+/* Half of them are at the limits of a number of some width. */
 static uint64_t some_number(void) {
   uint64_t edge = UINT64_C(1) << (next_random() % 64);
   return next_random() % 2 ? next_random() : edge - next_random() % 3;
