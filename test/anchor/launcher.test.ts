@@ -3,10 +3,10 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { Launcher } from "../../../src/anchor/launcher.js";
-import { connectToSocket } from "../../../src/anchor/protocol/connection.js";
-import { AnchorUnusable } from "../../../src/errors.js";
-import { FakePeer, launcherFrame } from "../../support/anchor/fake-peer.js";
+import { Launcher } from "../../src/anchor/launcher.js";
+import { connectToSocket } from "../../src/anchor/protocol/connection.js";
+import { AnchorUnusable } from "../../src/errors.js";
+import { FakePeer, launcherFrame } from "../support/anchor/fake-peer.js";
 
 let instanceDir: string;
 

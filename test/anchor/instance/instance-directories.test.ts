@@ -5,14 +5,14 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import type { AnchorLink } from "../../src/anchor/host.js";
-import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
-import { isLauncherListening } from "../../src/anchor/protocol/connection.js";
-import { BadInput } from "../../src/errors.js";
-import { acquireInstanceLock } from "../../src/home/instance-lock.js";
-import { waitUntil } from "../support/anchor/fake-peer.js";
-import { startSpec } from "../support/anchor/start-spec.js";
-import { plantBystander } from "../support/bystander.js";
+import type { AnchorLink } from "../../../src/anchor/host.js";
+import { type NativeHost, openNativeHost } from "../../../src/anchor/native-host.js";
+import { isLauncherListening } from "../../../src/anchor/protocol/connection.js";
+import { BadInput } from "../../../src/errors.js";
+import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
+import { waitUntil } from "../../support/anchor/fake-peer.js";
+import { startSpec } from "../../support/anchor/start-spec.js";
+import { plantBystander } from "../../support/bystander.js";
 
 let home: string;
 let host: NativeHost;
