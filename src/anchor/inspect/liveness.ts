@@ -33,6 +33,6 @@ export const HIDDEN_STATE = "?";
 
 /** Describes a surviving process for users. */
 export function describeSurvivor({ pid, kind, command }: Omit<Survivor, "startTime">): string {
-  if (pid === 0) return "a process that cannot be looked at";
-  return kind === "hidden" ? `${pid} (hidden: cannot be looked at)` : `${pid} ${command} (${kind})`;
+  if (pid === 0) return "a process that cannot be inspected";
+  return kind === "hidden" ? `${pid} (hidden: cannot be inspected)` : `${pid} ${command} (${kind})`;
 }

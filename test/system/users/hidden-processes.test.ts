@@ -125,7 +125,7 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
 
         const cancelled = await timed(veiled.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`));
         expect(cancelled, cancelled.stderr).toMatchObject({ code: 3 });
-        expect(cancelled.stdout).toContain(`  ${pid} (hidden: cannot be looked at)\n`);
+        expect(cancelled.stdout).toContain(`  ${pid} (hidden: cannot be inspected)\n`);
         expect(cancelled.tookMs).toBeLessThan(ANSWER_MS);
         expect(isAlive(foreign)).toBe(true);
         expect(await veiled.record(runId)).toMatchObject({ state: "exiting", exit: null });
@@ -134,7 +134,7 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
         const abandoned = await timed(veiled.holdfast("runs", "abandon", runId, "--yes"));
         expect(abandoned).toMatchObject({
           code: 0,
-          stdout: `${runId} was abandoned; left: ${pid} (hidden: cannot be looked at)\n`,
+          stdout: `${runId} was abandoned; left: ${pid} (hidden: cannot be inspected)\n`,
         });
         expect(abandoned.tookMs).toBeLessThan(ANSWER_MS);
         const ended = await veiled.waitForEnd(runId);
@@ -162,7 +162,7 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
       // Without children files nothing says which process it is, but that there is one.
       const cancelled = await timed(veiled.holdfast("runs", "cancel", runId, "--grace", `${GRACE_MS}ms`));
       expect(cancelled, cancelled.stderr).toMatchObject({ code: 3 });
-      expect(cancelled.stdout).toContain("  a process that cannot be looked at\n");
+      expect(cancelled.stdout).toContain("  a process that cannot be inspected\n");
       expect(cancelled.tookMs).toBeLessThan(ANSWER_MS);
       expect(isAlive(foreign)).toBe(true);
     } finally {
@@ -191,7 +191,7 @@ describe("a process of another user, hidden by hidepid=2", { timeout: TIMEOUT_MS
       expect(shown.stdout).toContain(`─ ${foreign.pid} (hidden)  (the command)`);
       const killed = await veiled.holdfast("process", "kill", runId, "--grace", `${GRACE_MS}ms`);
       expect(killed, killed.stderr).toMatchObject({ code: 3 });
-      expect(killed.stdout).toContain(`  ${foreign.pid} (hidden: cannot be looked at)\n`);
+      expect(killed.stdout).toContain(`  ${foreign.pid} (hidden: cannot be inspected)\n`);
       expect(isAlive(foreign)).toBe(true);
     } finally {
       signalProcess(foreign, "SIGKILL");
