@@ -2,9 +2,9 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { waitFor } from "../support/gateway/real-gateway.js";
 import type { Store } from "../../src/store/store.js";
 import { AcpFixture, shellAgent, overrideStore } from "../support/agents/acp-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 async function killed(fixture: AcpFixture, session: string): Promise<void> {
   // oxlint-disable-next-line no-restricted-properties -- the agent that this test started, by the number its run has

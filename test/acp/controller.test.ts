@@ -2,8 +2,7 @@ import { expect, test } from "vitest";
 import { AcpFixture, shellAgent } from "../support/agents/acp-fixture.js";
 import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
 import { livingParts, STUBBORN_TREE, STUBBORN_TREE_THEN_EXIT } from "../support/agents/stubborn-tree.js";
-import { waitFor as eventually } from "../support/gateway/real-gateway.js";
-import { until } from "../support/wait-for.js";
+import { waitFor } from "../support/wait-for.js";
 
 const SOON = 400;
 
@@ -114,7 +113,7 @@ test("a cancel reports what the turn left, ends it only when asked to, and the s
   // Left by an earlier turn: not this one's.
   await fixture.promptAndWait(session, "setsid sleep 3117 >/dev/null 2>&1 &");
   const first = await fixture.prompt(session, STUBBORN_TREE);
-  await until("all of the tree lives", () => livingParts() === "Fbnste");
+  await waitFor("all of the tree lives", () => livingParts() === "Fbnste");
   const reported = await fixture.acp.cancelTurn(session, { actor: "test" });
   // Its shell died; nothing else did.
   expect(reported?.audit).toMatchObject({ reaped: false });
@@ -123,7 +122,7 @@ test("a cancel reports what the turn left, ends it only when asked to, and the s
   expect((await fixture.waitForTurnEnd(first)).outcome).toBe("cancelled");
 
   await fixture.prompt(session, STUBBORN_TREE.replaceAll("310", "320"));
-  await eventually("both trees live, and what was there before", async () => {
+  await waitFor("both trees live, and what was there before", async () => {
     const { processes } = await fixture.acp.verifyProcessTree(session);
     return processes.filter(({ command }) => command === "sleep").length === 13;
   });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import { waitFor } from "../support/gateway/real-gateway.js";
 import { AcpFixture, shellAgent, overrideStore } from "../support/agents/acp-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 /** As many as a turn with a question takes, at least. */
 const STEPS = 6;

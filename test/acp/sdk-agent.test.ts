@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { openAdapterFixture } from "../support/agents/adapter-fixture.js";
-import { until } from "../support/wait-for.js";
+import { waitFor } from "../support/wait-for.js";
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const example = at("../../node_modules/acp-sdk-1/dist/examples/agent.js");
@@ -29,7 +29,7 @@ test("without a rule the answer is no; a cancelled turn leaves the same process 
   const pid = agent.adapter.run.rootPid;
   const cancelled = agent.prompt();
   const first = agent.beginTurn();
-  await until("the turn has begun", () => first.tools.length > 0);
+  await waitFor("the turn has begun", () => first.tools.length > 0);
   await agent.cancel();
   expect(await cancelled).toBe("cancelled");
   const turn = agent.beginTurn();

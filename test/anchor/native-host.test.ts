@@ -9,9 +9,9 @@ import type { AnchorEvent, AnchorExit, AnchorLink, RunAddress, StreamName } from
 import { type NativeHost, openNativeHost } from "../../src/anchor/native-host.js";
 import { PROTOCOL } from "../../src/anchor/protocol/messages.js";
 import { SpawnFailed, StaleEpoch } from "../../src/errors.js";
-import { waitUntil } from "../support/anchor/fake-peer.js";
 import { startSpec } from "../support/anchor/start-spec.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
+import { waitFor } from "../support/wait-for.js";
 
 let home: string;
 let instanceDir: string;
@@ -49,7 +49,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await host[Symbol.asyncDispose]();
   // No process outlives a test: runs end by owner loss, then the launcher exits.
-  await waitUntil(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
+  await waitFor(() => !existsSync(join(instanceDir, "launcher.sock")), 10_000);
   await removeStateDirectory(home);
 });
 
@@ -193,7 +193,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
       "-c",
       "sleep 1000 & setsid sleep 1000 & echo up; wait",
     ]);
-    await waitUntil(async () => (await text("run_a")) === "up\n");
+    await waitFor(async () => (await text("run_a")) === "up\n");
     link.stop(stop);
     link.stop({ ...stop, actor: "second", requestId: "two" });
     const exit = await ended;
@@ -244,7 +244,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
         size: { rows: 11, cols: 33 },
       },
     );
-    await waitUntil(async () => (await text("run_a")).includes("11 33"));
+    await waitFor(async () => (await text("run_a")).includes("11 33"));
     link.resize({ rows: 22, cols: 44 });
     link.write(0, Buffer.from("go\n"));
     await ended;
@@ -253,7 +253,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
 
   test("is re-attached to by a later supervisor, and the earlier one loses control", async () => {
     const former = await run("run_a", ["sh", "-c", "echo one; read x; echo $x; exit 7"], { stdin: "pipe" });
-    await waitUntil(async () => (await text("run_a")) === "one\n");
+    await waitFor(async () => (await text("run_a")) === "one\n");
     const later = await open("second");
     const link = await later.attach(at("run_a"), 2);
     if (link === null) throw new Error("nobody answered");
@@ -274,7 +274,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     if (observer === null) throw new Error("nobody answered");
     const seen = watch(observer);
     observer.heartbeat();
-    await waitUntil(() => seen.events.some(({ type }) => type === "refused"));
+    await waitFor(() => seen.events.some(({ type }) => type === "refused"));
     expect(seen.events).toContainEqual(expect.objectContaining({ type: "refused", code: "not-owner" }));
     observer.stop(stop);
     expect(await ended).toMatchObject({ reason: "manual-cancel" });
@@ -292,7 +292,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
   test("a run whose owner is gone is ended by its anchor", async () => {
     const { link } = await run("run_a", ["sleep", "1000"]);
     link.close();
-    await waitUntil(async () => (await host.readRunFiles(at("run_a"))).exit !== null);
+    await waitFor(async () => (await host.readRunFiles(at("run_a"))).exit !== null);
     expect((await host.readRunFiles(at("run_a"))).exit).toMatchObject({
       reason: "owner-lost",
       emptiness: "proven",
@@ -341,7 +341,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     const { link, ended } = await run("run_a", ["sh", "-c", "sleep 1000 & echo up; wait"], {
       env: { PATH: "/usr/bin:/bin", HOLDFAST_RUN_ID: "run_a", HOLDFAST_LEASE_ID: "lease_x" },
     });
-    await waitUntil(async () => (await text("run_a")) === "up\n");
+    await waitFor(async () => (await text("run_a")) === "up\n");
     const { root } = link.welcome;
     const wrong = { ...root, startTime: root.startTime + 1, uniqueId: null };
     const [exact, byNumber, other, none] = await host.inspectProcesses([root, root.pid, wrong, 2 ** 22 - 3]);
@@ -386,7 +386,7 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
         env: { PATH: "/usr/bin:/bin", HOLDFAST_LEASE_ID: "lease_x" },
       },
     );
-    await waitUntil(async () => (await text("run_a")) === "up\n");
+    await waitFor(async () => (await text("run_a")) === "up\n");
     const { anchor, root, boundary } = link.welcome;
     // Killed first, because it would sweep the tree as soon as its anchor dies.
     process.kill(await launcherAbove(link), "SIGKILL");
@@ -410,11 +410,11 @@ describe.skipIf(!existsSync(findAnchorBinary()))("the native host", () => {
     const losses: { runId: string }[] = [];
     host.onAnchorLost((loss) => losses.push(loss));
     const { link, ended } = await run("run_a", ["sh", "-c", "setsid sleep 1000 & echo up; wait"]);
-    await waitUntil(async () => (await text("run_a")) === "up\n");
+    await waitFor(async () => (await text("run_a")) === "up\n");
     const { anchor, root } = link.welcome;
     process.kill(anchor.pid, "SIGKILL");
     expect(await ended).toBeNull();
-    await waitUntil(async () => (await host.readRunFiles(at("run_a"))).swept !== null);
+    await waitFor(async () => (await host.readRunFiles(at("run_a"))).swept !== null);
     expect((await host.readRunFiles(at("run_a"))).swept).toMatchObject({
       anchorSignal: 9,
       emptiness: "proven",

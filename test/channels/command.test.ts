@@ -12,7 +12,7 @@ import {
   sampleNotification,
 } from "../support/http-receiver.js";
 import { findProcessesOfRun, plantLookalike, realSupervisor } from "../support/supervisor/real-supervisor.js";
-import { until } from "../support/wait-for.js";
+import { waitFor } from "../support/wait-for.js";
 
 const EVIL = "$(touch evil) `touch evil` '; touch evil; \" \\ -rf --help % ${IFS}\n\u0000\u001b[2J";
 const hostile = sampleNotification({
@@ -107,7 +107,11 @@ describe("a command", () => {
     expect(late.permanent).toBe(false);
     const giveUp = new AbortController();
     const waiting = deliveryFailure(command("sleep 3083").deliver(sampleNotification(), null, giveUp.signal));
-    await until("the program runs", () => supervisor.runs().some(({ state }) => state === "running"), 15_000);
+    await waitFor(
+      "the program runs",
+      () => supervisor.runs().some(({ state }) => state === "running"),
+      15_000,
+    );
     giveUp.abort();
     expect((await waiting).message).toMatch(
       /^the program did not end by itself \(manual-cancel\) \(run_\w+\)$/,

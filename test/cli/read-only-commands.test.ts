@@ -2,11 +2,11 @@ import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { waitFor } from "../support/wait-for.js";
 import { openScriptedSession } from "../support/agents/scripted-agent.js";
 import { COMMAND_USES, allCommands, type SampleNames } from "./command-table.js";
 import { BatchCli } from "../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../support/cli/background-gateway.js";
+import { waitFor } from "../support/wait-for.js";
 
 const readers = Object.entries(COMMAND_USES).flatMap(([path, looks]) =>
   looks === "acts" ? [] : [{ path, looks }],

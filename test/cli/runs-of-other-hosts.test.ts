@@ -10,9 +10,10 @@ import {
   OTHER_HOST,
   startRun,
 } from "../support/gateway/gateway-cluster.js";
-import { waitFor, waitForRunEnd } from "../support/gateway/real-gateway.js";
+import { waitForRunEnd } from "../support/gateway/real-gateway.js";
 import { whyNoMounts } from "../support/small-disk.js";
 import { whyNoPostgres } from "../support/store/postgres-server.js";
+import { waitFor } from "../support/wait-for.js";
 
 const LONG = { timeout: 120_000 };
 

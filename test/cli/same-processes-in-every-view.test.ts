@@ -5,10 +5,10 @@ import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
-import { waitFor } from "../support/wait-for.js";
 import { isDead, processState } from "../support/supervisor/silent-anchor.js";
 import { readProcess } from "../support/live-processes.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../support/cli/recovery-fixture.js";
+import { waitFor } from "../support/wait-for.js";
 
 interface Named {
   readonly pid: number;

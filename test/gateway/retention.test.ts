@@ -4,8 +4,8 @@ import { loadOrCreateGatewayId, openGateway, type GatewayEvent } from "../../src
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { historyBounds } from "../../src/sessions/history.js";
 import { newApproval, newMessage, newSession } from "../support/store/session-samples.js";
-import { waitFor } from "../support/gateway/real-gateway.js";
 import { temporaryHome } from "../support/supervisor/real-supervisor.js";
+import { waitFor } from "../support/wait-for.js";
 
 test("a gateway forgets sessions that were closed, and questions that were answered, long ago", async () => {
   const home = await temporaryHome();

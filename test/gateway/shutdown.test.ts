@@ -13,9 +13,10 @@ import { PeriodicJobs } from "../../src/gateway/periodic-jobs.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";
 import { plantBystander } from "../support/bystander.js";
-import { errorOf, shellCommand, waitFor } from "../support/gateway/real-gateway.js";
+import { errorOf, shellCommand } from "../support/gateway/real-gateway.js";
 import { findProcessesOfRun, temporaryHome } from "../support/supervisor/real-supervisor.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
+import { waitFor } from "../support/wait-for.js";
 
 async function opened(): Promise<{ readonly gateway: Gateway; readonly client: GatewayClient }> {
   plantBystander("sleep", ["7200"]);

@@ -1,7 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-export { until } from "./wait-for.js";
-
 /** A live process, as /proc tells it. A zombie is not one: it has no command line any more. */
 export interface LiveProcess {
   readonly pid: number;
@@ -19,6 +17,17 @@ export function findByCommandLine(text: string): LiveProcess[] {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
     const command = readProcFile(name, "cmdline");
     if (command === null || !command.includes(text)) return [];
+    const one = readProcess(Number(name));
+    return one === null ? [] : [one];
+  });
+}
+
+/** Processes that name this directory, or a file in it, in their command line or their environment. */
+export function findByPath(directory: string): LiveProcess[] {
+  return readdirSync("/proc").flatMap((name) => {
+    if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
+    const text = `${readProcFile(name, "cmdline")}\0${readProcFile(name, "environ")}\0`;
+    if (!text.includes(`${directory}/`) && !text.includes(`${directory}\0`)) return [];
     const one = readProcess(Number(name));
     return one === null ? [] : [one];
   });

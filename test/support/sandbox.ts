@@ -15,7 +15,8 @@ import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { expect } from "vitest";
-import { findByCommandLine, signalProcess, until, type LiveProcess } from "./live-processes.js";
+import { findByCommandLine, signalProcess, type LiveProcess } from "./live-processes.js";
+import { waitFor } from "./wait-for.js";
 
 export const libraryPath = resolve("dist/index.js");
 
@@ -187,14 +188,16 @@ export class Sandbox implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     try {
-      await until("launcher and anchors are gone", () => this.holdfastProcesses().length === 0, 5_000).catch(
-        (error: unknown) => {
-          expect(
-            this.holdfastProcesses().map(({ pid, argv }) => `${pid} ${argv.join(" ")}`),
-            String(error),
-          ).toEqual([]);
-        },
-      );
+      await waitFor(
+        "launcher and anchors are gone",
+        () => this.holdfastProcesses().length === 0,
+        5_000,
+      ).catch((error: unknown) => {
+        expect(
+          this.holdfastProcesses().map(({ pid, argv }) => `${pid} ${argv.join(" ")}`),
+          String(error),
+        ).toEqual([]);
+      });
       if (this.cgroup !== null) await this.#removeCgroup(this.cgroup);
     } finally {
       for (const one of this.holdfastProcesses()) signalProcess(one, "SIGKILL");
@@ -206,7 +209,7 @@ export class Sandbox implements AsyncDisposable {
   /** Succeeds only when Holdfast has removed what it made below, and everybody has gone. */
   async #removeCgroup(path: string): Promise<void> {
     let problem: unknown = null;
-    await until(
+    await waitFor(
       "the cgroup can be removed",
       () => {
         try {

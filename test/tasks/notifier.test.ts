@@ -16,7 +16,7 @@ import {
 import { Notifier, type NotifierLimits } from "../../src/tasks/notifier.js";
 import { CHAT, PARENT } from "../support/store/task-samples.js";
 import { openTaskRegistry, SUCCEEDED_FINISH, type TaskRegistry } from "../support/task-registry.js";
-import { until } from "../support/wait-for.js";
+import { waitFor } from "../support/wait-for.js";
 
 const ok: DeliveryReceipt = { status: "delivered", receipt: "r" };
 const quick = { retryMs: 10, maxRetryMs: 40, totalMs: 100_000, pollMs: 50 };
@@ -165,7 +165,7 @@ test("a receiver that never answers is given up within the bound, also by a cour
     .poll(async () => (await entryOf(task))?.error, { timeout: 15_000 })
     .toContain("no answer within 50 ms");
   expect(courier.calls[0]?.signal.aborted).toBe(true);
-  await until("it is tried again", () => courier.calls.length > 1);
+  await waitFor("it is tried again", () => courier.calls.length > 1);
   courier.calls[1]?.answer.resolve(ok);
   await becomes(task, "delivered");
   // The first comes late, and changes nothing.
@@ -178,11 +178,11 @@ test("so many are sent at a time, and no more; a slow one holds up nobody else",
   const tasks: TaskRecord[] = [];
   for (let n = 0; n < 7; n += 1) tasks.push(await registry.finishTask());
   notifier((...given) => courier.deliver(...given), { concurrency: 3 });
-  await until("three are under way", () => courier.calls.length === 3);
+  await waitFor("three are under way", () => courier.calls.length === 3);
   for (let n = 1; n < 7; n += 1) {
     courier.calls[n]?.answer.resolve(ok);
     if (n >= 5) continue;
-    await until("another one", () => courier.calls.length === 3 + n);
+    await waitFor("another one", () => courier.calls.length === 3 + n);
     expect(courier.calls.length).toBe(3 + n);
   }
   await expect
@@ -213,7 +213,7 @@ test("a channel that hangs, however much is for it, holds up nobody else for lon
       totalMs: 10_000_000,
     },
   );
-  await until("it is seen to be slow, and has half of the places", () => hanging.length > 4);
+  await waitFor("it is seen to be slow, and has half of the places", () => hanging.length > 4);
   expect(hanging.filter(({ aborted }) => !aborted).length).toBeLessThanOrEqual(2);
   const other = await registry.finishTask();
   sender.wake();
@@ -256,19 +256,19 @@ test("a change is told before the end, or not at all", async () => {
   const sender = notifier((...given) => courier.deliver(...given));
   const task = await registry.startTask({ policy: "state_changes" });
   sender.wake();
-  await until("the start is being told", () => courier.calls.length === 1);
+  await waitFor("the start is being told", () => courier.calls.length === 1);
   await registry.tasks.apply(task.taskId, { type: "progress", at: Date.now(), text: "half" });
   await registry.tasks.apply(task.taskId, { ...SUCCEEDED_FINISH, at: Date.now() });
   sender.wake();
   // Another message overtakes them meanwhile, so it had its chance.
   const other = await registry.finishTask();
   sender.wake();
-  await until("the other is being told", () => courier.calls.length === 2);
+  await waitFor("the other is being told", () => courier.calls.length === 2);
   courier.calls[1]?.answer.resolve(ok);
   await becomes(other, "delivered");
   expect(courier.calls).toHaveLength(2);
   courier.calls[0]?.answer.resolve(ok);
-  await until("the end is being told", () => courier.calls.length === 3);
+  await waitFor("the end is being told", () => courier.calls.length === 3);
   courier.calls[2]?.answer.resolve(ok);
   await becomes(task, "delivered");
   expect(courier.calls.map(({ notification }) => notification.kind)).toEqual([
@@ -352,7 +352,7 @@ test("stopping waits for what is under way, begins nothing more, and gives up on
   const courier = new SlowCourier();
   const first = await registry.finishTask();
   const sender = notifier((...given) => courier.deliver(...given));
-  await until("it is being sent", () => courier.calls.length === 1);
+  await waitFor("it is being sent", () => courier.calls.length === 1);
   const second = await registry.finishTask({ targets: [CHAT] });
   let stopped = false;
   const stopping = sender.stop().then(() => (stopped = true));
@@ -363,7 +363,7 @@ test("stopping waits for what is under way, begins nothing more, and gives up on
   expect(await deliveryOf(first)).toBe("delivered");
   expect(await deliveryOf(second)).toBe("pending");
   const deaf = notifier((...given) => courier.deliver(...given));
-  await until("it is being sent", () => courier.calls.length === 2);
+  await waitFor("it is being sent", () => courier.calls.length === 2);
   await deaf.stop();
   expect(await entryOf(second)).toMatchObject({
     status: "pending",

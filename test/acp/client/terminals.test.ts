@@ -14,7 +14,7 @@ import {
   spawnClientAgent,
 } from "../../support/agents/client-agent.js";
 import { livingParts, STUBBORN_TREE } from "../../support/agents/stubborn-tree.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const CREATE = "terminal/create";
 const OUTPUT = "terminal/output";
@@ -78,7 +78,7 @@ test("a terminal is a run: its output and status, killed with its tree and still
       [RELEASE, last],
     ] satisfies ClientStep[]),
   );
-  await until("all of the tree lives", () => livingParts() === "Fbnste");
+  await waitFor("all of the tree lives", () => livingParts() === "Fbnste");
   const nasty = (await terminalsOf(fixture, session)).find(({ state }) => state === "running");
   // Whoever stops the run is seen by who waits.
   await fixture.supervisor.stop(nasty?.runId ?? "", { actor: "test" });
@@ -157,7 +157,7 @@ test("what a turn leaves in a terminal is named, ended when asked to, and the te
       [WAIT, last],
     ] satisfies ClientStep[]),
   );
-  await until("all of the tree lives", () => livingParts() === "Fbnste");
+  await waitFor("all of the tree lives", () => livingParts() === "Fbnste");
   const { processes } = await fixture.acp.verifyProcessTree(session);
   expect(processes.filter(({ command }) => command === "sleep")).toHaveLength(7);
   const cancelled = await fixture.acp.cancelTurn(session, { actor: "test", reapTools: true });
@@ -180,7 +180,7 @@ test.each(["close", "death", "death while no gateway is there"])(
     const fixture = await AcpFixture.open();
     const session = await spawnClientAgent(fixture, { terminals: true });
     await runSteps(fixture, session, [CREATE, shell(STUBBORN_TREE)]);
-    await until("all of the tree lives", () => livingParts() === "Fbnste");
+    await waitFor("all of the tree lives", () => livingParts() === "Fbnste");
     const pid = await fixture.pid(session);
     const dies = (): void => {
       // oxlint-disable-next-line no-restricted-properties -- the agent this test started, asked for its own number
@@ -257,7 +257,7 @@ test("commands are judged by the rules on tools and those on programs, and the s
   // Its environment is never stored: what would be run without it is not what was allowed.
   const kept = after.filter(({ code }) => code === REFUSED);
   expect(kept).toMatchObject([{ message: expect.stringContaining("ask again") as string }]);
-  await until("it was run", () => existsSync(marker));
+  await waitFor("it was run", () => existsSync(marker));
   await second.acp.closeSession(session, { actor: "test" });
   await second.waitForAgentExit(session);
 });
@@ -309,7 +309,7 @@ test("a gateway that died between a command's start and the answer has started i
       ? new Promise(() => undefined)
       : commitAcp(id, gateway, change);
   const turn = await fixture.prompt(session, JSON.stringify([[CREATE, shell("echo once; sleep 3106")]]));
-  await until("it runs", () => livingParts() === "F");
+  await waitFor("it runs", () => livingParts() === "F");
   const second = await fixture.restart();
   const [answer] = parseAnswers(await second.waitForTurnEnd(turn));
   const runs = await terminalsOf(second, session);

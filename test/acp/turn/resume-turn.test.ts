@@ -14,7 +14,7 @@ import {
   realSupervisor,
   temporaryHome,
 } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** What a store would hold: changed in one step, so that nothing is ever half kept. */
 interface Kept {
@@ -115,7 +115,7 @@ test("a prompt that was half written is written to its end by the next process",
     .catch(() => undefined);
   const state = JSON.parse(JSON.stringify(await onItsWay.promise)) as ConnectionState;
   const { at, text: frame } = state.outgoing!;
-  await until("some of it is written", () => began.run.stdinAccepted > at);
+  await waitFor("some of it is written", () => began.run.stdinAccepted > at);
   const run = await takeUp(home, first, began);
   expect(run.stdinAccepted).toBeGreaterThan(at);
   expect(run.stdinAccepted).toBeLessThan(at + Buffer.byteLength(frame));

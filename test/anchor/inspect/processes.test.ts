@@ -6,8 +6,8 @@ import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js"
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import { inspectPort, inspectProcesses, membersOfRun } from "../../../src/anchor/inspect/processes.js";
 import { BadInput } from "../../../src/errors.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { sampleRunRecord } from "../../support/store/run-samples.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const anchor = findAnchorBinary();
 
@@ -112,7 +112,7 @@ describe("evidence of a process", () => {
     const parent = live("/bin/sh", ["-c", "sleep 0.3 & echo $!; exec sleep 1000"]);
     const [text] = (await once(parent.stdout!, "data")) as [Buffer];
     const pid = Number(text.toString());
-    await waitUntil(async () => (await inspectProcesses(anchor, [pid]))[0]?.state === "Z");
+    await waitFor(async () => (await inspectProcesses(anchor, [pid]))[0]?.state === "Z");
     expect((await inspectProcesses(anchor, [pid]))[0]).toMatchObject({ alive: false, matches: false });
   });
 

@@ -10,9 +10,9 @@ import { type NativeHost, openNativeHost } from "../../../src/anchor/native-host
 import { isLauncherListening } from "../../../src/anchor/protocol/connection.js";
 import { BadInput } from "../../../src/errors.js";
 import { acquireInstanceLock } from "../../../src/home/instance-lock.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { startSpec } from "../../support/anchor/start-spec.js";
 import { plantBystander } from "../../support/bystander.js";
+import { waitFor } from "../../support/wait-for.js";
 
 let home: string;
 let host: NativeHost;
@@ -46,7 +46,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const each of hosts.splice(0)) await each[Symbol.asyncDispose]();
   const ids = await readdir(join(home, "instances"));
-  for (const id of ids) await waitUntil(async () => !(await isLauncherListening(directory(id))), 15_000);
+  for (const id of ids) await waitFor(async () => !(await isLauncherListening(directory(id))), 15_000);
   await rm(home, { recursive: true, force: true });
 });
 
@@ -126,7 +126,7 @@ describe("a run of another instance", () => {
     const other = await open(OTHER);
     const first = await started(other, "run_a", "echo hello; sleep 1000");
     const run = { instanceId: OTHER, runId: "run_a" };
-    await waitUntil(async () => (await host.readOutput(run, "stdout", 0, 100)).bytes.length > 0);
+    await waitFor(async () => (await host.readOutput(run, "stdout", 0, 100)).bytes.length > 0);
     expect(await host.listRunIds(OTHER)).toEqual(["run_a"]);
     expect(await host.listRunIds("in_own")).toEqual([]);
     expect(await host.listRunIds("in_never")).toEqual([]);
@@ -257,7 +257,7 @@ describe("removing an instance", () => {
     link.stop(stop);
     await ended(link);
     await other.removeRunDirectory({ instanceId: OTHER, runId: "run_a" });
-    await waitUntil(async () => (await host.listInstances()).every(({ launched }) => !launched));
+    await waitFor(async () => (await host.listInstances()).every(({ launched }) => !launched));
     // As a killed anchor leaves them. A user without permission for cgroups has none.
     for (const path of limitDirectories)
       await mkdir(join(path, "run_b"), { recursive: true }).catch(() => {});

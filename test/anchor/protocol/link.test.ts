@@ -10,11 +10,11 @@ import { AnchorUnusable, BadInput, SpawnFailed, StaleEpoch } from "../../../src/
 import {
   FakePeer,
   launcherFrame,
-  waitUntil,
   type PeerConnection,
   welcomeFrame,
 } from "../../support/anchor/fake-peer.js";
 import { startSpec } from "../../support/anchor/start-spec.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const EXIT_JSON = JSON.stringify({
   protocol: 1,
@@ -190,7 +190,7 @@ describe("start", () => {
     await host.start(startSpec("run_a", ["x"]));
     const holder = launcher.connections.find(({ received: heard }) => heard[0]?.name === "hold");
     holder?.send(encodeMessage("anchorLost", { runId: "run_a", anchorPid: 100, code: null, signal: 9 }));
-    await waitUntil(() => losses.length > 0);
+    await waitFor(() => losses.length > 0);
     expect(losses).toEqual([{ runId: "run_a", anchorPid: 100, status: { code: null, signal: 9 } }]);
   });
 });
@@ -243,7 +243,7 @@ describe("a link", () => {
       encodeMessage("refused", { codeName: "not-owner", message: "no", protocol: null, epoch: 9 }),
       encodeMessage("exited", { json: EXIT_JSON }),
     );
-    await waitUntil(() => events.length === 7);
+    await waitFor(() => events.length === 7);
     expect(events).toMatchObject([
       { type: "stdin", accepted: 4, limit: 9, closed: true },
       { type: "stopping", stop: { reason: "manual-cancel", actor: "cli:x", requestId: "r" } },
@@ -281,7 +281,7 @@ describe("a link", () => {
     link.setPolicy({ overallMs: null, noOutputMs: 0.5, kind: "service" });
     link.heartbeat();
     link.stop({ reason: "manual-cancel", actor: "é".repeat(300), requestId: "r\0x", graceMs: 1.5 });
-    await waitUntil(() => owner().received.some(({ name }) => name === "stop"));
+    await waitFor(() => owner().received.some(({ name }) => name === "stop"));
     const said = owner().received.slice(1);
     const writes = said.filter((message) => message.name === "write");
     expect(writes.map(({ offset, data }) => [offset, data.length])).toEqual([
@@ -312,7 +312,7 @@ describe("a link", () => {
     const link = await host.start(startSpec("run_a", ["x"]));
     const events = record(link);
     owner().send(encodeMessage("exited", { json: "{}" }), encodeMessage("started", {}));
-    await waitUntil(() => events.length === 2);
+    await waitFor(() => events.length === 2);
     expect(events).toMatchObject([{ type: "refused", code: "bad-frame" }, { type: "closed" }]);
   });
 
@@ -323,7 +323,7 @@ describe("a link", () => {
     link.go();
     link.write(0, Buffer.from("x"));
     link.close();
-    await waitUntil(() => events.length > 0);
+    await waitFor(() => events.length > 0);
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(events).toEqual([{ type: "closed" }]);
     expect(owner().received).toHaveLength(1);
@@ -334,7 +334,7 @@ describe("a link", () => {
     const events = record(link);
     await writeFile(join(instanceDir, "runs", "run_a", "exit.json"), EXIT_JSON);
     owner().socket.destroy();
-    await waitUntil(() => events.length === 2);
+    await waitFor(() => events.length === 2);
     expect(events).toMatchObject([{ type: "exited", exit: { leader: { code: 3 } } }, { type: "closed" }]);
   });
 
@@ -344,7 +344,7 @@ describe("a link", () => {
     await writeFile(join(instanceDir, "runs", "run_a", "exit.json"), EXIT_JSON);
     owner().send(encodeMessage("exited", { json: EXIT_JSON }));
     owner().socket.end();
-    await waitUntil(() => events.some(({ type }) => type === "closed"));
+    await waitFor(() => events.some(({ type }) => type === "closed"));
     expect(events.map(({ type }) => type)).toEqual(["exited", "closed"]);
   });
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { waitFor } from "../../support/gateway/real-gateway.js";
 import { gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 import { openScriptedSession, scriptedPrompt } from "../../support/agents/scripted-agent.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const shared = gatewayAndCliForFile();
 const sessions = (...args: readonly string[]) => shared.batchCli.holdfast("sessions", ...args);

@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
-import { waitFor } from "../../support/wait-for.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import {
@@ -12,6 +11,7 @@ import {
   scriptedPrompt,
   toolStep,
 } from "../../support/agents/scripted-agent.js";
+import { waitFor } from "../../support/wait-for.js";
 
 let gatewayFixture: BackgroundGateway;
 let directory: string;

@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
-import { waitFor } from "../../support/wait-for.js";
 import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 type Done = Pick<ResponseOf<"runAgent">, "run" | "session" | "result">;
 

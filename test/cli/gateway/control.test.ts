@@ -5,10 +5,10 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { reachGateway } from "../../../src/gateway/locate.js";
-import { waitFor } from "../../support/wait-for.js";
 import { RunGate } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Says `up`, waits to be let go on, says `after` and exits with 7. */
 const inTwoParts = (gate: RunGate): string => `echo up; read line <'${gate.path}'; echo after; exit 7`;

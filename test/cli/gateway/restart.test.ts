@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const refuse = pathToFileURL(fileURLToPath(new URL("children/refuse-gateway.mjs", import.meta.url))).href;
 

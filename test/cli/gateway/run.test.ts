@@ -4,7 +4,6 @@ import { existsSync, openSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import {
   RecoveryFixture,
   RunGate,
@@ -12,6 +11,7 @@ import {
   whyNoTerminal,
 } from "../../support/cli/recovery-fixture.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 describe.concurrent("a gateway", () => {
   test.each(["SIGTERM", "SIGINT", "SIGHUP"] as const)(

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const DETACH = "\u001d";
 const ATTACHED = "attached; C-] detaches";

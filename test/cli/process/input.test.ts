@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ResponseOf } from "../../../src/api/contract.js";
-import { waitFor } from "../../support/wait-for.js";
 import { RunGate } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** For all who do not mind each other's runs. */
 let shared: BackgroundGateway;

@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { RunGate, whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const hash = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 

@@ -1,9 +1,9 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 describe("who interrupts", LONG_TIMEOUT, () => {
   test("a command that is yet to be allowed leaves without it, and takes the question along", async () => {

@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { waitFor } from "../../support/wait-for.js";
 import { readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { RunGate } from "../../support/cli/recovery-fixture.js";
 import { waitForText, type CliProcess } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Milliseconds after a gateway process appears at which it is killed: from before it listens until after it holds the run. */
 const MOMENTS = [0, 1_500, 100, 700, 300, 3_000];

@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
-import { waitFor } from "../../support/wait-for.js";
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { createClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { cliPath, waitForText } from "../../support/cli/cli-fixture.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const patient = "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.05; done";
 

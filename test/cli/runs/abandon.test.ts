@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { CgroupFreezer } from "../../support/anchor/cgroup-freezer.js";
-import { waitFor } from "../../support/wait-for.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const whyNoFreezer = CgroupFreezer.isAvailable
   ? null

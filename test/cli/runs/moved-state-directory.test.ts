@@ -4,15 +4,10 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
-import {
-  findByCommandLine,
-  isAlive,
-  type LiveProcess,
-  signalProcess,
-  until,
-} from "../../support/live-processes.js";
+import { findByCommandLine, isAlive, type LiveProcess, signalProcess } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import { FIRST_INSTANCE, SharedHome } from "../../support/supervisor/shared-home.js";
+import { waitFor } from "../../support/wait-for.js";
 
 interface Listed {
   readonly runId: string;
@@ -36,7 +31,7 @@ async function removed(
       graceMs: 200,
     },
   );
-  await until("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
+  await waitFor("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
   // It has the run's markers and no other connection with it.
   const marked = spawn("sleep", ["3600"], {
     stdio: "ignore",
@@ -236,7 +231,7 @@ describe("a service whose state directory was removed", () => {
     expect(code).toBe(3);
     expect(members.every(isAlive)).toBe(true);
     // Its anchor may be making its run directory anew.
-    await until("the run is listed again", async () => {
+    await waitFor("the run is listed again", async () => {
       rmSync(sharedHome.home, { recursive: true, force: true });
       return (await listed(sharedHome, runId, "--dry-run")) !== undefined;
     });

@@ -2,10 +2,10 @@ import { expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import type { Approval, SessionRecord } from "../../../src/model/session.js";
-import { waitFor } from "../../support/wait-for.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BatchCli, gatewayAndCliForFile } from "../../support/cli/batch-cli.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const shared = gatewayAndCliForFile();
 

@@ -3,10 +3,10 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { waitFor, withTimeout } from "../../support/wait-for.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { RecoveryFixture, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { CliFixture, type CliResult } from "../../support/cli/cli-fixture.js";
+import { waitFor, withTimeout } from "../../support/wait-for.js";
 
 /** A state directory with a live run, and a copy of it as `cp -a` makes it. */
 async function copied(env: NodeJS.ProcessEnv = {}) {

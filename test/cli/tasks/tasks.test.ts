@@ -5,11 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf, RequestOf } from "../../../src/api/contract.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { waitFor } from "../../support/wait-for.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { SCRIPTED_AGENT, scriptedPrompt } from "../../support/agents/scripted-agent.js";
 import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 type Task = ResponseOf<"getTask">["task"];
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startGateway } from "../../../src/gateway/start.js";
-import { waitFor } from "../../support/wait-for.js";
 import { whyNoTerminal } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 let gatewayFixture: BackgroundGateway;
 beforeAll(async () => (gatewayFixture = await BackgroundGateway.started()), 60_000);

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { reachGateway } from "../../../src/gateway/locate.js";
-import { waitFor } from "../../support/wait-for.js";
 import { BatchCli } from "../../support/cli/batch-cli.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const STORE = "holdfast: no gateway is running; this is what the store says\n";
 

@@ -3,10 +3,10 @@ import { once } from "node:events";
 import { readlink, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { isAlive, readProcess, type LiveProcess } from "../../support/live-processes.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 import type { CliResult } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Random: the machine may run the same test twice, and every process of it is looked at. */
 const tag = `T${process.pid}_${Math.random().toString(36).slice(2, 8).toUpperCase()}`;

@@ -5,13 +5,8 @@ import { WebSocket } from "ws";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { parseConfig } from "../../../src/config/schema.js";
 import type { RequestOf } from "../../../src/api/contract.js";
-import {
-  gatewayForFile,
-  errorOf,
-  shellCommand,
-  outputText,
-  waitFor,
-} from "../../support/gateway/real-gateway.js";
+import { gatewayForFile, errorOf, shellCommand, outputText } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const SECRETS = { IT_WEBHOOK: "hush-webhook", IT_BOT: "hush-bot", IT_ROOM: "hush-room" };
 Object.assign(process.env, SECRETS);

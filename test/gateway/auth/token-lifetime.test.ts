@@ -8,19 +8,14 @@ import { WebSocket } from "ws";
 import { createClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
-import {
-  waitForRunEnd,
-  gatewayForFile,
-  errorOf,
-  shellCommand,
-  waitFor,
-} from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd, gatewayForFile, errorOf, shellCommand } from "../../support/gateway/real-gateway.js";
 import {
   startGatewayProcess,
   killGateway,
   waitUntilStopped,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 const allowed = { execRules: [{ effect: "allow" as const }] };

@@ -6,7 +6,7 @@ import type { TaskInput } from "../../../src/tasks/new-task.js";
 import { DeliveryFailed } from "../../../src/tasks/delivery.js";
 import { CHAT, PARENT } from "../../support/store/task-samples.js";
 import { SUCCEEDED_FINISH, openTaskRegistry, type TaskRegistry } from "../../support/task-registry.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const EVERY_MS = 20;
 const never = new AbortController().signal;

@@ -14,7 +14,7 @@ import {
   killGateway,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const TOKEN = `123456:${"hush".repeat(8)}xyz`;
 const TYPING = "sendChatAction";

@@ -10,13 +10,8 @@ import {
 } from "../../../src/api/attach-frames.js";
 import { LeaseLost, NotSteering } from "../../../src/errors.js";
 import { newRunId } from "../../../src/model/ids.js";
-import {
-  waitForRunEnd,
-  gatewayForFile,
-  errorOf,
-  shellCommand,
-  waitFor,
-} from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd, gatewayForFile, errorOf, shellCommand } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { signalProcess } from "../../support/live-processes.js";
 import { tiers } from "../../support/sandbox.js";
-import { waitForRunEnd, gatewayForFile, shellCommand, waitFor } from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd, gatewayForFile, shellCommand } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
-import { waitFor } from "../../support/wait-for.js";
 import { scrapeMetrics, type MetricSeries } from "../../support/gateway/scrape-metrics.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const SPAWNED = { holdfast_run_spawn_total: 1, holdfast_run_spawn_seconds_count: 1 };
 

@@ -2,8 +2,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
-import { gatewayForFile, waitFor } from "../../support/gateway/real-gateway.js";
+import { gatewayForFile } from "../../support/gateway/real-gateway.js";
 import { scrapeMetrics } from "../../support/gateway/scrape-metrics.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Wants no more. */
 const deaf = createServer((_, response) => response.writeHead(410).end());

@@ -12,9 +12,10 @@ import {
   onOtherHost,
   OTHER_HOST,
 } from "../../support/gateway/gateway-cluster.js";
-import { errorOf, waitFor, waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { errorOf, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const LONG = { timeout: 90_000 };
 const cwd = process.cwd();

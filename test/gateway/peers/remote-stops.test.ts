@@ -12,9 +12,9 @@ import {
   RunViewer,
   startRun,
 } from "../../support/gateway/gateway-cluster.js";
-import { errorOf, waitFor, waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { errorOf, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
-import { until as untilSeen } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const LONG = { timeout: 90_000 };
 
@@ -142,7 +142,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
       const script = `yes 0123456789abcdef | head -c ${half}; read go; yes 0123456789abcdef | tail -c +$((${half} % 17 + 1)) | head -c ${half}; sleep 1000`;
       const runId = await startRun(there, script, { stdin: "pipe" });
       const viewer = new RunViewer(here, runId);
-      await untilSeen("half of it", () => viewer.nextOffset === half, 30_000);
+      await waitFor("half of it", () => viewer.nextOffset === half, 30_000);
       await there.kill();
       expect(await viewer.closed).toBe(1006);
       expect(await errorOf(here.client.log({ params: { runId } }))).toMatchObject({
@@ -151,7 +151,7 @@ describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LON
       there = await cluster.spawnGateway(there.home);
       const next = new RunViewer(here, runId, viewer.nextOffset);
       await writeTo(here.client, runId, "go\n");
-      await untilSeen("all of it", () => next.nextOffset === bytes, 30_000);
+      await waitFor("all of it", () => next.nextOffset === bytes, 30_000);
       next.socket.terminate();
       const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
       const wanted = line.repeat(bytes / line.length + 1).slice(0, bytes);

@@ -9,7 +9,7 @@ import {
 } from "../../support/gateway/gateway-cluster.js";
 import { errorOf, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const LONG = { timeout: 60_000 };
 
@@ -45,18 +45,18 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
       pty: true,
     });
     const viewer = new RunViewer(here, runId);
-    await until("attached", () => viewer.said.length > 0, 15_000);
+    await waitFor("attached", () => viewer.said.length > 0, 15_000);
     expect(viewer.said[0]).toMatchObject({ type: "attached", runId, state: "running" });
     viewer.socket.send(Buffer.from("one\n"));
-    await until("the answer", () => viewer.text.includes("<one>"), 15_000);
+    await waitFor("the answer", () => viewer.text.includes("<one>"), 15_000);
     await here.client.sendKeys({ params: { runId }, body: { keys: ["literal:two", "Enter"] } });
-    await until("the answer", () => viewer.text.includes("<two>"), 15_000);
+    await waitFor("the answer", () => viewer.text.includes("<two>"), 15_000);
     viewer.socket.send(JSON.stringify({ type: "resize", rows: 30, cols: 90 }));
     await here.client.write({ params: { runId }, body: { text: "three\n" } });
-    await until("the answer", () => viewer.text.includes("<three>"), 15_000);
+    await waitFor("the answer", () => viewer.text.includes("<three>"), 15_000);
     expect((await here.client.screen({ params: { runId } })).cols).toBe(90);
     viewer.socket.send("no JSON");
-    await until("the refusal", () => viewer.said.some(({ type }) => type === "refused"), 15_000);
+    await waitFor("the refusal", () => viewer.said.some(({ type }) => type === "refused"), 15_000);
     viewer.socket.send(JSON.stringify({ type: "stop" }));
     expect(await viewer.closed).toBe(1000);
     expect(viewer.said.at(-1)).toMatchObject({ type: "ended", record: { state: "exited" } });
@@ -65,10 +65,10 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
   test("what a program does not read is not piled up without end, and whoever types is told", async () => {
     const runId = await startRun(there, "sleep 1000", { stdin: "pipe" });
     const viewer = new RunViewer(here, runId);
-    await until("attached", () => viewer.said.length > 0, 15_000);
+    await waitFor("attached", () => viewer.said.length > 0, 15_000);
     const piece = Buffer.alloc(512 * 1024, "x");
     for (let sent = 0; sent < 48; sent++) viewer.socket.send(piece);
-    await until("told", () => viewer.said.some(({ type }) => type === "refused"), 30_000);
+    await waitFor("told", () => viewer.said.some(({ type }) => type === "refused"), 30_000);
     expect(viewer.said.find(({ type }) => type === "refused")).toMatchObject({
       message: expect.stringContaining("bytes of input wait for the program"),
     });
@@ -90,7 +90,7 @@ describe.skipIf(whyNoPostgres !== null)("through another state directory's gatew
       viewer.socket.pause();
       setTimeout(() => viewer.socket.resume(), 20);
     }, 60);
-    await until("all of it", () => viewer.nextOffset === bytes, 30_000);
+    await waitFor("all of it", () => viewer.nextOffset === bytes, 30_000);
     clearInterval(halting);
     const wanted = "0123456789abcdef\n".repeat(bytes / 17 + 1).slice(0, bytes);
     const hash = (text: string): string => createHash("sha256").update(text).digest("hex");

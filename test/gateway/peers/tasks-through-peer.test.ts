@@ -12,12 +12,12 @@ import { startHttpReceiver } from "../../support/http-receiver.js";
 import { whyNoPooler } from "../../support/store/postgres-pooler.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
 import {
   GatewayCluster,
   PEER_LISTEN_CONFIG,
   type ClusterGateway,
 } from "../../support/gateway/gateway-cluster.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const TASKS = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 60;
 const KILLS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 1;

@@ -9,7 +9,7 @@ import {
   killGateway,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 60 : 3;
 

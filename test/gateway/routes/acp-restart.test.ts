@@ -14,7 +14,8 @@ import {
   waitUntilStopped,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { waitForRunEnd, waitFor } from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const SOAK = process.env["HOLDFAST_SOAK"] === "1";
 const TURNS = SOAK ? 40 : 3;

@@ -11,7 +11,8 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
 import { findProcessesOfRun, temporaryHome } from "../../support/supervisor/real-supervisor.js";
-import { waitForRunEnd, gatewayForFile, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd, gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const config = parseConfig(fakeAgentsConfig, "");
 const gatewayFixture = gatewayForFile({ config });

@@ -6,13 +6,8 @@ import type { GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
 import { questionLines } from "../../../src/sessions/question-pages.js";
 import { newRunId } from "../../../src/model/ids.js";
-import {
-  gatewayForFile,
-  errorOf,
-  shellCommand,
-  outputText,
-  waitFor,
-} from "../../support/gateway/real-gateway.js";
+import { gatewayForFile, errorOf, shellCommand, outputText } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 let directory: string;

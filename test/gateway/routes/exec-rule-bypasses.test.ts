@@ -7,7 +7,8 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { parseConfig } from "../../../src/config/schema.js";
 import type { RequestOf } from "../../../src/api/contract.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { gatewayForFile, errorOf, outputText, waitFor } from "../../support/gateway/real-gateway.js";
+import { gatewayForFile, errorOf, outputText } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /**
  * `operator`: a directory of the operator's PATH. `planted`: a directory that the session controls.

@@ -14,8 +14,8 @@ import {
   errorOf,
   shellCommand,
   outputText,
-  waitFor,
 } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 

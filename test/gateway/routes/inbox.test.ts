@@ -6,7 +6,8 @@ import { parseConfig } from "../../../src/config/schema.js";
 import type { MessageDelivery } from "../../../src/model/session.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { fakeAgentsConfig } from "../../support/agents/fake-agents.js";
-import { gatewayForFile, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile({ config: parseConfig(fakeAgentsConfig, "") });
 

@@ -5,7 +5,8 @@ import { reachGateway } from "../../../src/gateway/locate.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import { whyNoMounts } from "../../support/small-disk.js";
-import { outputText, waitFor } from "../../support/gateway/real-gateway.js";
+import { outputText } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** In a mount namespace of its own, where no terminal can be opened. */
 const WITHOUT_TERMINALS = `mount --bind /dev/null /dev/ptmx && exec "$0" "$@"`;

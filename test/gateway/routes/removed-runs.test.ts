@@ -7,7 +7,8 @@ import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
-import { waitForRunEnd, waitFor } from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** A state directory whose gateway comes and goes; at the end nothing runs, and the bystander does. */
 async function openGatewayHome() {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { gatewayForFile, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 const cwd = process.cwd();

@@ -9,7 +9,8 @@ import { openGateway } from "../../../src/gateway/gateway.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
-import { gatewayForFile, waitFor } from "../../support/gateway/real-gateway.js";
+import { gatewayForFile } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const listening = (address: string) => parseConfig(`[gateway]\nlisten = "${address}"`, "c.toml");
 

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { derivePeerKey } from "../../../src/gateway/peers/peer.js";
 import { listenForPeers, type PeerListener } from "../../../src/gateway/server/peer-listener.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const [HERE, THERE] = ["127.0.0.1", "127.0.0.2"];
 
@@ -45,12 +45,12 @@ const IDLE = defaults.peerStrangers + 150;
 test("hundreds of idle connections keep no peer out, not even one of the same address", async () => {
   const peers = await listening();
   const idle = Array.from({ length: IDLE }, () => stranger(peers, HERE));
-  await until("the oldest are closed", () => idle.filter(({ closed }) => closed).length >= 150, 15_000);
+  await waitFor("the oldest are closed", () => idle.filter(({ closed }) => closed).length >= 150, 15_000);
   const open = await peer(peers, HERE);
   await peer(peers, THERE);
   idle.push(...Array.from({ length: IDLE }, () => stranger(peers, HERE)));
   const closed = (): number => idle.filter((each) => each.closed).length;
-  await until("only as many as allowed are left", () => closed() >= idle.length - defaults.peerStrangers);
+  await waitFor("only as many as allowed are left", () => closed() >= idle.length - defaults.peerStrangers);
   // A connection that completed its handshake is not among those that are closed.
   const answered = once(open, "data");
   open.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -62,7 +62,7 @@ test("an address with many idle connections closes no connection of another addr
   const other = stranger(peers, THERE);
   await once(other, "connect");
   const idle = Array.from({ length: IDLE }, () => stranger(peers, HERE));
-  await until("the oldest are closed", () => idle.filter(({ closed }) => closed).length >= 150, 15_000);
+  await waitFor("the oldest are closed", () => idle.filter(({ closed }) => closed).length >= 150, 15_000);
   expect(other.closed).toBe(false);
 });
 
@@ -71,7 +71,7 @@ test("a connection that sends its handshake byte by byte is closed at the deadli
   const slow = [stranger(peers, HERE), stranger(peers, THERE)];
   const drip = setInterval(() => slow[1]?.write("\x16"), 50);
   onTestFinished(() => clearInterval(drip));
-  await until("both are closed", () => slow.every(({ closed }) => closed), 15_000);
+  await waitFor("both are closed", () => slow.every(({ closed }) => closed), 15_000);
 });
 
 test("connections that have proven themselves are not counted", async () => {

@@ -4,7 +4,8 @@ import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import { defaults } from "../../../src/defaults.js";
-import { gatewayForFile, errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { gatewayForFile, errorOf } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 const LARGEST = Object.fromEntries(

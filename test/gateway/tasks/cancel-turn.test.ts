@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import { errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, boss } = taskGateway();
 

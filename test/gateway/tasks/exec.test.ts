@@ -5,8 +5,9 @@ import { StateUnusable } from "../../../src/errors.js";
 import { SqliteEngine } from "../../../src/store/sqlite/engine.js";
 import { newRunId } from "../../../src/model/ids.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
-import { errorOf, shellCommand, waitFor } from "../../support/gateway/real-gateway.js";
+import { errorOf, shellCommand } from "../../support/gateway/real-gateway.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
 import { userOrigin, taskGateway } from "../../support/gateway/task-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, told, typesOf, boss } = taskGateway();
 

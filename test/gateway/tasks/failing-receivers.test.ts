@@ -9,7 +9,7 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { startRawReceiver, startHttpReceiver } from "../../support/http-receiver.js";
 import { temporaryHome } from "../../support/supervisor/real-supervisor.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** What each receiver does, and what becomes of the first attempt to tell it. */
 const receivers = {

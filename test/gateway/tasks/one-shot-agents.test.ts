@@ -2,7 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { taskGateway } from "../../support/gateway/task-gateway.js";
-import { shellCommand, waitFor } from "../../support/gateway/real-gateway.js";
+import { shellCommand } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const { stage: gatewayFixture, place, shown, ended, told, boss } = taskGateway();
 

@@ -12,7 +12,8 @@ import {
   killGateway,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const ROUNDS = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 4;
 const origin = { channel: "user" } as const;

@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { followNdjson } from "../../../src/api/ndjson.js";
 import { shellAgent } from "../../support/agents/acp-fixture.js";
-import { errorOf, waitFor } from "../../support/gateway/real-gateway.js";
+import { errorOf } from "../../support/gateway/real-gateway.js";
 import { taskGateway } from "../../support/gateway/task-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const { stage: gatewayFixture, place, userHeard, shown, ended, told, typesOf, boss } = taskGateway();
 

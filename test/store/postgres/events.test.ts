@@ -10,7 +10,7 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { LEASE_MS, newRun, newRunEvent } from "../../support/store/run-samples.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
   let server: PostgresServer;
@@ -150,23 +150,23 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
       // Never in this test: the wake-ups are the subject.
       600_000,
     );
-    await until("the first look", () => woken > 0, 15_000);
+    await waitFor("the first look", () => woken > 0, 15_000);
     await store.appendEvents([newRunEvent("one")]);
-    await until("a wake-up with the event's number", () => hint === 1, 15_000);
+    await waitFor("a wake-up with the event's number", () => hint === 1, 15_000);
 
     const before = woken;
     await database.query(
       "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast/watch'",
     );
-    await until("a look after the gap", () => woken > before, 15_000);
+    await waitFor("a look after the gap", () => woken > before, 15_000);
     await store.appendEvents([newRunEvent("two")]);
-    await until("a wake-up on the new connection", () => hint === 2, 15_000);
+    await waitFor("a wake-up on the new connection", () => hint === 2, 15_000);
   });
 
   test("who listens to a server that does not answer any more can leave all the same", async () => {
     let woken = 0;
     const watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 600_000);
-    await until("the first look", () => woken > 0, 15_000);
+    await waitFor("the first look", () => woken > 0, 15_000);
     server.pause();
     // Others have to say good-bye to it, too.
     const late = setTimeout(() => server.resume(), 10_000);
@@ -180,6 +180,6 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
   test("a lost wake-up costs time and nothing else", async () => {
     let woken = 0;
     await using _watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 20);
-    await until("looks without a reason", () => woken > 3, 15_000);
+    await waitFor("looks without a reason", () => woken > 3, 15_000);
   });
 });

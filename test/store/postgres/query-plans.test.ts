@@ -10,7 +10,7 @@ import {
 import { LEASE_MS, newRun } from "../../support/store/run-samples.js";
 import { AT } from "../../support/store/session-samples.js";
 import { endWithNotification, newTask, taskEvent } from "../../support/store/task-samples.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Open runs of each of these hosts, with an event for each run. */
 const HOSTS = 40;
@@ -44,7 +44,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
     const before = server.log().length;
     const TIMES = 8;
     for (let time = 0; time < TIMES; time += 1) await ask();
-    const told = await until("the plans are told", () => {
+    const told = await waitFor("the plans are told", () => {
       const found = plansIn(server.log().slice(before)).filter((plan) => scans(plan, table).length > 0);
       return found.length >= TIMES && found;
     });

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { LeaseLost } from "../../../src/errors.js";
 import { NO_RUN_FILES } from "../../support/supervisor/fake-host.js";
-import { fakeSupervisor, spawnFakeRun, waitUntil } from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("a lost connection to a live anchor is made again, under a new epoch that is committed first", async () => {
   const world = fakeSupervisor();
@@ -16,10 +17,10 @@ test("a lost connection to a live anchor is made again, under a new epoch that i
     return attach(address, epoch);
   };
   host.last.disconnect();
-  await waitUntil(() => host.attached.length === 2);
+  await waitFor(() => host.attached.length === 2);
   expect(host.attached).toEqual([0, 2]);
   expect(epochs).toEqual([1, 2]);
-  await waitUntil(() => store.eventTypes(run.runId).includes("attach"));
+  await waitFor(() => store.eventTypes(run.runId).includes("attach"));
   expect(host.last.links[0]?.sent).toEqual(["write 0 abc"]);
   host.last.emit({ type: "stdin", accepted: 3, limit: 100, closed: false });
   await written;
@@ -91,7 +92,7 @@ test("an anchor that lives but does not answer is asked again, and nothing is co
   await new Promise((resolve) => setTimeout(resolve, 150));
   expect(run.state).toBe("running");
   anchor.answers = true;
-  await waitUntil(() => anchor.links.length > 0);
+  await waitFor(() => anchor.links.length > 0);
   anchor.exit();
   expect((await run.wait()).exit?.reason).toBe("exit");
 });
@@ -105,7 +106,7 @@ test("while the store refuses the lease, the run can be stopped through an obser
   expect(world.host.attached).toEqual([0]);
   expect(world.host.last.stops).toMatchObject([{ actor: "urgent" }]);
   world.store.failing = null;
-  await waitUntil(() => world.host.attached.includes(2));
+  await waitFor(() => world.host.attached.includes(2));
   world.host.last.exit();
   expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "urgent" });
 });
@@ -139,8 +140,8 @@ test("a window size set between two connections reaches the next", async () => {
   const run = await spawnFakeRun(world);
   world.host.last.disconnect();
   run.resize({ rows: 50, cols: 100 });
-  await waitUntil(() => world.host.attached.length === 2);
-  await waitUntil(() => world.host.last.links[0]?.sent.length === 1);
+  await waitFor(() => world.host.attached.length === 2);
+  await waitFor(() => world.host.last.links[0]?.sent.length === 1);
   expect(world.host.last.links[0]?.sent).toEqual(["resize 50 100"]);
 });
 
@@ -153,9 +154,9 @@ test("a stop that was lost with its connection is said again on the next, before
   await run.cancel({ actor: "first" });
   anchor.stop = stop;
   anchor.disconnect();
-  await waitUntil(() => anchor.stops.length > 0);
+  await waitFor(() => anchor.stops.length > 0);
   expect(anchor.stops).toMatchObject([{ actor: "first" }]);
   anchor.disconnect();
-  await waitUntil(() => world.host.attached.length === 4);
+  await waitFor(() => world.host.attached.length === 4);
   expect(anchor.stops).toHaveLength(1);
 });

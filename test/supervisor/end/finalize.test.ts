@@ -1,12 +1,8 @@
 import { expect, test } from "vitest";
 import { REAPED_USAGE } from "../../../src/model/run.js";
 import type { FakeAnchor } from "../../support/supervisor/fake-host.js";
-import {
-  fakeSupervisor,
-  spawnFakeRun,
-  nextTurn,
-  waitUntil,
-} from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const residue = [
   { pid: 5, startTime: 1, kind: "background", command: "sleep" },
@@ -45,7 +41,7 @@ test("a run whose start is heard of late does not end before it started", async 
     made.autoReply = false;
   };
   const starting = spawnFakeRun(world);
-  await waitUntil(() => [...world.host.anchors.values()].at(-1)?.goCount === 1);
+  await waitFor(() => [...world.host.anchors.values()].at(-1)?.goCount === 1);
   const anchor = world.host.last;
   const endedAt = Date.now();
   anchor.autoReply = true;
@@ -125,7 +121,7 @@ test("wait is answered only when the end is committed, and it is tried until the
     answered = true;
     return record;
   });
-  await waitUntil(() => world.problems.length >= 2);
+  await waitFor(() => world.problems.length >= 2);
   expect(answered).toBe(false);
   expect(world.supervisor.run(run.runId)).toBe(run);
   expect(world.host.discarded).toEqual([]);
@@ -170,7 +166,7 @@ test("with discardOutput it goes when the end was told and nobody reads", async 
   await nextTurn();
   expect(world.host.discarded).toEqual([]);
   expect((await chunks.next()).done).toBe(true);
-  await waitUntil(() => world.host.discarded.length > 0);
+  await waitFor(() => world.host.discarded.length > 0);
   expect(world.host.discarded).toEqual([run.runId]);
 });
 

@@ -9,9 +9,9 @@ import { temporaryDirectory } from "../../support/temporary-directory.js";
 import {
   fakeSupervisor,
   spawnFakeRun,
-  waitUntil,
   type FakeSupervisor,
 } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 async function ledgeredWorld(): Promise<
   FakeSupervisor & { readonly ledger: FileRunCopy; readonly path: string }
@@ -43,7 +43,7 @@ for (const [what, past, forgotten] of pasts)
     const world = await ledgeredWorld();
     const { store, host } = world;
     const run = await spawnFakeRun(world);
-    await waitUntil(() => store.runs.get(run.runId)?.state === "running");
+    await waitFor(() => store.runs.get(run.runId)?.state === "running");
     const record = store.runs.get(run.runId) ?? expect.fail("no record");
     const before = past(record);
     if (before === null) store.runs.delete(run.runId);
@@ -62,7 +62,7 @@ for (const [what, past, forgotten] of pasts)
 test("a look at everything puts back what is held, and does not take it up anew", async () => {
   const world = await ledgeredWorld();
   const run = await spawnFakeRun(world);
-  await waitUntil(() => world.store.runs.get(run.runId)?.state === "running");
+  await waitFor(() => world.store.runs.get(run.runId)?.state === "running");
   world.store.runs.clear();
   await world.supervisor.reconcile();
   expect(world.store.runs.get(run.runId)).toMatchObject({ state: "running", leaseEpoch: 1 });
@@ -104,15 +104,15 @@ test("a connection that is lost while the store is away is made again as the own
   const world = await ledgeredWorld();
   const { store, host } = world;
   const run = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(run.runId)?.state === "running");
+  await waitFor(() => store.runs.get(run.runId)?.state === "running");
   store.failing = new StoreAway("", "it is away");
   host.last.disconnect();
-  await waitUntil(() => host.attached.includes(2));
+  await waitFor(() => host.attached.includes(2));
   // Again and again, each time above what its anchor has heard from here.
-  await waitUntil(() => host.attached.includes(3));
+  await waitFor(() => host.attached.includes(3));
   store.failing = null;
   const committed = (): number => store.runs.get(run.runId)?.leaseEpoch ?? 0;
-  await waitUntil(() => committed() > 3 && host.last.welcome.highestEpoch === committed());
+  await waitFor(() => committed() > 3 && host.last.welcome.highestEpoch === committed());
   host.last.exit({ leader: { code: 0, signal: null } });
   expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
 });
@@ -121,11 +121,11 @@ test("a run whose anchor has heard of somebody else is observed, not held", asyn
   const world = await ledgeredWorld();
   const { store, host } = world;
   const run = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(run.runId)?.state === "running");
+  await waitFor(() => store.runs.get(run.runId)?.state === "running");
   store.failing = new StoreAway("", "it is away");
   host.last.welcome = { ...host.last.welcome, highestEpoch: 5 };
   host.last.disconnect();
-  await waitUntil(() => host.attached.length > 3);
+  await waitFor(() => host.attached.length > 3);
   expect(new Set(host.attached)).toEqual(new Set([0]));
   await run.cancel();
   expect(host.last.stops).toHaveLength(1);
@@ -135,7 +135,7 @@ test("what another supervisor holds here is left to it when the store forgets it
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const { runId } = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(runId)?.state === "running");
+  await waitFor(() => store.runs.get(runId)?.state === "running");
   host.last.disconnect();
   await supervisor.close({ leaveRuns: true });
   host.locals = [...host.locals, { instanceId: "in_other", alive: true, launched: true }];
@@ -161,7 +161,7 @@ test("a claim that was answered just before the store went away is known to who 
   const world = await ledgeredWorld();
   const { store, host, ledger: localCopy, path } = world;
   const run = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(run.runId)?.state === "running");
+  await waitFor(() => store.runs.get(run.runId)?.state === "running");
   const getRun = store.getRun.bind(store);
   store.beforeWrite = (what) => {
     if (what !== "claim") return;
@@ -169,7 +169,7 @@ test("a claim that was answered just before the store went away is known to who 
     store.getRun = () => Promise.reject(new StoreAway("", "it is away"));
   };
   host.last.disconnect();
-  await waitUntil(() => host.attached.includes(2));
+  await waitFor(() => host.attached.includes(2));
   store.getRun = getRun;
   const told = { record: { leaseEpoch: 2, ownerInstanceId: "in_test" }, anchorEpoch: 2 };
   expect(await localCopy.get(run.runId)).toMatchObject(told);
@@ -181,7 +181,7 @@ test("a run whose hold cannot be written down is held all the same", async () =>
   const world = await ledgeredWorld();
   const { store, host, ledger: localCopy, path } = world;
   const run = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(run.runId)?.state === "running");
+  await waitFor(() => store.runs.get(run.runId)?.state === "running");
   await rm(path, { recursive: true });
   await writeFile(path, "");
   expect(await attachKeepalive(host, localCopy, run.runId)).not.toBeNull();
@@ -191,7 +191,7 @@ test("a ledger that can be neither written nor read is said, and keeps no run fr
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const { runId } = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(runId)?.state === "running");
+  await waitFor(() => store.runs.get(runId)?.state === "running");
   host.last.disconnect();
   await supervisor.close({ leaveRuns: true });
   store.failing = null;
@@ -209,11 +209,11 @@ test("a run that was ended elsewhere and forgotten on purpose does not come back
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const { runId } = await spawnFakeRun(world);
-  await waitUntil(() => store.runs.get(runId)?.state === "running");
+  await waitFor(() => store.runs.get(runId)?.state === "running");
   const record = store.runs.get(runId) ?? expect.fail("no record");
   store.runs.set(runId, { ...record, state: "exited", leaseEpoch: 9, endedAt: 1 });
   host.last.disconnect();
-  await waitUntil(() => supervisor.run(runId) === null);
+  await waitFor(() => supervisor.run(runId) === null);
   // What is behind an ended record is stopped, and in time forgotten: its directory, then its record.
   host.anchors.clear();
   await store.deleteRuns([runId]);

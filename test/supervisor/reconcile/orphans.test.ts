@@ -5,9 +5,9 @@ import type { FakeHost } from "../../support/supervisor/fake-host.js";
 import {
   fakeSupervisor,
   spawnFakeRun,
-  waitUntil,
   type FakeSupervisor,
 } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** The store is replaced by an empty one while a run goes on. */
 async function forgotten(): Promise<FakeSupervisor & { readonly runId: string }> {
@@ -35,7 +35,7 @@ test("a directory without a record, whose anchor lives: its run goes on", async 
   const { supervisor, store, runId } = await forgotten();
   const { runs } = await supervisor.reconcile();
   expect(runs).toMatchObject([{ runId }]);
-  await waitUntil(() => store.runs.get(runId)?.state !== "starting");
+  await waitFor(() => store.runs.get(runId)?.state !== "starting");
   expect(store.runs.get(runId)).toMatchObject({ state: "running", exit: null });
 });
 
@@ -49,7 +49,7 @@ test("an anchor that falls silent for a moment while its run is being imported h
   };
   const { runs } = await supervisor.reconcile();
   expect(runs).toMatchObject([{ runId }]);
-  await waitUntil(() => store.runs.get(runId)?.state !== "starting");
+  await waitFor(() => store.runs.get(runId)?.state !== "starting");
   expect(store.runs.get(runId)).toMatchObject({ state: "running", exit: null, root: { pid: 1010 } });
   expect(host.last.stops).toEqual([]);
 });

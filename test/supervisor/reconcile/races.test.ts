@@ -1,12 +1,8 @@
 import { expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { systemClock } from "../../../src/async/clock.js";
-import {
-  fakeSupervisor,
-  spawnFakeRun,
-  nextTurn,
-  waitUntil,
-} from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("a record that is just being inserted is not taken for one that was left behind", async () => {
   const world = fakeSupervisor();
@@ -83,7 +79,7 @@ test.for([
       { instanceId: "in_dead", alive: false, launched: false },
     ];
     host.last.disconnect();
-    await waitUntil(() => world.supervisor.run(run.runId) === null);
+    await waitFor(() => world.supervisor.run(run.runId) === null);
     host.last.answers = answers;
     const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
     // Between the look and the claim another supervisor is faster.
@@ -217,7 +213,7 @@ test("a run that is to be stopped when it is taken over is stopped also if its a
   };
   const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
   expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
-  await waitUntil(() => host.last.stops.length > 0);
+  await waitFor(() => host.last.stops.length > 0);
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });
 
@@ -239,7 +235,7 @@ test("a run that passes its gate between the look and the claim is not taken for
   };
   const heir = fakeSupervisor({ store, host, instanceId: "in_heir" });
   expect((await heir.supervisor.reconcile()).runs).toMatchObject([{ runId: run.runId }]);
-  await waitUntil(() => host.last.links.length > 0);
+  await waitFor(() => host.last.links.length > 0);
   expect(store.runs.get(run.runId)).toMatchObject({ state: "running", ownerInstanceId: "in_heir" });
 });
 

@@ -6,9 +6,9 @@ import {
   fakeSupervisor,
   spawnFakeRun,
   nextTurn,
-  waitUntil,
   type FakeSupervisor,
 } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** The process of the first supervisor is killed: nothing of it says or hears anything any more. */
 function killed(world: FakeSupervisor): void {
@@ -108,7 +108,7 @@ test("an anchor still behind the gate is never let through", async () => {
     anchor.autoReply = false;
   };
   void spawnFakeRun(first).catch(() => undefined);
-  await waitUntil(() => first.host.anchors.size === 1 && first.host.last.goCount === 1);
+  await waitFor(() => first.host.anchors.size === 1 && first.host.last.goCount === 1);
   killed(first);
   const second = successor(first);
   const [run] = await second.supervisor.recover();

@@ -3,12 +3,8 @@ import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
 import { defaults } from "../../../src/defaults.js";
 import type { ProcessEvidence } from "../../../src/anchor/host.js";
 import type { FakeAnchor } from "../../support/supervisor/fake-host.js";
-import {
-  fakeSupervisor,
-  spawnFakeRun,
-  nextTurn,
-  waitUntil,
-} from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const told = (pid: number): ProcessEvidence["descendants"][number] => ({
   identity: { pid, startTime: pid, uniqueId: null },
@@ -62,7 +58,7 @@ test("one from before an upgrade is not even asked", async () => {
   const { run, anchor, asked, inspect } = await running();
   anchor.welcome = { ...anchor.welcome, protocol: PROTOCOL - 1 };
   anchor.disconnect();
-  await waitUntil(() => anchor.links.length > 0);
+  await waitFor(() => anchor.links.length > 0);
   expect(await run.members()).toEqual([]);
   expect(asked()).toEqual([]);
   expect(inspect).toHaveBeenCalledOnce();

@@ -1,10 +1,6 @@
 import { expect, test } from "vitest";
-import {
-  fakeSupervisor,
-  spawnFakeRun,
-  nextTurn,
-  waitUntil,
-} from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("cancel hands the stop to the anchor and records who asked", async () => {
   const world = fakeSupervisor();
@@ -83,7 +79,7 @@ test("a bad grace is refused and stops nothing", async () => {
 test("a deadline stops the run in its own name", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world, { timeoutMs: 20 });
-  await waitUntil(() => world.host.last.stops.length > 0);
+  await waitFor(() => world.host.last.stops.length > 0);
   expect(world.host.last.stops).toMatchObject([{ reason: "overall-timeout", actor: "deadline" }]);
   world.host.last.exit();
   expect((await run.wait()).exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
@@ -98,6 +94,6 @@ test("a heartbeat keeps a silent run alive, and the anchor hears of it", async (
   }
   expect(world.host.last.stops).toEqual([]);
   expect(world.host.last.links[0]?.sent).toContain("heartbeat");
-  await waitUntil(() => world.host.last.stops.length > 0);
+  await waitFor(() => world.host.last.stops.length > 0);
   expect(world.host.last.stops).toMatchObject([{ reason: "no-output-timeout" }]);
 });

@@ -1,12 +1,8 @@
 import { expect, test } from "vitest";
 import { BadInput, RunExists, SpawnFailed, StateUnusable } from "../../../src/errors.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";
-import {
-  fakeSupervisor,
-  spawnFakeRun,
-  nextTurn,
-  waitUntil,
-} from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("the record is committed with the root's identity before GO, and running after", async () => {
   const world = fakeSupervisor();
@@ -119,7 +115,7 @@ for (const [name, gate] of [
     expect(error).toMatchObject({ step: "record", runId: host.last.runId });
     expect(host.last.goCount).toBe(0);
     broken = false;
-    await waitUntil(() => store.runs.get(host.last.runId)?.state === "exited");
+    await waitFor(() => store.runs.get(host.last.runId)?.state === "exited");
     const record = store.runs.get(host.last.runId);
     expect(record?.exit).toMatchObject({ reason: "spawn-error" });
     expect(record?.exit?.detail).toContain("could not be committed");
@@ -217,7 +213,7 @@ test("an abort while the anchor is being prepared stops it, and no GO is said", 
   const controller = new AbortController();
   world.host.prepare = () => controller.abort();
   const pending = spawnFakeRun(world, { signal: controller.signal });
-  await waitUntil(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
+  await waitFor(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
   world.host.last.exit({ executed: false, leader: null });
   const run = await pending;
   expect(world.host.last.goCount).toBe(0);
@@ -233,5 +229,5 @@ test("a thousand runs under one signal are one listener, and one abort cancels t
   const anchors = [...world.host.anchors.values()];
   expect(anchors.every(({ stops }) => stops.length === 1)).toBe(true);
   for (const anchor of anchors) anchor.exit();
-  await waitUntil(() => [...world.store.runs.values()].every(({ state }) => state === "exited"));
+  await waitFor(() => [...world.store.runs.values()].every(({ state }) => state === "exited"));
 });

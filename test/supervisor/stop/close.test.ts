@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test, vi } from "vitest";
-import { fakeSupervisor, spawnFakeRun, waitUntil } from "../../support/supervisor/fake-supervisor.js";
+import { fakeSupervisor, spawnFakeRun } from "../../support/supervisor/fake-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("closing cancels everything as a shutdown and waits for every end", async () => {
   let left = -1;
@@ -10,7 +11,7 @@ test("closing cancels everything as a shutdown and waits for every end", async (
   });
   const runs = await Promise.all([spawnFakeRun(world), spawnFakeRun(world)]);
   const closing = world.supervisor.close({ actor: "cli:bob" });
-  await waitUntil(() => [...world.host.anchors.values()].every(({ stops }) => stops.length > 0));
+  await waitFor(() => [...world.host.anchors.values()].every(({ stops }) => stops.length > 0));
   expect(left).toBe(-1);
   for (const anchor of world.host.anchors.values()) anchor.exit();
   await closing;
@@ -24,7 +25,7 @@ test("a spawn under way when closing begins is stopped as well", async () => {
   const world = fakeSupervisor();
   const spawning = spawnFakeRun(world);
   const closing = world.supervisor.close();
-  await waitUntil(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
+  await waitFor(() => world.host.anchors.size === 1 && world.host.last.stops.length > 0);
   world.host.last.exit();
   await closing;
   expect((await (await spawning).wait()).exit?.reason).toBe("shutdown");

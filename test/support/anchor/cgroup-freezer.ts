@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { waitUntil } from "./fake-peer.js";
+import { waitFor } from "../wait-for.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
 
@@ -34,13 +34,13 @@ export class CgroupFreezer implements AsyncDisposable {
   /** Before that a signal may still be handled. */
   async frozen(): Promise<void> {
     const state = join(this.#path, "freezer.state");
-    await waitUntil(() => readFileSync(state, "utf8").trim() === "FROZEN", 10_000);
+    await waitFor(() => readFileSync(state, "utf8").trim() === "FROZEN", 10_000);
   }
 
   /** Processes that were killed meanwhile die now. */
   async [Symbol.asyncDispose](): Promise<void> {
     writeFileSync(join(this.#path, "freezer.state"), "THAWED");
-    await waitUntil(() => removeDirectory(this.#path), 10_000);
+    await waitFor(() => removeDirectory(this.#path), 10_000);
   }
 }
 

@@ -105,12 +105,3 @@ export const launcherFrame = encodeMessage("launcher", {
   cgroup: null,
   tierNote: null,
 });
-
-/** Polls for conditions without an event. */
-export async function waitUntil(condition: () => boolean | Promise<boolean>, withinMs = 5000): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error("it did not come to pass");
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
-}

@@ -7,9 +7,9 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
-import { waitFor } from "../wait-for.js";
 import { RecoveryFixture } from "./recovery-fixture.js";
 import { cliPath } from "./cli-fixture.js";
+import { waitFor } from "../wait-for.js";
 
 type GatewayStatusAnswer = ResponseOf<"status">;
 

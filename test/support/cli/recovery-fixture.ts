@@ -11,8 +11,8 @@ import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";
-import { waitFor, withTimeout } from "../wait-for.js";
 import { CliFixture, type CliResult } from "./cli-fixture.js";
+import { waitFor, withTimeout } from "../wait-for.js";
 
 const libraryPath = resolve("dist/index.js");
 const leaveRuns = fileURLToPath(new URL("children/leave-runs.mjs", import.meta.url));

@@ -3,7 +3,6 @@ import { mkdtemp } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { ResponseOf } from "../../../src/api/contract.js";
@@ -16,6 +15,7 @@ import {
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { removeStateDirectory } from "../temporary-directory.js";
+import { waitFor } from "../wait-for.js";
 
 export interface RawResponse {
   readonly status: number;
@@ -111,15 +111,6 @@ export async function errorOf(answer: Promise<unknown>): Promise<{ code: string;
     (reason: unknown) => reason as { code: string; message: string },
   );
   return { code: error.code, message: error.message };
-}
-
-/** Asked again and again, until it is so. */
-export async function waitFor(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
-  const end = performance.now() + 20_000;
-  while (!(await isSo())) {
-    if (performance.now() > end) throw new Error(`it never came to be that ${what}`);
-    await setTimeout(20);
-  }
 }
 
 export async function waitForRunEnd(client: GatewayClient, runId: string): Promise<ResponseOf<"getRun">> {

@@ -8,7 +8,8 @@ import type { ResponseOf } from "../../../src/api/contract.js";
 import type { Notification } from "../../../src/model/outbox.js";
 import { shellAgent } from "../agents/acp-fixture.js";
 import { fakeAgentsConfig } from "../agents/fake-agents.js";
-import { gatewayForFile, waitFor } from "./real-gateway.js";
+import { gatewayForFile } from "./real-gateway.js";
+import { waitFor } from "../wait-for.js";
 
 export const userOrigin = { channel: "user" } as const;
 

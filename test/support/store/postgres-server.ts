@@ -85,15 +85,23 @@ export async function startPostgresServer(
     return [command, rest];
   };
   const options = { ...identity, cwd: directory, env: { PATH: process.env["PATH"], LC_ALL: "C" } };
-  if (standByOf === undefined)
-    await promisify(execFile)(
-      ...tool("initdb", [
-        ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
-        ...["--auth-local=trust", "--auth-host=scram-sha-256"],
-      ]),
-      options,
-    );
-  else
+  if (standByOf === undefined) {
+    const template = join(process.env["SUITE_TMPDIR"] ?? directory, "pg");
+    const copy = async (): Promise<unknown> => promisify(execFile)("cp", ["-a", template, data]);
+    await copy().catch(async () => {
+      // The first server of a suite; another worker may make the template at the same time.
+      await promisify(execFile)(
+        ...tool("initdb", [
+          ...["-D", data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"],
+          ...["--auth-local=trust", "--auth-host=scram-sha-256"],
+        ]),
+        options,
+      );
+      const own = `${template}-${process.pid}`;
+      await promisify(execFile)("cp", ["-a", data, own]);
+      await rename(own, template).catch(() => rm(own, { recursive: true }));
+    });
+  } else
     await promisify(execFile)(
       ...tool("pg_basebackup", [
         ...["-D", data, "-U", "postgres", "-h", standByOf.directory, "--write-recovery-conf"],

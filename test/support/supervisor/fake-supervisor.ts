@@ -32,10 +32,5 @@ export function fakeSupervisor(
 
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Poll: for what happens after a real pause of the supervisor's. */
-export async function waitUntil(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));
-}
-
 export const spawnFakeRun = ({ supervisor }: FakeSupervisor, options = {}): Promise<Run> =>
   supervisor.spawn({ io: "pipe", argv: ["/bin/true"] }, options);

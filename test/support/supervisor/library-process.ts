@@ -10,8 +10,8 @@ import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord, RunStateName } from "../../../src/model/run.js";
 import type { CommandInput, SpawnOptions } from "../../../src/supervisor/api.js";
 import type { CancelOptions } from "../../../src/supervisor/run-options.js";
-import { until } from "../live-processes.js";
 import { libraryPath, type Sandbox } from "../sandbox.js";
+import { waitFor } from "../wait-for.js";
 
 interface Replies {
   opened: object;
@@ -80,7 +80,7 @@ export class LibraryProcess implements AsyncDisposable {
 
   /** The next answer of this kind. Complaints of the library are never an answer. */
   async receive<Kind extends keyof Replies>(say: Kind, withinMs = 15_000): Promise<Replies[Kind]> {
-    const answer = await until(
+    const answer = await waitFor(
       `the supervising process says ${say}`,
       () => {
         const failed = this.#replies.find((one) => one.say === "failed");
@@ -109,7 +109,7 @@ export class LibraryProcess implements AsyncDisposable {
   }
 
   async waitForOutput(text: string | RegExp): Promise<void> {
-    await until(`the run prints ${String(text)}; so far ${JSON.stringify(this.output.slice(-2000))}`, () =>
+    await waitFor(`the run prints ${String(text)}; so far ${JSON.stringify(this.output.slice(-2000))}`, () =>
       typeof text === "string" ? this.output.includes(text) : text.test(this.output),
     );
   }

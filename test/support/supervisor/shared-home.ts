@@ -13,12 +13,12 @@ import {
   type LiveProcess,
   readProcess,
   signalProcess,
-  until,
 } from "../live-processes.js";
 import { currentUser, Sandbox, type SandboxTier, tiers } from "../sandbox.js";
 import { type RecordAccess, sqliteRecords, type SqlValue } from "./record-access.js";
 import { SupervisorProcess, type SupervisorProcessOptions } from "./supervisor-process.js";
 import { scenarioScript, TokenProcesses } from "./token-processes.js";
+import { waitFor } from "../wait-for.js";
 
 /**
  * A state directory that several supervisors share, and a bystander with the very command lines of their runs. Whoever
@@ -159,7 +159,7 @@ export class SharedHome implements AsyncDisposable {
   }
 
   async ended(runId: string, withinMs = 15_000): Promise<void> {
-    await until(`${runId} has ended`, () => this.column(runId, "state") === "exited", withinMs);
+    await waitFor(`${runId} has ended`, () => this.column(runId, "state") === "exited", withinMs);
   }
 
   runDirectory({ originInstanceId, runId }: Pick<RunRecord, "originInstanceId" | "runId">): string {
@@ -181,7 +181,7 @@ export class SharedHome implements AsyncDisposable {
     // Stopped before it is killed, so that it does not clean up in between.
     for (const one of launchers) signalProcess(one, "SIGSTOP");
     for (const one of [...launchers, ...anchors]) signalProcess(one, "SIGKILL");
-    await until("they are gone", () => ![...launchers, ...anchors].some(isAlive));
+    await waitFor("they are gone", () => ![...launchers, ...anchors].some(isAlive));
   }
 
   /** Who of the runs lives, and whether anybody has stopped him. What he runs is his affair. */
@@ -205,10 +205,10 @@ export class SharedHome implements AsyncDisposable {
 
   /** Forget what has ended, and with it the instances that are dead and empty: no directory and no cgroup of them stays. */
   async stopAllRuns(by: Supervisor): Promise<void> {
-    await until("everybody who ends things has left", () => this.sandbox.holdfastProcesses().length === 0);
+    await waitFor("everybody who ends things has left", () => this.sandbox.holdfastProcesses().length === 0);
     await by.retain({ endedKept: 0 });
     // A cgroup is in use until those who were killed in it are gone altogether.
-    await until("dead instances have been removed", async () => {
+    await waitFor("dead instances have been removed", async () => {
       await by.reconcile();
       return readdirSync(join(this.home, "instances")).join(" ") === by.instanceId;
     });
@@ -244,7 +244,7 @@ export function signalRecorded(identity: RunRecord["root"], name: NodeJS.Signals
 }
 
 export async function waitUntilGone(identity: RunRecord["root"]): Promise<void> {
-  await until(
+  await waitFor(
     "it is gone",
     () => identity === null || readProcess(identity.pid)?.startTime !== identity.startTime,
   );
@@ -275,7 +275,7 @@ export async function orphanDocileRun(sharedHome: SharedHome): Promise<string> {
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
   const script = `setsid sleep 100003.${token} & sleep 100001.${token}; :`;
   const { runId } = await supervisorProcess.spawn(sharedHome.script(script));
-  await until("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
+  await waitFor("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
   await supervisorProcess.kill();
   return runId;
 }

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { buildNativePrograms, whyNoCompiler } from "../native-programs.js";
-import { until } from "../wait-for.js";
+import { waitFor } from "../wait-for.js";
 
 const programs = buildNativePrograms("hold");
 
@@ -21,7 +21,7 @@ export function whyNotSilenceable(how: SilencingMethod): string | null {
 export async function silenceAnchor(pid: number, how: SilencingMethod): Promise<() => Promise<void>> {
   if (how === "SIGSTOP") {
     process.kill(pid, "SIGSTOP");
-    await until("it is stopped", () => processState(pid) === "T");
+    await waitFor("it is stopped", () => processState(pid) === "T");
     return async () => {
       if (!isDead(pid)) process.kill(pid, "SIGCONT");
     };

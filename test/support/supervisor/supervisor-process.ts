@@ -8,8 +8,9 @@ import type { RunRecord } from "../../../src/model/run.js";
 import type { CommandInput, ReconcileScope, SpawnOptions } from "../../../src/supervisor/api.js";
 import type { CancelOptions } from "../../../src/supervisor/run-options.js";
 import type { Decided } from "../../../src/supervisor/decision.js";
-import { readProcess, until } from "../live-processes.js";
+import { readProcess } from "../live-processes.js";
 import type { Sandbox } from "../sandbox.js";
+import { waitFor } from "../wait-for.js";
 
 /** Where a keeper can be stopped (see `children/keeper.mjs`), in the order in which it gets there. */
 export const SUPERVISOR_STEPS = {
@@ -121,7 +122,7 @@ export class SupervisorProcess implements AsyncDisposable {
 
   /** The next answer of this kind; a failed order is one only to who asks for failures. */
   async receive<Kind extends keyof Replies>(say: Kind, withinMs = 20_000): Promise<Replies[Kind]> {
-    const answer = await until(
+    const answer = await waitFor(
       `the keeper says ${say}`,
       () => {
         const at = this.#replies.findIndex((one) => one.say === say);
@@ -150,7 +151,7 @@ export class SupervisorProcess implements AsyncDisposable {
   /** It has got there, and stopped. */
   async waitUntilPaused(): Promise<SupervisorStep> {
     const { step } = await this.receive("at");
-    await until("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
+    await waitFor("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
     return step;
   }
 
@@ -161,7 +162,7 @@ export class SupervisorProcess implements AsyncDisposable {
 
   async suspend(): Promise<void> {
     this.#child.kill("SIGSTOP");
-    await until("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
+    await waitFor("the keeper has stopped", () => readProcess(this.pid)?.state === "T");
   }
 
   async spawn(input: CommandInput, options: SpawnOptions = {}): Promise<RunRecord> {
@@ -194,7 +195,7 @@ export class SupervisorProcess implements AsyncDisposable {
   }
 
   async waitForOutput(text: string): Promise<void> {
-    await until(`a run prints ${JSON.stringify(text)}; so far ${JSON.stringify(this.#output)}`, () =>
+    await waitFor(`a run prints ${JSON.stringify(text)}; so far ${JSON.stringify(this.#output)}`, () =>
       this.#output.includes(text),
     );
   }

@@ -1,14 +1,9 @@
 import { randomInt } from "node:crypto";
 import type { ChildProcess } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import {
-  isSameProcess,
-  findByCommandLine,
-  signalProcess,
-  until,
-  type LiveProcess,
-} from "../live-processes.js";
+import { isSameProcess, findByCommandLine, signalProcess, type LiveProcess } from "../live-processes.js";
 import type { Sandbox } from "../sandbox.js";
+import { waitFor } from "../wait-for.js";
 
 export const scenarioScript = fileURLToPath(new URL("children/scenario.sh", import.meta.url));
 
@@ -65,7 +60,7 @@ export class TokenProcesses implements AsyncDisposable {
   ): Promise<TokenProcesses> {
     const tokenProcesses = new TokenProcesses(token, sandbox.spawn(argv, "ignore"));
     try {
-      await until("the bystander is complete", () => complete(tokenProcesses));
+      await waitFor("the bystander is complete", () => complete(tokenProcesses));
       tokenProcesses.#bystanders = tokenProcesses.all();
       return tokenProcesses;
     } catch (error) {
@@ -97,11 +92,11 @@ export class TokenProcesses implements AsyncDisposable {
 
   /** The run's whole scenario. */
   async waitForAllRoles(): Promise<ReadonlyMap<ProcessRole, LiveProcess>> {
-    return until("the scenario is complete", () => this.byRole(this.ofRuns()));
+    return waitFor("the scenario is complete", () => this.byRole(this.ofRuns()));
   }
 
   async waitUntilGone(withinMs: number): Promise<void> {
-    await until(`nobody is left`, () => this.ofRuns().length === 0, withinMs).catch(() => {
+    await waitFor(`nobody is left`, () => this.ofRuns().length === 0, withinMs).catch(() => {
       throw new Error(`still there after ${withinMs} ms: ${this.ofRuns().map(describeProcess).join(", ")}`);
     });
   }
@@ -119,7 +114,7 @@ export class TokenProcesses implements AsyncDisposable {
     for (let round = 0; round < 100 && this.all().length > 0; round++) {
       for (const one of this.all()) signalProcess(one, "SIGSTOP");
       for (const one of this.all()) signalProcess(one, "SIGKILL");
-      await until("they are gone", () => this.all().length === 0, 100).catch(() => {});
+      await waitFor("they are gone", () => this.all().length === 0, 100).catch(() => {});
     }
     this.#bystander.stdin?.destroy();
     this.#bystander.stdout?.destroy();

@@ -7,10 +7,10 @@ import { removeRunCgroups } from "../../../src/anchor/instance/run-cgroups.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
 import { plantBystander } from "../../support/bystander.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { CgroupFreezer } from "../../support/anchor/cgroup-freezer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up" });
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });
@@ -23,16 +23,16 @@ async function survived(
   freezer: CgroupFreezer,
 ): Promise<{ owner: RawLink; survivor: number }> {
   // A launcher that exits before the last process dies cannot remove its cgroup.
-  onTestFinished(() => {
+  onTestFinished(async () => {
     launcher.disconnectAll();
-    return waitUntil(() => removeRunCgroups(launcher.directory, launcher.instanceId));
+    await waitFor(() => removeRunCgroups(launcher.directory, launcher.instanceId));
   });
   const owner = await launcher.run("run_a", "sleep 3041 & echo $!; wait", { killReportMs: 100 });
-  await waitUntil(async () => (await launcher.output("run_a")).endsWith("\n"));
+  await waitFor(async () => (await launcher.output("run_a")).endsWith("\n"));
   const survivor = Number(await launcher.output("run_a"));
   freezer.freeze(survivor);
   owner.send(STOP);
-  await waitUntil(() =>
+  await waitFor(() =>
     owner.received.some((said) => said.name === "survivors" && said.json.includes(`"pid":${survivor},`)),
   );
   return { owner, survivor };
@@ -61,7 +61,7 @@ describe("ABANDON", () => {
     const owner = await launcher.run("run_a", "trap '' TERM; echo up; while :; do sleep 0.05; done", {
       graceMs: 400,
     });
-    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    await waitFor(async () => (await launcher.output("run_a")) !== "");
     const refused = { codeName: "bad-phase", message: expect.stringContaining("survived") };
     owner.send(ABANDON);
     expect(await owner.receive("refused")).toMatchObject(refused);
@@ -100,7 +100,7 @@ describe("ABANDON", () => {
       const next = await launcher.run("run_b", "sleep 3041");
       process.kill(anchorOf(next), "SIGKILL");
       await next.ended();
-      await waitUntil(async () => (await launcher.readRunFile("run_b", "swept.json")) !== null, 2_000);
+      await waitFor(async () => (await launcher.readRunFile("run_b", "swept.json")) !== null, 2_000);
       expect(await launcher.readRunFile("run_b", "swept.json")).toMatchObject({ emptiness: "proven" });
     },
   );
@@ -115,7 +115,7 @@ describe("ABANDON", () => {
       owner.send(ABANDON);
       await owner.ended();
       launcher.disconnectAll();
-      await waitUntil(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
+      await waitFor(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
       expect(await stateOf(survivor)).toMatch(/[DST]/);
     },
   );
@@ -130,7 +130,7 @@ describe("ABANDON", () => {
       await owner.ended();
       expect(await launcher.readRunFile("run_a", "swept.json")).toBeNull();
       launcher.disconnectAll();
-      await waitUntil(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
+      await waitFor(() => !existsSync(join(launcher.directory, "launcher.sock")), STUCK_MS + 4_000);
       expect(await launcher.readRunFile("run_a", "swept.json")).toMatchObject({
         anchorSignal: 9,
         emptiness: "unproven",

@@ -9,10 +9,10 @@ import { whyNoLimits } from "../../support/anchor/cgroup-limits.js";
 import { buildNativePrograms, whyNoCompiler } from "../../support/native-programs.js";
 import { tiers } from "../../support/sandbox.js";
 import { plantBystander } from "../../support/bystander.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { CgroupFreezer } from "../../support/anchor/cgroup-freezer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const programs = buildNativePrograms("headless");
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });
@@ -21,7 +21,7 @@ const ABANDON = encodeMessage("abandon", { actor: "cli:op", requestId: "give-up"
 /** The pids that a script prints first, one per line. */
 async function printed(launcher: RawLauncher, stream: "stdout" | "stderr", count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a", stream)).split("\n").slice(0, -1);
-  await waitUntil(async () => (await lines()).length >= count);
+  await waitFor(async () => (await lines()).length >= count);
   return (await lines()).map((line) => Number(/\d+/.exec(line)));
 }
 

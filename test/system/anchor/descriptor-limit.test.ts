@@ -10,9 +10,9 @@ import {
   realSupervisor,
   shellInput,
 } from "../../support/supervisor/real-supervisor.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const STOP = encodeMessage("stop", { reason: "shutdown", actor: "test", requestId: "one", graceMs: 50 });
 const STATUS = encodeMessage("status", {});
@@ -26,7 +26,7 @@ function isAlive(pid: number): boolean {
 /** The pids that the script of `run_a` printed, one per line. */
 async function printedPids(launcher: RawLauncher, count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a")).split("\n").slice(0, -1);
-  await waitUntil(async () => (await lines()).length >= count);
+  await waitFor(async () => (await lines()).length >= count);
   return (await lines()).map(Number);
 }
 
@@ -61,7 +61,7 @@ async function adoptMany(launcher: RawLauncher, owner: RawLink, pids: readonly n
     owner.send(await launcher.adoptFrame(runId, pid));
     const answer = () =>
       owner.received.slice(heardBefore).find(({ name }) => name === "adopted" || name === "refused");
-    await waitUntil(() => answer() !== undefined);
+    await waitFor(() => answer() !== undefined);
     const heard = answer();
     if (heard?.name === "refused") refused.push(heard.codeName);
     else services.push(await launcher.attach(runId, 1));
@@ -130,7 +130,7 @@ for (const [way, env] of ways)
         "run_a",
         "for i in $(seq 150); do (trap '' TERM; sleep 3063 & sleep 3063) & done; echo ready; wait",
       );
-      await waitUntil(async () => (await launcher.output("run_a")).includes("ready"));
+      await waitFor(async () => (await launcher.output("run_a")).includes("ready"));
       owner.send(STOP);
       expect(await exitOf(owner)).toMatchObject({ reason: "shutdown", emptiness: "proven" });
     });

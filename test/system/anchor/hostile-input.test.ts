@@ -6,10 +6,10 @@ import { findAnchorBinary } from "../../../src/anchor/binary/find.js";
 import { anchorEnvironment } from "../../../src/anchor/binary/start-launcher.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { parseExit } from "../../../src/anchor/run-dir/run-files.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, type RawLink, withFields } from "../../support/anchor/raw-link.js";
 import { plantBystander } from "../../support/bystander.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const MOST = 2n ** 64n - 1n;
 const POLICY = 10;
@@ -52,7 +52,7 @@ function pause(ms: number): Promise<void> {
 }
 
 async function printedNumber(launcher: RawLauncher): Promise<number> {
-  await waitUntil(async () => (await launcher.output("run_a")).includes("\n"));
+  await waitFor(async () => (await launcher.output("run_a")).includes("\n"));
   return Number.parseInt(await launcher.output("run_a"), 10);
 }
 
@@ -89,7 +89,7 @@ describe("the largest time in a frame does not overflow to the present:", () => 
   test("POLICY with GRACE_MS, and a STOP with the same", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF);
-    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    await waitFor(async () => (await launcher.output("run_a")) !== "");
     owner.send(rawFrame(POLICY, rawField(TAG.GRACE_MS, MOST)));
     owner.send(withFields(stop(null), rawField(TAG.GRACE_MS, MOST)));
     await owner.receive("stopping");

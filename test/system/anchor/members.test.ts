@@ -5,10 +5,10 @@ import { inspectProcesses } from "../../../src/anchor/inspect/processes.js";
 import { decodeMember } from "../../../src/anchor/protocol/events.js";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { MAX_LISTED_PROCESSES } from "../../../src/anchor/protocol/messages.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
 import { plantBystander } from "../../support/bystander.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const end = encodeMessage("closeStdin", { offset: 0 });
 
@@ -20,7 +20,7 @@ async function members(link: RawLink, requestId = "q") {
 }
 
 async function wrote(launcher: RawLauncher, text: string): Promise<void> {
-  await waitUntil(async () => (await launcher.output("run_a", "stdout")).includes(text));
+  await waitFor(async () => (await launcher.output("run_a", "stdout")).includes(text));
 }
 
 /** One of the two readings may be a clock tick later, and an anchor without handles knows no unique id. */
@@ -44,7 +44,7 @@ describe.each([
     const owner = await launcher.run("run_a", `${daemon}; sleep 3019 & true & echo up; read line; kill $!`);
     await wrote(launcher, "up");
     const names = async () => (await members(owner)).map(({ command }) => command).toSorted();
-    await waitUntil(async () => (await names()).join(" ") === "sh sleep sleep");
+    await waitFor(async () => (await names()).join(" ") === "sh sleep sleep");
     const told = await members(owner, "another");
     expect(told.map(({ identity }) => identity.pid)).not.toContain(stranger.pid);
     const [evidence] = await inspectProcesses(findAnchorBinary(), [

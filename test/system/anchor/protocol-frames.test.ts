@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, PROTOCOL } from "../../../src/anchor/protocol/messages.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, withFields } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const UNKNOWN_TAG = 200;
 const UNKNOWN_FRAME = 42;
@@ -166,7 +166,7 @@ describe("a connection", () => {
     const owner = await launcher.run("run_a", "cat");
     for (let count = 0; count < 20; count++) await launcher.connectTo("run_a");
     owner.send(encodeMessage("write", { offset: 0, data: Buffer.from("still here\n") }));
-    await waitUntil(async () => (await launcher.output("run_a")) === "still here\n");
+    await waitFor(async () => (await launcher.output("run_a")) === "still here\n");
     const next = await launcher.attach("run_a", 2);
     await owner.ended();
     next.send(stop({ actor: "next" }));
@@ -204,7 +204,7 @@ describe("a connection", () => {
     for (let count = 0; count < 3_000; count++) owner.send(STATUS);
     const next = await launcher.attach("run_a", 2);
     next.send(encodeMessage("write", { offset: 0, data: Buffer.from("next\n") }));
-    await waitUntil(async () => (await launcher.output("run_a")) === "next\n");
+    await waitFor(async () => (await launcher.output("run_a")) === "next\n");
     next.send(stop());
     await next.receive("exited");
   });
@@ -217,7 +217,7 @@ test("a deleted socket is created again, also after its whole directory was dele
   const before = await Promise.all(sockets.map(inode));
   await rm(join(launcher.runDirectory("run_a"), "sock"));
   await rm(launcher.runDirectory("run_b"), { recursive: true });
-  await waitUntil(async () => !(await Promise.all(sockets.map(inode))).includes(null), 7_000);
+  await waitFor(async () => !(await Promise.all(sockets.map(inode))).includes(null), 7_000);
   for (const [at, path] of sockets.entries()) {
     expect(await inode(path)).not.toBe(before[at]);
     expect((await stat(path)).mode & 0o777).toBe(0o600);

@@ -2,9 +2,9 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const GO = encodeMessage("go", {});
 const STATUS = encodeMessage("status", {});
@@ -66,7 +66,7 @@ describe("epochs", () => {
       await late.ended();
     }
     owner.send(write(0, "mine\n"));
-    await waitUntil(async () => (await launcher.output("run_a")) === "mine\n");
+    await waitFor(async () => (await launcher.output("run_a")) === "mine\n");
     owner.send(encodeMessage("closeStdin", { offset: 5 }));
     expect(await exitOf(owner)).toMatchObject({ reason: "exit", leader: { code: 0 } });
   });

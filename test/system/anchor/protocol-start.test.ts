@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { START_MAX_BYTES } from "../../../src/anchor/protocol/messages.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, withFields } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const KEY = "0123456789abcdef".repeat(4);
 const START = 2;
@@ -17,7 +17,7 @@ const rest = [rawField(1, 1), rawField(3, "in_raw"), rawField(4, "one"), rawFiel
 
 /** After a refused start: no directory, no process except the launcher, and the next run works. */
 async function nothingBehind(launcher: RawLauncher): Promise<void> {
-  await waitUntil(async () => (await childrenOf(launcher.pid)).length === 0);
+  await waitFor(async () => (await childrenOf(launcher.pid)).length === 0);
   expect(await readdir(launcher.directory)).toEqual(
     expect.arrayContaining(["launcher.json", "launcher.sock", "runs"]),
   );
@@ -102,7 +102,7 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     expect(await owner.receive("welcome")).toMatchObject({ phase: 1 });
     expect(await readdir(join(launcher.directory, "runs"))).toEqual(["run_a"]);
     owner.close();
-    await waitUntil(async () => (await launcher.readRunFile("run_a", "exit.json")) !== null);
+    await waitFor(async () => (await launcher.readRunFile("run_a", "exit.json")) !== null);
   });
 
   test("a run id that is not the first field: closed without an answer", async () => {
@@ -147,9 +147,9 @@ describe("a START that cannot be carried out leaves nothing behind", () => {
     for (const length of [80, 200, frame.length - 1]) {
       const owner = await launcher.connect();
       owner.send(frame.subarray(0, length));
-      await waitUntil(async () => (await childrenOf(launcher.pid)).length === 1);
+      await waitFor(async () => (await childrenOf(launcher.pid)).length === 1);
       owner.close();
-      await waitUntil(async () => (await childrenOf(launcher.pid)).length === 0);
+      await waitFor(async () => (await childrenOf(launcher.pid)).length === 0);
     }
     await nothingBehind(launcher);
   });

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { PROTOCOL } from "../../../src/anchor/protocol/messages.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, type RawLink } from "../../support/anchor/raw-link.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const GO = encodeMessage("go", {});
 const STATUS = encodeMessage("status", {});
@@ -39,7 +39,7 @@ async function exitOf(link: RawLink): Promise<Record<string, unknown>> {
 }
 
 async function ended(launcher: RawLauncher, runId: string): Promise<unknown> {
-  await waitUntil(async () => (await launcher.readRunFile(runId, "exit.json")) !== null, 8_000);
+  await waitFor(async () => (await launcher.readRunFile(runId, "exit.json")) !== null, 8_000);
   return launcher.readRunFile(runId, "exit.json");
 }
 
@@ -48,7 +48,7 @@ describe("STOP", () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 300 });
     const observer = await launcher.attach("run_a", 0);
-    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    await waitFor(async () => (await launcher.output("run_a")) !== "");
     const first = { reason: "overall-timeout", actor: "deadline", requestId: "one" };
     owner.send(stop(first));
     expect(await observer.receive("stopping")).toMatchObject(first);
@@ -65,7 +65,7 @@ describe("STOP", () => {
   test("can be shortened by a later one", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
-    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    await waitFor(async () => (await launcher.output("run_a")) !== "");
     owner.send(stop({ actor: "first" }));
     owner.send(stop({ actor: "second", graceMs: 50 }));
     expect(await exitOf(owner)).toMatchObject({ actor: "first", leader: { signal: 9 } });
@@ -74,7 +74,7 @@ describe("STOP", () => {
   test("cannot be delayed by a later one", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
-    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    await waitFor(async () => (await launcher.output("run_a")) !== "");
     owner.send(stop({ actor: "first", graceMs: 50 }), stop({ actor: "second", graceMs: 60_000 }));
     expect(await exitOf(owner)).toMatchObject({ actor: "first", leader: { signal: 9 } });
   });
@@ -82,7 +82,7 @@ describe("STOP", () => {
   test("cannot be delayed by a new policy, not even one that comes with it", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", DEAF, { graceMs: 60_000 });
-    await waitUntil(async () => (await launcher.output("run_a")) !== "");
+    await waitFor(async () => (await launcher.output("run_a")) !== "");
     owner.send(stop({ graceMs: 50 }), policy({ graceMs: 4_000 }));
     const asked = performance.now();
     expect(await exitOf(owner)).toMatchObject({ leader: { signal: 9 } });
@@ -128,7 +128,7 @@ describe("STOP", () => {
       owner.send(STATUS);
       const { anchorPid } = await owner.receive("welcome");
       owner.send(GO);
-      await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
+      await waitFor(async () => (await launcher.output("run_a")) === "up\n");
       process.kill(anchorPid, `SIG${name}`);
       const exit = await exitOf(owner);
       expect(exit).toMatchObject({ reason: "manual-cancel", actor: `signal:${name} pid:${process.pid}` });
@@ -294,7 +294,7 @@ describe("without an owner", () => {
   test("a service continues, and its next owner finds it unchanged", async () => {
     const launcher = await RawLauncher.start();
     const owner = await launcher.run("run_a", "echo up; cat", { kind: 1, ownerLossMs: 50 });
-    await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
+    await waitFor(async () => (await launcher.output("run_a")) === "up\n");
     owner.close();
     await new Promise((resolve) => setTimeout(resolve, 400));
     const next = await launcher.connectTo("run_a");
@@ -369,9 +369,9 @@ describe("files of a run", () => {
     const owner = await launcher.run("run_a", "echo up; cat");
     expect(await kind("run_a")).toBe("task");
     owner.send(policy({ kind: 1 }));
-    await waitUntil(async () => (await kind("run_a")) === "service");
+    await waitFor(async () => (await kind("run_a")) === "service");
     owner.send(policy({ kind: 0 }));
-    await waitUntil(async () => (await kind("run_a")) === "task");
+    await waitFor(async () => (await kind("run_a")) === "task");
     owner.send(stop());
     await owner.receive("exited");
   });
@@ -402,7 +402,7 @@ describe("files of a run", () => {
     expect(told["durationMs"]).toBeTypeOf("number");
     expect(await launcher.readRunFile("run_a", "exit.json")).toEqual(told);
     expect(await launcher.readRunFile("run_a", "leader.json")).toBeNull();
-    await waitUntil(() => !existsSync(join(launcher.runDirectory("run_a"), "sock")));
+    await waitFor(() => !existsSync(join(launcher.runDirectory("run_a"), "sock")));
   });
 
   test("leader.json: the leader's own status, as soon as a process outlives it", async () => {
@@ -411,7 +411,7 @@ describe("files of a run", () => {
       graceMs: 200,
     });
     expect(await owner.receive("leader")).toMatchObject({ code: null, signal: 10 });
-    await waitUntil(async () => (await launcher.readRunFile("run_a", "leader.json")) !== null);
+    await waitFor(async () => (await launcher.readRunFile("run_a", "leader.json")) !== null);
     expect(await launcher.readRunFile("run_a", "leader.json")).toEqual({ signal: 10 });
     const exit = await exitOf(owner);
     expect(exit).toMatchObject({ reason: "ownership-escape", leader: { signal: 10 }, emptiness: "proven" });
@@ -439,10 +439,10 @@ describe("files of a run", () => {
     const owner = await launcher.start("run_a", "sleep 3031 & setsid sleep 3031 & echo up; wait");
     owner.send(GO, STATUS);
     const { anchorPid } = await owner.receive("welcome");
-    await waitUntil(async () => (await launcher.output("run_a")) === "up\n");
+    await waitFor(async () => (await launcher.output("run_a")) === "up\n");
     process.kill(anchorPid, "SIGKILL");
     expect(await holder.receive("anchorLost")).toMatchObject({ runId: "run_a", anchorPid, signal: 9 });
-    await waitUntil(async () => (await launcher.readRunFile("run_a", "swept.json")) !== null);
+    await waitFor(async () => (await launcher.readRunFile("run_a", "swept.json")) !== null);
     expect(await launcher.readRunFile("run_a", "swept.json")).toMatchObject({
       anchorSignal: 9,
       emptiness: "proven",

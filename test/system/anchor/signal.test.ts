@@ -7,8 +7,8 @@ import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { signalFrame } from "../../../src/anchor/protocol/requests.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
 import { plantBystander } from "../../support/bystander.js";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const TWO = "sleep 3018 & echo $!; sleep 3018 & echo $!; echo $$; read line";
 
@@ -20,13 +20,13 @@ async function identityOf(pid: number, later = 0): Promise<ProcessIdentity> {
 
 async function printed(launcher: RawLauncher, count: number): Promise<number[]> {
   const lines = async () => (await launcher.output("run_a", "stdout")).split("\n").slice(0, -1);
-  await waitUntil(async () => (await lines()).length >= count);
+  await waitFor(async () => (await lines()).length >= count);
   return (await lines()).map(Number);
 }
 
 /** Its shell does not reap it: it stays a zombie. */
 const inState = (pid: number, state: string) =>
-  waitUntil(async () => (await readFile(`/proc/${pid}/stat`, "latin1")).includes(`) ${state} `));
+  waitFor(async () => (await readFile(`/proc/${pid}/stat`, "latin1")).includes(`) ${state} `));
 
 describe.each([
   ["with cgroups", anchorEnvironment()],
@@ -68,7 +68,7 @@ test("without handles only the anchor's own children are signalled, because othe
   const [childOfShell = 0, orphan = 0] = await printed(launcher, 2);
   owner.send(signalFrame([await identityOf(childOfShell), await identityOf(orphan)], "SIGKILL"));
   expect(await owner.receive("signalled")).toEqual({ name: "signalled", count: 1 });
-  await waitUntil(() => Promise.resolve(!existsSync(`/proc/${orphan}`)));
+  await waitFor(() => Promise.resolve(!existsSync(`/proc/${orphan}`)));
   expect(existsSync(`/proc/${childOfShell}`)).toBe(true);
   owner.send(encodeMessage("closeStdin", { offset: 0 }));
   await owner.receive("exited");

@@ -8,12 +8,12 @@ import {
   findByCommandLine,
   findByRunMarker,
   signalProcess,
-  until,
   type LiveProcess,
 } from "../../support/live-processes.js";
 import { tiers, type SandboxTier } from "../../support/sandbox.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const chromium = "/usr/bin/chromium";
 const missing = existsSync(chromium) ? null : `${chromium} is not installed (Debian's package chromium)`;
@@ -68,7 +68,7 @@ describe("a headless Chromium with its helpers", () => {
           { io: "pipe", argv: [chromium, ...flags, `--user-data-dir=${profile}`, pathToFileURL(page).href] },
           { graceMs: 300, onOrphan: "terminate" },
         );
-        const helpers = await until("a zygote and a renderer are there", () => {
+        const helpers = await waitFor("a zygote and a renderer are there", () => {
           const below = descendantsOf(root?.pid ?? 0);
           return ["zygote", "renderer"].every((type) => below.some((one) => is(type, one))) ? below : null;
         });

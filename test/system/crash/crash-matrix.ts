@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { SpawnOptions, Supervisor } from "../../../src/supervisor/api.js";
-import { isAlive, type LiveProcess, signalProcess, until } from "../../support/live-processes.js";
+import { isAlive, type LiveProcess, signalProcess } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import type { RecordAccess } from "../../support/supervisor/record-access.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
@@ -10,6 +10,7 @@ import {
   type SupervisorProcess,
   type SupervisorStep,
 } from "../../support/supervisor/supervisor-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 export const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */
@@ -96,7 +97,7 @@ async function spawnAndPause(
   const runIds: string[] = [];
   for (let at = 0; at < RUN_COUNT; at++)
     runIds.push((await supervisorProcess.spawn(sharedHome.scenario, given(at))).runId);
-  await until(
+  await waitFor(
     "everybody is there",
     () =>
       sharedHome.tokenProcesses.ofRuns().filter(({ argv }) => argv[0] === "sleep").length === 4 * RUN_COUNT,
@@ -242,7 +243,7 @@ async function killTarget(
     for (const one of anchors.filter((each) => !isChild(each))) signalProcess(one, "SIGSTOP");
   if (target.launcher) await sharedHome.stopAnchors(ORIGIN);
   else if (target.anchor) for (const one of anchors) signalProcess(one, "SIGKILL");
-  if (target.anchor) await until("they are gone", () => !anchors.some(isAlive));
+  if (target.anchor) await waitFor("they are gone", () => !anchors.some(isAlive));
   if (target.supervisor) await supervisorProcess.kill();
   else await waitForOwnRecovery(sharedHome, supervisorProcess, slackOf(target));
   counts.kills++;
@@ -255,7 +256,7 @@ async function waitForOwnRecovery(
   withinMs: number,
 ): Promise<void> {
   supervisorProcess.resume();
-  await until(
+  await waitFor(
     "it has settled its runs",
     () => {
       for (const { run_id } of sharedHome.sql(
@@ -319,7 +320,7 @@ async function stopAllRuns(sharedHome: SharedHome, supervisor: Supervisor, withi
 async function waitForPolicyEnd(sharedHome: SharedHome, target: KillTarget): Promise<void> {
   const others = 5 * Math.floor(RUN_COUNT / 2);
   const withinMs = ownerLossMs + graceMs + slackOf(target);
-  await until("they have ended alone", () => sharedHome.tokenProcesses.ofRuns().length <= others, withinMs);
+  await waitFor("they have ended alone", () => sharedHome.tokenProcesses.ofRuns().length <= others, withinMs);
 }
 
 async function runCase(

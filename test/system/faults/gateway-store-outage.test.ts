@@ -23,7 +23,7 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 async function fetchMetrics({ socketPath, token }: { socketPath: string; token: string }): Promise<string> {
   const asking = request({ socketPath, path: "/metrics", headers: { authorization: `Bearer ${token}` } });
@@ -164,7 +164,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       void (async () => {
         for await (const line of lines) seen.push(line);
       })().catch(() => undefined);
-      await until("they are told", () => seen.some((each) => each.type === "exit"), 15_000);
+      await waitFor("they are told", () => seen.some((each) => each.type === "exit"), 15_000);
 
       server.pause();
       expect(await client.status()).toMatchObject({ storeAway: "the store does not answer", runs: 2 });
@@ -194,7 +194,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
       // Forgotten, told again, and heard by who followed: after the gap, once.
       const isRestored = (each: RunEvent | EventGap): boolean =>
         each.type === "reconcile" && each.runId === brief.runId && each.data.row === "forgotten";
-      await until("they are told again", () => seen.some(isRestored), 30_000);
+      await waitFor("they are told again", () => seen.some(isRestored), 30_000);
       const gaps = seen.flatMap((each, at) => (each.type === "gap" ? [at] : []));
       expect(gaps).toHaveLength(1);
       expect(seen.findIndex(isRestored)).toBeGreaterThan(gaps[0] ?? Infinity);
@@ -214,7 +214,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway whose database is away", () =
         const { client } = await clientOf();
         const task = await gateway.supervisor.spawn(shellInput(script), { ownerLossMs, graceMs: 100 });
         const stays = await gateway.supervisor.spawn(shellInput("sleep 300"), { graceMs: 100 });
-        await until("both run", () => task.rootPid !== null && stays.rootPid !== null, 15_000);
+        await waitFor("both run", () => task.rootPid !== null && stays.rootPid !== null, 15_000);
         await server.kill();
         if (runs === "drain") await task.write("go\n");
         const done = await client.stop({ body: { runs, waitMs: 3_000 } });

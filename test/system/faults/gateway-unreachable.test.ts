@@ -7,10 +7,10 @@ import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
-import { waitFor } from "../../support/wait-for.js";
 import { readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Asked by a process of its own: this one may have a connection from before. */
 async function answersAgain(place: BackgroundGateway): Promise<void> {

@@ -5,7 +5,6 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import type { RunEventType } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
-import { waitFor } from "../../support/wait-for.js";
 import {
   isDead,
   silenceAnchor,
@@ -16,6 +15,7 @@ import {
 } from "../../support/supervisor/silent-anchor.js";
 import { findByCommandLine } from "../../support/live-processes.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 vi.setConfig({ testTimeout: 120_000 });
 afterEach(() => vi.unstubAllEnvs());

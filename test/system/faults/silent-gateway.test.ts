@@ -1,11 +1,11 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { processState } from "../../support/supervisor/silent-anchor.js";
 import { openScriptedSession } from "../../support/agents/scripted-agent.js";
 import { COMMAND_USES, type SampleNames } from "../../cli/command-table.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** What a reading command may take: twice the wait for an answer, and its start on a loaded machine. */
 const BOUND_MS = 10_000 + 30_000;

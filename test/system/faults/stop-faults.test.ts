@@ -7,10 +7,10 @@ import { describe, expect, test } from "vitest";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { waitFor } from "../../support/wait-for.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, type GatewayRun } from "../../support/cli/recovery-fixture.js";
 import { processState } from "../../support/supervisor/silent-anchor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const agent = fileURLToPath(new URL("../../support/agents/programs/scripted-agent.mjs", import.meta.url));
 

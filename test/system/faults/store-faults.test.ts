@@ -3,9 +3,9 @@ import { cp, mkdir, readdir, rename, rm, truncate, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import { DatabaseSync } from "@photostructure/sqlite";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import { RecoveryFixture, RunGate, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** No trace of our own insides. */
 const INSIDES = /\bat .*:\d+:\d+|\(node:|undefined|\[object/;

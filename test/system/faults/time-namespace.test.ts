@@ -3,10 +3,10 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir, uptime } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { readProcess } from "../../support/live-processes.js";
 import { RecoveryFixture, GatewayRun, TWO_PROCESSES } from "../../support/cli/recovery-fixture.js";
 import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const unshare = (seconds: number): string[] => [
   "--time",

@@ -2,9 +2,9 @@ import { existsSync } from "node:fs";
 import { readdir, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { type CliProcess, waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const LINES = 60_000;
 const LINE = 9;

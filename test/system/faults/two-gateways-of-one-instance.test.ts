@@ -4,9 +4,9 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { isInstanceLockFree } from "../../../src/home/instance-lock.js";
-import { waitFor, withTimeout } from "../../support/wait-for.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
+import { waitFor, withTimeout } from "../../support/wait-for.js";
 
 /** Each database in use, as the environment of every process of a test. */
 const stores: readonly (readonly [

@@ -4,13 +4,13 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { GatewayRun } from "../../support/cli/recovery-fixture.js";
-import { waitFor } from "../../support/wait-for.js";
 import { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import type { TestHost } from "./test-host.js";
 import { whyNoHosts } from "./test-network.js";
 import { OutcomeReport } from "./outcome-report.js";
 import { MultiHost } from "./multi-host.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Time is the subject here, not how much of it. */
 const numbers = {

@@ -7,7 +7,6 @@ import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { Store } from "../../../src/store/store.js";
 import type { GatewayRun } from "../../support/cli/recovery-fixture.js";
-import { waitFor } from "../../support/wait-for.js";
 import {
   startPostgresServer,
   type PostgresDatabase,
@@ -15,6 +14,7 @@ import {
 } from "../../support/store/postgres-server.js";
 import { TestHost } from "./test-host.js";
 import { TestNetwork } from "./test-network.js";
+import { waitFor } from "../../support/wait-for.js";
 
 interface MultiHostParts {
   readonly hosts: readonly TestHost[];

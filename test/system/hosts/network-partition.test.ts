@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
-import { waitFor } from "../../support/wait-for.js";
 import type { TestHost } from "./test-host.js";
 import { whyNoHosts } from "./test-network.js";
 import { MultiHost } from "./multi-host.js";
+import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)("a host without a route to its database", () => {
   test("answers for its own runs within a second", { timeout: 120_000 }, async () => {

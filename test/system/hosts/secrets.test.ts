@@ -2,12 +2,12 @@ import { readFileSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { readProcess } from "../../support/live-processes.js";
 import type { TestHost } from "./test-host.js";
 import { whyNoHosts } from "./test-network.js";
 import { MultiHost } from "./multi-host.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const numbers = { renewMs: 500, storeBusyMs: 1_000, reconcileMs: 500, eventPollMs: 500 };
 

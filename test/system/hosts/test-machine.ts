@@ -9,8 +9,9 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import type { ProcessIdentity } from "../../../src/model/process.js";
 import { waitForText } from "../../support/cli/cli-fixture.js";
-import { readProcess, signalProcess, until } from "../../support/live-processes.js";
+import { readProcess, signalProcess } from "../../support/live-processes.js";
 import type { NetworkLink, TestNetwork } from "./test-network.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const anchor = resolve("build/anchor");
 
@@ -76,7 +77,7 @@ export class TestMachine implements AsyncDisposable {
     this.#init = init;
     this.#link = await network.join(init, number);
     const { pid = 0 } = this.enter(["sleep", "3600"], "ignore", process.env);
-    this.#bystander = await until("the bystander is there", () =>
+    this.#bystander = await waitFor("the bystander is there", () =>
       childrenOf(pid).find((one) => readProcess(one)?.argv[0] === "sleep"),
     );
   }
@@ -136,7 +137,7 @@ export class TestMachine implements AsyncDisposable {
 
   /** Everybody on it stands still. */
   async suspend(): Promise<void> {
-    await until(`${this.name} stands still`, () => {
+    await waitFor(`${this.name} stands still`, () => {
       const moving = this.allPids().filter((pid) => !["T", undefined].includes(readProcess(pid)?.state));
       for (const pid of moving) signalIfAlive(pid, "SIGSTOP");
       return moving.length === 0;

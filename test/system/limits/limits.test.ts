@@ -4,10 +4,11 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import { TokenProcesses } from "../../support/supervisor/token-processes.js";
-import { readProcess, signalProcess, until } from "../../support/live-processes.js";
+import { readProcess, signalProcess } from "../../support/live-processes.js";
 import { nobodyUser, rootUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
 import { cgroupOfProcess, limitCgroups, whyNoLimits } from "../../support/anchor/cgroup-limits.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const hog = fileURLToPath(new URL("children/hog.mjs", import.meta.url));
 const MIB = 1024 ** 2;
@@ -100,7 +101,7 @@ describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}
     expect(limitCgroups(sandbox.home, INSTANCE, runId)).toHaveLength(3);
     libraryProcess.cancel({ graceMs: 0 });
     expect((await ended(libraryProcess)).exit).toMatchObject({ reason: "manual-cancel", limitHit: null });
-    await until("the directories are gone", () => limitCgroups(sandbox.home, INSTANCE, runId).length === 0);
+    await waitFor("the directories are gone", () => limitCgroups(sandbox.home, INSTANCE, runId).length === 0);
     await libraryProcess.close();
   });
 
@@ -143,7 +144,10 @@ describe.skipIf(whyNot !== null)(`limits${whyNot === null ? "" : ` (${whyNot})`}
       if (whom === "its anchor and launcher" && launcher !== null) signalProcess(launcher, "SIGKILL");
       if (anchor !== null) signalProcess(anchor, "SIGKILL");
       expect(await ended(libraryProcess)).toMatchObject({ exit: { reason: "lost" }, emptiness: "proven" });
-      await until("the directories are gone", () => limitCgroups(sandbox.home, INSTANCE, runId).length === 0);
+      await waitFor(
+        "the directories are gone",
+        () => limitCgroups(sandbox.home, INSTANCE, runId).length === 0,
+      );
       const { events } = await libraryProcess.list();
       expect(events.filter(({ type }) => type === "cleanup")).toMatchObject([{ data: { mode: "cgroup" } }]);
       // The next launcher clears away what a dead one left of its own cgroup.

@@ -1,8 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { until } from "../../support/wait-for.js";
-
-export { until };
+import { waitFor } from "../../support/wait-for.js";
 
 /**
  * All that these tests ask of the system itself. Another system may need another answer to `isAlive`; nothing else here
@@ -18,7 +16,7 @@ export function isPidAlive(pid: number): boolean {
 }
 
 export async function waitForPidsGone(pids: readonly number[], withinMs = 10_000): Promise<void> {
-  await until(`${pids.join(", ")} are gone`, () => !pids.some(isPidAlive), withinMs);
+  await waitFor(`${pids.join(", ")} are gone`, () => !pids.some(isPidAlive), withinMs);
 }
 
 /** A process of our own, with the command line of a run's, that must not notice anything. */

@@ -18,8 +18,8 @@ import { waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import type { FakeLanguageModel } from "../../support/language-model/fake-language-model.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
-import { until } from "../../support/wait-for.js";
 import { agentRecipes, prepareAgent } from "./agent-recipes.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** How long a tool's processes are given to go away by themselves. */
 const SETTLE_MS = 3_000;
@@ -89,7 +89,7 @@ class Scene {
   async begin(): Promise<Turn> {
     this.model.script.command = STUBBORN_TREE;
     const { turn } = await this.client.acpPrompt({ params: this.params, body: { text: "go", wait: false } });
-    await until("all of the tree lives", () => livingParts() === "Fbnste", SLOWLY);
+    await waitFor("all of the tree lives", () => livingParts() === "Fbnste", SLOWLY);
     return turn;
   }
 
@@ -153,7 +153,7 @@ const actions: Readonly<Record<string, (scene: Scene) => Promise<string>>> = {
   },
   "SIGKILL agent": async (scene) => {
     await scene.signalAgent("SIGKILL");
-    await until("nothing lives", () => livingParts() === "", SLOWLY);
+    await waitFor("nothing lives", () => livingParts() === "", SLOWLY);
     while ((await scene.last()).state !== "ended") await sleep(50);
     expect(await scene.last()).toMatchObject({ outcome: "interrupted" });
     scene.model.script.command = null;

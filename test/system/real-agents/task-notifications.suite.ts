@@ -8,9 +8,9 @@ import {
   startGatewayProcess,
   temporaryHomeWithBystander,
 } from "../../support/gateway/gateway-process.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { prepareAgent } from "./agent-recipes.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const SLOWLY = 120_000;
 

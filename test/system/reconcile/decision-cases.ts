@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import type { Supervisor } from "../../../src/supervisor/api.js";
 import type { Action, Row } from "../../../src/supervisor/decision.js";
-import { signalProcess, until } from "../../support/live-processes.js";
+import { signalProcess } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import {
   FIRST_INSTANCE,
@@ -14,6 +14,7 @@ import {
   waitUntilGone,
 } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** A row of the table, or a case of one. */
 export interface DecisionCase {
@@ -96,7 +97,7 @@ function threeGenerations(before: string): DecisionCase["arrange"] {
     const { token } = sharedHome.tokenProcesses;
     const script = `${before} sh -c '${before} sleep 100001.${token} & wait; : ${token}' & wait; : ${token}`;
     const { runId } = await supervisorProcess.spawn(sharedHome.script(script), { graceMs: ORPHAN_GRACE_MS });
-    await until("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
+    await waitFor("all three are there", () => sharedHome.tokenProcesses.ofRuns().length === 3);
     await supervisorProcess.kill();
     await sharedHome.stopAnchors(FIRST_INSTANCE);
     sharedHome.expireLeases();
@@ -238,7 +239,7 @@ export const decisionCases: readonly DecisionCase[] = [
     arrange: async (sharedHome, supervisorProcess) => {
       const runId = await orphanRun(sharedHome, supervisorProcess, { ownerLossMs: 50 });
       await sharedHome.tokenProcesses.waitUntilGone(5_000);
-      await until("its exit file is there", () =>
+      await waitFor("its exit file is there", () =>
         existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "exit.json")),
       );
       return runId;
@@ -270,7 +271,7 @@ export const decisionCases: readonly DecisionCase[] = [
     name: "never executed, with the gate closed: its anchor says so",
     arrange: async (sharedHome, supervisorProcess) => {
       const runId = await killedAtStep("committed", "exit 7")(sharedHome, supervisorProcess);
-      await until("its exit file is there", () =>
+      await waitFor("its exit file is there", () =>
         existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "exit.json")),
       );
       return runId;
@@ -337,7 +338,7 @@ export const decisionCases: readonly DecisionCase[] = [
       await sharedHome.tokenProcesses.waitForAllRoles();
       await supervisorProcess.suspend();
       signalRecorded(anchor, "SIGKILL");
-      await until("the launcher says so", () =>
+      await waitFor("the launcher says so", () =>
         existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "swept.json")),
       );
       await supervisorProcess.kill();
@@ -405,7 +406,7 @@ export const decisionCases: readonly DecisionCase[] = [
       await sharedHome.tokenProcesses.waitForAllRoles();
       await supervisorProcess.write(runId, "exit 6\n");
       await waitUntilGone(root);
-      await until("its status is noted", () =>
+      await waitFor("its status is noted", () =>
         existsSync(join(sharedHome.runDirectory({ originInstanceId: FIRST_INSTANCE, runId }), "leader.json")),
       );
       await supervisorProcess.kill();

@@ -4,8 +4,9 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
-import { readProcess, until } from "../../support/live-processes.js";
+import { readProcess } from "../../support/live-processes.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Another tool's agent: a script below its wrapper root, with a child of its own. */
 interface Agent {
@@ -27,7 +28,7 @@ async function agent(sharedHome: SharedHome, ...words: readonly string[]): Promi
     detached: true,
     stdio: "ignore",
   });
-  await until("it has its child", () => sharedHome.tokenProcesses.ofRuns().length === before + 2);
+  await waitFor("it has its child", () => sharedHome.tokenProcesses.ofRuns().length === before + 2);
   const pid = child.pid ?? 0;
   return { child, pid, startTime: readProcess(pid)?.startTime ?? 0, script, wrapperRoot };
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
-import { until } from "../../support/live-processes.js";
 import { type SandboxTier, tiers } from "../../support/sandbox.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess, SupervisorStep } from "../../support/supervisor/supervisor-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const FIRST = "in_first";
 const graceMs = 200;
@@ -141,7 +141,7 @@ test.concurrent("a supervisor stopped past its lease and not robbed goes on, and
   await supervisorProcess.write(runId, "one\n");
   await supervisorProcess.waitForOutput("got one");
   const now = Number(sharedHome.column(runId, "lease_expires_at"));
-  await until(
+  await waitFor(
     "it has renewed its lease",
     () => Number(sharedHome.column(runId, "lease_expires_at")) > now + defaults.leaseMs,
     defaults.renewMs + 5_000,

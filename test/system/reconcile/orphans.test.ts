@@ -1,7 +1,6 @@
 import { rm } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
 import type { Supervisor } from "../../../src/supervisor/api.js";
-import { until } from "../../support/live-processes.js";
 import { tiers } from "../../support/sandbox.js";
 import {
   FIRST_INSTANCE,
@@ -11,6 +10,7 @@ import {
   orphanScenario,
   SharedHome,
 } from "../../support/supervisor/shared-home.js";
+import { waitFor } from "../../support/wait-for.js";
 
 async function end(supervisor: Supervisor, runId: string): Promise<void> {
   const run = supervisor.run(runId);
@@ -54,7 +54,7 @@ describe.concurrent("a run directory without a record", () => {
       const { decisions, runs } = await next.reconcile();
       expect(decisions).toMatchObject([{ runId, row: "imported", action: "continue" }]);
       expect(runs.map((run) => run.runId)).toEqual([runId]);
-      await until("it runs", () => sharedHome.column(runId, "state") === "running");
+      await waitFor("it runs", () => sharedHome.column(runId, "state") === "running");
       expect(await next.getRun(runId)).toMatchObject({
         leaseId: "",
         ownerInstanceId: by,

@@ -8,9 +8,9 @@ import { newRunId } from "../../../src/model/ids.js";
 import { NO_DEADLINES, NO_LIMITS, type RunRecord } from "../../../src/model/run.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import { defaultPolicy } from "../../../src/supervisor/run/options.js";
-import { until } from "../../support/live-processes.js";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const DEAD = "in_dead";
 const LEASES = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 1_000;
@@ -86,7 +86,7 @@ test.concurrent(`two supervisors, ${LEASES} expired leases: each is stolen exact
 
   const held = found.map(({ runIds }) => runIds);
   expect(held.flat().toSorted()).toEqual(living.toSorted());
-  await until("all that is gone has an end", () => sharedHome.openRuns() === LIVING);
+  await waitFor("all that is gone has an end", () => sharedHome.openRuns() === LIVING);
   const steals = sharedHome.sql(
     `select run_id, count(*) as times, min(data ->> 'by') as thief, min(data ->> 'epoch') as epoch
      from run_events where type = 'reconcile' group by run_id`,
@@ -204,7 +204,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     const ended = sharedHome.dumpStore();
     supervisorProcess.resume();
     // Somebody else's end of it is an end all the same; either answer is true.
-    const said = await until("it has noticed", () =>
+    const said = await waitFor("it has noticed", () =>
       [...supervisorProcess.received("rejected"), ...supervisorProcess.received("ended")].at(0),
     );
     expect(said.runId).toBe(runId);

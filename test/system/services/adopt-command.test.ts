@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
-import { waitFor } from "../../support/wait-for.js";
 import { findByCommandLine } from "../../support/live-processes.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("holdfast service adopt, of a process and of a run", async () => {
   await using gatewayFixture = await BackgroundGateway.started();

@@ -5,15 +5,10 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test, vi } from "vitest";
 import { SharedHome } from "../../support/supervisor/shared-home.js";
 import type { SupervisorProcess } from "../../support/supervisor/supervisor-process.js";
-import {
-  isAlive,
-  readProcess,
-  signalProcess,
-  until,
-  type LiveProcess,
-} from "../../support/live-processes.js";
+import { isAlive, readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { tiers } from "../../support/sandbox.js";
 import { answeringPid, freePort, serverScript } from "./dev-server.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Each starts a supervisor in a process of its own, and many do at once. */
 vi.setConfig({ testTimeout: 60_000 });
@@ -45,7 +40,7 @@ function sleeper(sharedHome: SharedHome, number: number): LiveProcess | undefine
 
 async function nest(sharedHome: SharedHome, supervisorProcess: SupervisorProcess): Promise<Nest> {
   const { runId, root } = await supervisorProcess.spawn(sharedHome.script(NEST), OPTIONS);
-  const below = await until("the nest is complete", () => {
+  const below = await waitFor("the nest is complete", () => {
     const one = sleeper(sharedHome, 100_001);
     return one !== undefined && sleeper(sharedHome, 100_002) && sleeper(sharedHome, 100_003) && one;
   });
@@ -137,13 +132,13 @@ for (const tier of [tiers.cgroup, tiers.none])
         sharedHome.script(`sh '${brood}' $0 & wait`),
         OPTIONS,
       );
-      const egg = await until("some are born", () => {
+      const egg = await waitFor("some are born", () => {
         const born = sharedHome.tokenProcesses.ofRuns();
         return born.length > 20 && born.find(({ parentPid }) => parentPid === root?.pid);
       });
       const { record } = await supervisorProcess.adoptProcess(egg.pid);
       expect(await stopped(supervisorProcess, runId)).toMatchObject({ emptiness: "proven" });
-      const all = await until("all are born, and nobody was taken for the run's", () => {
+      const all = await waitFor("all are born, and nobody was taken for the run's", () => {
         const others = sharedHome.tokenProcesses.ofRuns();
         return others.length === BROOD && others;
       });
@@ -156,14 +151,14 @@ for (const tier of [tiers.cgroup, tiers.none])
       const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
       const script = `sh -c 'sh -c "sleep 100001.$0 & wait" $0 & wait; sleep 100002.$0' $0 & wait`;
       const { runId, root } = await supervisorProcess.spawn(sharedHome.script(script), OPTIONS);
-      const orphan = await until("it is there", () => sleeper(sharedHome, 100_001));
+      const orphan = await waitFor("it is there", () => sleeper(sharedHome, 100_001));
       const parent = readProcess(orphan.parentPid);
       const egg = readProcess(parent?.parentPid ?? 0);
       if (parent === null || egg === null) throw new Error("its parents are gone");
       expect(egg.parentPid).toBe(root?.pid);
       const { record } = await supervisorProcess.adoptProcess(egg.pid);
       signalProcess(parent, "SIGKILL");
-      await until("its parent is gone", () => !isAlive(parent));
+      await waitFor("its parent is gone", () => !isAlive(parent));
       await stopped(supervisorProcess, runId);
       expect(isAlive(orphan)).toBe(true);
       await stopped(supervisorProcess, record.runId);
@@ -208,7 +203,7 @@ for (const tier of [tiers.cgroup, tiers.none])
           expect(await stopped(next, runId)).toMatchObject({ emptiness: "proven" });
           return;
         }
-        await until("its identity is on record", () => sharedHome.column(service, "root_pid") === egg.pid);
+        await waitFor("its identity is on record", () => sharedHome.column(service, "root_pid") === egg.pid);
         await stopped(next, runId);
         expect(leaving.filter(isAlive)).toEqual(leaving);
         expect(await stopped(next, service)).toMatchObject({ emptiness: "proven" });
@@ -229,7 +224,7 @@ test("a server goes on answering, with the gateway and its run gone", async () =
   const { record, warnings } = await supervisorProcess.adoptProcess(pid);
   expect(warnings).toEqual([]);
   await supervisorProcess.kill();
-  await until("the run was ended by its anchor", () => sharedHome.tokenProcesses.ofRuns().length === 1);
+  await waitFor("the run was ended by its anchor", () => sharedHome.tokenProcesses.ofRuns().length === 1);
   expect(await answeringPid(port)).toBe(pid);
   const next = await sharedHome.supervisorProcess(FIRST);
   await next.reconcile();
@@ -242,7 +237,7 @@ test("refused, with nothing changed: the first process, an anchor, a stranger, o
   await using sharedHome = await SharedHome.open();
   const supervisor = await sharedHome.supervisor(FIRST);
   const run = await supervisor.spawn(sharedHome.script("sleep 100001.$0 & wait"), { graceMs: 0 });
-  await until("it is there", () => sleeper(sharedHome, 100_001));
+  await waitFor("it is there", () => sleeper(sharedHome, 100_001));
   const record = await supervisor.getRun(run.runId);
   const claims = { ...process.env, HOLDFAST_RUN_ID: run.runId };
   const stranger = spawn("sleep", ["7200"], { stdio: "ignore", env: claims });

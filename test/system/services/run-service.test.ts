@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { startGateway } from "../../../src/gateway/start.js";
-import { waitFor } from "../../support/wait-for.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
 import { cliPath } from "../../support/cli/cli-fixture.js";
 import { answeringPid, freePort, serverScript } from "./dev-server.js";
+import { waitFor } from "../../support/wait-for.js";
 
 let gatewayFixture: BackgroundGateway;
 beforeAll(async () => {

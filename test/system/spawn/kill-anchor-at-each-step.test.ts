@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { findAnchorOf, interceptStarts, interruptedSupervisor, parentOf } from "./interrupted-supervisor.js";
 import {
   forEachConcurrently,
@@ -11,6 +10,7 @@ import {
   type SpawnHome,
   type SpawnStep,
 } from "./spawn-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const REPEATS = soak ? 150 : 10;
@@ -47,7 +47,7 @@ async function spawnAndKill(home: SpawnHome, step: SpawnStep, target: Target): P
   if (target === "launcher" || step === "asked") await run?.cancel({ actor: "test" });
   await run?.wait();
   // Who was refused a run may be told so before its record has ended.
-  await waitUntil(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
+  await waitFor(async () => (await supervisor.listRuns({ states: LIVING })).length === 0, 10_000);
   // Whatever died, the next run works.
   const next = await supervisor.spawn({ io: "pipe", argv: ["/bin/true"] });
   expect((await next.wait()).exit).toMatchObject({ reason: "exit", code: 0 });

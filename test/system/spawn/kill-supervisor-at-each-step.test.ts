@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { waitUntil } from "../../support/anchor/fake-peer.js";
 import { forEachConcurrently, nextSupervisor, SPAWN_STEPS, SpawnFixture } from "./spawn-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const soak = process.env["HOLDFAST_SOAK"] === "1";
 const VICTIMS = soak ? 100 : 5;
@@ -78,7 +78,7 @@ describe("a supervisor that comes back within the grace", () => {
         const ended = Promise.all(found.map((run) => run.wait()));
         if (runs) {
           expect(found).toHaveLength(SPAWNS);
-          await waitUntil(() => found.every((run) => fixture.hasRun(home, run)));
+          await waitFor(() => found.every((run) => fixture.hasRun(home, run)));
           for (const run of found) {
             expect(run.state).toBe("running");
             await run.cancel({ actor: "test", graceMs: 0 });

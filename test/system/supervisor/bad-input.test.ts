@@ -7,7 +7,6 @@ import type { CommandInput, Run, SpawnOptions, Supervisor } from "../../../src/s
 import { openSupervisor } from "../../../src/supervisor/open.js";
 import { hash, bytePattern } from "../../support/byte-pattern.js";
 import { readExitFile, spoolUsage } from "../../support/run-files.js";
-import { waitFor, withTimeout } from "../../support/wait-for.js";
 import { mountSmallDisk, whyNoMounts } from "../../support/small-disk.js";
 import {
   plantLookalike,
@@ -18,6 +17,7 @@ import {
   temporaryHome,
   readOutput,
 } from "../../support/supervisor/real-supervisor.js";
+import { waitFor, withTimeout } from "../../support/wait-for.js";
 
 const TRUE: CommandInput = { io: "pipe", argv: ["true"] };
 

@@ -24,7 +24,7 @@ import {
 } from "../../support/store/postgres-server.js";
 import { shellInput, waitForOutput } from "../../support/supervisor/real-supervisor.js";
 import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
   let server: PostgresServer;
@@ -64,7 +64,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
       const mark = join(directory.path, "ran");
       await expect(supervisor.spawn(shellInput(`touch ${mark}`))).rejects.toBeInstanceOf(StateUnusable);
       await run.cancel();
-      await until("its processes are gone", () => !existsSync(`/proc/${run.rootPid}`), 15_000);
+      await waitFor("its processes are gone", () => !existsSync(`/proc/${run.rootPid}`), 15_000);
       expect(existsSync(`/proc/${other.rootPid}`)).toBe(true);
       await server.start();
       expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel" });
@@ -98,7 +98,7 @@ describe.skipIf(whyNoPostgres !== null)("a supervisor on PostgreSQL", () => {
       writeFileSync(join(directory.path, "end"), "");
       await waitForOutput(ends, "done");
       await stops.cancel();
-      await until("it is gone", () => !existsSync(`/proc/${stops.rootPid}`), 15_000);
+      await waitFor("it is gone", () => !existsSync(`/proc/${stops.rootPid}`), 15_000);
       server.resume();
       expect((await ends.wait()).exit).toMatchObject({ reason: "exit", code: 3 });
       expect((await stops.wait()).exit).toMatchObject({ reason: "manual-cancel" });

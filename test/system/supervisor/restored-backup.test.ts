@@ -10,7 +10,7 @@ import {
   whyNoPostgres,
 } from "../../support/store/postgres-server.js";
 import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older backup", () => {
   let server: PostgresServer;
@@ -71,7 +71,7 @@ describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older ba
       await server.kill();
       end("ends-during");
       await cancelledDuring.cancel();
-      await until("it is gone", () => !existsSync(`/proc/${cancelledDuring.rootPid}`), 15_000);
+      await waitFor("it is gone", () => !existsSync(`/proc/${cancelledDuring.rootPid}`), 15_000);
       await server.goBack();
       await server.start();
 

@@ -1,7 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import { readProcess } from "../../support/live-processes.js";
 import {
   plantLookalike,
@@ -11,6 +10,7 @@ import {
   shellInput,
   temporaryHome,
 } from "../../support/supervisor/real-supervisor.js";
+import { waitFor } from "../../support/wait-for.js";
 
 test("ended runs go with their directories, a live one keeps everything, and nothing is imported afterwards", async () => {
   const home = await temporaryHome();

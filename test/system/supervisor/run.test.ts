@@ -12,7 +12,7 @@ import {
   shellInput,
   waitForOutput,
 } from "../../support/supervisor/real-supervisor.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** Leader, plain child, TERM-ignoring child, `setsid` child, `env -i setsid` double fork. */
 const TREE = `
@@ -215,7 +215,7 @@ test("a locked store does not keep a run from being stopped, and its end is reco
   await run.cancel({ actor: "test" });
   while ((await findProcessesOfRun(run.runId)).length > 0)
     await new Promise((resolve) => setTimeout(resolve, 5));
-  await until("the store's refusal is reported", () => problems.length > 0);
+  await waitFor("the store's refusal is reported", () => problems.length > 0);
   expect(problems.join()).toContain("the store refuses to be written");
   locker.exec("rollback");
   locker.close();

@@ -16,7 +16,7 @@ import {
   type SilencingMethod,
   whyNotSilenceable,
 } from "../../support/supervisor/silent-anchor.js";
-import { until } from "../../support/wait-for.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const TREE = "setsid sleep 2801 & sleep 2802 & echo up; wait";
 const stop = { reason: "manual-cancel", actor: "test", requestId: "r1", graceMs: null };
@@ -61,7 +61,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
     const outcome = await stopIt(home, record, which === "with" ? record : null);
     expect(outcome).toMatchObject({ outcome: "gone", detail: expect.stringMatching(DETAILS[how]) });
     expect(await findProcessesOfRun(record.runId)).toEqual([]);
-    await until("its anchor is dead", () => isDead(anchorPid(record)));
+    await waitFor("its anchor is dead", () => isDead(anchorPid(record)));
     // A launcher waits for an anchor that a debugger has the death of, until it is silent for long enough.
     await fixture.expectNoProcesses(20_000);
   });
@@ -70,7 +70,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
 test("a process that only has the number of the anchor on record is not continued or ended", async () => {
   const stranger = plantLookalike("sleep", "2802");
   process.kill(stranger.pid ?? 0, "SIGSTOP");
-  await until("it is stopped", () => processState(stranger.pid ?? 0) === "T");
+  await waitFor("it is stopped", () => processState(stranger.pid ?? 0) === "T");
   await using fixture = await RecoveryFixture.open();
   const { home, record } = await abandoned(fixture, "echo up; sleep 2801");
   const identity = { pid: stranger.pid ?? 0, startTime: record.anchor?.startTime ?? 0, uniqueId: "1" };

@@ -2,7 +2,8 @@ import { spawnSync } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { waitForRunEnd, gatewayForFile, waitFor } from "../../support/gateway/real-gateway.js";
+import { waitForRunEnd, gatewayForFile } from "../../support/gateway/real-gateway.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const gatewayFixture = gatewayForFile();
 const editor = ["vim", "vim.tiny", "vi"].find((name) => !missing(name)) ?? "vi";

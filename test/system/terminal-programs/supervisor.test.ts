@@ -6,8 +6,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { readLinePage } from "../../../src/output/line-page.js";
 import { replayScreen } from "../../../src/output/replay-screen.js";
 import { lineBeforeCursor, guessWaitingForInput } from "../../../src/output/waiting-for-input.js";
-import { waitFor } from "../../support/wait-for.js";
 import { watchTerminal } from "./watched-terminal.js";
+import { waitFor } from "../../support/wait-for.js";
 
 function missing(...programs: string[]): boolean {
   const places = (process.env["PATH"] ?? "").split(delimiter);

@@ -63,8 +63,8 @@ export async function watchTerminal(
     },
     keys: (...words) => run.write(encodeKeys(words, look().modes)),
     paste: (pasted) => run.write(encodePaste(pasted, look().modes)),
-    expectSameReplayed: () =>
-      waitFor("the screen is the same from the spool", async () => {
+    expectSameReplayed: async () => {
+      await waitFor("the screen is the same from the spool", async () => {
         const live = look();
         const size = { rows: live.rows.length, cols: live.cols };
         const read = (offset: number, maxBytes: number) => run.read("stdout", { offset, maxBytes });
@@ -72,6 +72,7 @@ export async function watchTerminal(
         const same = isDeepStrictEqual(replayed.screen.snapshot(), live);
         await replayed.screen[Symbol.asyncDispose]();
         return same;
-      }),
+      });
+    },
   };
 }

@@ -11,7 +11,6 @@ import {
   findByCommandLine,
   findByRunMarker,
   signalProcess,
-  until,
   type LiveProcess,
 } from "../../support/live-processes.js";
 import {
@@ -23,6 +22,7 @@ import {
   type SandboxUser,
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const chromium = "/usr/bin/chromium";
 const missing = existsSync(chromium) ? null : `${chromium} is not installed (Debian's package chromium)`;
@@ -97,7 +97,7 @@ describe.concurrent("a headless Chromium with its helpers", () => {
       );
       await libraryProcess.waitForOutput(/DevTools listening on ws:/);
       const root = record.root?.pid ?? 0;
-      const helpers = await until("a zygote and a renderer are there", () => {
+      const helpers = await waitFor("a zygote and a renderer are there", () => {
         const below = descendantsOf(root);
         return ["zygote", "renderer"].every((type) => below.some((one) => is(type, one))) ? below : null;
       });

@@ -1,10 +1,11 @@
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { TokenProcesses } from "../../support/supervisor/token-processes.js";
-import { signalProcess, until } from "../../support/live-processes.js";
+import { signalProcess } from "../../support/live-processes.js";
 import { buildNativePrograms, whyNoCompiler } from "../../support/native-programs.js";
 import { ordinaryUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const programs = buildNativePrograms("storm");
 
@@ -31,7 +32,7 @@ describe("a fork storm", () => {
           {},
         );
         await libraryProcess.waitForOutput("storming");
-        await until(`${enough} processes`, () => tokenProcesses.ofRuns().length >= enough);
+        await waitFor(`${enough} processes`, () => tokenProcesses.ofRuns().length >= enough);
 
         if (end === "cancel") libraryProcess.cancel({ graceMs: 0, actor: "test:me" });
         else if (record.anchor !== null) signalProcess(record.anchor, "SIGKILL");

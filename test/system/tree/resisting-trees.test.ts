@@ -7,10 +7,11 @@ import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { ProcessIdentity } from "../../../src/model/process.js";
 import { TokenProcesses, scenarioScript } from "../../support/supervisor/token-processes.js";
-import { isAlive, signalProcess, until, type LiveProcess } from "../../support/live-processes.js";
+import { isAlive, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { buildNativePrograms, whyNoCompiler } from "../../support/native-programs.js";
 import { currentUser, nobodyUser, rootUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const programs = buildNativePrograms("hop", "headless");
 const graceMs = 250;
@@ -34,7 +35,7 @@ describe.concurrent("a tree that resists", () => {
           await libraryProcess.spawn({ io: "pipe", argv: [child("goodbye.sh"), tokenProcesses.token] }, {});
           const roles = ["leader", "child", "session", "stopped", "daemon"];
           for (const role of roles) await libraryProcess.waitForOutput(`here ${role}`);
-          await until("the stopped one is stopped", () =>
+          await waitFor("the stopped one is stopped", () =>
             tokenProcesses.ofRuns().some(({ state }) => state === "T"),
           );
           // Far more than they need: nobody of them is to be killed.
@@ -77,7 +78,7 @@ describe.concurrent("a tree that resists", () => {
             const script = `sleep 100001.${tokenProcesses.token} & setsid sleep 100002.${tokenProcesses.token} & wait`;
             const argv = ["unshare", "--pid", "--fork", "sh", "-c", script];
             const { record } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
-            await until("both sleep", () => sleepers(tokenProcesses).length === 2);
+            await waitFor("both sleep", () => sleepers(tokenProcesses).length === 2);
             if (end === "cancel") libraryProcess.cancel({});
             else signalProcess(known(record.anchor), "SIGKILL");
             await ends(libraryProcess, tokenProcesses);
@@ -99,7 +100,7 @@ describe.concurrent("a tree that resists", () => {
             await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
             await libraryProcess.waitForOutput(/headless \d+/);
             const pid = Number(/headless (\d+)/.exec(libraryProcess.output)?.[1]);
-            await until("it looks dead", () => /\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8")));
+            await waitFor("it looks dead", () => /\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8")));
             expect(threads(pid)).toBe(2);
             libraryProcess.cancel({});
             await ends(libraryProcess, tokenProcesses);
@@ -117,7 +118,7 @@ describe.concurrent("a tree that resists", () => {
           const inner = [process.execPath, resolve("dist/cli/main.js"), "run", "--in-process"];
           const argv = [...inner, "--", "sh", scenarioScript, tokenProcesses.token];
           await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
-          await until("all of it is there", () => sleepers(tokenProcesses).length === 4);
+          await waitFor("all of it is there", () => sleepers(tokenProcesses).length === 4);
           expect(launchers(sandbox)).toHaveLength(2);
           libraryProcess.cancel({});
           // The inner launcher and anchor are processes of the run like any other.
@@ -131,7 +132,7 @@ describe.concurrent("a tree that resists", () => {
     await onStage(sandbox, async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
       const script = `trap '' TERM; for i in $(seq 500); do sleep 100001.${tokenProcesses.token} & done; read -r _`;
       await libraryProcess.spawn({ io: "pipe", argv: ["sh", "-c", script] }, { graceMs });
-      await until("all of them sleep", () => sleepers(tokenProcesses).length === 500);
+      await waitFor("all of them sleep", () => sleepers(tokenProcesses).length === 500);
       libraryProcess.cancel({});
       const record = await ends(libraryProcess, tokenProcesses);
       expect(record.usage?.processes).toBeGreaterThanOrEqual(501);
@@ -147,7 +148,7 @@ describe.concurrent("a tree that resists", () => {
         async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
           const argv = [child("migrant.sh"), tokenProcesses.token, sandbox.cgroup ?? ""];
           const { record } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
-          const migrant = await until("it has moved", () => sleepers(tokenProcesses)[0]);
+          const migrant = await waitFor("it has moved", () => sleepers(tokenProcesses)[0]);
           expect(cgroupOf(migrant)).not.toContain(record.runId);
           if (end === "cancel") libraryProcess.cancel({});
           else if (end === "exit") libraryProcess.write("5\n");
@@ -180,7 +181,7 @@ describe("processes that run from one to the next", () => {
             for (let round = 0; round < rounds; round++) {
               const argv = [join(programs, "hop"), tokenProcesses.token, String(hoppers)];
               const { record } = await libraryProcess.spawn({ io: "pipe", argv }, {});
-              await until("it hops", () => libraryProcess.output.match(/hopping/g)?.length === round + 1);
+              await waitFor("it hops", () => libraryProcess.output.match(/hopping/g)?.length === round + 1);
               if (end === "cancel") libraryProcess.cancel({ graceMs: 0 });
               else signalProcess(known(record.anchor), "SIGKILL");
               const ended = (await libraryProcess.receive("ended")).record;
@@ -203,9 +204,9 @@ describe.concurrent("a supervision that falters", () => {
         async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
           const { record } = await playScenario(libraryProcess, tokenProcesses);
           libraryProcess.cancel({ graceMs: 60_000, actor: "test:me" });
-          await until("only the deaf one is left", () => tokenProcesses.ofRuns().length === 1);
+          await waitFor("only the deaf one is left", () => tokenProcesses.ofRuns().length === 1);
           // Its status is noted before it is buried.
-          await until("the leader is buried", () => !existsSync(`/proc/${record.root?.pid}`));
+          await waitFor("the leader is buried", () => !existsSync(`/proc/${record.root?.pid}`));
           signalProcess(known(record.anchor), "SIGKILL");
           const ended = await ends(libraryProcess, tokenProcesses);
           expect(ended.exit).toMatchObject({ reason: "lost", actor: "test:me", signal: "SIGTERM" });
@@ -219,7 +220,7 @@ describe.concurrent("a supervision that falters", () => {
       async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
         await playScenario(libraryProcess, tokenProcesses);
         for (const launcher of launchers(sandbox)) signalProcess(launcher, "SIGKILL");
-        await until("the launcher is gone", () => launchers(sandbox).length === 0);
+        await waitFor("the launcher is gone", () => launchers(sandbox).length === 0);
         libraryProcess.cancel({});
         const ended = await ends(libraryProcess, tokenProcesses);
         expect(ended.exit).toMatchObject({ reason: "manual-cancel" });
@@ -274,7 +275,7 @@ describe.concurrent("a supervision that falters", () => {
       async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
         const argv = [child("migrant.sh"), tokenProcesses.token, sandbox.cgroup ?? ""];
         const { record } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs });
-        const migrant = await until("it has moved", () => sleepers(tokenProcesses)[0]);
+        const migrant = await waitFor("it has moved", () => sleepers(tokenProcesses)[0]);
         for (const launcher of launchers(sandbox)) signalProcess(launcher, "SIGKILL");
         signalProcess(known(record.anchor), "SIGKILL");
         const ended = (await libraryProcess.receive("ended")).record;

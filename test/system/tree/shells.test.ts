@@ -5,9 +5,10 @@ import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";
 import { TokenProcesses } from "../../support/supervisor/token-processes.js";
-import { isAlive, findByRunMarker, until, type LiveProcess } from "../../support/live-processes.js";
+import { isAlive, findByRunMarker, type LiveProcess } from "../../support/live-processes.js";
 import { currentUser, Sandbox, tiers, type SandboxTier } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const linger = fileURLToPath(new URL("children/linger.sh", import.meta.url));
 const graceMs = 250;
@@ -65,7 +66,7 @@ async function supervise(
   const env = { npm_config_cache: join(sandbox.directory, "npm"), npm_config_update_notifier: "false" };
   const { runId } = await libraryProcess.spawn({ io: "pipe", argv }, { graceMs, env, ...options });
   await libraryProcess.waitForOutput("up");
-  const everybody = await until("both children are what they will be", () => {
+  const everybody = await waitFor("both children are what they will be", () => {
     const sleepers = tokenProcesses.ofRuns().filter(({ argv: [command] }) => command === "sleep");
     return sleepers.length === 2 ? [...sleepers, ...findByRunMarker(runId)] : null;
   });

@@ -5,15 +5,10 @@ import { describe, expect, test } from "vitest";
 import { defaults } from "../../../src/defaults.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import { TokenProcesses } from "../../support/supervisor/token-processes.js";
-import {
-  isAlive,
-  readProcess,
-  signalProcess,
-  until,
-  type LiveProcess,
-} from "../../support/live-processes.js";
+import { isAlive, readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { copySetuid, nobodyUser, rootUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const freezers = "/sys/fs/cgroup/freezer";
 const graceMs = 200;
@@ -53,7 +48,7 @@ class Freezer implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.thaw();
-    await until("the freezer is empty", () => removeDirectory(this.#path));
+    await waitFor("the freezer is empty", () => removeDirectory(this.#path));
   }
 }
 
@@ -160,7 +155,7 @@ async function startTwo(libraryProcess: LibraryProcess, background: string): Pro
 }
 
 async function sleeper(tokenProcesses: TokenProcesses): Promise<LiveProcess> {
-  return until("the sleeper sleeps", () =>
+  return waitFor("the sleeper sleeps", () =>
     tokenProcesses.ofRuns().find(({ argv: [command] }) => command === "sleep"),
   );
 }

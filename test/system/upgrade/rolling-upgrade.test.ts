@@ -8,11 +8,11 @@ import { migrations, SCHEMA_VERSION } from "../../../src/store/sql/migrations.js
 import { CliFixture, cliPath } from "../../support/cli/cli-fixture.js";
 import { RecoveryFixture, RunGate } from "../../support/cli/recovery-fixture.js";
 import { type ClusterProcess, GatewayCluster, startRun } from "../../support/gateway/gateway-cluster.js";
-import { waitFor } from "../../support/gateway/real-gateway.js";
 import { startHttpReceiver } from "../../support/http-receiver.js";
 import { startPostgresServer, whyNoPostgres } from "../../support/store/postgres-server.js";
 import { removeStateDirectory } from "../../support/temporary-directory.js";
 import { buildNewerVersion, type NewerBuild } from "./newer-build.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const LATER = 1_000;
 const sql = `

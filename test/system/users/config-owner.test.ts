@@ -2,8 +2,8 @@ import { chmod, chown, mkdir, readFile, symlink, writeFile } from "node:fs/promi
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { temporaryDirectory, type TemporaryDirectory } from "../../support/temporary-directory.js";
-import { waitFor } from "../../support/wait-for.js";
 import { type CliResult, CliFixture } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const OTHER = 65_533;
 const whyNoOtherUser = process.getuid?.() === 0 ? null : "becoming another user needs root";

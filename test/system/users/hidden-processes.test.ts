@@ -4,7 +4,6 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { waitFor } from "../../support/wait-for.js";
 import {
   isAlive,
   findByCommandLine,
@@ -15,6 +14,7 @@ import {
 import { asUserCommand, copySetuid, nobodyUser, Sandbox, tiers } from "../../support/sandbox.js";
 import { RecoveryFixture } from "../../support/cli/recovery-fixture.js";
 import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../support/cli/cli-fixture.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** A mount namespace whose /proc shows other users' processes to nobody but root. */
 const hidden = (...words: readonly string[]): string[] => [
