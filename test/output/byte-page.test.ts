@@ -6,6 +6,7 @@ import type { ByteReader } from "../../src/output/byte-reader.js";
 import { readBytePage } from "../../src/output/byte-page.js";
 import { readLinePage } from "../../src/output/line-page.js";
 import { storedStream } from "./stored-stream.js";
+import { repetitions } from "../support/soak.js";
 
 test("a page of bytes does not split a character at either end", async () => {
   const { read } = storedStream("a€b€c");
@@ -76,7 +77,7 @@ test("pages of any size form the whole text, valid UTF-8 or not", async () => {
         expect(text).toBe(content.toString("utf8"));
       },
     ),
-    { numRuns: 1000 },
+    { numRuns: repetitions(100, 1000) },
   );
 });
 

@@ -9,6 +9,7 @@ import {
   type LineOptions,
 } from "../../src/output/line-page.js";
 import { storedStream } from "./stored-stream.js";
+import { repetitions } from "../support/soak.js";
 
 const TEN = Array.from({ length: 10 }, (_, line) => `line ${line}\n`).join("");
 
@@ -239,7 +240,7 @@ test("a page is the same however a stream splits its bytes", async () => {
         expect(cut).toEqual(whole);
       },
     ),
-    { numRuns: 1000 },
+    { numRuns: repetitions(100, 1000) },
   );
 });
 
@@ -265,6 +266,6 @@ test("pages from first to last, or from last to first, form the whole log", asyn
       expect(forward).toEqual(expected);
       expect(backward).toEqual(expected);
     }),
-    { numRuns: 500 },
+    { numRuns: repetitions(100, 500) },
   );
 });

@@ -11,6 +11,7 @@ import {
   type QuestionPart,
 } from "../../src/sessions/approval-question.js";
 import { pageOfQuestion, questionLines } from "../../src/sessions/question-pages.js";
+import { repetitions } from "../support/soak.js";
 
 const plain: CommandToApprove = {
   executable: "/usr/bin/true",
@@ -159,7 +160,7 @@ describe("a question", () => {
         expect(textOf(one) === textOf(other)).toBe(same);
         expect(questionAboutCommand(one).digest === questionAboutCommand(other).digest).toBe(same);
       }),
-      { numRuns: 2_000 },
+      { numRuns: repetitions(200, 2000) },
     );
   });
 
@@ -176,7 +177,7 @@ describe("a question", () => {
         }
         expect(textOf({ ...one, argv: [one.argv.join(" ")] }) === textOf(one)).toBe(one.argv.length === 1);
       }),
-      { numRuns: 2_000 },
+      { numRuns: repetitions(200, 2000) },
     );
   });
 
@@ -198,7 +199,7 @@ describe("a question", () => {
         // oxlint-disable-next-line no-control-regex
         expect(textOf(asked)).not.toMatch(/[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]/);
       }),
-      { numRuns: 2_000 },
+      { numRuns: repetitions(200, 2000) },
     );
   });
 

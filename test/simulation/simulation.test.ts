@@ -1,31 +1,25 @@
 import { describe, expect, test } from "vitest";
+import { repetitions } from "../support/soak.js";
 import { runSchedule } from "./run-schedule.js";
 import { firstSeed, variantOf, variants } from "./variants.js";
 
-/** Schedules per variant: together more than ten thousand, in about half a minute. */
-const COUNT = 1_500;
-/** A few seconds each; on a machine that is busy with other things, much longer. */
-const PATIENCE_MS = 120_000;
-const SOAK = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
+/** Schedules per variant. */
+const COUNT = repetitions(400, 30_000);
 
 const replayed = process.env["HOLDFAST_SIM_SEED"];
 
 describe.runIf(replayed === undefined)("under every schedule, every invariant holds", () => {
   for (const variant of variants)
-    test(
-      `${variant.name}: ${COUNT * SOAK} schedules`,
-      async () => {
-        const first = firstSeed(variant);
-        for (let seed = first; seed < first + COUNT * SOAK; seed++) {
-          const failure = await runSchedule(seed, variant);
-          if (failure !== null)
-            expect.fail(
-              `${failure.message}\nreplay: HOLDFAST_SIM_SEED=${seed} npm test -- test/simulation/simulation.test.ts`,
-            );
-        }
-      },
-      PATIENCE_MS * SOAK,
-    );
+    test(`${variant.name}: ${COUNT} schedules`, async () => {
+      const first = firstSeed(variant);
+      for (let seed = first; seed < first + COUNT; seed++) {
+        const failure = await runSchedule(seed, variant);
+        if (failure !== null)
+          expect.fail(
+            `${failure.message}\nreplay: HOLDFAST_SIM_SEED=${seed} npm test -- test/simulation/simulation.test.ts`,
+          );
+      }
+    });
 });
 
 describe.runIf(replayed !== undefined)("one schedule, told step by step", () => {

@@ -34,8 +34,3 @@ export function numberedLines(count: number): string {
 export function hash(bytes: Uint8Array | string): string {
   return createHash("sha256").update(bytes).digest("hex");
 }
-
-/** How many times to repeat: soak runs repeat the same promise many more times. */
-export function repetitions(ordinarily: number, inSoak: number): number {
-  return process.env["HOLDFAST_SOAK"] === "1" ? inSoak : ordinarily;
-}

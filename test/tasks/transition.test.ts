@@ -13,6 +13,7 @@ import {
 } from "../../src/tasks/transition.js";
 import { AT } from "../support/store/session-samples.js";
 import { CHAT, PARENT } from "../support/store/task-samples.js";
+import { repetitions } from "../support/soak.js";
 
 function task(input: Partial<TaskInput> = {}): TaskRecord {
   const made = newTask({ runtime: "acp", key: null, text: "make all", targets: [PARENT], ...input }, AT);
@@ -280,6 +281,6 @@ test("no sequence of happenings moves a task that has ended, or yields two messa
         expect(order).toEqual(order.toSorted((one, other) => one - other));
       },
     ),
-    { numRuns: 500 },
+    { numRuns: repetitions(100, 500) },
   );
 });

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { sanitizeLine, sanitizeText } from "../../src/text/sanitize.js";
+import { repetitions } from "../support/soak.js";
 
 const ESC = "\u001b";
 
@@ -75,7 +76,7 @@ describe("a sanitized line", () => {
           /(?![\n\t])[\p{Cc}\p{Cs}\u202a-\u202e\u2066-\u2069\u2028\u2029]/u,
         );
       }),
-      { numRuns: 2000 },
+      { numRuns: repetitions(200, 2000) },
     );
   });
 

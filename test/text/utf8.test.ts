@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { orphanedHeadBytes, incompleteTailBytes, Utf8Decoder } from "../../src/text/utf8.js";
+import { repetitions } from "../support/soak.js";
 
 const TEXT = "aé€😀\u0000x\u{10ffff}ю漢字 ﷽";
 
@@ -45,7 +46,7 @@ test("any bytes decode to the same text in any split", () => {
       const chunks = places.slice(1).map((end, index) => all.subarray(places[index], end));
       expect(decode(chunks)).toBe(Buffer.from(all).toString("utf8"));
     }),
-    { numRuns: 3000 },
+    { numRuns: repetitions(300, 3000) },
   );
 });
 

@@ -5,6 +5,7 @@ import { FrameEncoder } from "../../../src/anchor/protocol/frame-encoder.js";
 import { decodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, START_MAX_BYTES } from "../../../src/anchor/protocol/messages.js";
 import { BadInput } from "../../../src/errors.js";
+import { repetitions } from "../../support/soak.js";
 
 /** Splits `bytes` at the given positions, in any order and with repetitions. */
 function cutAt(bytes: Buffer, cuts: readonly number[]): Buffer[] {
@@ -63,7 +64,7 @@ describe("frames", () => {
           expect(error).toBeInstanceOf(MalformedFrame);
         }
       }),
-      { numRuns: 2000 },
+      { numRuns: repetitions(200, 2000) },
     );
   });
 
@@ -102,7 +103,7 @@ describe("frames", () => {
           expect(error).toBeInstanceOf(MalformedFrame);
         }
       }),
-      { numRuns: 2000 },
+      { numRuns: repetitions(200, 2000) },
     );
   });
 

@@ -12,7 +12,8 @@ import {
   realSupervisor,
 } from "../../support/supervisor/real-supervisor.js";
 import { connectedDescriptors, descriptors, isForegroundOfTerminal, parentOf } from "./descriptors.js";
-import { hash, numberedLines, bytePattern, repetitions } from "../../support/byte-pattern.js";
+import { hash, numberedLines, bytePattern } from "../../support/byte-pattern.js";
+import { repetitions } from "../../support/soak.js";
 import { waitFor, withTimeout } from "../../support/wait-for.js";
 
 function pty(script: string): CommandInput {

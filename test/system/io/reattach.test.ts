@@ -14,7 +14,8 @@ import {
 } from "../../support/supervisor/real-supervisor.js";
 import { startKillableSupervisor, type SupervisorOrder } from "./killable-supervisor.js";
 import { stdinAccepted } from "./children/stdin-accepted.mjs";
-import { hash, numberedLines, repetitions } from "../../support/byte-pattern.js";
+import { hash, numberedLines } from "../../support/byte-pattern.js";
+import { repetitions } from "../../support/soak.js";
 
 const INSTANCE = "in_again";
 const KIB = 1024;
