@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Soak runs repeat the same promises many more times. */
 const patience = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
@@ -7,9 +8,7 @@ const patience = process.env["HOLDFAST_SOAK"] === "1" ? 20 : 1;
 /** Real agents, fetched from elsewhere, are a suite of their own: `npm run test:agents`. */
 const agents = process.env["AGENT_SUITE"] !== undefined;
 
-const cores = Math.max(2, availableParallelism());
-
-/** Tests that start no gateway and hardly any process: they compute. `npm run test:fast` runs them. */
+/** Tests that start no gateway and hardly any process. `npm run test:fast` runs them. */
 const unit = [
   "acp/{permissions,session,turn,wire}",
   "agents",
@@ -30,11 +29,39 @@ const unit = [
   "text",
 ].map((folder) => `test/${folder}/**/*.test.ts`);
 
-const projects = [
-  { name: "unit", include: unit, exclude: [], maxWorkers: cores },
-  // These wait for processes most of the time.
-  { name: "system", include: ["test/**/*.test.ts"], exclude: unit, maxWorkers: 2 * cores },
-];
+/** Files that take minutes: no worker begins one of them when the others are done. */
+const slowest = [
+  "system/faults/stop-faults",
+  "system/faults/silent-anchor",
+  "system/crash/crash-matrix",
+  "system/crash/crash-matrix.postgres",
+  "system/faults/store-outage",
+  "cli/run/run",
+  "gateway/server/session-load",
+  "gateway/tasks/restored-backup",
+  "gateway/peers/remote-stops",
+  "system/crash/notifier-crash",
+  "system/faults/silent-gateway",
+  "system/faults/read-only-store",
+  "cli/runs/moved-state-directory",
+  "cli/run/pty",
+  "system/faults/time-namespace",
+  "system/faults/gateway-store-outage",
+  "cli/run/lost-client",
+  "system/faults/gateway-unreachable",
+  "cli/bad-input",
+  "contract/postgres",
+].map((name) => `/test/${name}.test.ts`);
+
+class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const place = slowest.findIndex((name) => moduleId.endsWith(name));
+      return place < 0 ? slowest.length : place;
+    };
+    return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other));
+  }
+}
 
 export default defineConfig({
   test: {
@@ -42,6 +69,9 @@ export default defineConfig({
     // for each of them; test/support/file-setup.ts separates them.
     pool: "forks",
     isolate: false,
+    // Most tests wait for processes of their own: two workers per core leave it idle for half of the time.
+    maxWorkers: Math.max(5, 2.5 * availableParallelism()),
+    sequence: { sequencer: SlowestFirst },
     globalSetup: ["test/support/global-setup.ts"],
     setupFiles: ["test/support/file-setup.ts"],
     restoreMocks: true,
@@ -55,10 +85,10 @@ export default defineConfig({
       ? // They look for what is left in all of the namespace.
         { include: ["test/system/real-agents/*.suite.ts"], fileParallelism: false }
       : {
-          projects: projects.map((project, groupOrder) => ({
-            extends: true,
-            test: { ...project, sequence: { groupOrder } },
-          })),
+          projects: [
+            { extends: true, test: { name: "unit", include: unit } },
+            { extends: true, test: { name: "system", include: ["test/**/*.test.ts"], exclude: unit } },
+          ],
         }),
   },
 });

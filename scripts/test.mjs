@@ -11,7 +11,7 @@
 import { spawn, spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -25,7 +25,8 @@ const inside = given[0] === "--inside";
 const soak = given.includes("--soak");
 const fast = given.includes("--fast");
 const vitestArguments = given.filter((argument) => !["--inside", "--soak", "--fast"].includes(argument));
-if (fast && !inside) vitestArguments.push("--project=unit");
+// Unit tests compute: a worker for each core.
+if (fast && !inside) vitestArguments.push("--project=unit", `--maxWorkers=${availableParallelism()}`);
 
 process.chdir(join(script, "../.."));
 process.exitCode = inside ? await runVitest() : await buildCheckAndTest();

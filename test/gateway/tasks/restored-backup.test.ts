@@ -11,7 +11,7 @@ import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
-import { cliPath } from "../../support/cli/cli-fixture.js";
+import { cliPath, cliWithDefaults } from "../../support/cli/cli-fixture.js";
 import {
   type PostgresDatabase,
   type PostgresServer,
@@ -66,6 +66,14 @@ class Receiver implements AsyncDisposable {
   }
 }
 
+/** Each message that fails, or was in doubt, is repeated soon. */
+const HURRIED = cliWithDefaults({
+  deliveryRetryMs: 500,
+  deliveryLookMs: 500,
+  reconcileMs: 2_000,
+  outboxDoubtMs: 4_000,
+});
+
 describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost its newest records", () => {
   let server: PostgresServer;
   let database: PostgresDatabase;
@@ -110,7 +118,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
   }, 60_000);
 
   const begin = async (): Promise<GatewayClient> => {
-    gateway = spawn(process.execPath, [cliPath, "gateway", "run", "--quiet"], { env, stdio: "ignore" });
+    gateway = spawn(process.execPath, [...HURRIED, "gateway", "run", "--quiet"], { env, stdio: "ignore" });
     const { pid } = gateway;
     await vi.waitFor(
       async () => {

@@ -6,10 +6,20 @@ import { join, resolve } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
+import type { defaults } from "../../../src/defaults.js";
 import { removeStateDirectory } from "../temporary-directory.js";
 
 export const cliPath = resolve("dist/cli/main.js");
+
+export type DefaultOverrides = Partial<Record<keyof typeof defaults, number>>;
+
+/** The words after `node` that start the command line with other default numbers, for a test about time. */
+export function cliWithDefaults(numbers: DefaultOverrides): string[] {
+  const script = fileURLToPath(new URL("children/override-defaults.mjs", import.meta.url));
+  return [script, resolve("dist"), JSON.stringify(numbers)];
+}
 
 export interface CliResult {
   readonly code: number | null;
@@ -64,11 +74,21 @@ export class CliFixture implements AsyncDisposable {
 
   /** The same with more in its environment. */
   startWith(env: NodeJS.ProcessEnv, ...args: readonly string[]): CliProcess {
+    return this.startNode(env, cliPath, ...args);
+  }
+
+  /** The same with other default numbers. */
+  startWithDefaults(
+    numbers: DefaultOverrides,
+    env: NodeJS.ProcessEnv,
+    ...args: readonly string[]
+  ): CliProcess {
+    return this.startNode(env, ...cliWithDefaults(numbers), ...args);
+  }
+
+  protected startNode(env: NodeJS.ProcessEnv, ...words: readonly string[]): CliProcess {
     return collectOutput(
-      spawn(process.execPath, [cliPath, ...args], {
-        env: { ...this.env, ...env },
-        stdio: ["pipe", "pipe", "pipe"],
-      }),
+      spawn(process.execPath, words, { env: { ...this.env, ...env }, stdio: ["pipe", "pipe", "pipe"] }),
     );
   }
 

@@ -11,7 +11,7 @@ import { openSqliteStoreForReading } from "../../../src/store/sqlite/reader.js";
 import type { RunEvent } from "../../../src/model/run-event.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { SpawnOptions } from "../../../src/supervisor/api.js";
-import { CliFixture, type CliResult } from "./cli-fixture.js";
+import { CliFixture, type CliResult, type DefaultOverrides } from "./cli-fixture.js";
 import { waitFor, withTimeout } from "../wait-for.js";
 
 const libraryPath = resolve("dist/index.js");
@@ -77,8 +77,11 @@ export class RecoveryFixture extends CliFixture {
   }
 
   /** A resident supervisor that is up and has looked once at everything. */
-  async gateway(env: NodeJS.ProcessEnv = {}): Promise<GatewayRun> {
-    const gateway = new GatewayRun(this, env);
+  async gateway(env: NodeJS.ProcessEnv = {}, numbers?: DefaultOverrides): Promise<GatewayRun> {
+    const hurried: Pick<CliFixture, "startWith"> = {
+      startWith: (more, ...args) => this.startWithDefaults(numbers ?? {}, more, ...args),
+    };
+    const gateway = new GatewayRun(numbers === undefined ? this : hurried, env);
     this.#gateways.push(gateway);
     await gateway.ready;
     return gateway;

@@ -6,7 +6,8 @@ import {
   whyNoPostgres,
   type PostgresServer,
 } from "../../support/store/postgres-server.js";
-import { crashMatrix, soak } from "./crash-matrix.js";
+import { soak } from "../../support/soak.js";
+import { crashMatrix } from "./crash-matrix.js";
 import { postgresRecords, type RecordAccess } from "../../support/supervisor/record-access.js";
 
 describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
@@ -16,11 +17,11 @@ describe.skipIf(whyNoPostgres !== null)("with a database,", () => {
   });
   afterAll(() => server[Symbol.asyncDispose]());
 
-  // What an anchor does when it dies is the same with either store, and takes its time: all of it in a soak run.
+  // What happens when an anchor dies or stops is the same with either store: all of it in a soak run.
   crashMatrix(
     "PostgreSQL",
     async () => postgresRecords(await server.createDatabase()),
-    ({ anchor }) => soak || !anchor,
+    ({ anchor, stopped }) => soak || (!anchor && stopped !== true),
   );
 
   describe.skipIf(whyNoPooler !== null)("through a pooler,", () => {

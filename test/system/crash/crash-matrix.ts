@@ -10,12 +10,12 @@ import {
   type SupervisorProcess,
   type SupervisorStep,
 } from "../../support/supervisor/supervisor-process.js";
+import { repetitions, soak } from "../../support/soak.js";
 import { waitFor } from "../../support/wait-for.js";
 
-export const soak = process.env["HOLDFAST_SOAK"] === "1";
 /** Runs that are at the step when somebody is killed. Every other one ends by its own policy when nobody comes. */
-const RUN_COUNT = soak ? 6 : 3;
-const ROUNDS = soak ? 10 : 1;
+const RUN_COUNT = repetitions(2, 6);
+const ROUNDS = repetitions(1, 10);
 const graceMs = 100;
 const ownerLossMs = 100;
 /** What a loaded machine may take beyond its policy. */
@@ -38,8 +38,7 @@ const supervisorOnly: KillTarget = {
   anchor: false,
   launcher: false,
 };
-const targets: readonly KillTarget[] = [
-  supervisorOnly,
+const anchorTargets: readonly KillTarget[] = [
   { name: "the anchor", tier: tiers.none, supervisor: false, anchor: true, launcher: false },
   { name: "supervisor and anchor", tier: tiers.none, supervisor: true, anchor: true, launcher: false },
   {
@@ -358,11 +357,16 @@ export function crashMatrix(
     });
   };
   describe.concurrent(`SIGKILL, records in ${name}`, () => {
-    for (const target of targets)
-      for (const phase of phases)
-        for (const step of phase.steps)
-          // There is no anchor yet.
-          if (!target.anchor || step !== "inserted") plays(phase, step, target);
+    let played = 0;
+    for (const phase of phases)
+      for (const step of phase.steps) {
+        // There is no anchor yet.
+        const others = anchorTargets.filter(() => step !== "inserted");
+        // The supervisor is killed at each step, and with it the others in turn: each of them in a soak run.
+        const chosen = soak ? others : others.slice(played % 3, (played % 3) + 1);
+        for (const target of [supervisorOnly, ...chosen]) plays(phase, step, target);
+        played++;
+      }
     for (const target of stoppedTargets)
       for (const phase of phases)
         // The first step at which anchors have answered, and the last: each takes as long as it takes to notice.

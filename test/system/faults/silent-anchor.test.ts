@@ -20,6 +20,9 @@ import { waitFor } from "../../support/wait-for.js";
 vi.setConfig({ testTimeout: 120_000 });
 afterEach(() => vi.unstubAllEnvs());
 
+/** A silent anchor is noticed soon. */
+const HURRIED = { anchorAskMs: 2_000 };
+
 const TREE = "setsid sleep 2811 & sleep 2812 & wait";
 
 function anchorPid({ anchor }: RunRecord): number {
@@ -41,7 +44,7 @@ async function sawSilence(fixture: RecoveryFixture, record: RunRecord): Promise<
   await waitFor(
     "the silence is on record",
     async () => (await eventTypes(fixture, record)).includes("anchor-silent"),
-    defaults.anchorAskMs + defaults.anchorAnswerMs + 15_000,
+    HURRIED.anchorAskMs + defaults.anchorAnswerMs + 15_000,
   );
 }
 
@@ -58,7 +61,7 @@ describe("a command that stops its anchor", () => {
 
   test("ends by its timeout under a gateway, with the silence on record", async () => {
     await using fixture = await RecoveryFixture.open();
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, ...command);
     expect(await fixture.waitForEnd(record.runId, 40_000)).toMatchObject({
       exit: { reason: "overall-timeout" },
@@ -70,11 +73,11 @@ describe("a command that stops its anchor", () => {
 
   test("ends by its timeout without a gateway, and the next one records it", async () => {
     await using fixture = await RecoveryFixture.open();
-    const gateway = await fixture.gateway();
+    const gateway = await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, ...command);
     await gateway.kill();
     await allGone(fixture, record, 40_000);
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const ended = await fixture.waitForEnd(record.runId, 40_000);
     expect(ended).toMatchObject({ exit: { reason: "overall-timeout" }, emptiness: "proven" });
     const silences = (await fixture.events(record.runId)).filter(({ type }) => type === "anchor-silent");
@@ -87,7 +90,7 @@ describe("an anchor held by a debugger", () => {
 
   test.skipIf(whyNot !== null)("does not keep its run from its timeout under a gateway", async () => {
     await using fixture = await RecoveryFixture.open();
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--timeout", "3s", "--", "bash", "-c", TREE);
     await using _held = await held(anchorPid(record), "debugger");
     const ended = await fixture.waitForEnd(record.runId, 40_000);
@@ -104,12 +107,12 @@ describe("an anchor held by a debugger", () => {
 
   test.skipIf(whyNot !== null)("does not keep its run from its timeout without a gateway", async () => {
     await using fixture = await RecoveryFixture.open();
-    const gateway = await fixture.gateway();
+    const gateway = await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--timeout", "3s", "--", "bash", "-c", TREE);
     await using _held = await held(anchorPid(record), "debugger");
     await gateway.kill();
     await allGone(fixture, record, 40_000);
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const ended = await fixture.waitForEnd(record.runId, 40_000);
     expect(ended).toMatchObject({
       exit: { reason: "overall-timeout", actor: "launcher" },
@@ -120,7 +123,7 @@ describe("an anchor held by a debugger", () => {
 
   test.skipIf(whyNot !== null)("is not ended, nor is its run, while no end is due", async () => {
     await using fixture = await RecoveryFixture.open();
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--", "bash", "-c", TREE);
     await using _held = await held(anchorPid(record), "debugger");
     await sawSilence(fixture, record);
@@ -135,7 +138,7 @@ describe("an anchor held by a debugger", () => {
 
 test("a stopped anchor is continued, and its command goes on", async () => {
   await using fixture = await RecoveryFixture.open();
-  await fixture.gateway();
+  await fixture.gateway({}, HURRIED);
   const record = await begin(fixture, "--", "bash", "-c", TREE);
   await using _held = await held(anchorPid(record), "SIGSTOP");
   await sawSilence(fixture, record);
@@ -152,7 +155,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
 
   test.skipIf(whyNot !== null)("process kill ends its run within the bound", async () => {
     await using fixture = await RecoveryFixture.open();
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--", "bash", "-c", TREE);
     await using _held = await held(anchorPid(record), how);
     const began = performance.now();
@@ -167,7 +170,7 @@ describe.each(SILENCING_METHODS)("an anchor silenced by %s", (how) => {
 
   test.skipIf(whyNot !== null)("gateway stop --runs terminate ends its run within the bound", async () => {
     await using fixture = await RecoveryFixture.open();
-    await fixture.gateway();
+    await fixture.gateway({}, HURRIED);
     const record = await begin(fixture, "--", "bash", "-c", TREE);
     await using _held = await held(anchorPid(record), how);
     const began = performance.now();
@@ -190,7 +193,7 @@ describe.each([
     async () => {
       vi.stubEnv("HOLDFAST_ANCHOR_WEAKEN", weaken);
       await using fixture = await RecoveryFixture.open();
-      await fixture.gateway();
+      await fixture.gateway({}, HURRIED);
       const record = await begin(
         fixture,
         "--",
@@ -226,7 +229,7 @@ describe.each([
     async () => {
       vi.stubEnv("HOLDFAST_ANCHOR_WEAKEN", weaken);
       await using fixture = await RecoveryFixture.open();
-      await fixture.gateway();
+      await fixture.gateway({}, HURRIED);
       const record = await begin(
         fixture,
         "--",

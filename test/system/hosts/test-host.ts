@@ -1,16 +1,18 @@
 import type { ChildProcess } from "node:child_process";
-import { resolve } from "node:path";
-import { fileURLToPath } from "node:url";
-import type { defaults } from "../../../src/defaults.js";
 import { createClient, type GatewayClient } from "../../../src/api/client.js";
 import type { RequestOf } from "../../../src/api/contract.js";
 import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readOperatorToken } from "../../../src/sessions/requester.js";
 import { GatewayRun } from "../../support/cli/recovery-fixture.js";
-import { collectOutput, cliPath, type CliResult, type CliProcess } from "../../support/cli/cli-fixture.js";
+import {
+  cliPath,
+  cliWithDefaults,
+  collectOutput,
+  type CliProcess,
+  type CliResult,
+  type DefaultOverrides,
+} from "../../support/cli/cli-fixture.js";
 import { TestMachine, type TestMachineOptions } from "./test-machine.js";
-
-const overrideDefaults = fileURLToPath(new URL("children/override-defaults.mjs", import.meta.url));
 
 /** A machine with Holdfast on it, its state directory, and the address of a database. */
 export class TestHost extends TestMachine {
@@ -54,8 +56,8 @@ export class TestHost extends TestMachine {
   }
 
   /** Up and through its first look. With some numbers of its own, where a test is about time. */
-  async gateway(numbers: Partial<Record<keyof typeof defaults, number>> = {}): Promise<GatewayRun> {
-    const program = [overrideDefaults, resolve("dist"), JSON.stringify(numbers)];
+  async gateway(numbers: DefaultOverrides = {}): Promise<GatewayRun> {
+    const program = cliWithDefaults(numbers);
     const startWith: TestHost["startWith"] = (env, ...args) => this.#start([...program, ...args], env);
     this.#gateway = new GatewayRun({ startWith }, {});
     await this.#gateway.ready;

@@ -1,5 +1,5 @@
-// The command line with some of its numbers changed, before anything is made of them.
-//   node hurried.mjs <built> <numbers as JSON> <arguments…>
+// The command line with other default numbers.
+//   node override-defaults.mjs <dist> <numbers as JSON> <arguments…>
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
