@@ -80,6 +80,7 @@ export default defineConfig({
     testTimeout: 120_000 * patience,
     hookTimeout: 120_000 * patience,
     teardownTimeout: 10_000,
+    expect: { poll: { timeout: 15_000 } },
     passWithNoTests: false,
     ...(agents
       ? // They look for what is left in all of the namespace.

@@ -6,7 +6,7 @@ let runId: string;
 beforeAll(async () => {
   gatewayFixture = await BackgroundGateway.started();
   runId = await gatewayFixture.startScript("while :; do echo tick; sleep 0.2; done");
-}, 60_000);
+});
 afterAll(() => gatewayFixture[Symbol.asyncDispose]());
 
 describe.concurrent("a command that goes on ends with its reader, and says when it cannot be written:", () => {

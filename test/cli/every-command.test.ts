@@ -143,7 +143,7 @@ describe("a name that names nothing", () => {
     batchCli = new BatchCli(gatewayFixture.env);
     // Somebody is there, and must not be taken for who was meant.
     await gatewayFixture.startScript("sleep 7011");
-  }, 60_000);
+  });
   afterAll(async () => {
     await batchCli[Symbol.asyncDispose]();
     await gatewayFixture[Symbol.asyncDispose]();

@@ -73,7 +73,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
       await store.saveRun(lease, { ...GATED, anchor: identity, root: identity });
       await store.saveRun(lease, RUNNING, [newRunEvent(runId)]);
     }
-  }, 60_000);
+  });
   afterAll(async () => {
     await holdfast("gateway", "stop", "--runs", "terminate");
     await store[Symbol.asyncDispose]();

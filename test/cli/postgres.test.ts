@@ -70,7 +70,7 @@ describe.skipIf(whyNoPostgres !== null)("with HOLDFAST_DATABASE_URL", () => {
     });
     expect(ended.stderr).not.toContain("hunter2");
     expect(await findWaitingGateway(cliFixture.home)).toBeNull();
-  }, 90_000);
+  });
 
   test("the config file can name it, and nothing that shows settings shows its password", async () => {
     await using cliFixture = await CliFixture.open();

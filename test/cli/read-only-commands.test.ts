@@ -96,7 +96,7 @@ beforeAll(async () => {
   await client.acpPrompt({ params: { id: closed }, body: { text: "hello" } });
   await client.acpClose({ params: { id: closed } });
   sights = { session: "k", ended, open, pid: root?.pid ?? 0, records, closed };
-}, 60_000);
+});
 afterAll(async () => {
   await batchCli[Symbol.asyncDispose]();
   await gatewayFixture[Symbol.asyncDispose]();

@@ -111,7 +111,7 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     expect(await viewsOf(fixture, runId, members)).toEqual(allSay(members));
     expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
     expect(await viewsOf(fixture, runId, members)).toEqual(allSay([]));
-  }, 120_000);
+  });
 
   test("of a run whose anchor is stopped", async () => {
     await using fixture = await RecoveryFixture.open();
@@ -128,7 +128,7 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     expect(await processesByApi(client, runId)).toEqual(sorted(members));
     expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
     await gateway.kill();
-  }, 120_000);
+  });
 
   test("of a run with a nested cgroup whose launcher, anchor and first process were killed", async (context) => {
     await using fixture = await RecoveryFixture.open();
@@ -144,7 +144,7 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     expect(await viewsOf(fixture, runId, left)).toEqual(allSay(left));
     expect(await fixture.holdfast("runs", "cancel", runId)).toMatchObject({ code: 0 });
     for (const pid of left) expect(isDead(pid)).toBe(true);
-  }, 120_000);
+  });
 
   test("of a run whose gateway, launcher, anchor and first process were killed", async (context) => {
     await using fixture = await RecoveryFixture.open();
@@ -175,7 +175,7 @@ describe("ps, runs show, who, doctor, runs cleanup --dry-run and the API name th
     expect(done.runs).toMatchObject([{ outcome: "gone" }]);
     expect(named(done.runs[0]?.ended ?? [])).toEqual(sorted(left));
     expect(await fixture.membersOf(runId)).toEqual([]);
-  }, 120_000);
+  });
 });
 
 describe("runs cleanup --all-orphans", () => {
@@ -252,5 +252,5 @@ describe("runs cleanup --all-orphans", () => {
     await rename(fileOf(silent, "key.away"), fileOf(silent, "key"));
     expect(await fixture.holdfast(...all, "--include-services", "--yes")).toMatchObject({ code: 0 });
     for (const runId of [service, silent]) expect(await fixture.membersOf(runId)).toEqual([]);
-  }, 120_000);
+  });
 });

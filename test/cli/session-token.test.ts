@@ -19,7 +19,7 @@ beforeAll(async () => {
     HOLDFAST_TOKEN: token,
     XDG_CONFIG_HOME: gatewayFixture.home,
   });
-}, 60_000);
+});
 afterAll(async () => {
   await session[Symbol.asyncDispose]();
   await gatewayFixture[Symbol.asyncDispose]();

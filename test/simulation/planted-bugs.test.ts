@@ -80,4 +80,4 @@ for (const { what, flaws, seen, where = () => true } of bugs)
       return;
     }
     expect.fail(`not found in ${WITHIN} schedules`);
-  }, 120_000);
+  });

@@ -8,7 +8,7 @@ const shared = gatewayAndCliForFile();
 const acp = (...args: readonly string[]) => shared.batchCli.holdfast("acp", ...args);
 beforeAll(async () => {
   await openScriptedSession(shared.gatewayFixture, "asks");
-}, 30_000);
+});
 
 test.each([
   ["allow", "<yes>", "allowed"],

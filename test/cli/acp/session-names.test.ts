@@ -9,7 +9,7 @@ const ids: Record<string, string> = {};
 beforeAll(async () => {
   for (const key of ["site", "site-2", "docs"])
     ids[key] = await openScriptedSession(shared.gatewayFixture, key);
-}, 60_000);
+});
 afterAll(async () => {
   for (const key of Object.keys(ids)) await acp("close", key);
 });

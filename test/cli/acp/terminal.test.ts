@@ -20,7 +20,7 @@ beforeAll(async () => {
   gatewayFixture = await BackgroundGateway.started();
   session = await openScriptedSession(gatewayFixture, "r");
   directory = await mkdtemp(join(tmpdir(), "hf-"));
-}, 30_000);
+});
 afterAll(async () => {
   await gatewayFixture[Symbol.asyncDispose]();
   await rm(directory, { recursive: true });

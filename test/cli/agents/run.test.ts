@@ -20,7 +20,7 @@ beforeAll(async () => {
   process.env["HOLDFAST_CONFIG"] = config;
   await startGateway(gatewayFixture.home, cliPath);
   batchCli = new BatchCli({ ...gatewayFixture.env, HOLDFAST_CONFIG: config });
-}, 60_000);
+});
 afterAll(async () => {
   await batchCli[Symbol.asyncDispose]();
   await gatewayFixture[Symbol.asyncDispose]();

@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import type { RunRecord } from "../../../src/model/run.js";
 import { cliPath, waitForText, CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
+import { scaled } from "../../support/machine-speed.js";
 
 /** Ready when its trap is set; then it waits in a child, which TERM reaches as well. */
 const polite = `trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done`;
@@ -47,7 +48,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       await waitForText(child.stderr, "cancelling");
       child.kill("SIGINT");
       const result = await finished;
-      expect(performance.now() - began).toBeLessThan(5_000);
+      expect(performance.now() - began).toBeLessThan(scaled(5_000));
       expect(result.code).toBe(130);
       expect(result.stderr).toContain("holdfast: killing…");
       expect(await lastRecord(cliFixture)).toMatchObject({
@@ -90,7 +91,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
       const began = performance.now();
       child.kill("SIGTERM");
       const [code, signal] = (await once(child, "exit")) as [number | null, string | null];
-      expect(performance.now() - began).toBeLessThan(6_000);
+      expect(performance.now() - began).toBeLessThan(scaled(6_000));
       expect(code === 143 || signal === "SIGTERM").toBe(true);
       child.stdout.destroy();
       expect(await lastRecord(cliFixture)).toMatchObject({

@@ -116,7 +116,7 @@ describe("a service whose state directory was renamed", () => {
       }
       renameSync(moved.HOLDFAST_HOME, sharedHome.home);
       expect(await holdfast(sharedHome, "runs", "cancel", runId)).toMatchObject({ code: 0 });
-    }, 60_000);
+    });
 
   test("is left alone when only its supervisor's lock shows the new path", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
@@ -132,7 +132,7 @@ describe("a service whose state directory was renamed", () => {
     expect(members.every(isAlive)).toBe(true);
     await supervisorProcess.kill();
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
-  }, 60_000);
+  });
 });
 
 describe("a service whose state directory was removed", () => {
@@ -166,7 +166,7 @@ describe("a service whose state directory was removed", () => {
       expect(members.some(isAlive)).toBe(false);
       expect(marked.exitCode).toBeNull();
       expect(await listed(sharedHome, runId, "--dry-run")).toBeUndefined();
-    }, 60_000);
+    });
 
   test("is left alone when only another run is to be ended", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
@@ -175,7 +175,7 @@ describe("a service whose state directory was removed", () => {
     expect({ code, ...(JSON.parse(stdout) as object) }).toEqual({ code: 0, runs: [] });
     expect(members.every(isAlive)).toBe(true);
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
-  }, 60_000);
+  });
 
   test("is left alone while its supervisor lives", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
@@ -190,7 +190,7 @@ describe("a service whose state directory was removed", () => {
     expect(members.every(isAlive)).toBe(true);
     await supervisorProcess.kill();
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
-  }, 60_000);
+  });
 
   test("without anchor and launcher is ended by its cgroup and the markers of its processes", async ({
     skip,
@@ -213,7 +213,7 @@ describe("a service whose state directory was removed", () => {
     expect(members.every(isAlive)).toBe(true);
     for (const one of members) signalProcess(one, "SIGKILL");
     expect(findByCommandLine(sharedHome.home)).toEqual([]);
-  }, 60_000);
+  });
 
   test("is left alone when its directory comes back while the operator decides", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
@@ -236,7 +236,7 @@ describe("a service whose state directory was removed", () => {
       return (await listed(sharedHome, runId, "--dry-run")) !== undefined;
     });
     expect(await listed(sharedHome, runId, "--yes")).toMatchObject({ outcome: "gone" });
-  }, 60_000);
+  });
 
   test("is called gone when it ends while the operator decides", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
@@ -251,7 +251,7 @@ describe("a service whose state directory was removed", () => {
     const { code, stdout } = await holdfastWith(env, sharedHome, ...cleanup(runId));
     expect(JSON.parse(stdout)).toMatchObject({ runs: [{ runId, outcome: "gone" }] });
     expect(code).toBe(0);
-  }, 60_000);
+  });
 
   test("is not called gone when its emptiness is not proven", async () => {
     await using sharedHome = await SharedHome.open(tiers.none);
@@ -265,5 +265,5 @@ describe("a service whose state directory was removed", () => {
       runs: [{ runId, outcome: "unproven", detail: expect.stringContaining("not proven") }],
     });
     expect(code).toBe(3);
-  }, 60_000);
+  });
 });

@@ -16,7 +16,7 @@ beforeAll(async () => {
   const rules = programs.map((executable) => ({ effect: "allow" as const, executable }));
   const body = { key: "judged", execRules: [...rules, { effect: "deny" as const }] };
   token = (await (await gatewayFixture.client()).openSession({ body })).token;
-}, 60_000);
+});
 afterAll(() => gatewayFixture[Symbol.asyncDispose]());
 
 function session(more: Record<string, string> = {}): BatchCli {

@@ -111,7 +111,7 @@ describe("a copied state directory", () => {
     expect(await fixture.record(runId)).toMatchObject({ state: "running", leaseEpoch });
     expect(marked.exitCode).toBeNull();
     await fixture.holdfast("runs", "cancel", runId);
-  }, 120_000);
+  });
 
   test("becomes a state directory of its own with `state reset-identity`, and ends the original's runs only on record", async () => {
     const { field: fixture, runId, copy, marked } = await copied();
@@ -143,7 +143,7 @@ describe("a copied state directory", () => {
     expect(await fixture.record(runId)).toMatchObject({ state: "running" });
     expect(marked.exitCode).toBeNull();
     await fixture.holdfast("runs", "cancel", runId);
-  }, 60_000);
+  });
 
   test.skipIf(whyNoPostgres !== null)(
     "on a shared database takes none of the original's runs, neither before nor after its identity is reset",
@@ -200,7 +200,7 @@ describe("not a copy", () => {
       await rm(fixture.home, { recursive: true, force: true });
       await rename(moved, fixture.home);
     }
-  }, 60_000);
+  });
 
   test("is a directory that was moved to another file system while nothing of it ran; it is said once", async () => {
     await using fixture = await RecoveryFixture.open();
@@ -249,5 +249,5 @@ describe("not a copy", () => {
     await fixture.waitForEnd(runId);
     await next.kill("SIGTERM");
     await rm(away, { recursive: true });
-  }, 60_000);
+  });
 });

@@ -35,7 +35,7 @@ beforeAll(async () => {
   await gatewayFixture.startWith(env, "gateway", "start").finished;
   batchCli = new BatchCli(env);
   client = await gatewayFixture.client();
-}, 60_000);
+});
 afterAll(async () => {
   await batchCli[Symbol.asyncDispose]();
   await gatewayFixture[Symbol.asyncDispose]();

@@ -60,4 +60,4 @@ test("without a gateway tasks are read from the store, and what has ended is wai
   const { code, stdout } = await waiting.finished;
   expect(code).toBe(3);
   expect(JSON.parse(stdout)).toMatchObject({ taskId: open.taskId, outcome: "blocked" });
-}, 60_000);
+});

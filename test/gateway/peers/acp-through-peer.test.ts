@@ -17,7 +17,7 @@ import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { findProcessesOfRun } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const LONG = { timeout: 90_000 };
+const LONG = { timeout: 240_000 };
 const cwd = process.cwd();
 type Update = ResponseOf<"acpWatch">["updates"][number];
 

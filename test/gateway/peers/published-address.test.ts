@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { GatewayCluster, PEER_LISTEN_CONFIG } from "../../support/gateway/gateway-cluster.js";
 
-describe.skipIf(whyNoPostgres !== null)("a gateway that others can reach", { timeout: 60_000 }, () => {
+describe.skipIf(whyNoPostgres !== null)("a gateway that others can reach", { timeout: 240_000 }, () => {
   let cluster: GatewayCluster;
   beforeAll(async () => {
     cluster = await GatewayCluster.open();

@@ -16,7 +16,7 @@ import { errorOf, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const LONG = { timeout: 90_000 };
+const LONG = { timeout: 240_000 };
 
 describe.skipIf(whyNoPostgres !== null)("what is handed to another gateway", LONG, () => {
   let cluster: GatewayCluster;

@@ -11,7 +11,7 @@ import { errorOf, waitForRunEnd } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const LONG = { timeout: 60_000 };
+const LONG = { timeout: 240_000 };
 
 describe.skipIf(whyNoPostgres !== null)("through another state directory's gateway", LONG, () => {
   let cluster: GatewayCluster;

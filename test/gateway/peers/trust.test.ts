@@ -15,7 +15,7 @@ import {
 import { errorOf } from "../../support/gateway/real-gateway.js";
 import { whyNoPostgres } from "../../support/store/postgres-server.js";
 
-const LONG = { timeout: 60_000 };
+const LONG = { timeout: 240_000 };
 
 interface Answer {
   readonly status: number;

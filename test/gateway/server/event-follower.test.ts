@@ -13,6 +13,7 @@ import {
   type PostgresServer,
 } from "../../support/store/postgres-server.js";
 import { gatewayForFile } from "../../support/gateway/real-gateway.js";
+import { scaled } from "../../support/machine-speed.js";
 
 describe("whoever follows the events", () => {
   const never = new AbortController().signal;
@@ -110,7 +111,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
   });
   const gatewayFixture = gatewayForFile();
 
-  test("tells of another host's events when they come, not when it looks", { timeout: 60_000 }, async () => {
+  test("tells of another host's events when they come, not when it looks", { timeout: 240_000 }, async () => {
     await using other = await database.open({ name: "other" });
     const events = followNdjson<RunEvent>(gatewayFixture, `${contract.events.path}?follow=1&after=0`);
     const begun = performance.now();
@@ -119,7 +120,7 @@ describe.skipIf(whyNoPostgres !== null)("a gateway on PostgreSQL", () => {
       await other.appendEvents([newRunEvent(`r${at}`, at)]);
       expect((await events.next()).value).toMatchObject({ runId: `r${at}` });
     }
-    expect(performance.now() - begun).toBeLessThan(15_000);
+    expect(performance.now() - begun).toBeLessThan(scaled(15_000));
     await events.return(false);
   });
 });

@@ -91,7 +91,7 @@ async function flood(home: string, token: string) {
 
 test(
   "2,000 followers and 10,000 requests of one session: the operator's list and stop answer within a second",
-  { timeout: 90_000 },
+  { timeout: 240_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
     const { client: operator, pid } = await startGatewayProcess(home);
@@ -147,7 +147,7 @@ test(
 
 test(
   "a session that asks for everything about runs with large labels leaves the gateway small and the operator served",
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async () => {
     const home = await temporaryHomeWithBystander();
     const { client: operator, pid } = await startGatewayProcess(home);

@@ -272,5 +272,5 @@ test("an aborted request closes its unproven connection", async () => {
   const impostor = await listenInPlace(createNetServer((socket) => void socket.on("close", closed)));
   const client = createClient({ socketPath: gatewaySocketPath(impostor.home), token: newSessionToken() });
   await expect(client.status({}, AbortSignal.timeout(50))).rejects.toThrow();
-  await vi.waitFor(() => expect(closed).toHaveBeenCalled());
+  await vi.waitFor(() => expect(closed).toHaveBeenCalled(), { timeout: 15_000 });
 });

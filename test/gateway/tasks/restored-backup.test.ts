@@ -106,7 +106,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
       HOLDFAST_CONFIG: config,
       HOLDFAST_DATABASE_URL: database.url,
     };
-  }, 60_000);
+  });
   afterEach(async () => {
     await end("SIGTERM");
     await receiver[Symbol.asyncDispose]();
@@ -115,7 +115,7 @@ describe.skipIf(whyNoPostgres !== null)("tasks and messages after the store lost
     bystander.kill("SIGKILL");
     await removeStateDirectory(home);
     await rm(files, { recursive: true });
-  }, 60_000);
+  });
 
   const begin = async (): Promise<GatewayClient> => {
     gateway = spawn(process.execPath, [...HURRIED, "gateway", "run", "--quiet"], { env, stdio: "ignore" });

@@ -25,7 +25,7 @@ beforeAll(async () => {
   process.env["UBSAN_OPTIONS"] = `log_path=${reports}/ubsan:halt_on_error=1:print_stacktrace=1`;
   const build = [join(project, "scripts/build-anchor.mjs"), "--asan"];
   if (canCompile) await promisify(execFile)(process.execPath, build);
-}, 60_000);
+});
 
 afterEach(async () => {
   const found = await Promise.all(

@@ -39,7 +39,7 @@ beforeAll(async () => {
   process.env["UBSAN_OPTIONS"] = `log_path=${reports}/ubsan:halt_on_error=1:print_stacktrace=1`;
   if (canCompile) await run(process.execPath, [join(project, "scripts/build-anchor.mjs"), "--asan"]);
   process.env["HOLDFAST_ANCHOR"] = join(project, "build/anchor-asan");
-}, 60_000);
+});
 
 afterEach(async () => {
   const texts = (await readdir(reports)).map((name) => readFile(join(reports, name), "utf8"));

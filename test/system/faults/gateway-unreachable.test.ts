@@ -10,6 +10,7 @@ import { gatewaySocketPath } from "../../../src/home/state-directory.js";
 import { readProcess, signalProcess, type LiveProcess } from "../../support/live-processes.js";
 import { ForegroundFixture, LONG_TIMEOUT } from "../../support/cli/foreground-fixture.js";
 import { BackgroundGateway } from "../../support/cli/background-gateway.js";
+import { scaled } from "../../support/machine-speed.js";
 import { waitFor } from "../../support/wait-for.js";
 
 /** Asked by a process of its own: this one may have a connection from before. */
@@ -110,7 +111,7 @@ describe.concurrent("a gateway that does not answer", LONG_TIMEOUT, () => {
     const { pid } = held.one;
     const began = performance.now();
     const status = await place.holdfast("gateway", "status");
-    expect(performance.now() - began).toBeLessThan(defaults.gatewayAnswerMs + 10_000);
+    expect(performance.now() - began).toBeLessThan(scaled(defaults.gatewayAnswerMs + 10_000));
     expect(status).toMatchObject({ code: 3, stdout: "" });
     expect(status.stderr).toContain(`gateway ${instanceId} (pid ${pid}) ${words}`);
     expect(status.stderr).toContain("holdfast gateway stop");
@@ -245,7 +246,7 @@ describe.concurrent("gateway stop --runs terminate", LONG_TIMEOUT, () => {
     const bystander = spawn("sleep", ["3600"], { stdio: "ignore" });
     const began = performance.now();
     const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
-    expect(performance.now() - began).toBeLessThan(BOUND_MS);
+    expect(performance.now() - began).toBeLessThan(scaled(BOUND_MS));
     expect(code, stdout + stderr).toBe(0);
     for (const runId of [task, service]) {
       expect(stdout).toMatch(new RegExp(`^${runId} is gone \\(manual-cancel .*proven empty\\)$`, "m"));
@@ -288,7 +289,7 @@ describe.concurrent("gateway stop --runs terminate", LONG_TIMEOUT, () => {
     await using _fault = await fault(place);
     const began = performance.now();
     const { code, stdout, stderr } = await place.holdfast("gateway", "stop", "--runs", "terminate");
-    expect(performance.now() - began).toBeLessThan(BOUND_MS);
+    expect(performance.now() - began).toBeLessThan(scaled(BOUND_MS));
     expect(code, stdout + stderr).toBe(3);
     expect(stdout).toMatch(new RegExp(`^${runId} has survivors:\\n  \\d+ sh `, "m"));
     expect(await place.membersOf(other)).toEqual([]);

@@ -41,7 +41,7 @@ beforeAll(async () => {
   ({ pid } = await gatewayFixture.status());
   process.kill(pid, "SIGSTOP");
   await waitFor("it is stopped", () => processState(pid) === "T");
-}, 60_000);
+});
 afterAll(async () => {
   process.kill(pid, "SIGCONT");
   await gatewayFixture[Symbol.asyncDispose]();
@@ -97,5 +97,5 @@ describe("a gateway that is stopped", () => {
     const { code, stderr } = await gatewayFixture.holdfast("run", "-d", "--", "true");
     expect(stderr).toContain(`(pid ${pid}) does not answer`);
     expect(code).toBe(125);
-  }, 90_000);
+  });
 });

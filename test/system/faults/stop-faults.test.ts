@@ -211,5 +211,5 @@ describe("every stopping command ends its tree within its bound", () => {
     await work.stopsAll();
     await rm(filler);
     await work.gateway.kill();
-  }, 120_000);
+  });
 });

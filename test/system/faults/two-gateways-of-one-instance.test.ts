@@ -61,7 +61,7 @@ for (const [name, whyNot, open] of stores)
 
       expect(copier.exitCode).toBeNull();
       await stop(fixture, env, runId);
-    }, 60_000);
+    });
 
     test("with the instance directory replaced, the gateway without the lock stops and leaves its runs alone", async () => {
       const env = await open();
@@ -103,7 +103,7 @@ for (const [name, whyNot, open] of stores)
       expect(copier.exitCode).toBeNull();
       await stop(fixture, env, runId);
       await rm(`${directory}-away`, { recursive: true });
-    }, 90_000);
+    });
   });
 
 async function service(fixture: RecoveryFixture, env: NodeJS.ProcessEnv): Promise<string> {

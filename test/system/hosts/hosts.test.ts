@@ -45,7 +45,7 @@ describe.skipIf(whyNot !== null).each(rounds)("of three hosts on one database, r
     multiHost = await MultiHost.open(["ann", "ben", "cat"]);
     [ann, ben, cat] = multiHost.hosts as [TestHost, TestHost, TestHost];
     await Promise.all(multiHost.hosts.map(begin));
-  }, 60_000);
+  });
   afterAll(async () => {
     await multiHost[Symbol.asyncDispose]();
     console.log(`three hosts, round ${round}:\n${outcomes.toString()}`);

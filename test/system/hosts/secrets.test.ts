@@ -70,7 +70,7 @@ describe.skipIf((whyNoPostgres ?? whyNoHosts) !== null)(
     beforeAll(async () => {
       multiHost = await MultiHost.open(["dan"]);
       [host] = multiHost.hosts as [TestHost];
-    }, 60_000);
+    });
     afterAll(async () => {
       await multiHost[Symbol.asyncDispose]();
     });

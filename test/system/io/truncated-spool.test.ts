@@ -257,7 +257,7 @@ describe("with back-pressure", () => {
     expect(bytes + lost).toBe(end);
     expect(lost).toBeGreaterThan(0);
     expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
-  }, 20_000);
+  });
 });
 
 test("a supervisor that comes later delivers the rest, with the gap stated", async () => {

@@ -25,7 +25,7 @@ describe.skipIf(!hasTools)("the arm64 package's anchor", () => {
     contents = join(directory, "package");
     emulated = join(directory, "anchor");
     await writeFile(emulated, `#!/bin/sh\nexec ${QEMU} '${contents}/bin/anchor' "$@"\n`, { mode: 0o755 });
-  }, 120_000);
+  });
 
   test("is for that processor, and its package says so", async () => {
     expect((await readFile(join(contents, "bin/anchor"))).readUInt16LE(18)).toBe(EM_AARCH64);

@@ -42,4 +42,4 @@ test("holdfast service adopt, of a process and of a run", async () => {
   for (const runId of [run, service])
     expect((await gatewayFixture.holdfast("service", "stop", runId, "--grace", "0")).code).toBe(0);
   expect([find(7311), find(7312)]).toEqual([undefined, undefined]);
-}, 60_000);
+});

@@ -21,6 +21,7 @@ import {
   type SandboxUser,
 } from "../../support/sandbox.js";
 import { LibraryProcess } from "../../support/supervisor/library-process.js";
+import { scaled } from "../../support/machine-speed.js";
 
 const graceMs = 250;
 const ownerLossMs = 250;
@@ -207,7 +208,7 @@ describe.concurrent("nothing is left", () => {
         const survivors = tokenProcesses.ofRuns();
         note(end, io, user, tier, survivors.length);
         expect(survivors).toEqual([]);
-        expect(performance.now() - began).toBeLessThan(2_000 + graceMs + slackMs);
+        expect(performance.now() - began).toBeLessThan(scaled(2_000 + graceMs + slackMs));
         expect(ended).toMatchObject({ runId: record.runId, state: "exited" });
         await checkFacts(libraryProcess, tokenProcesses, cast, { end, io, tier });
       }

@@ -20,7 +20,7 @@ describe.skipIf(process.platform !== "linux" || !isInstalled("cc"))("an anchor o
     const sources = (await readdir("anchor")).filter((name) => name.endsWith(".c"));
     const flags = ["-std=c11", "-D_GNU_SOURCE", `-DPROTOCOL=${PREVIOUS_PROTOCOL}`, "-o", former];
     await promisify(execFile)("cc", [...flags, ...sources.map((name) => join("anchor", name))]);
-  }, 60_000);
+  });
   afterAll(() => rm(directory, { recursive: true }));
 
   /** What a run's own anchor speaks. */
