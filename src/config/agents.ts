@@ -2,7 +2,7 @@ import { z } from "zod";
 import { clientAccessSchema } from "./client-access.js";
 import { watchdogProfiles } from "../defaults.js";
 
-/** Stand for themselves in a command line, or after an `=` at the end of a word: `--prompt={prompt}`. */
+/** Placeholders: a whole argument, or after an `=` at the end of an argument, as in `--prompt={prompt}`. */
 export const PROMPT_PLACEHOLDER = "{prompt}";
 export const SESSION_ID_PLACEHOLDER = "{sessionId}";
 
@@ -14,7 +14,7 @@ export const argument = z
   .min(1)
   .max(4_096)
   .refine((value) => !value.includes("\0"), "must not contain NUL");
-/** Elsewhere it would be told to the agent as it stands, and the prompt in another way. */
+/** Elsewhere the agent would get the placeholder itself. */
 const hasNoPlaceholder = (text: string): boolean =>
   !text.includes(PROMPT_PLACEHOLDER) && !text.includes(SESSION_ID_PLACEHOLDER);
 const hasValidPlaceholder = (text: string): boolean =>
@@ -29,7 +29,7 @@ const argv = z
   .min(1)
   .max(256)
   .refine(([program = ""]) => hasNoPlaceholder(program), "must begin with a program");
-/** The name of a variable that is the user's own. */
+/** The name of an environment variable that is not Holdfast's own. */
 export const variableName = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable")
@@ -51,9 +51,9 @@ const countPlaceholder = (words: readonly string[], placeholder: string): number
 const cliForm = z
   .strictObject({
     argv,
-    /** With the prompt where its placeholder stands, or else on stdin: then it is of any length, and nobody sees it in a list of processes. */
+    /** The prompt replaces its placeholder. Without a placeholder it goes to stdin: then its length is unlimited, and lists of processes do not show it. */
     resumeArgv: argv.optional(),
-    /** What it prints. */
+    /** The format of its output. */
     output: z.enum(CLI_OUTPUTS).default("text"),
     watchdog: z
       .strictObject({ fresh: watchdog, resume: watchdog })
@@ -74,13 +74,13 @@ const cliForm = z
     `${PROMPT_PLACEHOLDER} may stand once`,
   );
 
-/** What a table of the config is called. */
+/** The name of a table in the configuration. */
 export const tableName = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -");
 const acpForm = z.strictObject({
   argv,
-  /** What it may use of ours: nothing, unless it says so here or whoever opens the session does. */
+  /** What the agent may use through the gateway: nothing by default. The opener of a session can override it. */
   client: clientAccessSchema.optional(),
 });
 
@@ -89,13 +89,13 @@ const fields = {
   /** Speaks ACP over stdin and stdout. */
   acp: acpForm.optional(),
   cli: cliForm.optional(),
-  /** Beside the caller's. */
+  /** In addition to the caller's environment. */
   env: z.record(variableName, argument).default({}),
   /** Variables that a session may set for the agent, and that the agent gets from the gateway's environment: API keys, proxies, … */
   passEnv: z.array(variableName).max(64).default([]),
   /** Makes either command print its version and end. */
   versionArgs: z.array(argument).max(16).default(["--version"]),
-  /** For a person who has not got it. */
+  /** How to install the agent. */
   install: z.string().max(500).optional(),
 };
 const hasForm = (entry: { readonly acp?: unknown; readonly cli?: unknown }): boolean =>
@@ -105,10 +105,10 @@ const NEEDS_COMMAND = "needs acp or cli, a command with its argv";
 /** An agent, as data: in the catalogue and in the config alike. */
 export const agentEntrySchema = z.strictObject({ id: tableName, ...fields }).refine(hasForm, NEEDS_COMMAND);
 
-/** As a table of the config: by id. */
+/** The table `[agents]` of the configuration, by id. */
 export const agentTablesSchema = z.record(tableName, z.strictObject(fields).refine(hasForm, NEEDS_COMMAND));
 
-/** What may stand in such a table, and in those inside it. */
+/** The keys of such a table, and of the tables in it. */
 export const agentKeys = {
   "": Object.keys(fields),
   acp: Object.keys(acpForm.shape),

@@ -1,6 +1,6 @@
 import { BlockList, isIP, isIPv4 } from "node:net";
 
-/** What IANA keeps for special purposes: this host, private and shared networks, link-local (where clouds keep their metadata), multicast, documentation. */
+/** Special-purpose networks of IANA: this host, private, shared, link-local (with the metadata service of clouds), multicast, documentation. */
 const SPECIAL_IPV4 = [
   "0.0.0.0/8",
   "10.0.0.0/8",
@@ -17,9 +17,9 @@ const SPECIAL_IPV4 = [
   "203.0.113.0/24",
   "224.0.0.0/3",
 ];
-/** In what is global: protocols' own, documentation, and tunnels that end at an IPv4 address (Teredo, 6to4). */
+/** Exceptions in the global range: protocol assignments, documentation, and tunnels to an IPv4 address (Teredo, 6to4). */
 const SPECIAL_IPV6 = ["2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"];
-/** IPv4 in the words of IPv6: as mapped by a system, and as translated by a network. */
+/** IPv6 prefixes of IPv4 addresses: mapped by a system, or translated by a network. */
 const IPV4_MAPPED_PREFIXES = ["::ffff:", "64:ff9b::"];
 
 const specialNetworks = blockListOf([
@@ -38,9 +38,9 @@ const globalNetworks = blockListOf([
   ...IPV4_MAPPED_PREFIXES.map((prefix) => `${prefix}0.0.0.0/96`),
 ]);
 
-/** Whether a notification may be sent there: to public addresses, and to those that are allowed by name. */
+/** Whether a notification may be sent to this address: it is public, or allowed by the configuration. */
 export function isAllowedAddress(address: string, allowed: readonly string[]): boolean {
-  // The interface of a link-local address says nothing about what it is.
+  // The interface of a link-local address does not matter.
   const [plain = ""] = address.split("%");
   return (
     listContains(blockListOf(allowed), plain) ||

@@ -7,7 +7,7 @@ import { isNetwork } from "./allowed-networks.js";
 /** A chat by its number or public name, and a thread in it: `-1001234567890/17`. */
 export const TELEGRAM_ADDRESS = /^(-?\d{1,19}|@[A-Za-z]\w{3,63})(?:\/(\d{1,15}))?$/;
 
-/** Where a secret is: never in the config itself, which is shown and copied. What stands there instead is not said back. */
+/** The location of a secret. The configuration never contains the secret itself, because it is shown and copied. */
 const secret = z.union(
   [
     z.strictObject({ env: variableName }),
@@ -24,9 +24,9 @@ const httpUrl = z
 
 const httpOptions = {
   "timeout-ms": z.int().min(100).max(defaults.channelMostMs).default(defaults.channelAnswerMs),
-  /** Without it, nothing is sent unencrypted. */
+  /** Allows unencrypted connections. */
   "allow-http": z.boolean().default(false),
-  /** Without it, nothing is sent to addresses that are not public. */
+  /** Networks that are not public and may be used. */
   "allow-networks": z
     .array(z.string().refine(isNetwork, "must be an address or a network, as 10.0.0.7 or 10.0.0.0/8"))
     .max(100)
@@ -50,19 +50,19 @@ const telegram = z
   .strictObject({
     kind: z.literal("telegram"),
     token: secret,
-    /** For a notification that does not say otherwise. */
+    /** The default of a notification without an address. */
     chat: z
       .string()
       .regex(TELEGRAM_ADDRESS, "must be a chat's number or @name, with /thread where it has threads")
       .optional(),
     root: httpUrl.default("https://api.telegram.org"),
-    /** Whether the chat sees that an agent is at work. */
+    /** Whether the chat shows that an agent is working. */
     typing: z.boolean().default(false),
     ...httpOptions,
   })
   .refine((entry) => isEncrypted(entry.root, entry), { path: ["root"], message: NEEDS_HTTPS });
 
-/** The address is a secret: who has it may write. */
+/** The URL is a secret: it allows to write. */
 const slack = z.strictObject({ kind: z.literal("slack"), url: secret, ...httpOptions });
 
 const argv = z.array(argument).min(1).max(256);
@@ -74,7 +74,7 @@ const bell = z.strictObject({ kind: z.literal("bell") });
 const kinds = { webhook, telegram, slack, command, desktop, bell };
 export const CHANNEL_KINDS = Object.keys(kinds) as readonly (keyof typeof kinds)[];
 
-/** `[channels.<name>]`: where notifications can go. */
+/** `[channels.<name>]`: a receiver of notifications. */
 export const channelTablesSchema = z.record(
   tableName,
   z.discriminatedUnion("kind", [webhook, telegram, slack, command, desktop, bell], {
@@ -82,7 +82,7 @@ export const channelTablesSchema = z.record(
   }),
 );
 
-/** What may stand in a table of this kind. */
+/** The keys of a table of this kind. */
 export function channelKeys(kind: unknown): readonly string[] {
   const known = CHANNEL_KINDS.find((each) => each === kind);
   return known === undefined ? [] : Object.keys(kinds[known].shape);
@@ -93,7 +93,7 @@ export type ChannelKind = ChannelEntry["kind"];
 export type ChannelEntryOf<Kind extends ChannelKind> = Extract<ChannelEntry, { readonly kind: Kind }>;
 export type HttpChannelOptions = Pick<ChannelEntryOf<"webhook">, keyof typeof httpOptions>;
 
-/** Variables that hold secrets of channels: whoever has them can write there. */
+/** Environment variables that hold secrets of channels. */
 export function secretVariables(entries: Readonly<Record<string, ChannelEntry>>): readonly string[] {
   return Object.values(entries)
     .flatMap(secretsOf)

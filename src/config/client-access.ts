@@ -9,10 +9,10 @@ const root = z
   .max(4_096)
   .refine((path) => isAbsolute(path) && !path.includes("\0"), "must be an absolute path");
 
-/** What an agent may use of ours: in the catalogue, the config and the API alike. */
+/** What an agent may use through the gateway: in the catalogue, the configuration and the API. */
 export const clientAccessSchema = z.strictObject({
   files: z.enum(CLIENT_FILE_ACCESS).optional(),
-  /** Beside the session's own directory. */
+  /** In addition to the session's own directory. */
   roots: z.array(root).max(64).optional(),
   terminals: z.boolean().optional(),
 });
@@ -25,10 +25,10 @@ export interface ClientAccess {
   readonly terminals: boolean;
 }
 
-/** Agents behave worse where something is offered: nothing is unless somebody has said so. */
+/** Nothing by default: agents behave worse if something is offered. */
 export const NO_CLIENT_ACCESS: ClientAccess = { files: "none", roots: [], terminals: false };
 
-/** The later one wins, field by field. */
+/** Merges field by field; the later one wins. */
 export function resolveClientAccess(...asked: readonly (RequestedClientAccess | undefined)[]): ClientAccess {
   let access = NO_CLIENT_ACCESS;
   for (const { files, roots, terminals } of asked.filter((each) => each !== undefined))
@@ -51,7 +51,7 @@ export function toClientCapabilities({ files, terminals }: ClientAccess): Client
   };
 }
 
-/** A session's offer is the first thing that is said in it. One that begins otherwise offers nothing. */
+/** The first update of a session records its client access. Without one there is none. */
 export function clientAccessUpdate(access: ClientAccess, at: number): NewAcpUpdate {
   return { turnId: null, at, type: "client", data: { offer: access } };
 }

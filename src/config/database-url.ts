@@ -9,8 +9,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
 const HAS_PASSWORD = /^\w+:\/\/[^/?#]*:[^/?#]*@|[?&]password=/;
 
 /**
- * The environment's, else the config file's. Null: records are kept in the state directory's own file. Not the
- * gateway's to read: whoever opens the store of a state directory must open the same one, an embedding program, too.
+ * The address from the environment, or from the config file. Null: the store is a file in the state directory. Read here
+ * and not in the gateway, because every program that opens the store must open the same one.
  */
 export async function databaseUrl(env: Environment = process.env): Promise<string | null> {
   const told = await urlFrom(env["HOLDFAST_DATABASE_URL"], env["HOLDFAST_DATABASE_URL_FILE"]);
@@ -29,7 +29,7 @@ export async function migrationMode(env: Environment = process.env): Promise<Mig
 
 async function readDatabaseSection(path: string): Promise<Record<string, unknown> | null> {
   const text = await readConfigFile(path);
-  // Most say nothing of it, and need not wait for a parser.
+  // Most files have no database section, and need no parser.
   if (!text.includes("database")) return null;
   const { parseToml } = await import("./toml.js");
   const { database } = parseToml(text, path);
@@ -44,7 +44,7 @@ async function urlFromConfig(path: string): Promise<string | null> {
   if (Object.keys(section).join() === "migrate") return null;
   if (isText(url) && HAS_PASSWORD.test(url)) warnIfReadable(path);
   const address = await urlFrom(url, file);
-  // Not the state directory's own file then: half of the records would be in each.
+  // An error, not the file in the state directory: otherwise the records would be split.
   if (address === null)
     throw new BadInput(
       "database",

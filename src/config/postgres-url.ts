@@ -5,13 +5,13 @@ export type SessionAttributes = "any" | "primary" | "read-write";
 
 /** One server that an address names. */
 export interface PostgresHost {
-  /** For the driver alone: it may hold a password. */
+  /** Only for the driver: it may contain a password. */
   readonly url: string;
   /** Host and port, for messages. */
   readonly name: string;
 }
 
-/** Where a PostgreSQL store is. */
+/** The address of a PostgreSQL store. */
 export interface PostgresAddress {
   /** In the order of the address; at least one. */
   readonly hosts: readonly PostgresHost[];
@@ -23,7 +23,7 @@ export interface PostgresAddress {
   readonly schema: string;
   /** For people: without user, password and parameters. */
   readonly label: string;
-  /** Nothing that contains one of these is ever shown. */
+  /** Secrets that messages must not contain. */
   readonly secrets: readonly string[];
 }
 
@@ -61,7 +61,7 @@ const IGNORED_PARAMETERS = [
   "uselibpqcompat",
 ];
 
-/** What each is here: the weaker ones, whose meaning differs between drivers, are as strict as the strictest. */
+/** Meaning of each mode. The weaker ones differ between drivers, and are treated as the strictest. */
 const SSL_MODES: Readonly<Record<string, string>> = {
   disable: "disable",
   "no-verify": "no-verify",
@@ -74,7 +74,7 @@ const SSL_MODES: Readonly<Record<string, string>> = {
 /** A supervisor stops controlling its runs after 20 s without the store, and should have tried every host by then. */
 const MAX_CONNECT_S = 20;
 
-/** The parsed text is never quoted, nor kept as a cause: it may hold a password, well written or not. */
+/** The text is never quoted nor kept as a cause, because it may contain a password, even if it is malformed. */
 export function parsePostgresUrl(text: string, schema: string = DEFAULT_SCHEMA): PostgresAddress {
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(schema))
     throw new BadInput(
@@ -122,7 +122,7 @@ export function parsePostgresUrl(text: string, schema: string = DEFAULT_SCHEMA):
   };
 }
 
-/** What is wrong with an address, as the end of a sentence; null: nothing. Contains no password. */
+/** Describes what is wrong with an address, without its password; null: nothing. */
 export function postgresUrlProblem(text: string): string | null {
   try {
     parsePostgresUrl(text);
@@ -133,7 +133,7 @@ export function postgresUrlProblem(text: string): string | null {
   }
 }
 
-/** Without what is nobody's business. */
+/** Removes the secrets. */
 export function postgresUrlLabel(text: string): string {
   return parsePostgresUrl(text).label;
 }

@@ -23,10 +23,10 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
   array: "a list",
 };
 
-/** As much of a value as is said back. */
+/** How much of a value a message quotes. */
 const MAX_QUOTED = 60;
 
-/** What is wrong with one value of a parsed file, in words. */
+/** Describes what is wrong with one value of a parsed file. */
 export function describeIssue(issue: z.core.$ZodIssue, file: unknown): string {
   const value = valueAt(issue.path, file);
   if (value === undefined && issue.path.length > 0) return "is missing";
@@ -44,7 +44,7 @@ export function describeIssue(issue: z.core.$ZodIssue, file: unknown): string {
       return `must be at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
     case "invalid_key":
       return issue.issues[0]?.message ?? issue.message;
-    // These say it in the schema's own words.
+    // The schema has its own message for these.
     case "custom":
     case "invalid_format":
     case "invalid_union":
@@ -62,14 +62,14 @@ function joinWithOr(words: readonly string[]): string {
 }
 
 export interface ConfigProblem {
-  /** Of the file; null: it is not said there, or cannot be told. */
+  /** The line in the file; null: the setting is not in the file, or the line is unknown. */
   readonly line: number | null;
-  /** The setting, entries of lists counted from 1; empty: the file itself. */
+  /** The setting, with list entries counted from 1; empty: the whole file. */
   readonly key: string;
   readonly message: string;
 }
 
-/** Everything that is wrong with a config file, or with what is said over it. */
+/** All problems of a config file and the settings that override it. */
 export class BadConfig extends BadInput {
   readonly problems: readonly ConfigProblem[];
   constructor(problems: readonly ConfigProblem[], message: string) {

@@ -16,11 +16,11 @@ const variableName = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]{0,126}$/, "must be the name of an environment variable");
 
-/** How to tell that the tool which marked a process is gone. */
+/** How to detect that the tool that marked a process is gone. */
 const unmanagedOwner = z.union(
   [
     z.literal("orphaned"),
-    // The same where process 1 is known to be no owner: a container with an init of its own.
+    // The same if process 1 is not an owner: a container with its own init.
     z.literal("orphaned-in-container"),
     z.strictObject({ "pid-variable": variableName }),
     z.strictObject({ "pid-file": z.string().refine(isAbsolute, "must be an absolute path") }),
@@ -28,7 +28,7 @@ const unmanagedOwner = z.union(
   'must be "orphaned", "orphaned-in-container", { pid-variable = "NAME" } or { pid-file = "/absolute/path" }',
 );
 
-/** Another tool's processes, told by a variable it sets in their environment. */
+/** Processes of another tool, recognized by a variable in their environment. */
 const unmanagedProfile = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9_-]{0,40}$/, "must be a short word of a-z, 0-9, _ and -"),
   marker: variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"),
@@ -36,7 +36,7 @@ const unmanagedProfile = z.strictObject({
   "grace-ms": z.int().min(0).max(600_000).default(defaults.graceMs),
 });
 
-/** Variables that sessions may set for commands that rules judge, and that their runs get from the gateway's environment. */
+/** Variables that sessions may set for commands under exec rules, and that their runs get from the gateway's environment. */
 const environment = z.strictObject({
   pass: z
     .array(variableName.refine((name) => !name.startsWith("HOLDFAST_"), "must not be one of Holdfast's own"))
@@ -47,9 +47,9 @@ const environment = z.strictObject({
 const agentPattern = z.string().min(1).max(200);
 const a2aRule = z.strictObject({ from: agentPattern, to: agentPattern });
 
-/** What a gateway is told about itself. */
+/** Settings of the gateway. */
 const gateway = z.strictObject({
-  /** Left out: only the state directory's socket. */
+  /** Absent: only the socket in the state directory. */
   listen: z
     .string()
     .refine(

@@ -14,7 +14,7 @@ import { isBusy, translateSqliteError } from "./sqlite-errors.js";
  */
 const lockFilePath = (dir: string): string => join(dir, "instance.lock");
 
-/** Somebody who only asks holds the file for microseconds. A holder that is still there after this long is one that stays. */
+/** A process that only checks the lock holds it for microseconds. A longer lock belongs to a supervisor. */
 const PROBES_GONE_MS = 100;
 const RETRY_MS = 5;
 
@@ -30,7 +30,7 @@ export async function acquireInstanceLock(dir: string): Promise<FileLock> {
   for (;;) {
     const before = await inode(path);
     const db = tryLock(path);
-    // The file may have been removed with its dead instance and made anew meanwhile; a lock on the removed one locks nothing.
+    // The file may have been removed with its dead instance and created again. A lock on the removed file is void.
     if (db !== null && before !== null && before === (await inode(path))) return holdLock(db, path, before);
     db?.close();
     if (db === null && performance.now() >= deadline) throw new InstanceLocked(basename(dir));
@@ -38,7 +38,7 @@ export async function acquireInstanceLock(dir: string): Promise<FileLock> {
   }
 }
 
-/** Reads only: creates nothing, waits for nobody. True also when there is no such instance. */
+/** Only reads: creates nothing and does not wait. True also if there is no such instance. */
 export async function isInstanceLockFree(dir: string): Promise<boolean> {
   const path = lockFilePath(dir);
   if ((await inode(path)) === null) return true;
@@ -72,7 +72,7 @@ function tryLock(path: string): DatabaseSyncInstance | null {
   }
 }
 
-/** Held from here too: a lock that its holder merely lost sight of must not end with a garbage collection. */
+/** Keeps references to held locks, so that garbage collection does not release them. */
 const heldLocks = new Set<DatabaseSyncInstance>();
 
 function holdLock(db: DatabaseSyncInstance, path: string, ino: bigint): FileLock {

@@ -30,7 +30,7 @@ export async function observeMachineIdentity(home: string): Promise<MachineIdent
   return readMachineIdentity(home, { hostId });
 }
 
-/** Whether the process numbers of the one mean anything to the other. */
+/** Whether pids of the one are valid on the other. */
 export function isSameMachine(
   one: Omit<MachineIdentity, "timeNamespace">,
   other: Omit<MachineIdentity, "timeNamespace">,
@@ -41,8 +41,8 @@ export function isSameMachine(
 }
 
 /**
- * Whether start times read by the one mean anything to the other. Namespaces with the same offsets show the same times.
- * A record that names no time namespace, of a former release, counts as one of a namespace without offsets.
+ * Whether start times of the one can be compared with those of the other. Namespaces with the same offsets show the same
+ * times. A record of an older release, without a time namespace, counts as one without offsets.
  */
 export function isSameClock(
   one: Pick<MachineIdentity, "timeNamespace">,
@@ -63,7 +63,7 @@ async function systemHostId(): Promise<string | null> {
   return createHash("sha256").update(`holdfast ${id}`).digest("hex").slice(0, 32);
 }
 
-/** Made once, for systems without a machine id. */
+/** Created once, for systems without a machine id. */
 export async function persistentHostId(home: string): Promise<string> {
   const path = join(home, "host-id");
   try {

@@ -1,6 +1,6 @@
 import { readFile, stat, statfs } from "node:fs/promises";
 
-/** Linux, statfs(2). On these a lock is advice, late, or local to one of several machines. */
+/** Numbers of statfs(2) on Linux. On these file systems locks are advisory, delayed, or local to one machine. */
 const networkTypes: ReadonlyMap<number, string> = new Map([
   [0x6969, "nfs"],
   [0x517b, "smb"],
@@ -17,7 +17,7 @@ const networkTypes: ReadonlyMap<number, string> = new Map([
   [0x786f4256, "vboxsf"],
 ]);
 
-/** Everything in user space has this one number: sshfs and virtiofs, but also a container's root. */
+/** All FUSE file systems have this number: sshfs and virtiofs, but also the root of some containers. */
 const FUSE = 0x65735546;
 const localFuse: ReadonlySet<string> = new Set([
   "fuseblk",
@@ -39,7 +39,7 @@ export function networkTypeName(type: number): string | null {
   return networkTypes.get(type) ?? null;
 }
 
-/** From proc(5) mountinfo: `36 35 0:32 / /mnt rw - fuse.sshfs host:/ rw`. What is not known to be local counts as remote. */
+/** From proc(5) mountinfo: `36 35 0:32 / /mnt rw - fuse.sshfs host:/ rw`. An unknown FUSE file system counts as remote. */
 export function fuseTypeName(mountinfo: string, dev: number): string | null {
   const device = `${(dev >>> 8) & 0xfff}:${(dev & 0xff) | ((dev >>> 12) & 0xfff00)}`;
   for (const line of mountinfo.split("\n")) {

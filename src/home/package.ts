@@ -15,7 +15,7 @@ const versionFrom = (file: string): string =>
 
 let runningVersion: string | null = null;
 
-/** The version that this process runs, or that a `package.json` says. Ours is read once: an upgrade may replace the file. */
+/** The version of a `package.json`; by default the running one, read once, because an upgrade may replace the file. */
 export function packageVersion(file?: string): string {
   if (file !== undefined) return versionFrom(file);
   runningVersion ??= versionFrom(`${PACKAGE_ROOT}package.json`);

@@ -6,7 +6,7 @@ import { errnoOf } from "./errno.js";
 import { readOwnFile } from "./own-file.js";
 import { recordLocation } from "./state-location.js";
 
-/** An id of the state directory's own: made once, by whoever comes first, the same for everybody ever after. */
+/** An id of the state directory. The first process creates it; it never changes. */
 export async function persistentId(home: string, name: string, make: () => string): Promise<string> {
   const path = join(home, name);
   const draft = join(home, `${name}.${randomUUID()}`);
@@ -14,7 +14,7 @@ export async function persistentId(home: string, name: string, make: () => strin
     const kept = await readId(path).catch(() => "");
     if (kept !== "") return kept;
     await writeFile(draft, `${make()}\n`, { mode: 0o600, flag: "wx" });
-    // A link, not a rename: of several that start at once the first wins, and the file is never half written.
+    // A link, not a rename, so that the first of several processes wins and the file is never half written.
     await link(draft, path).catch((error: unknown) => {
       if (errnoOf(error) !== "EEXIST") throw error;
     });
@@ -34,7 +34,7 @@ async function readId(path: string): Promise<string> {
 
 const STATE_ID_FILE = "state-id";
 
-/** Tells one state directory from all others that keep their runs in the same store. Made once. */
+/** Identifies a state directory among those that use the same store. Created once. */
 export async function stateIdOf(home: string): Promise<string> {
   const stateId = await persistentId(
     home,
@@ -45,13 +45,13 @@ export async function stateIdOf(home: string): Promise<string> {
   return stateId;
 }
 
-/** For those who only look: makes nothing. Null: there is none yet. */
+/** The same for readers: creates nothing. Null: there is none yet. */
 export async function readStateId(home: string): Promise<string | null> {
   const kept = await readOwnFile(join(home, STATE_ID_FILE)).catch(() => "");
   return kept.trim() || null;
 }
 
-/** Tells a state directory from its copies on the same host; the same however it is reached, and as long as it is there. */
+/** Distinguishes a state directory from its copies on the same host, whatever the path to it. */
 export async function directoryIdOf(home: string): Promise<string> {
   const { dev, ino } = await stat(home, { bigint: true });
   return `${dev}:${ino}`;

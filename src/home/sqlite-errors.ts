@@ -19,7 +19,7 @@ function readOnlyMessage(path: string): string {
 
 const MESSAGES: Readonly<Record<number, (path: string) => string>> = {
   [SQLITE_BUSY]: (path) => `${path} stayed locked by another process. ${CONSEQUENCE} Try again.`,
-  // Lost every race for the WAL's locks: the same to a caller as a lock that stays.
+  // Lost every race for the locks of the WAL: for a caller the same as a locked file.
   [SQLITE_PROTOCOL]: (path) => `${path} stayed locked by other processes. ${CONSEQUENCE} Try again.`,
   [SQLITE_READONLY]: readOnlyMessage,
   [SQLITE_IOERR]: (path) =>
@@ -33,25 +33,25 @@ const MESSAGES: Readonly<Record<number, (path: string) => string>> = {
     `${path} cannot be opened. ${CONSEQUENCE} Check that its directory exists and belongs to you.`,
 };
 
-/** The same error, or what it means for the person who meets it. Our own mistakes (bad SQL) stay what they are. */
+/** The error with a message for the user. Errors of this program (bad SQL) are returned unchanged. */
 export function translateSqliteError(error: unknown, path: string): unknown {
   const code = primaryCode(error);
   const sentence = code === null ? undefined : MESSAGES[code];
   return sentence === undefined ? error : new StateUnusable(path, sentence(path), { cause: error });
 }
 
-/** What SQLite would say at the first write. */
+/** The error that SQLite would report at the first write. */
 export function readOnlyStoreError(path: string, cause: unknown): StateUnusable {
   return new StateUnusable(path, readOnlyMessage(path), { cause });
 }
 
-/** The file itself is spoilt: waiting, space or an upgrade will not mend it. */
+/** The file itself is damaged; waiting or free space does not help. */
 export function isCorruption(error: unknown): boolean {
   const code = primaryCode(error instanceof StateUnusable ? error.cause : error);
   return code === SQLITE_CORRUPT || code === SQLITE_NOTADB;
 }
 
-/** Another process holds a lock. Nothing was changed, and the same may succeed a moment later. */
+/** Another process holds a lock. Nothing was changed, and a retry may succeed. */
 export function isBusy(error: unknown): boolean {
   return primaryCode(error instanceof StateUnusable ? error.cause : error) === SQLITE_BUSY;
 }

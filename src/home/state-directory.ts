@@ -8,7 +8,7 @@ import { networkFileSystemOf } from "./network-file-system.js";
 import { requireTrustedPath } from "./path-trust.js";
 import { storePathOf } from "./state-location.js";
 
-/** The longest path of a socket that a run will need below this state directory, in bytes. */
+/** The longest path of a socket below this state directory, in bytes. */
 export function longestSocketPath(home: string): number {
   return Buffer.byteLength(`${home}/instances/123456789012/runs/1234567890123456/sock`);
 }
@@ -27,7 +27,7 @@ export interface StateDirectory {
   readonly instancesPath: string;
 }
 
-/** Where the state directory is, by `$HOLDFAST_HOME` or the platform's convention. Looks at nothing on disk. */
+/** The path of the state directory: `$HOLDFAST_HOME`, or the platform's convention. Reads nothing from disk. */
 export function resolveHome(
   env: Readonly<Record<string, string | undefined>> = process.env,
   platform: NodeJS.Platform = process.platform,
@@ -43,12 +43,12 @@ export function resolveHome(
   if (platform === "darwin")
     return posix.join(userHome(env["HOME"]), "Library", "Application Support", "holdfast");
   const state = env["XDG_STATE_HOME"];
-  // The XDG specification has relative paths ignored.
+  // The XDG specification says to ignore relative paths.
   if (state !== undefined && posix.isAbsolute(state)) return posix.join(state, "holdfast");
   return posix.join(userHome(env["HOME"]), ".local", "state", "holdfast");
 }
 
-/** The state directory, made if need be, fit to hold sockets, locks and the store. */
+/** Creates the state directory if it does not exist, and checks that it can hold sockets, locks and the store. */
 export async function createStateDirectory(path: string): Promise<StateDirectory> {
   const home = requireAbsolute(path);
   requireShortEnough(home);
@@ -81,17 +81,17 @@ function requireTrustedParents(home: string): void {
   requireTrustedPath(dirname(home), `the state directory ${home}`);
 }
 
-/** Level by level: the recursive way of Node says ENOENT where the system says that it is read-only. */
+/** Level by level, because Node's recursive mkdir reports ENOENT on a read-only file system. */
 async function makeDirectory(path: string): Promise<void> {
   try {
     await mkdir(path, { mode: 0o700 });
   } catch (error) {
     const errno = errnoOf(error);
-    // Whatever is there already is looked at afterwards.
+    // What exists is checked afterwards.
     if (errno === "EEXIST") return;
     if (errno !== "ENOENT" || path === dirname(path)) throw error;
     await makeDirectory(dirname(path));
-    // Not a third time: above a dangling link it would never end.
+    // Only once more: with a dangling link above, this would never end.
     await mkdir(path, { mode: 0o700 }).catch((again: unknown) => {
       if (errnoOf(again) !== "EEXIST") throw again;
     });
@@ -135,7 +135,7 @@ function requireOurs(home: string, found: Stats): void {
   if (!found.isDirectory()) {
     throw unusableError(home, "is not a directory. Move it away, or set HOLDFAST_HOME to another path.");
   }
-  // Windows has neither; there the directory lies in the user's profile.
+  // Windows has neither uid nor mode; there the directory is in the user's profile.
   const uid = process.geteuid?.();
   if (uid === undefined) return;
   if (found.uid !== uid) {
@@ -150,7 +150,7 @@ function requireOurs(home: string, found: Stats): void {
   }
 }
 
-/** Without a slash at the end, too: that would follow the symbolic link that is to be refused. */
+/** Also removes a slash at the end, which would follow a symbolic link that must be refused. */
 function requireAbsolute(path: string): string {
   if (isAbsolute(path)) return resolve(path);
   throw unusableError(

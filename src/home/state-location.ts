@@ -3,12 +3,12 @@ import { readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { readOwnFile } from "./own-file.js";
 
-/** Where a state directory was when it was last opened for writing, kept in it beside its id. */
+/** The location of a state directory when it was last opened for writing. Stored in the directory. */
 export interface StateLocation {
   readonly path: string;
   readonly device: string;
   readonly inode: string;
-  /** When the directory was made, in nanoseconds; "0": the file system does not say. No copy keeps it. */
+  /** When the directory was created, in nanoseconds; "0": unknown. A copy has another time. */
   readonly birth: string;
   /** Device numbers mean nothing in another boot. */
   readonly bootId: string;
@@ -21,8 +21,8 @@ export function storePathOf(home: string): string {
 }
 
 /**
- * `moved`: another directory than the recorded one, but provably harmless: the recorded one is gone, the records are
- * this directory's own, and no run is open in them.
+ * `moved`: another directory than the recorded one, but safe to use: the recorded one is gone, and the store in this
+ * directory has no open run.
  */
 export type StateProvenance =
   | { readonly kind: "own" | "moved"; readonly recorded: StateLocation | null }
@@ -44,8 +44,8 @@ export async function classifyLocation(
 }
 
 /**
- * Whether two observations are of one directory. Within a boot a bind mount and a rename keep device and inode; a
- * snapshot has another device. Over a restart only the time of birth is sure to stay, where there is one.
+ * Whether two locations are one directory. Within a boot a bind mount and a rename keep device and inode; a snapshot has
+ * another device. After a reboot only the time of creation is certain to be the same, if it is known.
  */
 export function isSameLocation(one: StateLocation, other: StateLocation): boolean {
   const dated = one.birth !== "0" && other.birth !== "0";
@@ -54,7 +54,7 @@ export function isSameLocation(one: StateLocation, other: StateLocation): boolea
   return one.inode === other.inode && one.device === other.device;
 }
 
-/** Written with the state id, when the directory has moved, and once in each boot. */
+/** Records the location: with the state id, when the directory has moved, and once in each boot. */
 export async function recordLocation(home: string, always = false): Promise<void> {
   const [recorded, here] = await Promise.all([readLocation(home), observeLocation(home)]);
   if (here === null) return;
@@ -82,7 +82,7 @@ async function readLocation(home: string): Promise<StateLocation | null> {
     const known = [facts.path, facts.device, facts.inode, facts.birth, facts.bootId];
     return known.every((fact) => typeof fact === "string") ? (facts as StateLocation) : null;
   } catch {
-    // Damaged: nothing can be concluded from it, and the next writer makes it anew.
+    // A damaged file counts as missing; the next writer replaces it.
     return null;
   }
 }

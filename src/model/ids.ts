@@ -1,15 +1,15 @@
 import { createHash, randomFillSync } from "node:crypto";
 
-/** Crockford's alphabet: no i, l, o, u, so an id survives being read aloud. */
+/** Crockford's alphabet, without i, l, o and u, so that an id can be read aloud. */
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 
-/** Ids are part of socket paths, which the kernel limits to 107 bytes: hence so few characters. */
+/** Short, because ids are part of socket paths, which the kernel limits to 107 bytes. */
 const INSTANCE_CHARACTERS = 8;
 const RUN_CHARACTERS = 12;
-/** A lease id is a marker that is searched for in environments of strangers: it must not occur by chance. */
+/** A lease id is searched for in the environments of unrelated processes, so it must not occur by chance. */
 const LEASE_CHARACTERS = 16;
 
-/** Drawn in one go for some hundred ids: each visit to the generator costs as much as a small system call. */
+/** Random bytes for some hundred ids: each call of the generator costs as much as a small system call. */
 const randomPool = Buffer.alloc(4096);
 let randomPoolUsed = randomPool.length;
 
@@ -33,7 +33,7 @@ export function newRunId(): string {
   return `run_${randomCharacters(RUN_CHARACTERS)}`;
 }
 
-/** The same for the same: who does something again finds what came of it. */
+/** The same id for the same seed, so that a repeated request finds its run. */
 export function runIdFrom(seed: string): string {
   const digest = createHash("sha256").update(seed).digest().subarray(0, RUN_CHARACTERS);
   return `run_${[...digest].map((byte) => ALPHABET[byte & 31]).join("")}`;
@@ -51,12 +51,12 @@ export function newRequestId(): string {
   return `req_${randomCharacters(RUN_CHARACTERS)}`;
 }
 
-/** One per process that opens an instance: tells a restarted supervisor from the one before. */
+/** One per process that opens an instance; distinguishes a restarted supervisor from the one before. */
 export function newIncarnationId(): string {
   return randomCharacters(LEASE_CHARACTERS);
 }
 
-/** An instance id becomes part of paths, of cgroups too. */
+/** An instance id is part of paths, also of cgroups. */
 export function isInstanceId(text: string): boolean {
   return /^[a-z0-9][a-z0-9_-]{0,11}$/.test(text);
 }
@@ -67,7 +67,7 @@ export function newSessionId(): string {
   return `ses_${randomCharacters(SESSION_ID_CHARACTERS)}`;
 }
 
-/** A key of this shape would be taken for an id. */
+/** A key of this form would be taken for an id. */
 export function looksLikeSessionId(text: string): boolean {
   return /^ses_[0-9a-z]{12}$/.test(text);
 }
@@ -86,7 +86,7 @@ export function newTurnId(): string {
   return `turn_${randomCharacters(TURN_ID_CHARACTERS)}`;
 }
 
-/** The same whenever it is asked for: a message has one turn. */
+/** Always the same id, because a message has one turn. */
 export function turnIdOfMessage(messageId: string): string {
   return `turn_${messageId.slice("msg_".length)}`;
 }

@@ -1,12 +1,12 @@
 import type { KillMode } from "./run.js";
 
-/** Something that happened to a run. `at` is wall-clock milliseconds; `seq` orders all events of a store without gaps in reading order. */
+/** Fields of every event of a run. `at` is wall-clock milliseconds; `seq` orders all events of a store. */
 interface RunEventFields {
   readonly runId: string;
   readonly at: number;
   /** Null before the root exists. */
   readonly rootPid: number | null;
-  /** How many descendants of the root had been seen by then. */
+  /** How many descendants of the root have been seen so far. */
   readonly descendants: number;
 }
 
@@ -35,9 +35,9 @@ export type NewRunEvent = RunEventFields &
           readonly mode: KillMode;
           /** Processes that outlived the leader. */
           readonly residue: number;
-          /** Processes ended besides the leader, by TERM or KILL; not said by events of an older version. */
+          /** Processes stopped besides the leader, by TERM or KILL; absent in events of older releases. */
           readonly ended?: number;
-          /** Processes that would not go. */
+          /** Processes that could not be stopped. */
           readonly survivors: number;
         };
       }
@@ -51,14 +51,14 @@ export type NewRunEvent = RunEventFields &
           }[];
         };
       }
-    /** Bytes of its output are missing (in all, so far): a spool file was truncated or removed. */
+    /** Bytes of the run's output are missing (in total so far): a spool file was truncated or removed. */
     | {
         readonly type: "output-lost";
         readonly data: { readonly stream: "stdout" | "stderr"; readonly lost: number };
       }
-    /** One of its processes listens where it should. */
+    /** A process of the service listens on its port. */
     | { readonly type: "ready"; readonly data: { readonly port: number } }
-    /** It became a service: by itself, or (`from`) out of another run; or (`to`) another came out of it. */
+    /** The run became a service, was adopted out of another run (`from`), or a service was adopted out of it (`to`). */
     | {
         readonly type: "adopt";
         readonly data: {
@@ -68,7 +68,7 @@ export type NewRunEvent = RunEventFields &
           readonly to: string | null;
         };
       }
-    /** A stop was handed to the gateway that has the run, or (`outcome`) has been carried out there. */
+    /** A stop was passed to the gateway that owns the run, or (`outcome`) was carried out there. */
     | {
         readonly type: "command";
         readonly data: {
@@ -80,7 +80,7 @@ export type NewRunEvent = RunEventFields &
           readonly error: string | null;
         };
       }
-    /** An agent asked leave to use a tool: what was decided, by which rule or whom. */
+    /** The decision on a permission request of an agent. */
     | {
         readonly type: "permission";
         readonly data: {
@@ -91,24 +91,24 @@ export type NewRunEvent = RunEventFields &
           readonly actor: string;
         };
       }
-    /** A turn of an agent has begun, or ended. */
+    /** A turn of an agent began or ended. */
     | {
         readonly type: "turn";
         readonly data: { readonly turnId: string; readonly outcome: string | null; readonly actor: string };
       }
-    /** Its anchor did not answer for so long; `continued`: it was sent SIGCONT. `by`: an instance, or its launcher. */
+    /** The anchor did not answer for so long; `continued`: it was sent SIGCONT. `by`: an instance, or its launcher. */
     | {
         readonly type: "anchor-silent";
         readonly data: { readonly silentMs: number; readonly continued: boolean; readonly by: string };
       }
-    /** It answers again, so long after SIGCONT. */
+    /** The anchor answers again, so long after SIGCONT. */
     | { readonly type: "anchor-answers"; readonly data: { readonly silentMs: number } }
-    /** Its supervisor lost the connection and has it again. */
+    /** The supervisor lost the connection to the anchor and reattached. */
     | {
         readonly type: "attach";
         readonly data: { readonly epoch: number; readonly decision: string; readonly process?: string };
       }
-    /** The store could be read but not written from `since` to `until`. An event of a gateway: its run id is empty. */
+    /** The store could not be written from `since` to `until`. An event of a gateway, with an empty run id. */
     | {
         readonly type: "store-unwritable";
         readonly data: {
@@ -118,7 +118,7 @@ export type NewRunEvent = RunEventFields &
           readonly why: string;
         };
       }
-    /** A supervisor found the run without one, or found somebody else's: which case it was, what follows, and why. */
+    /** The decision of a supervisor that reconciled the run, with its reason. */
     | {
         readonly type: "reconcile";
         readonly data: {
@@ -127,7 +127,7 @@ export type NewRunEvent = RunEventFields &
           readonly why: string;
           /** The instance that decided. */
           readonly by: string;
-          /** Whose it was before, and the epoch from here on. */
+          /** The former owner, and the new epoch. */
           readonly from: string;
           readonly epoch: number;
           /** The process of that instance; absent where no lease was taken. */

@@ -4,17 +4,17 @@ import { BadInput, UnsafePath } from "../errors.js";
 import { readDatabaseUrlFile } from "../config/database-url.js";
 import { parsePostgresUrl } from "../config/postgres-url.js";
 
-/** Where a store is. */
+/** The location of a store. */
 export type StoreLocation =
   | { readonly kind: "sqlite"; readonly path: string }
   | { readonly kind: "postgres"; readonly url: string };
 
 export const STORE_LOCATION_FORMS = "the path of a SQLite file, env:NAME, url-file:PATH or postgres://…";
 
-/** Beyond this no system opens a file. */
+/** No system opens a longer path. */
 const MAX_PATH_LENGTH = 4_096;
 
-/** `env:NAME` and `url-file:PATH` hold a database's address, so that no list of processes shows its password. */
+/** `env:NAME` and `url-file:PATH` name a database's address without showing its password in lists of processes. */
 export async function parseStoreLocation(
   text: string,
   env: Readonly<Record<string, string | undefined>> = process.env,
@@ -48,7 +48,7 @@ export async function parseStoreLocation(
   return { kind: "sqlite", path };
 }
 
-/** Whether this, as a word of a command line, tells a password to whoever lists processes. */
+/** Whether the argument shows a password in lists of processes. */
 export function showsPassword(text: string): boolean {
   return isPostgresUrl(text) && parsePostgresUrl(text).secrets.length > 0;
 }

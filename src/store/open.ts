@@ -6,9 +6,9 @@ import type { StoreLocation } from "./location.js";
 import type { MigrationStatus } from "./sql/migrations.js";
 import type { StoreCheck, ReadStore, Store } from "./store.js";
 
-// Either database is loaded only where it is used: every command would wait for it.
+// Each database module is loaded only where it is used, because loading it delays every command.
 
-/** For a supervisor, or whatever else writes; `name` is whose it is. */
+/** Opens the store for writing. `name` is shown by the database server. */
 export async function openStore(storePath: string, name: string): Promise<Store> {
   const url = await databaseUrl();
   if (url === null) {
@@ -20,7 +20,7 @@ export async function openStore(storePath: string, name: string): Promise<Store>
   return openPostgresStore({ url, name, migrate: await migrationMode() });
 }
 
-/** For looking only. Null when nothing has been stored yet; without a state directory, only a database can have something. */
+/** Opens the store for reading. Null: it has no tables yet, or there is neither a state directory nor a database. */
 export async function openStoreForReading(storePath: string | null): Promise<ReadStore | null> {
   const url = await databaseUrl();
   if (url === null) {
@@ -33,7 +33,7 @@ export async function openStoreForReading(storePath: string | null): Promise<Rea
   return openPostgresStoreForReading({ url, name: "reader" });
 }
 
-/** Look the store in use over, changing nothing. Null: nothing has been stored yet. */
+/** Checks the store in use; changes nothing. Null: it has no tables yet. */
 export async function checkStore(storePath: string): Promise<StoreCheck | null> {
   const url = await databaseUrl();
   return checkStoreAt(url === null ? { kind: "sqlite", path: storePath } : { kind: "postgres", url });
@@ -58,7 +58,7 @@ export async function migrationStatusAt(location: StoreLocation): Promise<Migrat
   return postgresMigrations({ url: location.url, name: "doctor" });
 }
 
-/** Migrate or create a store's schema, whatever `database.migrate` says. */
+/** Creates or migrates a store's schema, whatever `database.migrate` says. */
 export async function migrateStoreAt(location: StoreLocation): Promise<void> {
   const store = await (location.kind === "sqlite"
     ? (await import("./sqlite/open.js")).openSqliteStore({ path: location.path })
@@ -67,8 +67,8 @@ export async function migrateStoreAt(location: StoreLocation): Promise<void> {
 }
 
 /**
- * Calls `wake` whenever there may be new events, and now and then without a reason; `called` when somebody has handed
- * something over to `target` (null: perhaps to anybody).
+ * Calls `wake` when there may be new events, and at an interval; `called` when something was committed for `target`
+ * (null: perhaps for any target).
  */
 export async function watchEvents(
   name: string,
@@ -86,7 +86,7 @@ export async function watchEvents(
 
 const STORE_FAILURES: ReadonlySet<string> = new Set(["STORE_AWAY", "STATE_UNUSABLE", "STORE_UNREADABLE"]);
 
-/** Whether an error says that the store could not be read, here or at a gateway. A copy of a state directory is no such case. */
+/** Whether the store could not be read, here or at a gateway. A copied state directory is another error. */
 export function isStoreFailure(error: unknown): boolean {
   return error instanceof HoldfastError && STORE_FAILURES.has(error.code);
 }

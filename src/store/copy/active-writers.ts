@@ -4,7 +4,7 @@ import { defaults } from "../../defaults.js";
 import { isInstanceLockFree } from "../../home/instance-lock.js";
 import type { TableReader } from "./table-io.js";
 
-/** The instances whose directories are here: those at work, and those that can no longer write anywhere. */
+/** The instances below some state directories: descriptions of the live ones, and the ids of the dead ones. */
 export interface InstanceLiveness {
   readonly alive: readonly string[];
   readonly dead: ReadonlySet<string>;
@@ -25,14 +25,14 @@ export async function findInstances(homes: readonly string[]): Promise<InstanceL
   return { alive, dead };
 }
 
-/** Who still writes to a store, as far as the store itself can tell. */
+/** The supervisors and gateways that write to a store, as far as the store itself shows. */
 export async function findActiveWriters(
   reader: TableReader,
   dead: ReadonlySet<string>,
   bootId: string | null,
 ): Promise<readonly string[]> {
   const now = await reader.now();
-  // A clock that ends with its boot says nothing of leases from another.
+  // The clock of a SQLite store ends with the boot, so leases of another boot cannot be compared.
   const boot = bootId === null ? "" : ` and boot_id = '${bootId}'`;
   const leases = await reader.query(
     `select owner_instance_id as owner, host_id as host, max(lease_expires_at) as until, count(*) as runs

@@ -24,17 +24,17 @@ export interface CopiedTable {
 export interface CopyOptions {
   readonly from: StoreLocation;
   readonly to: StoreLocation;
-  /** A state directory whose supervisors must have stopped, beside those of the stores. */
+  /** A state directory whose supervisors must have stopped, in addition to those of the stores. */
   readonly home: string;
   readonly onProgress?: (table: string, rows: number) => void;
-  /** The records are copied; what was to be done afterwards was not. */
+  /** Called if the records are copied but a later step failed. */
   readonly onIncomplete?: (what: string) => void;
 }
 
 /**
- * Put all records of one store into another that has none. The source is read at one moment and never changed; the
- * target gets everything in one transaction, after it has been read back and compared: whatever interrupts this, it has
- * nothing.
+ * Copies all records of one store into another that has none. The source is read in one snapshot and never changed. The
+ * target is written in one transaction, which is read back and compared before the commit, so an interrupted copy leaves
+ * it empty.
  */
 export async function copyStore(options: CopyOptions): Promise<readonly CopiedTable[]> {
   const { from, to, home, onProgress = () => {}, onIncomplete: onLeft = () => {} } = options;
@@ -50,7 +50,7 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   for (const table of TABLES)
     copied.push(await copyTable(source, target, table, since, (rows) => onProgress(table, rows)));
   await source.requireConsistentRead();
-  // Somebody may have come meanwhile, and what it wrote would be left behind.
+  // A writer may have started meanwhile; its records would not be in the copy.
   await requireNoWriters(options);
   await target.commit();
   await removeLocalCopy(to, home).catch((error: unknown) =>
@@ -61,7 +61,7 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   return copied;
 }
 
-/** What another store was told before is not for this one. A backup leaves it to the database in use. */
+/** The local copy belongs to the former store. A backup to another place keeps it. */
 async function removeLocalCopy(to: StoreLocation, home: string): Promise<void> {
   if (to.kind === "sqlite" && dirname(to.path) !== home) return;
   const inUse = await databaseUrl();

@@ -13,12 +13,12 @@ import {
   type TableWriter,
 } from "./table-io.js";
 
-/** For one statement, and between two: the other side may be slow, and the last one writes everything to the disk. */
+/** Timeout of a statement, and between two: the other store may be slow, and the commit writes everything to disk. */
 const BUSY_MS = 60_000;
 
 const session = { name: "copy", busyMs: BUSY_MS };
 
-/** Null: nothing has been stored there. */
+/** Null: the store has no tables. */
 export async function openPostgresReader(url: string): Promise<TableReader | null> {
   const reading = await openReadPool({ url, ...session });
   if (reading === null) return null;
@@ -29,13 +29,13 @@ export async function openPostgresReader(url: string): Promise<TableReader | nul
   }));
 }
 
-/** Made, or brought up to date, if need be. */
+/** Creates or migrates the store first. */
 export async function openPostgresWriter(url: string): Promise<TableWriter> {
   await (await openPostgresStore({ url, ...session }))[Symbol.asyncDispose]();
   const address = parsePostgresUrl(url);
   const pool = openPool(address, { ...session, readOnly: false });
   return inTransaction(pool, address, "begin", async (ask) => {
-    // Readers go on; whoever wants to write finds everything, or nothing.
+    // Readers continue. Writers wait for the commit.
     await ask(`lock table ${TABLES.join(", ")} in exclusive mode`);
     return {
       ...tableReader(address, ask),
@@ -47,7 +47,7 @@ export async function openPostgresWriter(url: string): Promise<TableWriter> {
         );
       },
       async setLastNumber(table, highest) {
-        // Not undone with the rest: an empty table that begins with a higher number is as good.
+        // A rollback does not undo this; a higher number in an empty table does no harm.
         if (highest > 0)
           await ask(`select setval('${await identitySequence(address, ask, table)}', ${highest})`);
       },
@@ -64,7 +64,7 @@ const READER_NAMES = ["reader", "doctor", session.name];
 
 type QueryRows = (sql: string, values?: readonly string[]) => Promise<TableRow[]>;
 
-/** On one connection, in one transaction that ends with it. */
+/** Uses one connection and one transaction, which ends with the connection. */
 async function inTransaction<Side extends TableReader>(
   pool: Pool,
   address: PostgresAddress,
@@ -73,7 +73,7 @@ async function inTransaction<Side extends TableReader>(
 ): Promise<Side> {
   let client: PoolClient | null = null;
   const close = async (): Promise<void> => {
-    // Not put back: whatever is not committed is undone by the server.
+    // Closed, not returned to the pool: the server rolls back what is not committed.
     client?.release(true);
     await pool.end();
   };
@@ -139,7 +139,7 @@ function tableReader(
   };
 }
 
-/** What gives a table's rows their numbers. */
+/** The sequence that numbers the rows of a table. */
 async function identitySequence(
   { schema }: PostgresAddress,
   ask: QueryRows,

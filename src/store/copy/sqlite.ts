@@ -7,13 +7,13 @@ import { openSqliteStore } from "../sqlite/open.js";
 import { isSameFingerprint, openReadOnlyDatabase, readFingerprint } from "../sqlite/read-only-view.js";
 import { BATCH_ROWS, type TableReader, type TableRow, type TableWriter } from "./table-io.js";
 
-/** Other writers are waited for this long; there should be none. */
+/** How long to wait for other writers; there should be none. */
 const BUSY_MS = 5_000;
 
-/** Beside a table's own columns; nobody asks for it. */
+/** Alias of the rowid, beside the table's own columns. */
 const ROWID_ALIAS = "place_in_file";
 
-/** Null: nothing has been stored there. */
+/** Null: the store has no tables. */
 export function openSqliteReader(path: string): TableReader | null {
   const before = readFingerprint(path);
   if (before === null) return null;
@@ -24,7 +24,7 @@ export function openSqliteReader(path: string): TableReader | null {
         db.close();
         return null;
       }
-      // One snapshot for all that is read, from the first look on.
+      // Begins the snapshot for all reads.
       db.exec("begin; select count(*) from sqlite_schema");
     } catch (error) {
       db.close();
@@ -32,13 +32,13 @@ export function openSqliteReader(path: string): TableReader | null {
     }
     return {
       ...tableReader(db, path),
-      async wasOneMoment() {
-        // Without a log it was read without locks.
+      async requireConsistentRead() {
+        // A file without a log is read without locks.
         if (before.log || isSameFingerprint(before, readFingerprint(path))) return;
         throw new StateUnusable(path, `${path} was changed while it was read. Try again.`);
       },
       async [Symbol.asyncDispose]() {
-        // What was prepared keeps a closed database open, and would keep its snapshot, too.
+        // Prepared statements keep a closed database open, with its snapshot.
         if (db.isTransaction) db.exec("rollback");
         db.close();
       },
@@ -46,12 +46,12 @@ export function openSqliteReader(path: string): TableReader | null {
   });
 }
 
-/** Made, or brought up to date, if need be. */
+/** Creates or migrates the store first. */
 export async function openSqliteWriter(path: string): Promise<TableWriter> {
   await (await openSqliteStore({ path }))[Symbol.asyncDispose]();
   return translatingErrors(path, () => {
     const db = new DatabaseSync(path, { timeout: BUSY_MS, enableForeignKeyConstraints: true });
-    // The commit is on the disk before it is believed.
+    // The commit must be on disk before it is reported.
     db.exec("pragma synchronous = full; begin immediate");
     return {
       ...tableReader(db, path),
@@ -71,7 +71,7 @@ export async function openSqliteWriter(path: string): Promise<TableWriter> {
       },
       async commit() {
         translatingErrors(path, () => db.exec("commit"));
-        // Whoever takes it for a backup takes one file. The log is needed beside it only while somebody else reads there.
+        // A backup is then one file; the log is needed only while another process reads.
         db.exec("pragma wal_checkpoint(truncate)");
       },
       async [Symbol.asyncDispose]() {
@@ -86,7 +86,7 @@ function tableReader(db: DatabaseSyncInstance, path: string): Omit<TableReader, 
   const ask = (sql: string): TableRow[] => translatingErrors(path, () => db.prepare(sql).all() as TableRow[]);
   return {
     query: async (sql) => ask(sql),
-    // By pages, not by iterating: an iteration that is broken off outlives its database, and takes the process with it.
+    // In pages: an unfinished iterator outlives its database and crashes the process.
     async *rows(table) {
       for (let last = 0, full = true; full;) {
         const page = ask(

@@ -3,39 +3,39 @@ import { createHash } from "node:crypto";
 export type ColumnValue = string | number | null;
 export type TableRow = Readonly<Record<string, ColumnValue>>;
 
-/** The tables of one store, at one moment. What their rows mean is not known here. */
+/** Reads the tables of one store in one snapshot, without knowing the meaning of the rows. */
 export interface TableReader extends AsyncDisposable {
-  /** The answer to a question without parameters, in words that every database knows. */
+  /** Executes a query without parameters, in SQL that every database understands. */
   query(sql: string): Promise<readonly TableRow[]>;
-  /** In portions. Not twice at the same time. */
+  /** In batches. At most one iteration at a time. */
   rows(table: string): AsyncIterable<readonly TableRow[]>;
   columns(table: string): Promise<readonly string[]>;
-  /** The highest number that a table has given to a row, whether it still has that row; null: it numbers none. */
+  /** The highest number given to a row, also of a deleted row; null: the table does not number its rows. */
   lastNumber(table: string): Promise<number | null>;
   /** Milliseconds on the store's clock. */
   now(): Promise<number>;
-  /** Instances that are connected, where a store can tell. */
+  /** Connected instances, if the store shows them. */
   connectedInstances(): Promise<readonly string[]>;
-  /** Rejects when not all that was read may have been of one moment. */
+  /** Rejects if the store changed while it was read. */
   requireConsistentRead(): Promise<void>;
 }
 
-/** The same for a store that is to be filled: all of it at the commit, or nothing. Nobody else writes meanwhile. */
+/** Also writes the tables of one store, in one transaction that excludes other writers. */
 export interface TableWriter extends TableReader {
-  /** As it will be read from there. */
+  /** The value as the store will return it. */
   toStorable(value: ColumnValue): ColumnValue;
   insert(table: string, columns: readonly string[], rows: readonly TableRow[]): Promise<void>;
-  /** Numbers go on after this one. */
+  /** The next row gets the number after this one. */
   setLastNumber(table: string, highest: number): Promise<void>;
   commit(): Promise<void>;
 }
 
-/** Rows that are held in memory at a time. */
+/** Rows held in memory at a time. */
 export const BATCH_ROWS = 500;
 
 const BITS = 128n;
 
-/** Of a table's rows in whatever order: each is hashed, and the hashes are added up. */
+/** Checksum of a table, independent of the order of its rows: the sum of their hashes. */
 export class TableChecksum {
   rows = 0;
   readonly #columns: readonly string[];

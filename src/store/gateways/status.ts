@@ -3,20 +3,20 @@ import type { PublicGateway } from "../../model/gateway.js";
 import type { ReadStore } from "../store.js";
 
 /**
- * `up`: heard of within a lease. `silent`: not for longer. `unreachable`: not for so long that its runs count as
- * stalled. `stopped`: it said good-bye.
+ * `up`: sent a heartbeat within a lease. `silent`: did not. `unreachable`: did not for so long that its runs count as
+ * stalled. `stopped`: reported that it stopped.
  */
 export type GatewayStatus = "up" | "silent" | "unreachable" | "stopped";
 
 export interface GatewayWithStatus extends PublicGateway {
   readonly presence: GatewayStatus;
-  /** On the clock of whoever asks; null: before the last restart of its host. */
+  /** On the reader's clock; null: before the last boot of its host. */
   readonly lastHeardAt: number | null;
-  /** How many open runs it holds. */
+  /** How many open runs it owns. */
   readonly runs: number;
 }
 
-/** `silentMs` null: on a clock that is gone. */
+/** `silentMs` null: measured on the clock of another boot. */
 export function gatewayStatus(
   { stoppedAt }: Pick<PublicGateway, "stoppedAt">,
   silentMs: number | null,
@@ -26,7 +26,7 @@ export function gatewayStatus(
   return silentMs > defaults.leaseMs ? "silent" : "up";
 }
 
-/** Every gateway that is known, how it is, and what it holds. Only reads. */
+/** All gateways with their status and number of open runs. */
 export async function listGatewaysWithStatus(
   store: Pick<ReadStore, "listGateways" | "countOpenRunsByOwner" | "now" | "shared">,
   bootId: string,

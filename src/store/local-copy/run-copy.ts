@@ -6,36 +6,36 @@ import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
 import type { RunRecord } from "../../model/run.js";
 import type { RunFilter } from "../runs/store.js";
 
-/** A run as a shared store was last told of it. */
+/** A run as it was last written to a shared store. */
 export interface CopiedRun {
   readonly record: RunRecord;
-  /** No anchor has heard a later epoch from here: above the record's only while the store could not be told. */
+  /** The highest epoch that was sent to the anchor. Above the record's epoch only while the store cannot be written. */
   readonly anchorEpoch: number;
 }
 
 /**
- * What a shared store was told from this state directory, kept beside it: the store may be put back to a backup, the
- * runs are not. Open runs, and recent ends.
+ * Local copy of the runs that this state directory wrote to a shared store: open runs, and recent ends. The store may be
+ * rolled back to a backup; the runs are not.
  */
 export interface RunCopy {
   get(runId: string): Promise<CopiedRun | null>;
-  /** Kept for later processes, too. An end survives power loss. */
+  /** Writes the copy to disk. An end survives power loss. */
   keep(copied: CopiedRun): Promise<void>;
-  /** Kept for this process: not worth a write. */
+  /** Keeps the copy in the memory of this process: not worth a write. */
   keepInMemory(copied: CopiedRun): void;
-  /** Forget ends. What is open stays. */
+  /** Deletes copies of ended runs. Copies of open runs stay. */
   deleteEnded(runIds: readonly string[]): Promise<void>;
-  /** Forget one altogether, open or not: it is over. */
+  /** Deletes a copy, open or ended. */
   delete(runId: string): Promise<void>;
   runIds(): Promise<readonly string[]>;
-  /** The last that this process kept: if the store knows that, it knows all that came before. */
+  /** The last run that this process wrote. A store that has it has all earlier ones. */
   readonly newest: string | null;
 }
 
 const OPEN_SUFFIX = ".json";
 const ENDED_SUFFIX = ".ended.json";
 
-/** Ends between two looks for those that are too old or too many. */
+/** Ended runs between two removals of old copies. */
 const RUNS_PER_PRUNE = 100;
 
 export function localCopyDirectory(home: string): string {
@@ -46,7 +46,7 @@ export function localCopyDirectory(home: string): string {
 export class FileRunCopy implements RunCopy {
   readonly #directory: string;
   readonly #open = new Map<string, CopiedRun>();
-  /** One write at a time for each run: the last one told is the one that stays. */
+  /** One write at a time for each run, so that the last one stays. */
   readonly #writing = new Map<string, Promise<void>>();
   #ends = 0;
   newest: string | null = null;
@@ -113,7 +113,7 @@ export class FileRunCopy implements RunCopy {
       const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
       try {
         await file.writeFile(JSON.stringify(copied));
-        // Power loss ends what is open, and then its record needs no copy.
+        // Power loss also ends open runs, and then their records need no copy.
         if (ended) await file.sync();
       } finally {
         await file.close();
@@ -149,7 +149,7 @@ export class FileRunCopy implements RunCopy {
     });
   }
 
-  /** Null also when it is damaged: then it is as if it had not been kept. */
+  /** Null also if the file is damaged. */
   async #read(runId: string, suffix: string): Promise<CopiedRun | null> {
     try {
       return JSON.parse(await readOwnFile(this.#path(runId, suffix))) as CopiedRun;
@@ -163,7 +163,7 @@ export class FileRunCopy implements RunCopy {
   }
 }
 
-/** The runs of this state directory that match, newest first: those that are open, and those that ended lately. */
+/** The copied runs that match the filter, newest first. */
 export async function listCopiedRuns(
   localCopy: Pick<RunCopy, "runIds" | "get">,
   filter: RunFilter,
@@ -177,7 +177,7 @@ export async function listCopiedRuns(
   return filter.limit === undefined ? newestFirst : newestFirst.slice(0, filter.limit);
 }
 
-/** The parts of a filter that a list for people has. */
+/** Applies only the parts of the filter that the lists of the command line use. */
 export function matchesRunFilter(run: RunRecord, filter: RunFilter): boolean {
   const { states, hidden, hostIds, sessionKey, agentId, labels = {} } = filter;
   return (

@@ -1,10 +1,11 @@
-import { mkdir, open, rename, type FileHandle } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import { defaults } from "../../defaults.js";
 import { errnoOf } from "../../home/errno.js";
-import { readOwnFile, WRITE_FLAGS } from "../../home/own-file.js";
+import { readOwnFile } from "../../home/own-file.js";
 import type { SessionRecord } from "../../model/session.js";
 import { isTaskEnded, type TaskEvent, type TaskRecord } from "../../model/task.js";
+import { AppendLog } from "./append-log.js";
 import type { OutboxEntry } from "../../model/outbox.js";
 
 /** A task as it was last written to a shared store, with its history and its messages. */
@@ -42,43 +43,22 @@ interface CopiedTaskState {
   entries: Map<string, OutboxEntry>;
 }
 
-interface QueuedLine {
-  readonly text: string;
-  readonly durable: boolean;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/** The file is rewritten when it exceeds this size and twice the size of its live records. */
-const COMPACT_BYTES = 4 * 1024 * 1024;
-
 /** Tasks recorded between two removals of old records. */
 const PRUNE_EVERY = 100;
 
 /**
  * Local copy of the tasks, messages and sessions that this state directory wrote to a shared store: open tasks,
- * undelivered messages, open sessions, and recent ends and deliveries. It is one append-only file, which only the gateway
- * writes; concurrent writers share one fdatasync.
+ * undelivered messages, open sessions, and recent ends and deliveries. Only the gateway writes its file.
  */
 export class TaskCopy implements AsyncDisposable {
-  readonly #path: string;
   readonly #tasks = new Map<string, CopiedTaskState>();
   readonly #sessions = new Map<string, SessionRecord>();
-  #file: FileHandle;
-  #bytes = 0;
-  #wholeBytes = 0;
+  #log!: AppendLog;
   #ends = 0;
-  #queue: QueuedLine[] = [];
-  #writing: Promise<void> | null = null;
-  /** A write failed: the file may end in an incomplete line, and lacks records that are in memory. */
-  #torn = false;
   /** The task that was last recorded with a step of its own: a store that has it has all earlier records. */
   newest: string | null = null;
 
-  private constructor(path: string, file: FileHandle) {
-    this.#path = path;
-    this.#file = file;
-  }
+  private constructor() {}
 
   /** Damaged lines are skipped, as if they had never been written. */
   static async open(directory: string): Promise<TaskCopy> {
@@ -88,7 +68,7 @@ export class TaskCopy implements AsyncDisposable {
       if (errnoOf(error) === "ENOENT") return "";
       throw error;
     });
-    const localCopy = new TaskCopy(path, await open(path, WRITE_FLAGS.append, 0o600));
+    const localCopy = new TaskCopy();
     for (const line of text.split("\n"))
       try {
         if (line !== "") localCopy.#apply(JSON.parse(line) as LogLine);
@@ -96,9 +76,7 @@ export class TaskCopy implements AsyncDisposable {
         // The last line of a process that was killed while it wrote.
       }
     localCopy.#dropPartial();
-    localCopy.prune();
-    // Rewritten, so that nothing is appended to an incomplete line.
-    await localCopy.#compact();
+    localCopy.#log = await AppendLog.open(path, () => localCopy.#snapshot());
     return localCopy;
   }
 
@@ -115,7 +93,7 @@ export class TaskCopy implements AsyncDisposable {
     return [...this.#tasks.keys()];
   }
 
-  /** Tasks that go on, or of which somebody is still to be told. */
+  /** Tasks that are open, or have a message to be delivered. */
   unfinishedTaskIds(): readonly string[] {
     return [...this.#tasks].flatMap(([taskId, kept]) => (doneSince(kept) === null ? [taskId] : []));
   }
@@ -134,7 +112,7 @@ export class TaskCopy implements AsyncDisposable {
     if (kept !== undefined) kept.task = task;
   }
 
-  /** Resolves when the change is in the file; if it is `durable`, when it survives power loss. */
+  /** Resolves like `AppendLog.append`. */
   async record(news: CopiedTaskChange, durable: boolean): Promise<void> {
     const { taskId, task, ...rest } = news;
     const before = this.#tasks.get(taskId)?.task ?? null;
@@ -143,13 +121,13 @@ export class TaskCopy implements AsyncDisposable {
     this.#apply(line);
     if (task !== undefined) this.newest = taskId;
     if (task !== undefined && isTaskEnded(task.status) && this.#ends++ % PRUNE_EVERY === 0) this.prune();
-    await this.#append(line, durable);
+    await this.#log.append(line, durable);
   }
 
   async recordSession(session: SessionRecord): Promise<void> {
     const line: LogLine = { about: "session", session };
     this.#apply(line);
-    await this.#append(line, false);
+    await this.#log.append(line, false);
   }
 
   async delete(taskIds: readonly string[]): Promise<void> {
@@ -159,14 +137,13 @@ export class TaskCopy implements AsyncDisposable {
         const line: LogLine = { about: "gone", taskId };
         this.#apply(line);
         if (this.newest === taskId) this.newest = null;
-        return this.#append(line, false);
+        return this.#log.append(line, false);
       }),
     );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#writing?.catch(() => undefined);
-    await this.#file.close();
+    await this.#log[Symbol.asyncDispose]();
   }
 
   #apply(line: LogLine): void {
@@ -224,78 +201,16 @@ export class TaskCopy implements AsyncDisposable {
       if (closedAt !== null && closedAt < since) this.#sessions.delete(id);
   }
 
-  #append(line: LogLine, durable: boolean): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ text: `${JSON.stringify(line)}\n`, durable, resolve, reject });
-      this.#writing ??= this.#write();
-    });
-  }
-
-  /** Never rejects. Lines that arrive while a batch is written share the next batch and its sync. */
-  async #write(): Promise<void> {
-    while (this.#queue.length > 0) {
-      const batch = this.#queue.splice(0);
-      try {
-        // Written anew from memory, which has this batch, too.
-        if (this.#torn) await this.#compact();
-        else await this.#appendBatch(batch);
-        for (const { resolve } of batch) resolve();
-        if (this.#bytes > Math.max(COMPACT_BYTES, 2 * this.#wholeBytes)) await this.#compact();
-      } catch (error) {
-        this.#torn = true;
-        for (const { reject } of batch) reject(error);
-      }
-    }
-    // In the same step as the last look at the queue: what is appended next begins anew.
-    this.#writing = null;
-  }
-
-  async #appendBatch(batch: readonly QueuedLine[]): Promise<void> {
-    const text = batch.map((each) => each.text).join("");
-    await this.#file.appendFile(text);
-    this.#bytes += Buffer.byteLength(text);
-    for (const { durable, resolve } of batch) if (!durable) resolve();
-    if (batch.some(({ durable }) => durable)) await this.#file.datasync();
-  }
-
-  async #compact(): Promise<void> {
+  /** All records, without those that are too old. */
+  #snapshot(): readonly LogLine[] {
     this.prune();
-    const lines: LogLine[] = [
+    return [
       ...[...this.#sessions.values()].map((session): LogLine => ({ about: "session", session })),
       ...[...this.#tasks].map(([taskId, { task, events, entries }]): LogLine => {
         const news = { events, entries: [...entries.values()] };
         return { about: "task", taskId, ...(task === null ? {} : { set: task }), news };
       }),
     ];
-    const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-    const draft = `${this.#path}.new`;
-    const file = await open(draft, WRITE_FLAGS.truncate, 0o600);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-      await rename(draft, this.#path);
-    } catch (error) {
-      await file.close();
-      throw error;
-    }
-    const former = this.#file;
-    // The file position is already at the end of the rewritten file.
-    this.#file = file;
-    this.#bytes = Buffer.byteLength(text);
-    this.#wholeBytes = this.#bytes;
-    await former.close();
-    await syncDirectory(dirname(this.#path));
-    this.#torn = false;
-  }
-}
-
-/** Without this sync, power loss could undo the rename. */
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, "r");
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
   }
 }
 
@@ -307,7 +222,7 @@ function doneSince({ task, entries }: CopiedTaskState): number | null {
   return Math.max(task?.endedAt ?? 0, ...all.map(({ settledAt }) => settledAt ?? 0));
 }
 
-/** A task that goes on for long has a message for each change: of those that are settled, the newest are kept. */
+/** A long task has a message for each change. Of the settled ones, only the newest are kept. */
 function dropOldStateEntries(entries: Map<string, OutboxEntry>): void {
   const settled = [...entries.values()].filter(
     ({ notification, status }) => notification?.kind === "state" && status !== "pending",
@@ -316,7 +231,7 @@ function dropOldStateEntries(entries: Map<string, OutboxEntry>): void {
   for (const { key } of newestFirst.slice(defaults.ledgerTaskEventsKept)) entries.delete(key);
 }
 
-/** Of a record of which most stays the same from one step to the next. */
+/** The fields that differ: most fields stay the same from one change to the next. */
 function changedFields(before: TaskRecord | null, after: TaskRecord): object {
   if (before === null) return after;
   const fields = Object.entries(after).filter(

@@ -4,8 +4,8 @@ import type { Lease, RunStore } from "../runs/store.js";
 import type { RunCopy } from "./run-copy.js";
 
 /**
- * The same store, whose writes are noted in a ledger once they are answered: what the ledger says, the store knew. That
- * a note could not be written is told, and changes nothing.
+ * The same store; each write is also recorded in the local copy after the store has answered, so the copy never has more
+ * than the store had. A failure to write the copy is reported and changes nothing else.
  */
 export function withRunCopy(
   store: RunStore,
@@ -20,7 +20,7 @@ export function withRunCopy(
     const copied = await localCopy.get(runId);
     const read = await store.getRun(runId).catch(() => null);
     if (read !== null) return keep(read, copied?.anchorEpoch);
-    // Answered, and away since: whoever must hold the run meanwhile goes by its epoch.
+    // The store became unavailable after it answered. The new owner and epoch are still recorded.
     const { ownerInstanceId, epoch: leaseEpoch } = lease;
     if (copied === null || ownerInstanceId === undefined || leaseEpoch === undefined) return;
     await keep({ ...copied.record, ownerInstanceId, leaseEpoch }, copied.anchorEpoch);
@@ -28,7 +28,7 @@ export function withRunCopy(
   const writes = {
     insertRun: async (run, leaseMs, events) => {
       const lease = await store.insertRun(run, leaseMs, events);
-      // Nothing of it runs yet: whoever comes after this process need not know.
+      // No process of the run exists yet, so later processes of Holdfast need no copy.
       localCopy.keepInMemory({ record: newRunRecord(run, 0), anchorEpoch: run.leaseEpoch });
       return lease;
     },
@@ -46,7 +46,7 @@ export function withRunCopy(
     },
     acquireLease: async (claim, events) => {
       const lease = await store.acquireLease(claim, events);
-      // Somebody else may have written since it was last held here.
+      // Another owner may have written the record since.
       if (lease !== null) await keepAsRead(claim.runId, lease);
       return lease;
     },
@@ -66,14 +66,19 @@ export function withRunCopy(
       return hidden;
     },
     deleteRuns: async (runIds) => {
-      // Before: what is in the ledger and not in the store would be put back.
+      // Deleted from the copy first: a record in the copy and not in the store would be restored.
       await localCopy.deleteEnded(runIds);
       return store.deleteRuns(runIds);
     },
   } satisfies Partial<RunStore>;
-  return new Proxy(store, {
-    get(target, name): unknown {
-      if (Object.hasOwn(writes, name)) return Reflect.get(writes, name);
+  return overrideMethods(store, writes);
+}
+
+/** The same object with some methods replaced. A proxy, because properties of a store may change and be getters. */
+export function overrideMethods<Target extends object>(target: Target, methods: Partial<Target>): Target {
+  return new Proxy(target, {
+    get(_, name): unknown {
+      if (Object.hasOwn(methods, name)) return Reflect.get(methods, name);
       const found: unknown = Reflect.get(target, name, target);
       return typeof found === "function" ? (found as () => unknown).bind(target) : found;
     },

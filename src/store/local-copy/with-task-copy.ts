@@ -4,33 +4,34 @@ import { newOutboxEntry, type OutboxEntry } from "../../model/outbox.js";
 import type { Store } from "../store.js";
 import type { OutboxResult } from "../tasks/store.js";
 import type { TaskCopy, CopiedTaskChange } from "./task-copy.js";
+import { overrideMethods } from "./with-run-copy.js";
 
 /**
- * Wraps a store: its tasks, messages and sessions are recorded in a ledger before their writes are answered. An entry of
- * the ledger that could not be written is reported and changes nothing else. A message that is settled according to the
- * ledger is not handed out again by a store that has lost it.
+ * The same store; tasks, messages and sessions are recorded in the local copy before their writes are answered. A failure
+ * to write the copy is reported and changes nothing else. A message that is settled according to the copy is not sent
+ * again if the store has lost that.
  */
 export function withTaskCopy(
   store: Store,
   localCopy: TaskCopy,
   failing: (message: string, cause: unknown) => void,
 ): Store {
-  const note = (news: CopiedTaskChange, durable: boolean): Promise<void> =>
+  const record = (news: CopiedTaskChange, durable: boolean): Promise<void> =>
     localCopy
       .record(news, durable)
       .catch((cause: unknown) => failing(`no copy of task ${news.taskId} could be kept on this host`, cause));
-  const noteSession = async (id: string): Promise<void> => {
+  const recordSession = async (id: string): Promise<void> => {
     const session = await store.getSession(id).catch(() => null);
     if (session !== null)
       await localCopy
         .recordSession(session)
         .catch((cause: unknown) => failing(`no copy of session ${id} could be kept on this host`, cause));
   };
-  const noteDecided = async (taskId: string, entries: CopiedTaskChange["entries"]): Promise<void> => {
+  const recordDecision = async (taskId: string, entries: CopiedTaskChange["entries"]): Promise<void> => {
     const task = await store.getTask(taskId).catch(() => null);
-    await note({ taskId, ...(task === null ? {} : { task }), entries: entries ?? [] }, true);
+    await record({ taskId, ...(task === null ? {} : { task }), entries: entries ?? [] }, true);
   };
-  const given = (taskId: string): readonly OutboxEntry[] =>
+  const failedEntries = (taskId: string): readonly OutboxEntry[] =>
     (localCopy.get(taskId)?.entries ?? []).filter(
       ({ status }) => status === "failed" || status === "parent_missing",
     );
@@ -41,7 +42,7 @@ export function withTaskCopy(
     insertTask: async (task, events) => {
       const answer = await store.insertTask(task, events);
       if (answer.created)
-        await note(
+        await record(
           { taskId: task.taskId, task: answer.task, events: numberEvents(answer.task, events) },
           // From here on the caller relies on the task.
           true,
@@ -56,18 +57,18 @@ export function withTaskCopy(
         localCopy.keepInMemory(task);
         return task;
       }
-      const overtakes = (set.endedAt ?? null) !== null || notices.length > 0 || set.policy !== undefined;
+      const replacesUnsent = (set.endedAt ?? null) !== null || notices.length > 0 || set.policy !== undefined;
       const pending = (localCopy.get(taskId)?.entries ?? []).filter(
         ({ notification, status }) => notification.kind === "state" && status === "pending",
       );
-      const news = {
+      const copied = {
         taskId,
         task,
         events: numberEvents(task, events),
         entries: notices.map((notice) => newOutboxEntry(taskId, notice)),
-        dropped: overtakes ? pending.map(({ key }) => key) : [],
+        dropped: replacesUnsent ? pending.map(({ key }) => key) : [],
       };
-      await note(news, notices.length > 0);
+      await record(copied, notices.length > 0);
       return task;
     },
     claimOutbox: async (claim) => {
@@ -75,78 +76,72 @@ export function withTaskCopy(
       const fresh: OutboxEntry[] = [];
       for (const entry of claimed) {
         const known = localCopy.entry(entry.taskId, entry.key);
-        // Settled according to the ledger: the store has lost that, or could not be written then.
+        // Settled according to the copy: the store has lost that, or could not be written then.
         const result =
           (known === null ? null : earlierResult(known)) ?? postponeIfDoubtful(entry, isDoubtful(entry));
         if (result === null) fresh.push(known === null ? entry : withAttempts(entry, known));
         else await store.settleOutbox(entry, result);
       }
-      await Promise.all(fresh.map((entry) => note({ taskId: entry.taskId, entries: [entry] }, true)));
+      await Promise.all(fresh.map((entry) => record({ taskId: entry.taskId, entries: [entry] }, true)));
       return fresh;
     },
     settleOutbox: async (entry, result) => {
       const { key, taskId } = entry;
       // The outcome of the attempt is a fact, whether or not the store can be written.
       const certain = result.status === "delivered" || result.status === "pending";
-      if (certain) await note({ taskId, entries: [{ key, ...entryAfter(result) }] }, false);
+      if (certain) await record({ taskId, entries: [{ key, ...entryAfter(result) }] }, false);
       const settled = await store.settleOutbox(entry, result);
-      if (settled && !certain) await note({ taskId, entries: [{ key, ...entryAfter(result) }] }, false);
+      if (settled && !certain) await record({ taskId, entries: [{ key, ...entryAfter(result) }] }, false);
       return settled;
     },
     acknowledgeOutbox: async (key, taskId, at, as = "delivered") => {
       const done = await store.acknowledgeOutbox(key, taskId, at, as);
       if (done && localCopy.entry(taskId, key) !== null)
-        await note({ taskId, entries: [{ key, status: as, settledAt: at }] }, false);
+        await record({ taskId, entries: [{ key, status: as, settledAt: at }] }, false);
       return done;
     },
     retryOutbox: async (taskId, event) => {
       const count = await store.retryOutbox(taskId, event);
       if (count > 0)
-        await noteDecided(
+        await recordDecision(
           taskId,
-          given(taskId).map(({ key }) => ({ key, status: "pending", spentMs: 0, settledAt: null })),
+          failedEntries(taskId).map(({ key }) => ({ key, status: "pending", spentMs: 0, settledAt: null })),
         );
       return count;
     },
     dismissOutbox: async (taskId, event) => {
       const count = await store.dismissOutbox(taskId, event);
       if (count > 0)
-        await noteDecided(
+        await recordDecision(
           taskId,
-          given(taskId).map(({ key }) => ({ key, status: "dismissed", settledAt: event.at })),
+          failedEntries(taskId).map(({ key }) => ({ key, status: "dismissed", settledAt: event.at })),
         );
       return count;
     },
     deleteTasks: async (taskIds) => {
-      // Done before the store forgets them: otherwise they would be put back from the ledger.
+      // Deleted from the copy first: a task in the copy and not in the store would be restored.
       await localCopy
         .delete(taskIds)
-        .catch((cause: unknown) => failing("old tasks stay in the ledger", cause));
+        .catch((cause: unknown) => failing("old tasks could not be deleted from the local copy", cause));
       return store.deleteTasks(taskIds);
     },
     createSession: async (session) => {
       const answer = await store.createSession(session);
-      if (answer.created) await noteSession(answer.session.id);
+      if (answer.created) await recordSession(answer.session.id);
       return answer;
     },
     setAgentSessionId: async (id, agentSessionId) => {
       const set = await store.setAgentSessionId(id, agentSessionId);
-      if (set && localCopy.session(id) !== null) await noteSession(id);
+      if (set && localCopy.session(id) !== null) await recordSession(id);
       return set;
     },
     closeSession: async (id, actor, at) => {
       const closed = await store.closeSession(id, actor, at);
-      if (closed) await noteSession(id);
+      if (closed) await recordSession(id);
       return closed;
     },
   } satisfies Partial<Store>;
-  return new Proxy(store, {
-    get(target, name): unknown {
-      if (Object.hasOwn(writes, name)) return Reflect.get(writes, name);
-      const found: unknown = Reflect.get(target, name, target);
-      return typeof found === "function" ? (found as () => unknown).bind(target) : found;
-    },
-  });
+  return overrideMethods(store, writes);
 }
 
 /** The events of a step, numbered as the store has numbered them. */

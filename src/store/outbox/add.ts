@@ -6,7 +6,7 @@ import { isPending, nowPlus } from "./conditions.js";
 
 type SupersededEntry = Pick<Schema["task_outbox"], "target_key" | "due_at" | "attempts">;
 
-/** What nobody has begun to send of earlier changes. */
+/** Deletes messages about earlier changes that no gateway has begun to send. */
 export function dropUnsentStateMessages(db: Kysely<Schema>, taskId: string): Compilable<SupersededEntry> {
   return db
     .deleteFrom("task_outbox")
@@ -36,7 +36,7 @@ export function* addOutboxEntries(
     );
 }
 
-/** Who was to hear of an earlier change hears of this one then; unless that was tried, and its time is over. */
+/** The due time of a message that replaces an unsent one: the earlier of the two, unless the replaced one was tried. */
 function supersededDueAt(
   replaced: readonly SupersededEntry[],
   target: string,

@@ -63,10 +63,10 @@ export function* nextOutboxDelay(
   return ms > HORIZON_MS ? 0 : Math.max(0, ms);
 }
 
-/** What nobody is sending any more: a lease of nobody's, which is over. */
+/** An expired lease without an owner: the message may be sent again. */
 const RELEASED = { lease_owner: "", lease_until: 0 };
 
-/** Whoever had this name is gone. */
+/** Releases the messages of a sender that is gone. */
 export function releaseOutboxEntries(db: Kysely<Schema>, owner: string): Compilable {
   return db.updateTable("task_outbox").set(RELEASED).where("lease_owner", "=", owner);
 }
@@ -78,7 +78,7 @@ function isNotForChannels(channels: readonly string[]): RawBuilder<boolean> {
   return isOther.length === 0 ? sql<boolean>`1 = 1` : sql<boolean>`(${sql.join(isOther, sql` and `)})`;
 }
 
-/** One about a change that is being sent comes before the end; one that is not has nothing to say beside it. */
+/** The message about the end waits for a message about a change that is being sent; other messages about changes are obsolete. */
 function isNextInOrder(dialect: SqlDialect): RawBuilder<boolean> {
   const now = dialect.now();
   return sql<boolean>`case when kind = 'terminal' then not exists (
@@ -88,7 +88,7 @@ function isNextInOrder(dialect: SqlDialect): RawBuilder<boolean> {
   ) else not ${isSuperseded} end`;
 }
 
-/** Messages that came to nothing, which somebody had begun to send: nobody else will settle anything of such a task. */
+/** Deletes superseded messages whose sender is gone. */
 function dropAbandoned(db: Kysely<Schema>, dialect: SqlDialect): Compilable {
   const abandoned = db
     .selectFrom("task_outbox")

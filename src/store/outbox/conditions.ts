@@ -3,17 +3,17 @@ import type { RawBuilder } from "kysely";
 import type { OutboxStatus } from "../../model/outbox.js";
 import type { SqlDialect } from "../sql/engine.js";
 
-/** A literal, not a parameter: only so can the partial indexes serve. */
+/** A literal, not a parameter, so that the partial indexes are used. */
 export function hasStatus(status: OutboxStatus): RawBuilder<boolean> {
   return sql<boolean>`status = ${sql.lit(status)}`;
 }
 
 export const isPending = hasStatus("pending");
 
-/** Nothing is put off or leased for so long: a time beyond it is of another boot's clock, and means nothing now. */
+/** No delay or lease is this long: a time beyond it is from the clock of another boot, and counts as past. */
 export const HORIZON_MS = 3_600_000;
 
-/** The clock is asked once, not for every row. */
+/** The subquery reads the clock once, not for every row. */
 export function isPast(dialect: SqlDialect, column: "due_at" | "lease_until"): RawBuilder<boolean> {
   const [at, now] = [sql.ref(column), dialect.now()];
   return sql<boolean>`(${at} <= (select ${now}) or ${at} > (select ${now}) + ${HORIZON_MS})`;
@@ -24,8 +24,8 @@ export function nowPlus(dialect: SqlDialect, ms: number): RawBuilder<number> {
 }
 
 /**
- * One about a change, when the task has ended, nobody wants to hear of changes any more, or there is a newer one for the
- * same target. Their keys differ in their numbers; their times are of a clock that may have been set back.
+ * A message about a change that is obsolete: the task has ended, its policy excludes changes, or there is a newer message
+ * for the same target. Compared by the number in the key, because the wall clock may have been set back.
  */
 export const isSuperseded = sql<boolean>`(kind = 'state' and (exists (
     select 1 from tasks where tasks.task_id = task_outbox.task_id

@@ -7,7 +7,7 @@ import { countChanged, fetchRows, type SqlDialect, type Steps } from "../sql/eng
 import type { OutboxResult } from "../tasks/store.js";
 import { isPast, isPending, isSuperseded, nowPlus } from "./conditions.js";
 
-/** Of the attempt that was claimed, as long as nobody else has begun another. */
+/** Records the result of the claimed attempt, unless another gateway has begun another attempt. */
 export function settleOutboxEntry(
   db: Kysely<Schema>,
   dialect: SqlDialect,
@@ -46,7 +46,7 @@ export function settleOutboxEntry(
   }
 }
 
-/** That it may have arrived is never forgotten; only those that nobody came back from are counted. */
+/** A message that may have arrived stays marked so; only attempts whose sender was lost are counted. */
 function unknownResultColumns({ unheard = false }: { readonly unheard?: boolean }) {
   return unheard ? { unheard: sql<number>`case when unheard = 0 then 1 else unheard end` } : {};
 }
@@ -69,7 +69,7 @@ export function retryOutboxEntries(db: Kysely<Schema>, dialect: SqlDialect, task
     undelivered(db, taskId)
       .where(sql<boolean>`not ${isSuperseded}`)
       .set({ status: "pending", spent_ms: 0, settled_at: null, due_at: dialect.now() })
-      // It may have arrived all the same.
+      // An earlier attempt may have arrived.
       .set({ unheard: sql<number>`case when unheard = 0 then 0 else 1 end` })
   );
 }
@@ -78,7 +78,7 @@ export function dismissOutboxEntries(db: Kysely<Schema>, taskId: string, at: num
   return undelivered(db, taskId).set({ status: "dismissed", settled_at: at });
 }
 
-/** What an operator decides on. */
+/** The failed messages, which an operator can retry or dismiss. */
 function undelivered(db: Kysely<Schema>, taskId: string) {
   return db
     .updateTable("task_outbox")
@@ -86,7 +86,7 @@ function undelivered(db: Kysely<Schema>, taskId: string) {
     .where("status", "in", ["failed", "parent_missing"]);
 }
 
-/** Messages that came to nothing, which nobody is sending. */
+/** Deletes superseded messages that are not being sent. */
 export function dropSuperseded(db: Kysely<Schema>, dialect: SqlDialect, taskId: string): Compilable {
   return db
     .deleteFrom("task_outbox")
@@ -96,7 +96,7 @@ export function dropSuperseded(db: Kysely<Schema>, dialect: SqlDialect, taskId: 
     .where((is) => is.or([is("lease_until", "is", null), isPast(dialect, "lease_until")]));
 }
 
-/** Of those about changes that are settled, all but the newest: work may go on for months. */
+/** Deletes settled messages about changes, except the newest: a task may run for months. */
 export function dropOldStateMessages(db: Kysely<Schema>, taskId: string): Compilable {
   const settled = db
     .selectFrom("task_outbox")
@@ -108,7 +108,7 @@ export function dropOldStateMessages(db: Kysely<Schema>, taskId: string): Compil
   return db.deleteFrom("task_outbox").where("entry_key", "in", settled).where("entry_key", "not in", newest);
 }
 
-/** What is worst of the messages about its end; what was dismissed is nobody's concern. */
+/** The delivery of a task is the worst status of the messages about its end. Dismissed messages do not count. */
 const WORST_FIRST: readonly TaskDelivery[] = [
   "pending",
   "failed",
@@ -117,7 +117,7 @@ const WORST_FIRST: readonly TaskDelivery[] = [
   "delivered",
 ];
 
-/** Whoever settles messages of a task does so one after the other: this holds its row. */
+/** Locks the row of a task, so that its messages are settled one after the other. */
 export function* lockTask(
   db: Kysely<Schema>,
   taskId: string,

@@ -6,7 +6,7 @@ import { appliedPostgresMigrations, postgresStoreLabel } from "./migrate.js";
 import { openReadPool, type PostgresReadOptions } from "./open.js";
 import { openPool } from "./pool.js";
 
-/** Count what is there, changing nothing. Null: there is no schema yet. Damage and disk are the server's to watch. */
+/** Counts the records; changes nothing. Null: there is no schema yet. The server itself checks for damage. */
 export async function checkPostgresStore(options: PostgresReadOptions): Promise<StoreCheck | null> {
   const readPool = await openReadPool(options);
   if (readPool === null) return null;

@@ -20,7 +20,7 @@ import { ServerCircuitBreaker } from "./circuit-breaker.js";
 import { isConflict, isMissingSchema, serverHangsError, translatePostgresError } from "./errors.js";
 import { PostgresNotifier } from "./notify.js";
 
-/** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */
+/** Enough for all statements of this program; bounded, because callers combine filters. */
 const NAMES_KEPT = 256;
 
 /** A statement with a name is parsed and planned once per connection. Those beyond the bound have none, and still work. */
@@ -38,8 +38,8 @@ export class StatementNames {
 }
 
 /**
- * Milliseconds on the server's clock. Not now(), which stands still in a transaction: one that waited for a lock would
- * write a lease of the past. Nor extract(), which reckons in decimals, for every row anew.
+ * Milliseconds on the server's clock. Not now(), which is the start of the transaction: after a wait for a lock, a lease
+ * would be in the past. Not extract(), which computes with decimals for every row.
  */
 export const SERVER_CLOCK = "floor(date_part('epoch', clock_timestamp()) * 1000)::bigint";
 
@@ -52,13 +52,13 @@ export const postgresDialect: SqlDialect = {
   shared: true,
 };
 
-/** Escapes of what no text can hold (NUL, half a surrogate pair) as what a parameter would have become. */
+/** Replaces JSON escapes that no text can hold (NUL, half a surrogate pair) by the character that a parameter gets. */
 function withoutUnreadableEscapes(column: string): RawBuilder<string> {
   const unreadable = String.raw`(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})`;
   return sql`regexp_replace(${sql.ref(column)}, ${sql.lit(unreadable)}, ${sql.lit(String.raw`\1\\ufffd`)}, 'g')`;
 }
 
-/** Conflicts are between a few statements of milliseconds: who loses this often is not unlucky. */
+/** Conflicts are between a few statements of milliseconds, so this many in a row mean another problem. */
 const ATTEMPTS = 10;
 const PAUSE_MS = 5;
 
@@ -193,7 +193,7 @@ export class PostgresEngine implements SqlEngine {
     if (!this.#pool.ending) await this.#pool.end();
   }
 
-  /** On a connection of its own, and again when the server has undone it in favour of others. */
+  /** Uses a connection of its own, and tries again if the server rolled back because of a conflict. */
   async #withConnection<Result>(work: (ask: Execute) => Promise<Result>): Promise<Result> {
     for (let attempt = 1; ; attempt += 1) {
       await this.#breaker.enter();
@@ -203,7 +203,7 @@ export class PostgresEngine implements SqlEngine {
         client.release();
         return result;
       } catch (error) {
-        // What the connection is good for after an error is not worth finding out: a new one takes a millisecond.
+        // The connection is closed after an error: a new one takes a millisecond.
         client.release(true);
         if (attempt === ATTEMPTS) throw error;
         if (isMissingSchema(error) && this.#ensureSchema !== null)
@@ -214,7 +214,7 @@ export class PostgresEngine implements SqlEngine {
     }
   }
 
-  /** Under a supervisor that lives on, the database was replaced by an older or an empty one. */
+  /** The database was replaced by an older or empty one while the supervisor runs. */
   async #recreateSchema(ensureSchema: EnsureSchema): Promise<void> {
     const client = await this.#connect();
     try {
@@ -235,7 +235,7 @@ export class PostgresEngine implements SqlEngine {
     }
   }
 
-  /** A server that answers with an error (a lock, a full table) does not hang. */
+  /** Reports a failure to the circuit breaker, unless the server answered with an error. */
   #recordFailure(error: unknown, began: number): unknown {
     const said = error instanceof StoreAway && error.cause instanceof DatabaseError;
     if (error instanceof StoreAway && !said) this.#breaker.recordFailure(error, performance.now() - began);
@@ -263,7 +263,7 @@ async function drive<Result>(steps: Steps<Result>, ask: Execute): Promise<Result
   return step.value;
 }
 
-/** PostgreSQL has no text with NUL in it; a record must not be lost for it. */
+/** PostgreSQL text cannot contain NUL; the record is written with a replacement character. */
 export function withoutNul(value: unknown): unknown {
   return typeof value === "string" ? value.replaceAll("\0", "\u{FFFD}") : value;
 }

@@ -2,7 +2,7 @@ import { DatabaseError } from "pg";
 import { StateUnusable, StoreAway } from "../../errors.js";
 import type { PostgresAddress } from "../../config/postgres-url.js";
 
-/** When the driver failed: before anything was sent, the first time or where it has been before; or when the answer was outstanding. */
+/** When the driver failed: at the first connection, at a later connection, or while an answer was outstanding. */
 export type Phase = "connecting" | "reconnecting" | "asking";
 
 const RUNS_CONTINUE = "nothing new is started; what already runs goes on and can still be stopped.";
@@ -25,7 +25,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   XX: `is damaged, or has met an error of its own. ${CONSEQUENCE} See its log before relying on it.`,
 };
 
-/** Of these the server may recover, or another take its place, without anybody's help. */
+/** The server may recover from these by itself, or another server may replace it. */
 const TRANSIENT_STATES = ["08", "25006", "53", "55P03", "57014", "57"];
 
 /** Errors of PgBouncer, recognized by a part of the message, because all of them have the same code. https://www.pgbouncer.org/config.html */
@@ -62,7 +62,7 @@ const POOLER_MESSAGES: readonly (readonly [RegExp, typeof StoreAway | typeof Sta
   ],
 ];
 
-/** A server that can only be read is of no use to who must write: it waits for one that can be written. */
+/** A writer cannot use a server that accepts only reads; it waits for the primary. */
 export function standbyError({ label }: PostgresAddress): StoreAway {
   return new Standby(label, `the ${label} ${MESSAGES["25006"]}`);
 }
@@ -146,7 +146,7 @@ function isPoolBusy(error: unknown): boolean {
   return error instanceof Error && error.message === "timeout exceeded when trying to connect";
 }
 
-/** The same error, or what it means for the person who meets it. Our own mistakes (bad SQL) stay what they are. */
+/** The error with a message for the user. Errors of this program (bad SQL) are returned unchanged. */
 export function translatePostgresError(error: unknown, address: PostgresAddress, phase: Phase): unknown {
   if (error instanceof StateUnusable) return error;
   const { label } = address;
@@ -188,10 +188,10 @@ export function isMissingSchema(error: unknown): boolean {
   return error instanceof DatabaseError && MISSING_OBJECT_STATES.includes(error.code ?? "");
 }
 
-/** Serialization failure and deadlock: the server has undone it. Plan changed under us, by a migration: it was not begun. */
+/** Serialization failure, deadlock, and a prepared plan that a migration has changed: nothing was done. */
 const CONFLICT_STATES = ["40001", "40P01", "0A000"];
 
-/** Others were in the way and nothing was done: it can be done again from the start, on a new connection. */
+/** A conflict with another transaction: nothing was done, and the steps can be repeated on a new connection. */
 export function isConflict(error: unknown): boolean {
   const cause = error instanceof StateUnusable ? error.cause : error;
   return cause instanceof DatabaseError && CONFLICT_STATES.includes(cause.code ?? "");

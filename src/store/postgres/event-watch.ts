@@ -7,10 +7,9 @@ import type { PostgresReadOptions } from "./open.js";
 import { newClient, prepareSession, type SessionSettings } from "./session.js";
 
 /**
- * Says when there may be events to read, and nothing about them: whoever listens reads on from its own cursor. Said
- * after every announcement, after every connection that had to be made anew, and now and then without a reason, so
- * that a word that was lost costs time and nothing else. The hint is how far can be read already; null: not known.
- * `called` is told for whom there is something to take up; null: perhaps for anybody.
+ * Calls `wake` when there may be events to read: after every notification, after every reconnect, and at an interval, so
+ * that a lost notification only costs time. The hint is the highest number that can be read; null: unknown. `called` gets
+ * the target for which something was committed; null: perhaps for any target.
  */
 export class EventWatch implements AsyncDisposable {
   readonly #address: PostgresAddress;
@@ -46,7 +45,7 @@ export class EventWatch implements AsyncDisposable {
     const client = this.#client;
     this.#client = null;
     if (client === null) return;
-    // A server that does not answer does not say good-bye either.
+    // A server that hangs does not close the connection either.
     const late = setTimeout(() => client.connection.stream.destroy(), defaults.storeAnswerMs);
     await client.end().catch(() => {});
     clearTimeout(late);
@@ -61,7 +60,7 @@ export class EventWatch implements AsyncDisposable {
     client.on("notification", ({ channel, payload }) =>
       channel === calls ? this.#onTarget(payload ?? null) : this.#wake(hintOf(payload)),
     );
-    // The end follows, and says enough.
+    // The event `end` follows.
     client.on("error", () => {});
     client.on("end", () => this.#onConnectionLost(client));
     try {
@@ -78,7 +77,7 @@ export class EventWatch implements AsyncDisposable {
       await prepareSession(client, preparing);
       await client.query(`listen ${eventChannel(this.#address.schema)}; listen ${calls}`);
       this.#pauseMs = defaults.storeRetryMs;
-      // What was announced while nobody listened.
+      // Notifications may have been lost before the connection was made.
       if (this.#closed) return;
       this.#wake(null);
       this.#onTarget(null);

@@ -14,8 +14,8 @@ import {
 import { eventOrderDdl } from "./event-order.js";
 
 /**
- * The tables are written in SQLite's words, once. What PostgreSQL calls otherwise is exchanged here; what neither
- * knows fails the migration, in one transaction, and the tests.
+ * Translates SQL of the migrations, which is written for SQLite, to PostgreSQL. A statement that is not translated fails
+ * the migration, in one transaction, and the tests.
  */
 export function translateDdl(text: string): string {
   const finals = text.replaceAll(
@@ -40,7 +40,7 @@ export function translateDdl(text: string): string {
   );
 }
 
-/** What the translated text refers to. */
+/** Functions that the translated SQL uses. */
 export const DDL_PREAMBLE = `
 create function json_type(text) returns text language sql immutable as $$ select json_typeof($1::json) $$;
 
@@ -51,25 +51,25 @@ end $$;
 `;
 
 function triggerCondition(when: string | undefined): string {
-  // SQLite's `is` compares anything, PostgreSQL's only with what is a word of the language.
+  // SQLite's `is` compares any values; PostgreSQL's does not.
   return when === undefined
     ? ""
     : ` when (${when.replaceAll(/ is (\(?(?:old|new)\.)/g, " is not distinct from $1")})`;
 }
 
-/** The same text makes it anew. */
+/** The same migration creates the trigger again. */
 function tableOfTrigger(trigger: string, text: string): string {
   return (
     new RegExp(`create trigger ${trigger} before update(?: of [\\w, ]+)? on (\\w+)`).exec(text)?.[1] ?? ""
   );
 }
 
-/** A first opening among many waits for the others; the tables are made in a tenth of a second. */
+/** Timeout of a migration: it may wait for another process that migrates. */
 const MIGRATION_MS = 60_000;
 
-/** Bring the schema up to date, in one transaction: half a schema is never seen, and of many at once one does it. */
+/** Migrates the schema in one transaction. Of several processes, one migrates and the others wait. */
 export async function migratePostgres(client: PoolClient, address: PostgresAddress): Promise<void> {
-  // Asked first without the lock, so that opening does not queue.
+  // Checked first without the lock, so that opening does not wait.
   if ((await pendingPostgresMigrations(client, address))?.length === 0) return;
   await requireUtf8(client, address);
   await client.query("begin");
@@ -77,7 +77,7 @@ export async function migratePostgres(client: PoolClient, address: PostgresAddre
   await client.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [
     `holdfast schema ${address.schema}`,
   ]);
-  // Asked again: another may have migrated while this one waited.
+  // Checked again: another process may have migrated meanwhile.
   const wanted = await pendingPostgresMigrations(client, address);
   if (wanted === null) await client.query(initialDdl(address.schema, await schemaExists(client, address)));
   for (const { id, name, sql } of wanted ?? migrations) {

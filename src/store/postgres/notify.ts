@@ -4,15 +4,15 @@ export function eventChannel(schema: string): string {
   return `${schema}_events`;
 }
 
-/** Where gateways hear that one of them has something to take up. */
+/** The channel that tells a gateway that something was committed for it. */
 export function targetChannel(schema: string): string {
   return `${schema}_calls`;
 }
 
 /**
- * Wakes those who listen for events, after the commit and apart from it: a NOTIFY inside the transaction would hold a
- * lock of the whole server until that transaction is on the disk, and so put all writers of all hosts in one queue.
- * One at a time; what comes meanwhile shares the next. Lost with its process, which is why nobody relies on it.
+ * Notifies listeners of events after the commit. A NOTIFY inside the transaction would hold a lock of the whole server
+ * until the commit is on disk, and serialize the writers of all hosts. One notification at a time; later ones share the
+ * next. A notification can be lost with its process, so listeners also poll.
  */
 export class PostgresNotifier implements AsyncDisposable {
   readonly #pool: Pool;
@@ -45,7 +45,7 @@ export class PostgresNotifier implements AsyncDisposable {
     await Promise.all([this.#running, this.#targetsNotified]);
   }
 
-  /** The hint is where a reader may already go; it is not needed to read. */
+  /** The payload is the highest number that can be read; readers do not depend on it. */
   async #notifyPending(): Promise<void> {
     while (this.#again) {
       this.#again = false;

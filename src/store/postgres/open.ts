@@ -16,7 +16,7 @@ export interface PostgresReadPool {
   readonly target: PostgresAddress;
 }
 
-/** Connections on which the server refuses every write. Null, and none is left open, when nothing has been stored yet. */
+/** Opens connections on which the server refuses every write. Null, and none left open: the store has no tables yet. */
 export async function openReadPool({
   url,
   schema,
@@ -38,7 +38,7 @@ export interface PostgresStoreOptions {
   readonly url: string;
   /** The one schema whose tables are used. */
   readonly schema?: string;
-  /** Whose connections these are, for whoever looks at the server. */
+  /** Shown by the server as the connection's name. */
   readonly name: string;
   readonly eventsKept?: number;
   readonly busyMs?: number;
@@ -46,7 +46,7 @@ export interface PostgresStoreOptions {
   readonly migrate?: MigrationMode;
 }
 
-/** Open the store for a supervisor, creating it or bringing its schema up to date as needed and allowed. */
+/** Opens the store for writing. Creates or migrates it as needed and allowed. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<Store> {
   const { eventsKept = defaults.eventsKept, name, busyMs, migrate: mode = "auto" } = options;
   const ensureSchema = mode === "auto" ? migratePostgres : requireMigratedSchema;
@@ -72,7 +72,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   }
 }
 
-/** Open without changing anything. Null when nothing has been stored yet. */
+/** Opens the store for reading. Null: it has no tables yet. */
 export async function openPostgresStoreForReading(options: PostgresReadOptions): Promise<ReadStore | null> {
   const readPool = await openReadPool(options);
   if (readPool === null) return null;

@@ -5,7 +5,7 @@ import { isStandbyError, noHostReachable, shouldTryNextHost, type HostFailure } 
 import { clientConfig, prepareSession, type SessionSettings } from "./session.js";
 import type { PostgresHost, PostgresAddress } from "../../config/postgres-url.js";
 
-/** `met` is told what each new connection leads to: this start of this server, this database, these tables. */
+/** `generations` gets an identifier of the server, its start, the database and the tables for each new connection. */
 export function openPool(
   address: PostgresAddress,
   settings: SessionSettings,

@@ -5,23 +5,23 @@ import { SERVER_CLOCK } from "./engine.js";
 import { translatePostgresError } from "./errors.js";
 import { openPool } from "./pool.js";
 
-/** What a server is like, as far as a store depends on it. */
+/** Properties of a server that a store depends on. */
 export interface ServerInfo {
   readonly label: string;
   readonly version: string;
-  /** The quickest of a few answers. */
+  /** The shortest of a few round trips. */
   readonly latencyMs: number;
-  /** How far its clock is ahead of ours, give or take half an answer. */
+  /** How far its clock is ahead of ours, give or take half a round trip. */
   readonly clockAheadMs: number;
-  /** It follows another server and only lets itself be read. */
+  /** The server is a stand-by and accepts only reads. */
   readonly standby: boolean;
   /** A store needs UTF8. */
   readonly encoding: string;
-  /** This user may make the tables, or write to those that are there. */
+  /** This user may create the tables, or write to existing ones. */
   readonly writable: boolean;
   readonly fsync: boolean;
   readonly fullPageWrites: boolean;
-  /** As our connections have it. */
+  /** The value of our connections. */
   readonly synchronousCommit: string;
   /** Empty: a commit waits for no stand-by. */
   readonly synchronousStandbys: string;
@@ -34,10 +34,10 @@ export interface ServerInfo {
   };
 }
 
-/** What a gateway takes at most: those of its store, and one that listens. */
+/** The most connections of one gateway: those of its store, and one that listens. */
 export const CONNECTIONS_PER_GATEWAY = defaults.storeConnections + 1;
 
-/** By name, not by `to_regclass`: that fails where the schema may not be used. */
+/** Finds the tables by name, because `to_regclass` fails without the right to use the schema. */
 const IS_WRITABLE = `coalesce(
   (select has_schema_privilege(tables.relnamespace, 'usage') and has_table_privilege(tables.oid, 'select')
       and has_table_privilege(tables.oid, 'insert') and has_table_privilege(tables.oid, 'update')

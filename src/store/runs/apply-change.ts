@@ -3,7 +3,7 @@ import type { NewRun, RunChange } from "./store.js";
 
 const RANK: Readonly<Record<RunStateName, number>> = { starting: 0, running: 1, exiting: 2, exited: 3 };
 
-/** As it is inserted. */
+/** The record as it is inserted. */
 export function newRunRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
   return {
     ...run,
@@ -27,7 +27,7 @@ export function newRunRecord(run: NewRun, leaseExpiresAt: number): RunRecord {
   };
 }
 
-/** What a step makes of a record, as `columnsOf` has it of a row. */
+/** Applies a change to a record; `changeColumns` does the same to a row. */
 export function applyRunChange(run: RunRecord, change: RunChange): RunRecord {
   switch (change.to) {
     case "gated": {
@@ -57,7 +57,7 @@ export function applyRunChange(run: RunRecord, change: RunChange): RunRecord {
   }
 }
 
-/** How far a run has come. */
+/** Order of the states of a run. */
 export function runStateRank({ state }: Pick<RunRecord, "state">): number {
   return RANK[state];
 }

@@ -1,19 +1,19 @@
 import type { RunEvent } from "../../model/run-event.js";
 import type { EventFilter } from "./store.js";
 
-/** The store has gone back in time behind a reader: what was said between is not to be had, numbers come again. */
+/** The store was rolled back behind a reader: events in between are lost, and numbers are used again. */
 export interface EventGap {
   readonly type: "gap";
-  /** Up to where had been read. */
+  /** The last number that was read. */
   readonly after: number;
-  /** From where it goes on. */
+  /** The number from which reading continues. */
   readonly from: number;
 }
 
 export interface EventPage<Event = RunEvent> {
   readonly gap: EventGap | null;
   readonly events: readonly Event[];
-  /** There may be more at once. */
+  /** More events may be available now. */
   readonly full: boolean;
 }
 
@@ -25,7 +25,7 @@ export interface EventSource<Event = RunEvent> {
 
 type EventPosition = Pick<RunEvent, "seq" | "runId" | "at"> & { readonly type: string };
 
-/** Reads events on and on from a number, also in a store that is put back to an older backup meanwhile. */
+/** Reads events page by page from a number, also if the store is rolled back meanwhile. */
 export class EventCursor<Event extends EventPosition = RunEvent> {
   readonly #store: EventSource<Event>;
   readonly #filter: Omit<EventFilter, "after" | "limit" | "newestFirst">;
@@ -44,7 +44,7 @@ export class EventCursor<Event extends EventPosition = RunEvent> {
 
   async next(limit: number): Promise<EventPage<Event>> {
     const last = this.#last;
-    // The last one is read again: in a store that has gone back it is gone, or another has its number.
+    // The last event is read again: after a roll-back it is missing, or another event has its number.
     const found = await this.#list({ after: last === null ? this.#after : last.seq - 1, limit });
     const [first] = found;
     const again = last !== null && first?.seq === last.seq;
@@ -55,7 +55,7 @@ export class EventCursor<Event extends EventPosition = RunEvent> {
     return { gap: null, events, full: found.length === limit };
   }
 
-  /** It is not among those that are wanted: forgotten by now, unless one that is not wanted has its number. */
+  /** The last event no longer matches the filter. Either it was deleted, or another event has its number. */
   async #isReplaced(last: Event | null): Promise<boolean> {
     if (last === null || Object.keys(this.#filter).length === 0) return false;
     const [there] = await this.#store.listEvents({ after: last.seq - 1, limit: 1 });
@@ -68,7 +68,7 @@ export class EventCursor<Event extends EventPosition = RunEvent> {
     return reach !== null && reach < this.#after;
   }
 
-  /** On from the newest there are, with those that were written after the last one that was read. */
+  /** Continues at the newest events, with those written after the last event that was read. */
   async #skipToNewest(limit: number): Promise<EventPage<Event>> {
     const since = this.#last?.at ?? Infinity;
     const newest = await this.#list({ newestFirst: true, limit });

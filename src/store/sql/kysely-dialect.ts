@@ -13,7 +13,7 @@ export interface EngineDialectOptions {
   readonly adapter: new () => DialectAdapter;
 }
 
-/** Kysely writes the statements; connections and transactions are the engine's. */
+/** Kysely only builds statements; the engine has the connections and transactions. */
 export class EngineDialect implements Dialect {
   readonly #parts: EngineDialectOptions;
 
@@ -30,7 +30,7 @@ export class EngineDialect implements Dialect {
       beginTransaction: rejectTransaction,
       commitTransaction: rejectTransaction,
       rollbackTransaction: rejectTransaction,
-      // Closing is for whoever opened.
+      // The engine closes its connection.
       destroy: async () => {},
     };
   }

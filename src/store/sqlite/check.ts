@@ -6,7 +6,7 @@ import type { StoreCheck } from "../store.js";
 import { appliedSqliteMigrations, sqliteStoreLabel } from "./migrate.js";
 import { openReadOnlyDatabase, openReadOnlyView, readFingerprint } from "./read-only-view.js";
 
-/** Look the whole file over, changing nothing. Null: there is none, or it is empty. Rejects when it cannot be read at all. */
+/** Checks the whole file; changes nothing. Null: the file does not exist or is empty. Rejects if it cannot be read. */
 export async function checkSqliteStore(path: string): Promise<StoreCheck | null> {
   const at = readFingerprint(path);
   if (at === null) return null;
@@ -31,7 +31,7 @@ export async function checkSqliteStore(path: string): Promise<StoreCheck | null>
   };
 }
 
-/** How far the schema is, changing nothing. */
+/** The schema version and migrations of the store. Changes nothing. */
 export function sqliteMigrationStatus(path: string): MigrationStatus {
   const at = readFingerprint(path);
   if (at === null) return migrationStatus(sqliteStoreLabel(path), null);

@@ -5,7 +5,7 @@ import { rejectStreaming } from "../sql/kysely-dialect.js";
 import { translateSqliteError } from "../../home/sqlite-errors.js";
 import { retryWhileLocked, WriteQueue } from "./write-queue.js";
 
-/** Enough for every shape of statement this program has, filters included; a bound, because filters are the caller's. */
+/** Enough for all statements of this program; bounded, because callers combine filters. */
 const STATEMENTS_KEPT = 256;
 
 const BEGIN = CompiledQuery.raw("begin immediate");
@@ -18,8 +18,8 @@ interface Prepared {
 }
 
 /**
- * One database handle with its prepared statements. A statement or transaction happens within one call, so those of this
- * process cannot interleave; between two attempts at a locked database the event loop runs.
+ * One database handle with its prepared statements. A statement or transaction is executed within one call, so those of
+ * this process cannot interleave. Between two attempts at a locked database the event loop runs.
  */
 export class SqliteConnection implements DatabaseConnection {
   readonly #db: DatabaseSyncInstance;
@@ -36,12 +36,12 @@ export class SqliteConnection implements DatabaseConnection {
     this.#writes = new WriteQueue(patienceMs);
   }
 
-  /** Statements that each are a transaction by themselves. */
+  /** Executes statements that each are a transaction by themselves. */
   perform<Result>(work: () => Result): Promise<Result> {
     return this.#writes.write(work);
   }
 
-  /** All of `work` or nothing of it; begun anew when the database is locked. */
+  /** Executes `work` in a transaction, and again if the database is locked. */
   transact<Result>(work: () => Result): Promise<Result> {
     return this.#writes.write(() => this.#transaction(work));
   }

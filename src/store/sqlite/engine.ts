@@ -10,7 +10,7 @@ export const sqliteDialect: SqlDialect = {
   now: () => sql<number>`${hostMonotonicMs()}`,
   jsonEntries: (column) => sql`json_each(${sql.ref(column)})`,
   jsonItems: (column) => sql`json_each(${sql.ref(column)})`,
-  // There is one writer at a time, and it is this one.
+  // SQLite has one writer at a time.
   lockShared: sql``,
   lockSkipLocked: sql``,
   shared: false,
@@ -25,7 +25,7 @@ export function createSqliteKysely(connection: SqliteConnection): Kysely<Schema>
   return new Kysely<Schema>({ dialect });
 }
 
-/** Each call is executed within one turn of the event loop: nothing can come between its statements in this process. */
+/** Executes each call within one turn of the event loop, so that no other statement of this process comes in between. */
 export class SqliteEngine implements SqlEngine {
   readonly generation = 1;
   readonly generationChangedAt = -Infinity;
@@ -56,12 +56,12 @@ export class SqliteEngine implements SqlEngine {
     return this.#walSync.flush();
   }
 
-  /** Numbers are given under the lock that the commit releases. */
+  /** Null: events get their numbers under the write lock, so they are committed in order. */
   async lastSettledEvent(): Promise<null> {
     return null;
   }
 
-  /** Whoever wants to know looks at the file. */
+  /** Nothing to do: readers poll the file. */
   notifyEvents(): void {}
 
   notifyTarget(): void {}

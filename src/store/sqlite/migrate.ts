@@ -9,13 +9,13 @@ import {
   type StoreLabel,
 } from "../sql/migrations.js";
 
-/** Bring the schema up to date, in one transaction: half a schema is never seen, by whatever crash. */
+/** Migrates the schema in one transaction, so that a crash leaves no half schema. */
 export function migrateSqlite(db: DatabaseSyncInstance, path: string): void {
-  // Asked first without the write lock, so that opening does not queue behind busy writers.
+  // Checked first without the write lock, so that opening does not wait for busy writers.
   if (pendingSqliteMigrations(db, path)?.length === 0) return;
   db.exec("begin immediate");
   try {
-    // Asked again: another process may have migrated while this one waited for the lock.
+    // Checked again: another process may have migrated meanwhile.
     const wanted = pendingSqliteMigrations(db, path);
     if (wanted === null) {
       db.exec(
@@ -38,7 +38,7 @@ export function migrateSqlite(db: DatabaseSyncInstance, path: string): void {
   }
 }
 
-/** For readers, who may not migrate. Null: nothing has been written yet. */
+/** For readers, which may not migrate. Null: the database is empty. */
 export function requireCurrentSchema(db: DatabaseSyncInstance, path: string): "current" | null {
   const wanted = pendingSqliteMigrations(db, path);
   if (wanted === null) return null;

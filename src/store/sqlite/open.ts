@@ -18,7 +18,7 @@ export interface SqliteStoreOptions {
   readonly busyMs?: number;
 }
 
-/** Open the store for a supervisor, creating it or bringing its schema up to date as needed. */
+/** Opens the store for writing. Creates or migrates it as needed. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
   const { path, eventsKept = defaults.eventsKept, busyMs = defaults.storeBusyMs } = options;
   const fresh = await stat(path).then(
@@ -29,9 +29,9 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Stor
   try {
     const handle = new DatabaseSync(path, { timeout: 0, enableForeignKeyConstraints: true });
     db = handle;
-    // The directory is private too; this is for the day somebody opens it up. WAL files take the mode of the database.
+    // The directory is private, too; this protects the file if its directory is opened up. WAL files inherit the mode.
     if (fresh) await chmod(path, 0o600);
-    // SQLite would open it all the same and fail at the first write, with a command already waiting to start.
+    // SQLite opens a read-only file and fails only at the first write, when a command already waits to start.
     await access(path, constants.W_OK).catch((error: unknown) => {
       throw readOnlyStoreError(path, error);
     });

@@ -10,18 +10,18 @@ import { createSqliteKysely } from "./engine.js";
 import { requireCurrentSchema } from "./migrate.js";
 import { retryWhileLocked } from "./write-queue.js";
 
-/** What tells whether a database file is still what it was. */
+/** Identifies the content of a database file, to detect changes. */
 export interface FileFingerprint {
   readonly inode: bigint;
   readonly size: bigint;
   readonly changedAt: bigint;
-  /** Whether a log with something in it lies beside the file. */
+  /** Whether there is a log that is not empty. */
   readonly log: boolean;
 }
 
 /**
- * Null: there is no such file. Never opened to find out: closing any descriptor of the file would
- * drop the locks that SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, 2.2).
+ * Null: the file does not exist. The file is not opened for this, because closing a descriptor would drop the locks
+ * that SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, 2.2).
  */
 export function readFingerprint(path: string): FileFingerprint | null {
   const file = statSync(path, { bigint: true, throwIfNoEntry: false });
@@ -46,10 +46,9 @@ export function isSameFingerprint(one: FileFingerprint, other: FileFingerprint |
 }
 
 /**
- * Two ways to read a WAL database, and each is wrong where the other is right:
- * with a log beside it, the ordinary way, which sees what writers commit;
- * without one, as an immutable file, because the ordinary way would create the log and leave it behind.
- * Immutable means no locks, so what was read counts only if the file is afterwards what it was before.
+ * Opens a WAL database without changing it. If it has a log, it is opened normally, and commits of writers are visible.
+ * Without a log it is opened as an immutable file, because a normal open would create the log and leave it behind.
+ * An immutable file is read without locks, so the result is valid only if the file did not change.
  */
 export function openReadOnlyDatabase(
   path: string,
@@ -89,12 +88,12 @@ export class ReadOnlyView implements AsyncDisposable {
 
   isCurrent(file: FileFingerprint): boolean {
     if (this.#fingerprint.log !== file.log) return false;
-    // An empty database is looked at afresh: a view of it has nothing to keep.
+    // A view of an empty database is opened again each time, because tables may have been created.
     if (this.db === null) return false;
     return file.log ? this.#fingerprint.inode === file.inode : isSameFingerprint(this.#fingerprint, file);
   }
 
-  /** The answer to a question that is no query of the store's: one value of a pragma or a count. */
+  /** One value of a pragma or a count. */
   async value(sql: string): Promise<string | number | null> {
     const { rows } = await this.#connection.executeQuery<Record<string, string | number | null>>(
       CompiledQuery.raw(sql),

@@ -5,8 +5,8 @@ import { StateUnusable } from "../../errors.js";
 const syncToDisk = promisify(fdatasync);
 
 /**
- * Makes what is committed survive power loss, off the event loop and together: everyone who asks while one sync is
- * under way shares the next. The same guarantee as `synchronous = full`, without blocking for each commit.
+ * Makes commits survive power loss, off the event loop. Calls during a sync share the next one. This gives the guarantee
+ * of `synchronous = full` without blocking for each commit.
  */
 export class WalSync {
   readonly #path: string;
@@ -15,7 +15,7 @@ export class WalSync {
   #next: Promise<void> | null = null;
 
   constructor(storePath: string) {
-    // SQLite locks the database and its -shm, never the -wal: closing a descriptor of it drops nobody's lock.
+    // SQLite locks the database and its -shm, never the -wal, so closing a descriptor of the -wal drops no lock.
     this.#path = `${storePath}-wal`;
   }
 

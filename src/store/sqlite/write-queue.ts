@@ -3,27 +3,27 @@ import { jitter } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import { isBusy } from "../../home/sqlite-errors.js";
 
-// SQLite's own busy timeout sleeps in the calling thread: the event loop would stand still, and with it the output,
-// deadlines and stops of every run. So handles are opened with a busy timeout of 0, and locks are waited for here.
+// SQLite's own busy timeout sleeps in the calling thread, which would block the event loop and with it the output,
+// deadlines and stops of every run. So handles have a busy timeout of 0, and this module waits for locks.
 
-/** Attempts `work` within the call, and again while another process has the database locked, for at most so long. */
+/** Executes `work`, and again while another process has the database locked, for at most `patienceMs`. */
 export function retryWhileLocked<Result>(work: () => Result, patienceMs: number): Promise<Result> {
   return attempt(work, performance.now() + patienceMs);
 }
 
-/** The writes of one connection, in the order of the calls: none overtakes one that waits for a lock. */
+/** The writes of one connection, in the order of the calls. No write overtakes one that waits for a lock. */
 export class WriteQueue {
   readonly #patienceMs: number;
   /** Settles when the last write in the queue has; null: no write waits. */
   #last: Promise<void> | null = null;
   readonly #closing = new AbortController();
 
-  /** `patienceMs` counts from the call: writes that wait for the same lock give up together. */
+  /** `patienceMs` counts from the call, so writes that wait for the same lock give up together. */
   constructor(patienceMs: number) {
     this.#patienceMs = patienceMs;
   }
 
-  /** Without others in the queue the first attempt is within the call. */
+  /** If the queue is empty, the first attempt is within the call. */
   async write<Result>(work: () => Result): Promise<Result> {
     const deadline = performance.now() + this.#patienceMs;
     const { signal } = this.#closing;
@@ -59,7 +59,7 @@ async function attempt<Result>(work: () => Result, deadline: number, signal?: Ab
   }
 }
 
-/** Aborting ends the patience: the attempt after that is the last. */
+/** After an abort there is one more attempt. */
 async function retryUntil<Result>(
   work: () => Result,
   error: unknown,

@@ -23,7 +23,7 @@ export function* restoreTask(
       .modifyEnd(dialect.lockShared),
   );
   if (known === undefined && task === null) return "absent";
-  // An end is never taken back. Versions alone do not tell: putting a task back counts as a change.
+  // An end is never undone. The version alone does not decide, because a restore counts as a change.
   const behind =
     task !== null &&
     (known === undefined ||

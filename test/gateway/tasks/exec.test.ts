@@ -224,7 +224,7 @@ describe("exec", () => {
 
 /** Rejects the next transaction that begins with this statement. */
 function rejectNextTransaction(statement: string, error: Error): Disposable {
-  const transact = Reflect.get(SqliteEngine.prototype, "transact") as SqliteEngine["transact"];
+  const transact = Reflect.get(SqliteEngine.prototype, "transact");
   let rejected = false;
   const spy = vi.spyOn(SqliteEngine.prototype, "transact").mockImplementation(function (
     this: SqliteEngine,
