@@ -1,7 +1,6 @@
 import type { AcpReads, AcpStore } from "./acp/store.js";
-import type { GatewayReads, GatewayStore } from "./gateways/store.js";
+import type { GatewayReads, GatewayStore, RemoteStopReads, RemoteStopStore } from "./gateways/store.js";
 import type { MessageReads, MessageStore } from "./messages/store.js";
-import type { RemoteStopReads, RemoteStopStore } from "./remote-stops.js";
 import type { RunReads, RunStore, ScopedEventReads, StoreBase } from "./runs/store.js";
 import type { SessionReads, SessionStore } from "./sessions/store.js";
 import type { TaskReads, TaskStore } from "./tasks/store.js";

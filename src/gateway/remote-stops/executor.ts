@@ -1,7 +1,7 @@
 import { RunNotFound, SupervisorClosed } from "../../errors.js";
 import type { RemoteStop, RemoteStopResult } from "../../model/gateway.js";
 import type { RunRecord } from "../../model/run.js";
-import type { RemoteStopStore } from "../../store/remote-stops.js";
+import type { RemoteStopStore } from "../../store/gateways/store.js";
 import type { Supervisor } from "../../supervisor/api.js";
 import type { RunLocator } from "../peers/locators.js";
 import { remoteStopEvent } from "./run-stopper.js";

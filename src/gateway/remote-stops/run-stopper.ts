@@ -5,7 +5,7 @@ import { newRequestId } from "../../model/ids.js";
 import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../../model/gateway.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { RunRecord } from "../../model/run.js";
-import type { RemoteStopStore } from "../../store/remote-stops.js";
+import type { RemoteStopStore } from "../../store/gateways/store.js";
 import type { RunStopResult, Supervisor } from "../../supervisor/api.js";
 import type { CancelOptions } from "../../supervisor/run-options.js";
 import type { RunLocator } from "../peers/locators.js";

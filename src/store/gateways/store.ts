@@ -1,4 +1,14 @@
-import type { GatewayRecord, HostInfo, HostRecord, NewGateway, PublicGateway } from "../../model/gateway.js";
+import type {
+  GatewayRecord,
+  HostInfo,
+  HostRecord,
+  NewGateway,
+  NewRemoteStop,
+  PublicGateway,
+  RemoteStop,
+  RemoteStopResult,
+} from "../../model/gateway.js";
+import type { NewRunEvent } from "../../model/run-event.js";
 
 export interface GatewayFilter {
   /** Only gateways of this state directory. */
@@ -39,3 +49,24 @@ export interface GatewayWrites {
 }
 
 export interface GatewayStore extends GatewayReads, GatewayWrites {}
+
+export interface RemoteStopReads {
+  getRemoteStop(id: string): Promise<RemoteStop | null>;
+  /** Remote stops for one of these targets that are not done, oldest first. */
+  listRemoteStops(targets: readonly string[]): Promise<readonly RemoteStop[]>;
+  /** Remote stops of this run that are not done, oldest first. */
+  listRemoteStopsOfRun(runId: string): Promise<readonly RemoteStop[]>;
+}
+
+export interface RemoteStopWrites {
+  /** Inserts a remote stop and wakes its target. False, and nothing written: the id exists. */
+  insertRemoteStop(stop: NewRemoteStop, events: readonly NewRunEvent[]): Promise<boolean>;
+  /** The target has begun to carry it out. */
+  acceptRemoteStop(id: string): Promise<void>;
+  /** Writes the result, with its event. False, and nothing written: there is a result already. */
+  finishRemoteStop(id: string, result: RemoteStopResult, events: readonly NewRunEvent[]): Promise<boolean>;
+  /** Deletes remote stops that are older on the store's clock, done or not. Returns how many. */
+  deleteRemoteStops(olderThanMs: number): Promise<number>;
+}
+
+export interface RemoteStopStore extends RemoteStopReads, RemoteStopWrites {}

@@ -4,7 +4,7 @@ import { gatewayQueries } from "../gateways/queries.js";
 import { gatewayWrites } from "../gateways/writes.js";
 import { messageQueries } from "../messages/queries.js";
 import { messageWrites } from "../messages/writes.js";
-import { remoteStopQueries, remoteStopWrites } from "../remote-stops.js";
+import { remoteStopQueries, remoteStopWrites } from "../gateways/remote-stops.js";
 import { eventLog } from "../runs/events.js";
 import { runQueries } from "../runs/queries.js";
 import { runWrites } from "../runs/writes.js";

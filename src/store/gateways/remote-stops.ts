@@ -1,30 +1,9 @@
 import { sql } from "kysely";
-import type { NewRemoteStop, RemoteStop, RemoteStopResult } from "../model/gateway.js";
-import type { NewRunEvent } from "../model/run-event.js";
-import type { EventLog } from "./runs/events.js";
-import { remoteStopTable } from "./schema.js";
-import { countChanged, hasChanged, type Reader, type SqlEngine } from "./sql/engine.js";
-
-export interface RemoteStopReads {
-  getRemoteStop(id: string): Promise<RemoteStop | null>;
-  /** Remote stops for one of these targets that are not done, oldest first. */
-  listRemoteStops(targets: readonly string[]): Promise<readonly RemoteStop[]>;
-  /** Remote stops of this run that are not done, oldest first. */
-  listRemoteStopsOfRun(runId: string): Promise<readonly RemoteStop[]>;
-}
-
-export interface RemoteStopWrites {
-  /** Inserts a remote stop and wakes its target. False, and nothing written: the id exists. */
-  insertRemoteStop(stop: NewRemoteStop, events: readonly NewRunEvent[]): Promise<boolean>;
-  /** The target has begun to carry it out. */
-  acceptRemoteStop(id: string): Promise<void>;
-  /** Writes the result, with its event. False, and nothing written: there is a result already. */
-  finishRemoteStop(id: string, result: RemoteStopResult, events: readonly NewRunEvent[]): Promise<boolean>;
-  /** Deletes remote stops that are older on the store's clock, done or not. Returns how many. */
-  deleteRemoteStops(olderThanMs: number): Promise<number>;
-}
-
-export interface RemoteStopStore extends RemoteStopReads, RemoteStopWrites {}
+import type { RemoteStop } from "../../model/gateway.js";
+import type { EventLog } from "../runs/events.js";
+import { remoteStopTable } from "../schema.js";
+import type { RemoteStopReads, RemoteStopWrites } from "./store.js";
+import { countChanged, hasChanged, type Reader, type SqlEngine } from "../sql/engine.js";
 
 /** A literal, not a parameter, so that the partial index is used. */
 const isOpen = sql<boolean>`done_at is null`;
