@@ -54,7 +54,7 @@ describe("without anything allowed", () => {
   ])("%s is not", (address) => expect(isAllowedAddress(address, [])).toBe(false));
 });
 
-test("what is allowed is reached, in every way to write it, and nothing beside it", () => {
+test("allowed networks are reached in every notation, and no others", () => {
   expect(isAllowedAddress("10.0.0.7", ["10.0.0.7"])).toBe(true);
   expect(isAllowedAddress("::ffff:10.0.0.7", ["10.0.0.0/24"])).toBe(true);
   expect(isAllowedAddress("10.0.0.8", ["10.0.0.7"])).toBe(false);
@@ -64,7 +64,7 @@ test("what is allowed is reached, in every way to write it, and nothing beside i
   expect(isAllowedAddress("::1", ["0.0.0.0/0"])).toBe(false);
 });
 
-test("an IPv4 address is judged the same however IPv6 wraps it", () => {
+test("an IPv4 address is judged the same in every IPv6 form", () => {
   fc.assert(
     fc.property(fc.ipV4(), (address) => {
       const alone = isAllowedAddress(address, []);

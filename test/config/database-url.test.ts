@@ -17,7 +17,7 @@ async function chosen(config: string, env: Record<string, string> = {}): Promise
   return databaseUrl({ HOLDFAST_CONFIG: place("config.toml"), ...env });
 }
 
-test("the environment is over the config file, and in each the address over the name of a file", async () => {
+test("the environment overrides the config file, and in each the address overrides the name of a file", async () => {
   await writeFile(place("one"), "postgres://one\n");
   await writeFile(place("two"), "postgres://two\n");
   const file = `[database]\nurl-file = "${place("one")}"\n`;

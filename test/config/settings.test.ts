@@ -25,7 +25,7 @@ const settle = (text: string, env: Record<string, string> = {}, flags: Record<st
   resolveSettings(text, "c.toml", flags, env);
 
 describe("settings", () => {
-  test("are a flag's, else the environment's, else the file's, else the default, and say which", () => {
+  test("come from a flag, the environment, the file or the default, in this order, with their source", () => {
     const env = {
       HOLDFAST_DEFAULTS_GRACE_MS: "80",
       HOLDFAST_GATEWAY_LISTEN: "[::1]:1",
@@ -87,7 +87,7 @@ describe("settings", () => {
     expect(settle(written, env).config).toEqual(settle(file, env).config);
   });
 
-  test("nothing of them holds the password of a database, nor its user", () => {
+  test("contain neither the password nor the user of a database", () => {
     const settings = settle("", { HOLDFAST_DATABASE_URL: "postgres://ada:hunter2@h:7/d?password=hunter3" });
     expect(settings.entries).toContainEqual({
       key: "database.url",
@@ -98,7 +98,7 @@ describe("settings", () => {
     expect(JSON.stringify(settings)).not.toMatch(/hunter|ada/);
   });
 
-  test("an empty variable says nothing", () => {
+  test("ignore an empty variable", () => {
     expect(settle(file, { HOLDFAST_GATEWAY_LISTEN: "" }).config.gateway.listen).toBe("127.0.0.1:0");
   });
 

@@ -33,7 +33,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
 
     const ended = { state: "ended", endedAt: AT + 9, outcome: "completed" } as const;
 
-    test("a session is there as it was written, and is found by its run", async () => {
+    test("a session is read as it was written, and is found by its run", async () => {
       expect(await store.getAcpSession(id)).toEqual(newAcpSession(id));
       expect(await store.listAcpSessions({ runId: "run_1", open: true })).toEqual([newAcpSession(id)]);
       expect(await store.listAcpSessions({ open: false })).toEqual([]);
@@ -42,12 +42,12 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.getAcpSession(id)).toMatchObject(session);
     });
 
-    test("a session is written once, and whoever comes later is told", async () => {
+    test("a session is inserted once, and a second insert is refused", async () => {
       expect(await store.insertAcpSession(newAcpSession(id, { gatewayInstanceId: "in_2" }))).toBe(false);
       expect(await store.getAcpSession(id)).toEqual(newAcpSession(id));
     });
 
-    test("only the gateway that has it writes it; another changes nothing", async () => {
+    test("only the gateway that has a session writes it", async () => {
       const change = { session: { end: 99 }, newTurn: newAcpTurn("turn_1") };
       expect(await store.commitAcpChange(id, "in_2", change)).toBeNull();
       expect(await store.getAcpSession(id)).toMatchObject({ end: 17 });
@@ -60,7 +60,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.commitAcpChange(id, "in_2", { version })).toBe(0);
     });
 
-    test("turns have their order, one runs, and an end is final", async () => {
+    test("turns keep their order, one runs at a time, and an end is final", async () => {
       for (const turnId of ["turn_b", "turn_a"])
         await store.commitAcpChange(id, "in_1", { newTurn: newAcpTurn(turnId) });
       const turns = await store.listAcpTurns({ sessionId: id });
@@ -108,7 +108,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.getAcpTurn("turn_b")).toMatchObject({ audit });
     });
 
-    test("updates are numbered without gaps, with what they came with, or not at all", async () => {
+    test("updates are numbered without gaps, and written with their change or not at all", async () => {
       const update = (n: number) => ({ turnId: "turn_1", at: AT, type: "update", data: { n } }) as const;
       const many = Array.from({ length: 250 }, (_, n) => update(n));
       expect(await store.commitAcpChange(id, "in_1", { updates: many, session: { end: 20 } })).toBe(250);
@@ -131,7 +131,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect((await store.getAcpSession(id))?.seq).toBe(251);
     });
 
-    test("a page of updates ends with the one that makes it large enough; the first is in it, however large", async () => {
+    test("a page of updates ends with the update that reaches the size, and always has the first", async () => {
       const update = (letters: string) => ({ turnId: null, at: AT, type: "update", data: letters }) as const;
       const sizes = [1_000_000, 10, 400, 600, 10, 2_000].map((letters) => update("é".repeat(letters / 2)));
       await store.commitAcpChange(id, "in_1", { updates: sizes });
@@ -144,7 +144,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await page(6, 1_000)).toEqual([]);
     });
 
-    test("a question is decided once", async () => {
+    test("a permission request is decided once", async () => {
       const permission = newAcpPermission(id, "prm_1");
       await store.commitAcpChange(id, "in_1", { newPermission: permission });
       expect(await store.listAcpPermissionRequests({ pending: true })).toEqual([permission]);
@@ -160,7 +160,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.listAcpPermissionRequests({ sessionId: id, answered: false })).toEqual([]);
     });
 
-    test("whatever an agent says can be kept, and as much as it says", async () => {
+    test("updates of any text and size are stored", async () => {
       const odd = '\0 \uD800 {"}';
       const permission = {
         ...newAcpPermission(id, "prm_odd"),
@@ -198,7 +198,7 @@ export function acpContract(name: string, createDatabase: () => Promise<TestSess
       expect(await store.listAcpUpdates({ sessionId: id })).toMatchObject([{ data: { [odd]: odd } }]);
     });
 
-    test("updates of old turns are forgotten, what came of them stays; a session takes everything with it", async () => {
+    test("updates of old turns are deleted, their results stay; a deleted session deletes all of its records", async () => {
       const begin = { state: "running", startedAt: AT } as const;
       await store.commitAcpChange(id, "in_1", {
         newTurn: newAcpTurn("turn_1"),

@@ -38,7 +38,7 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
 
     const eventsOf = async (): Promise<number> => (await store.listEvents({ runId: RUN })).length;
 
-    test("a command waits for its target, complete, until it is done", async () => {
+    test("a remote stop waits for its target until it is done", async () => {
       expect(await store.insertRemoteStop(newCommand(), [newRunEvent(RUN)])).toBe(true);
       await store.insertRemoteStop(newCommand({ id: "req_two", target: "st_else", graceMs: null }), []);
       const [found, ...more] = await other.listRemoteStops(["st_there", "in_there"]);
@@ -62,7 +62,7 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
       expect(await store.getRemoteStop("req_none")).toBeNull();
     });
 
-    test("what waits for a run is found, without what is done, and without what waits for others", async () => {
+    test("open remote stops of a run are found, without done ones and those of other runs", async () => {
       for (const id of ["req_one", "req_two", "req_three"])
         await store.insertRemoteStop(newCommand({ id }), []);
       await store.insertRemoteStop(newCommand({ id: "req_other", runId: "run_other" }), []);
@@ -72,7 +72,7 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
       expect(await other.listRemoteStopsOfRun("run_none")).toEqual([]);
     });
 
-    test("asked twice it is one command, with one event", async () => {
+    test("a repeated request is one remote stop with one event", async () => {
       const inserted = await Promise.all(
         [store, other, store].map((each) => each.insertRemoteStop(newCommand(), [newRunEvent(RUN)])),
       );
@@ -80,7 +80,7 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
       expect(await eventsOf()).toBe(1);
     });
 
-    test("it is acknowledged once, with one event, and never changes then", async () => {
+    test("a remote stop is finished once, with one event, and never changes afterwards", async () => {
       await store.insertRemoteStop(newCommand(), []);
       const gone = { outcome: "gone", survivors: [], error: null } as const;
       const finished = await Promise.all(
@@ -93,7 +93,7 @@ export function commandContract(name: string, createDatabase: () => Promise<Test
       expect(await store.getRemoteStop("req_one")).toMatchObject({ ...gone, acceptedAt: null });
     });
 
-    test("old ones are forgotten, done or not", async () => {
+    test("old remote stops are deleted, done or not", async () => {
       await store.insertRemoteStop(newCommand(), []);
       await store.insertRemoteStop(newCommand({ id: "req_two" }), []);
       await store.finishRemoteStop("req_two", done, []);

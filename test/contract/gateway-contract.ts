@@ -41,7 +41,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       ({ store, other } = opened);
     });
 
-    test("a gateway is there, complete, as soon as it has announced itself; lists keep its key back", async () => {
+    test("a registered gateway is read complete; lists omit its key", async () => {
       const gateway = newGateway();
       const before = await store.now();
       expect(await store.registerGateway(gateway)).toBe(true);
@@ -54,7 +54,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await other.getGateway("gw_two")).toBeNull();
     });
 
-    test("it beats while it is there, and its next life replaces the former", async () => {
+    test("a gateway sends heartbeats, and its next incarnation replaces the former", async () => {
       await store.registerGateway(newGateway());
       const first = (await other.getGateway("gw_one"))?.heartbeatAt ?? 0;
       while ((await store.now()) <= first);
@@ -91,7 +91,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       },
     );
 
-    test("a gateway that was killed is back at once in its own directory, also after a restart of its host", async () => {
+    test("a killed gateway registers again at once in its own directory, also after a reboot", async () => {
       await store.registerGateway(newGateway());
       for (const change of [{}, { bootId: "next", pidNamespace: "pid:[2]" }]) {
         const next = newGateway({ ...change, startedAt: 1_800_000_000_000 });
@@ -100,7 +100,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       }
     });
 
-    test("its good-bye is the last that is heard of a gateway", async () => {
+    test("a gateway that stopped has no heartbeat any more", async () => {
       await store.registerGateway(newGateway());
       const before = (await other.getGateway("gw_one"))?.heartbeatAt ?? expect.fail("not announced");
       await expect.poll(() => store.now(), { timeout: 15_000 }).toBeGreaterThan(before);
@@ -108,14 +108,14 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect((await other.getGateway("gw_one"))?.heartbeatAt).toBeGreaterThan(before);
     });
 
-    test("a gateway is forgotten once", async () => {
+    test("a gateway is deleted once", async () => {
       await store.registerGateway(newGateway());
       expect(await other.deleteGateway("gw_one")).toBe(true);
       expect(await other.deleteGateway("gw_one")).toBe(false);
       expect(await store.listGateways()).toEqual([]);
     });
 
-    test("gateways that left go when they have no open run, and hosts of which nothing is left", async () => {
+    test("silent gateways without an open run are deleted, and hosts without records", async () => {
       for (const each of ["idle", "busy"])
         await store.registerGateway(
           newGateway({ instanceId: `gw_${each}`, hostId: each, stateId: each, hostName: each }),
@@ -141,7 +141,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await named()).toEqual([]);
     });
 
-    test("a gateway that is back by the time it is to be forgotten keeps its row", async () => {
+    test("a gateway that registers again before its deletion keeps its row", async () => {
       await store.registerGateway(newGateway());
       expect(await other.deleteGateway("gw_one", 60_000)).toBe(false);
       expect(await store.heartbeatGateway("gw_one")).toBe(true);
@@ -149,7 +149,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect(await other.deleteGateway("gw_one", 60_000)).toBe(true);
     });
 
-    test("hosts are known by those who introduce them and by their gateways, under their newest name", async () => {
+    test("hosts are registered by supervisors and gateways, with their newest name", async () => {
       await store.registerHost({ hostId: "b", name: "beta", platform: "linux" });
       await store.registerGateway(newGateway({ hostId: "a", hostName: "alpha" }));
       const named = async (): Promise<string[]> =>
@@ -163,7 +163,7 @@ export function gatewayContract(name: string, createDatabase: () => Promise<Test
       expect((await other.listHosts())[0]?.firstSeenAt).toBe(before?.firstSeenAt);
     });
 
-    test("open runs are counted by who holds them", async () => {
+    test("open runs are counted by owner", async () => {
       for (const ownerInstanceId of ["in_a", "in_a", "in_b"])
         await store.insertRun(newRun({ ownerInstanceId }), LEASE_MS);
       const ended = await store.insertRun(newRun({ ownerInstanceId: "in_c" }), LEASE_MS);

@@ -39,7 +39,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       expect(await other.saveRun(newer, RUNNING)).toBe(true);
     });
 
-    test("a write by somebody who never held the run is refused", async () => {
+    test("a write by an instance that never owned the run is refused", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
       await expect(other.saveRun({ ...lease, ownerInstanceId: "owner-b" }, EXITED)).rejects.toBeInstanceOf(
         LeaseLost,
@@ -49,14 +49,14 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       );
     });
 
-    test("a late owner of a run that has ended hears that it has ended", async () => {
+    test("a late owner of an ended run learns that it has ended", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
       await store.saveRun(lease, EXITED);
       expect(await other.saveRun({ ...lease, epoch: 7 }, RUNNING)).toBe(false);
       expect(await other.saveRun({ ...lease, ownerInstanceId: "owner-b" }, EXITED)).toBe(false);
     });
 
-    test("of many that claim the same lease at once exactly one gets it, and only that one writes", async () => {
+    test("exactly one of many concurrent claims gets a lease, and only its owner writes", async () => {
       const lease = await store.insertRun(newRun(), -1);
       const claims = [
         ownClaim(lease),
@@ -80,7 +80,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       );
     });
 
-    test("an epoch can leap over what an anchor has seen, and never goes back", async () => {
+    test("an epoch can skip the epochs that an anchor has seen, and never decreases", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
       const leaped = (await store.acquireLease({ ...ownClaim(lease), epoch: 40 })) ?? expect.fail("no lease");
       expect(leaped).toEqual({ ...lease, epoch: 40 });
@@ -90,7 +90,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       );
     });
 
-    test("a healthy lease is not taken, an expired one is, and one that must be long expired is not taken early", async () => {
+    test("a valid lease is not stolen, an expired one is, and not before the required time after its expiry", async () => {
       const healthy = await store.insertRun(newRun(), LEASE_MS);
       expect(await other.acquireLease(stealClaim(healthy, "owner-b"))).toBeNull();
       const expired = await store.insertRun(newRun(), -5);
@@ -113,7 +113,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       await expect(store.saveRun(lease, RUNNING)).rejects.toBeInstanceOf(LeaseLost);
     });
 
-    test("an expired lease that nobody took is renewed by its owner; one that was taken is not", async () => {
+    test("an expired lease is renewed by its owner unless it was stolen", async () => {
       const kept = await store.insertRun(newRun(), -60_000);
       const taken = await store.insertRun(newRun(), -60_000);
       await other.acquireLease(stealClaim(taken, "owner-b"));
@@ -123,7 +123,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       expect(await other.acquireLease(stealClaim(kept, "owner-b"))).toBeNull();
     });
 
-    test("of a run that has ended, or that never was, nothing is claimed", async () => {
+    test("a run that has ended or does not exist is not claimed", async () => {
       const lease = await store.insertRun(newRun(), -1);
       expect(await store.acquireLease({ ...ownClaim(lease), runId: "no such run" })).toBeNull();
       await store.saveRun(lease, EXITED);
@@ -131,7 +131,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.acquireLease(stealClaim(lease, "owner-b"))).toBeNull();
     });
 
-    test("a claim that ends the run does both or neither", async () => {
+    test("a claim that finalizes the run writes both or neither", async () => {
       const lease = await store.insertRun(newRun(), -1);
       const healthy = await store.insertRun(newRun(), LEASE_MS);
       expect(
@@ -158,7 +158,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       expect(await store.listEvents({})).toHaveLength(1);
     });
 
-    test("unattended are one's own, those with an expired lease, and those of a clock that is gone; those of other hosts and state directories, if there are any, are asked for apart", async () => {
+    test("unattended runs are one's own, those with an expired lease and those of another boot; in a shared store only of this host and state directory", async () => {
       const own = await store.insertRun(newRun(), LEASE_MS);
       await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), LEASE_MS);
       const expired = await store.insertRun(newRun({ ownerInstanceId: "owner-b" }), -1);
@@ -186,7 +186,7 @@ export function leaseContract(name: string, createDatabase: () => Promise<TestDa
       expect(new Set(lost.map(({ runId }) => runId))).toEqual(new Set([givenUp.runId, besideGivenUp.runId]));
     });
 
-    test("renewing extends all live leases of one owner and of nobody else", async () => {
+    test("a renewal extends all leases of one owner and no others", async () => {
       const first = await store.insertRun(newRun(), 1);
       const alsoMine = await store.insertRun(newRun(), 1);
       const ended = await store.insertRun(newRun(), 1);

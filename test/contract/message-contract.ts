@@ -37,7 +37,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
     const texts = async (filter: Partial<Parameters<Store["listMessages"]>[1]> = {}): Promise<string[]> =>
       (await other.listMessages(id, { limit: 100, ...filter })).map(({ text }) => text);
 
-    test("a message is there, complete, for everybody as soon as it was said", async () => {
+    test("an appended message is read complete by every store", async () => {
       const first = newMessage(id, { cause: "c" });
       const second = newMessage(id, {
         role: "system",
@@ -144,7 +144,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       ]);
     });
 
-    test("what was read elsewhere goes with no turn: none is made of it, and one that brings it along goes on", async () => {
+    test("a message that was read elsewhere makes no new turn, and a turn that takes it along continues", async () => {
       await store.insertAcpSession(newAcpSession(id));
       const [read, left] = [await say(), await say()];
       await store.deliverMessages(id, [read.id], AT);
@@ -159,7 +159,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       ]);
     });
 
-    test("many at once, through two connections, have each their place, and none is missing", async () => {
+    test("concurrent messages through two connections get distinct places without gaps", async () => {
       const all = await Promise.all(
         Array.from({ length: 20 }, (_, at) => say({ text: String(at) }, at % 2 === 0 ? store : other)),
       );
@@ -169,7 +169,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(read.map(({ seq }) => seq)).toEqual(places);
     });
 
-    test("what has one cause is said once, also by two at the same time", async () => {
+    test("messages with one cause are written once, also concurrently", async () => {
       const both = await Promise.all([
         say({ cause: "turn-1", text: "one" }),
         say({ cause: "turn-1", text: "two" }, other),
@@ -188,7 +188,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(await store.listMessages("ses_none", { limit: 9 })).toEqual([]);
     });
 
-    test("what waits is delivered once, and to its own session only", async () => {
+    test("a waiting message is delivered once, and to its own session only", async () => {
       const [one, two] = [await say({ text: "1" }), await say({ text: "2" })];
       await say({ text: "3", deliveredAt: AT });
       expect(await texts({ pending: true })).toEqual(["1", "2"]);
@@ -210,7 +210,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       });
     });
 
-    test("to a session that is not open nothing is said, and to one that is full no more than fits", async () => {
+    test("a closed session gets no message, and a full inbox no more than its limit", async () => {
       const small = { ...bounds, pending: 2 };
       for (let at = 0; at < 2; at++)
         expect(await store.appendMessage(newMessage(id), small)).toHaveProperty("seq", at + 1);
@@ -228,7 +228,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(await store.countMessages(id)).toMatchObject({ total: 5 });
     });
 
-    test("the oldest goes when there is too much, by bytes and by number; what waits stays", async () => {
+    test("the oldest messages are deleted beyond the limits of bytes and number; waiting ones stay", async () => {
       const waiting = await say({ text: "waits" });
       const delivered = { deliveredAt: AT };
       const tight = { ...bounds, bytes: 4_000 };
@@ -247,7 +247,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect((await other.listMessages(id, { limit: 100 }))[0]?.id).toBe(waiting.id);
     });
 
-    test("one that is larger than all of the room is kept until the next", async () => {
+    test("a message larger than the limit is kept until the next", async () => {
       await say({ deliveredAt: AT, text: "before" });
       const tight = { ...bounds, bytes: 10 };
       const large = newMessage(id, { deliveredAt: AT, text: "x".repeat(100) });
@@ -255,7 +255,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(await texts()).toEqual([large.text]);
     });
 
-    test("what a run was given is unanswered until it has answered, or its session is over", async () => {
+    test("a message that a run took is unanswered until the run answers or the session is closed", async () => {
       const asked = await say({ runId: "run_a", deliveredAt: AT });
       await say({ runId: null });
       const unanswered = async (): Promise<string[]> =>
@@ -272,7 +272,7 @@ export function messageContract(name: string, createDatabase: () => Promise<Test
       expect(await unanswered()).toEqual([]);
     });
 
-    test("old ones are forgotten, but not what waits; and all of them with their session", async () => {
+    test("old messages are deleted, waiting ones are not; a deleted session deletes all", async () => {
       await say({ at: AT, deliveredAt: AT, text: "old" });
       await say({ at: AT, text: "old, waits" });
       await say({ at: AT + 10, deliveredAt: AT + 10, text: "new" });

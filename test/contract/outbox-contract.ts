@@ -44,7 +44,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       (await claim(on, owner))[0] ?? expect.fail("nothing to claim");
     const deliveryOf = async (taskId: string): Promise<unknown> => (await other.getTask(taskId))?.delivery;
 
-    test("a message is claimed by one, with its attempt counted; nobody else gets it until the lease is over", async () => {
+    test("a message is claimed by one sender, with its attempt counted, until the lease ends", async () => {
       const taskId = await ended();
       const entry = await one();
       expect(entry).toMatchObject({
@@ -68,13 +68,13 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await deliveryOf(taskId)).toBe("pending");
     });
 
-    test("a lease that is over is another's to take", async () => {
+    test("another sender claims a message whose lease has ended", async () => {
       await ended();
       await store.claimOutbox({ owner: "a", limit: 1, leaseMs: 1 });
       await expect.poll(() => claim(other, "b"), { timeout: 15_000 }).toMatchObject([{ unheard: 1 }]);
     });
 
-    test("what came of an attempt that took too long says nothing about the next one, also by the same", async () => {
+    test("the result of a late attempt does not settle the next attempt, also of the same sender", async () => {
       await ended();
       const [late] = await store.claimOutbox({ owner: "a", limit: 1, leaseMs: 1 });
       let next: readonly OutboxEntry[] = [];
@@ -83,7 +83,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.settleOutbox(next[0] ?? expect.fail("none"), delivered)).toBe(true);
     });
 
-    test("who comes back lets go of what was its own, and of nobody else's; what it had begun is not its to settle", async () => {
+    test("a restarted sender releases its own messages only, and cannot settle its earlier attempts", async () => {
       await ended();
       await ended();
       const [mine] = await claim(store, "a", 1);
@@ -94,7 +94,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await other.settleOutbox(theirs ?? expect.fail("none"), delivered)).toBe(true);
     });
 
-    test("of many who claim at once, each message goes to one", async () => {
+    test("concurrent claims get distinct messages", async () => {
       for (let n = 0; n < 20; n += 1) await ended();
       const claimed = await Promise.all(
         Array.from({ length: 10 }, (_, n) => claim(n % 2 === 0 ? store : other, `o${n}`, 4)),
@@ -105,7 +105,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(keys.length + rest.length).toBe(20);
     });
 
-    test("messages for some channels can be left where they are, whomever there they are for", async () => {
+    test("messages for excluded channels are not claimed, whatever their address", async () => {
       const elsewhere: NotificationTarget = { ...CHAT, channel: "chat_2" };
       await ended([CHAT, { ...CHAT, address: null }, elsewhere, PARENT]);
       const except = [CHAT.channel, "c%"];
@@ -117,7 +117,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await claim(other, "b")).toHaveLength(2);
     });
 
-    test("an attempt that failed is made again when it is due; what was delivered is not", async () => {
+    test("a failed attempt is repeated when it is due; a delivered message is not", async () => {
       const taskId = await ended();
       expect(await store.settleOutbox(await one(), { ...again, inMs: 60_000 })).toBe(true);
       expect(await store.listOutbox({ taskId })).toMatchObject([
@@ -138,7 +138,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       ]);
     });
 
-    test("a task is delivered when all have got it; what waits in a session is not delivered until it was read", async () => {
+    test("a task is delivered when all targets have its message; a message in a session only when it was read", async () => {
       const taskId = await ended([PARENT, CHAT]);
       const entries = await claim();
       const of = (target: NotificationTarget): OutboxEntry =>
@@ -155,7 +155,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await other.acknowledgeOutbox("none", "none", AT + 8)).toBe(false);
     });
 
-    test("what is open, and what was not delivered, is counted by status", async () => {
+    test("open tasks and undelivered messages are counted by status", async () => {
       expect(await store.countOpenTasks()).toEqual(new Map());
       expect(await store.countUndelivered()).toEqual(new Map());
       await begun();
@@ -184,7 +184,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       );
     });
 
-    test("what waits in a session that ends without reading it has nobody to read it, and is found by its session", async () => {
+    test("a message that waits in a closed session has a missing parent, and is found by its session", async () => {
       const taskId = await ended([PARENT, CHAT]);
       for (const entry of await claim())
         await store.settleOutbox(entry, { status: "session_queued", at: AT });
@@ -198,7 +198,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await other.listOutbox(waiting)).toEqual([]);
     });
 
-    test("both targets settled at the same time leave the task as it should be", async () => {
+    test("two targets that settle concurrently give the right delivery of the task", async () => {
       for (let n = 0; n < 5; n += 1) {
         const taskId = await ended([PARENT, CHAT]);
         const [first, second] = await claim();
@@ -220,7 +220,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await one()).toMatchObject({ taskId: givenUp, unheard: 1 });
     });
 
-    test("what could not be delivered stays, until an operator has it tried again or dismisses it", async () => {
+    test("a failed message stays until an operator retries or dismisses it", async () => {
       const taskId = await ended([PARENT, CHAT]);
       const [first, second] = await claim();
       if (first === undefined || second === undefined) return expect.fail("not two");
@@ -248,7 +248,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.listOutbox({ taskId, statuses: ["dismissed"] })).toHaveLength(2);
     });
 
-    test("a newer change takes the place of one that nobody has begun to send", async () => {
+    test("a newer change replaces an unsent message about an earlier one", async () => {
       const taskId = await begun();
       await store.commitTask(taskId, 1, changeWithNotification(taskId, { seq: 2, inMs: 60_000 }));
       await store.commitTask(taskId, 2, changeWithNotification(taskId, { seq: 3 }));
@@ -270,7 +270,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.nextOutboxDelay()).toBeGreaterThan(30_000);
     });
 
-    test("the end takes the place of changes, and waits for the one that is being sent", async () => {
+    test("the end replaces unsent changes, and waits for the one that is being sent", async () => {
       const taskId = await begun();
       await store.commitTask(taskId, 1, changeWithNotification(taskId, { seq: 2 }));
       const state = await one();
@@ -388,7 +388,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.listOutbox({ taskId })).toHaveLength(1);
     });
 
-    test("what nobody wants to hear of any more is not tried again", async () => {
+    test("an obsolete message is not retried", async () => {
       const taskId = await begun();
       await store.commitTask(taskId, 1, changed(taskId, 2));
       await store.settleOutbox(await one(), dead);
@@ -399,7 +399,7 @@ export function outboxContract(name: string, createDatabase: () => Promise<TestS
       expect(await store.dismissOutbox(taskId, taskEvent("dismissed"))).toBe(1);
     });
 
-    test("of many changes that were told, the newest are kept; of what is still to be told, everything", async () => {
+    test("the newest delivered messages about changes are kept, and all pending ones", async () => {
       const taskId = await begun();
       for (let n = 1; n <= defaults.taskEventsKept + 5; n += 1) {
         await store.commitTask(taskId, n, changed(taskId, n));

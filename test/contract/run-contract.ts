@@ -40,7 +40,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       ({ database, store, other } = opened);
     });
 
-    test("a record is there, complete, for every supervisor as soon as it was inserted", async () => {
+    test("an inserted record is read complete by every supervisor", async () => {
       const run = newRun();
       const before = await store.now();
       expect(await store.insertRun(run, LEASE_MS)).toEqual({
@@ -72,7 +72,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       });
     });
 
-    test("a task that becomes a service, and ready, stays in its state and is so for everybody", async () => {
+    test("a run that becomes a service, and ready, keeps its state", async () => {
       const run = newRun();
       const lease = await store.insertRun(run, LEASE_MS);
       await store.saveRun(lease, RUNNING);
@@ -113,7 +113,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       });
     });
 
-    test("no run ends before it started, whatever its supervisor says", async () => {
+    test("no run ends before it started, whatever the wall clock says", async () => {
       const early = { ...EXITED, at: RUNNING.at - 5_000 };
       const executed = await store.insertRun(newRun(), LEASE_MS);
       await store.saveRun(executed, RUNNING);
@@ -128,7 +128,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       expect(await other.getRun(run.runId)).toMatchObject({ startedAt: null, endedAt: run.createdAt });
     });
 
-    test("the end of a run may say when its last output came", async () => {
+    test("the end of a run may set the time of its last output", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
       await store.saveRun(lease, RUNNING);
       await store.saveRun(lease, { ...EXITED, lastOutputAt: RUNNING.at + 1 });
@@ -145,7 +145,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       expect(await store.listEvents({})).toEqual([]);
     });
 
-    test("news of the start after a stop fills in the start and leaves the run exiting", async () => {
+    test("a start that is reported after a stop sets the start time and leaves the run exiting", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
       await store.saveRun(lease, EXITING);
       await store.saveRun(lease, GATED);
@@ -157,7 +157,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       });
     });
 
-    test("a run starts once: told again, the first time stands", async () => {
+    test("a run starts once: a repeated report keeps the first time", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS);
       await store.saveRun(lease, RUNNING);
       await store.saveRun(lease, { to: "running", at: RUNNING.at + 50 });
@@ -176,7 +176,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       expect(events.map(({ runId }) => runId)).toEqual(["inserted", "running", "exited"]);
     });
 
-    test("an event comes back as it was written", async () => {
+    test("an event is read as it was written", async () => {
       const data = { residue: [{ pid: 1, kind: "detached", command: "x" }] };
       const written = { type: "escape", runId: "r", at: 5, rootPid: null, descendants: 0, data } as const;
       await store.appendEvents([written]);
@@ -184,7 +184,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       expect(read).toEqual({ ...written, seq: expect.any(Number) });
     });
 
-    test("a record that is missing, or older, is put back whole; one that has ended or has a newer owner stays", async () => {
+    test("a missing or older record is restored; an ended one or one with a newer owner stays", async () => {
       const run = newRun({ leaseEpoch: 3, service: { port: 80, readyAt: 5 } });
       const lease = await store.insertRun(run, LEASE_MS);
       for (const step of [GATED, RUNNING]) await store.saveRun(lease, step);
@@ -216,7 +216,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       expect(await store.listRuns({ runIds: [] })).toEqual([]);
     });
 
-    test("calls made at the same time do not mix", async () => {
+    test("concurrent calls do not interleave", async () => {
       const leases = await Promise.all(Array.from({ length: 50 }, () => store.insertRun(newRun(), LEASE_MS)));
       // Which of two that are asked for at once comes first is the database's business.
       const written = await Promise.all(
@@ -283,7 +283,7 @@ function runRecordContract(name: string, createDatabase: () => Promise<TestDatab
       expect(times.every(Number.isInteger)).toBe(true);
     });
 
-    test("what one supervisor wrote is there after it is gone", async () => {
+    test("the records of a supervisor remain after it is gone", async () => {
       const lease = await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
       await store[Symbol.asyncDispose]();
       await using next = await database.open();

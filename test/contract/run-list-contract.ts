@@ -14,7 +14,7 @@ export function runListContract(name: string, createDatabase: () => Promise<Test
       ({ database, store, other } = opened);
     });
 
-    test("only ended runs are forgotten, with their events, the oldest end first", async () => {
+    test("only ended runs are deleted, with their events, the oldest end first", async () => {
       const ended = await Promise.all(
         [5, 3, 4].map(() => store.insertRun(newRun({ createdAt: 1 }), LEASE_MS)),
       );
@@ -69,7 +69,7 @@ export function runListContract(name: string, createDatabase: () => Promise<Test
       expect(found.toSorted()).toEqual([here, unsaid].toSorted());
     });
 
-    test("events are of their run's state directory, whoever writes them", async () => {
+    test("events belong to the state directory of their run, whatever instance writes them", async () => {
       for (const stateId of ["one", "two", null]) {
         const runId = `run_${stateId}`;
         const lease = await store.insertRun(newRun({ stateId, runId }), LEASE_MS, [newRunEvent(runId, 1)]);
@@ -103,14 +103,14 @@ export function runListContract(name: string, createDatabase: () => Promise<Test
       expect(await other.listEvents({ hostIds: [] })).toEqual([]);
     });
 
-    test("a run of a later session with the same key is told from the former's", async () => {
+    test("a run of a later session with the same key is distinguished from the former's", async () => {
       await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_first" }), LEASE_MS);
       const { runId } = await store.insertRun(newRun({ sessionKey: "s", sessionId: "ses_second" }), LEASE_MS);
       const found = await other.listRuns({ sessionId: "ses_second" });
       expect(found.map((run) => [run.runId, run.sessionId])).toEqual([[runId, "ses_second"]]);
     });
 
-    test("hidden runs are left out where they are not wanted; running or ended, nothing else of them changes", async () => {
+    test("hidden runs are omitted on request; nothing else of them changes", async () => {
       const live = await store.insertRun(newRun(), LEASE_MS);
       const ended = await store.insertRun(newRun(), LEASE_MS);
       const shown = await store.insertRun(newRun(), LEASE_MS);
@@ -128,17 +128,17 @@ export function runListContract(name: string, createDatabase: () => Promise<Test
       expect(await store.getRun(live.runId)).toMatchObject({ state: "exited", hiddenAt: 7 });
     });
 
-    test("ten thousand events are written in one go", async () => {
+    test("ten thousand events are written in one call", async () => {
       await store.appendEvents(Array.from({ length: 10_000 }, (_, at) => newRunEvent("r", at)));
       expect((await other.listEvents({ newestFirst: true, limit: 1 }))[0]?.at).toBe(9_999);
     });
 
-    test("the newest event can be asked for first", async () => {
+    test("events can be listed newest first", async () => {
       await store.appendEvents([1, 2, 3].map((at) => newRunEvent("r", at)));
       expect((await store.listEvents({ newestFirst: true, limit: 2 })).map(({ at }) => at)).toEqual([3, 2]);
     });
 
-    test("runs are found by the beginning of their id", async () => {
+    test("runs are found by a prefix of their id", async () => {
       for (const runId of ["ab1", "ab2", "ab%", "ac1", "b"])
         await store.insertRun(newRun({ runId }), LEASE_MS);
       const found = async (prefix: string, limit = 10): Promise<string[]> =>
@@ -183,7 +183,7 @@ export function runListContract(name: string, createDatabase: () => Promise<Test
       expect(await store.listEvents({ after: all[3]?.seq ?? 0 })).toEqual([]);
     });
 
-    test("events are bounded: the oldest go, the newest stay, and no number comes twice", async () => {
+    test("events are bounded: the oldest are deleted, and no number is used twice", async () => {
       const kept = 250;
       const small = await database.open({ eventsKept: kept });
       const seen = new Set<number>();

@@ -26,7 +26,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       ({ store, other } = opened);
     });
 
-    test("a session is there, complete, for everybody as soon as it was created", async () => {
+    test("a created session is read complete by every store", async () => {
       for (const session of [
         newSession(),
         newSession({
@@ -194,7 +194,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(without).toEqual({ ...whole, labels: {} });
     });
 
-    test("a key has one open session: the second creation gets the first, unchanged", async () => {
+    test("a key has one open session: a second creation returns the first, unchanged", async () => {
       const first = newSession({ key: "main" });
       await store.createSession(first);
       const answer = await other.createSession(newSession({ key: "main", visibility: "all" }));
@@ -202,7 +202,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.listSessions({})).toHaveLength(1);
     });
 
-    test("a closed session leaves its key, and its row as a tombstone", async () => {
+    test("a closed session frees its key and keeps its record", async () => {
       const first = newSession({ key: "main" });
       await store.createSession(first);
       expect(await store.closeSession(first.id, "cli:ada", AT + 1)).toBe(true);
@@ -221,7 +221,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect((await store.getSession(session.id))?.closedAt).toBe(AT + 1);
     });
 
-    test("what its agent calls it is kept while it is open, and it is found by that", async () => {
+    test("the agent's session id is set while the session is open, and finds the session", async () => {
       const [session, other1] = [newSession({ backend: "cli" }), newSession({ backend: "cli" })];
       for (const each of [session, other1]) await store.createSession(each);
       expect(await store.setAgentSessionId(session.id, "thread-1")).toBe(true);
@@ -252,7 +252,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await ids({ key: "k" })).toEqual([young.id, old.id]);
     });
 
-    test("a tombstone stays while a run, a task or a session that stays refers to it", async () => {
+    test("a closed session is kept while a run, a task or a remaining session refers to it", async () => {
       const parent = newSession({ lineage: [] });
       const child = newSession({ lineage: [parent.id] });
       const withRun = newSession({ key: "with run", lineage: [] });
@@ -291,7 +291,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.resolveToken("hash-3", AT)).toBeNull();
     });
 
-    test("tokens die with their session, and a later session of the same key does not revive them", async () => {
+    test("tokens end with their session, and a later session with the same key does not revive them", async () => {
       const session = newSession({ key: "main" });
       await store.createSession(session);
       await store.issueToken(session.id, "hash", AT);
@@ -303,7 +303,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.revokeToken("hash")).toBe(false);
     });
 
-    test("an approval is pending, complete, as soon as it was asked for", async () => {
+    test("an inserted approval is pending and read complete", async () => {
       const session = newSession();
       await store.createSession(session);
       for (const approval of [newApproval(session.id), newApproval(session.id, { rule: null })]) {
@@ -348,7 +348,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect((await store.getApproval(decided.id))?.decision).toEqual(denied);
     });
 
-    test("closing a session expires what it asked and lets it ask no more", async () => {
+    test("closing a session expires its approvals and refuses new ones", async () => {
       const [session, bystander] = [newSession(), newSession()];
       for (const each of [session, bystander]) await store.createSession(each);
       const [asked, decided] = [newApproval(session.id), newApproval(session.id)];
@@ -366,7 +366,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await store.insertApproval(newApproval(session.id))).toBe(false);
     });
 
-    test("approvals are listed oldest first, by state, session and gateway, and forgotten when decided", async () => {
+    test("approvals are listed oldest first, by state, session and gateway, and deleted when decided", async () => {
       const [one, two] = [newSession(), newSession()];
       for (const each of [one, two]) await store.createSession(each);
       const a = newApproval(one.id, { askedAt: AT + 2 });
@@ -387,7 +387,7 @@ export function sessionContract(name: string, createDatabase: () => Promise<Test
       expect(await ids({})).toEqual([b.id, a.id]);
     });
 
-    test("what a session asked goes with it", async () => {
+    test("the approvals of a session are deleted with it", async () => {
       const session = newSession({ lineage: [] });
       await store.createSession(session);
       const approval = newApproval(session.id);

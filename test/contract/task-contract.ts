@@ -29,7 +29,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       return (await store.insertTask(newTask(change), [taskEvent("created")])).task;
     }
 
-    test("a task is there, complete, with its first event, as soon as it was created", async () => {
+    test("a created task is read complete, with its first event", async () => {
       const task = newTask();
       const answer = await store.insertTask(task, [taskEvent("created", { by: "ada" })]);
       expect(answer).toEqual({ task: { ...task, seq: 1, version: 1 }, created: true });
@@ -41,7 +41,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       ]);
     });
 
-    test("of many who create one for the same key at once, one does, and all get that one", async () => {
+    test("concurrent creations with one key create one task, and all get it", async () => {
       const all = await Promise.all(
         Array.from({ length: 12 }, (_, at) =>
           (at % 2 === 0 ? store : other).insertTask(newTask({ key: "run:same" }), [taskEvent("created")]),
@@ -53,13 +53,13 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await store.listTaskEvents(all[0]?.task.taskId ?? "")).toHaveLength(1);
     });
 
-    test("tasks without a key are each their own", async () => {
+    test("tasks without a key are distinct", async () => {
       await created({ key: null });
       await created({ key: null });
       expect(await store.listTasks({ limit: 9 })).toHaveLength(2);
     });
 
-    test("of two changes from the same version one is written, with its events and messages; nothing of the other is", async () => {
+    test("one of two changes from the same version is written, with its events and messages", async () => {
       const { taskId } = await created();
       const lost = { set: { progress: "lost" }, events: [taskEvent("progress")] };
       const answers = await Promise.all([
@@ -77,7 +77,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await other.listOutbox({ taskId })).toHaveLength(1);
     });
 
-    test("an end whose messages cannot be written is none: nothing of it is", async () => {
+    test("an end whose messages cannot be written is not written", async () => {
       const { taskId } = await created();
       // The same message to the same target is one, and cannot be two.
       await expect(
@@ -88,7 +88,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await other.listOutbox({ taskId })).toEqual([]);
     });
 
-    test("a task that has ended never changes; what came too late can still be noted", async () => {
+    test("an ended task never changes; late events can still be recorded", async () => {
       const { taskId } = await created();
       await store.commitTask(taskId, 1, endWithNotification(taskId));
       const again = { set: { status: "failed", outcome: null, endedAt: AT + 9 } } as const;
@@ -98,7 +98,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(noted).toMatchObject({ ...SUCCEEDED, version: 3, seq: 4 });
     });
 
-    test("of a long history, how it began and ended and the newest are kept", async () => {
+    test("of a long history, the first, last and newest events are kept", async () => {
       const { taskId, ...first } = await created();
       let { version } = first;
       const say = async (...events: ReturnType<typeof taskEvent>[]): Promise<void> => {
@@ -161,7 +161,7 @@ export function taskContract(name: string, createDatabase: () => Promise<TestSes
       expect(await list({ cleanupBefore: AT + 101, after: { ...beyond, createdAt: AT + 3 } })).toEqual([]);
     });
 
-    test("only what has ended is forgotten, with everything of it, and not while somebody is still to be told", async () => {
+    test("only ended tasks without pending messages are deleted, with all of their records", async () => {
       const { taskId } = await created();
       const { taskId: open } = newTask();
       await store.insertTask(newTask({ taskId: open, delivery: "not_applicable" }), [taskEvent("created")]);

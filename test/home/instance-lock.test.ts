@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => directory[Symbol.asyncDispose]());
 
-test("a second holder in the same process is refused, by name, until the first lets go", async () => {
+test("a second holder in the same process is refused, by name, until the first releases the lock", async () => {
   const lock = await acquireInstanceLock(dir);
   const second = acquireInstanceLock(dir);
   await expect(second).rejects.toBeInstanceOf(InstanceLocked);
@@ -29,7 +29,7 @@ test("a second holder in the same process is refused, by name, until the first l
   await (await acquireInstanceLock(dir))[Symbol.asyncDispose]();
 });
 
-test("a lock held by another process is seen and respected, and ends when that process lets go", async () => {
+test("a lock of another process excludes this one until it is released", async () => {
   await using holder = startChild("hold-lock", resolve("dist"), dir);
   expect(await holder.next()).toBe("held");
   expect(await isInstanceLockFree(dir)).toBe(false);
@@ -39,7 +39,7 @@ test("a lock held by another process is seen and respected, and ends when that p
   expect(await isInstanceLockFree(dir)).toBe(true);
 });
 
-test("a lock dies with its process, by whatever death", async () => {
+test("a lock ends with its process, however the process ends", async () => {
   await using holder = startChild("hold-lock", resolve("dist"), dir);
   expect(await holder.next()).toBe("held");
   await holder.kill();
@@ -49,7 +49,7 @@ test("a lock dies with its process, by whatever death", async () => {
   expect(await isInstanceLockFree(dir)).toBe(false);
 });
 
-test("refused attempts and questions in this process do not loosen the lock it holds", async () => {
+test("refused attempts and checks in this process do not release its lock", async () => {
   await using lock = await acquireInstanceLock(dir);
   expect(lock).toBeDefined();
   await acquireInstanceLock(dir).catch(() => {});
@@ -58,7 +58,7 @@ test("refused attempts and questions in this process do not loosen the lock it h
   expect(await rival.next()).toBe("INSTANCE_LOCKED");
 });
 
-test("of eight processes that want the lock at once, one gets it", async () => {
+test("one of eight processes gets the lock", async () => {
   const rivals = Array.from({ length: 8 }, () => startChild("hold-lock", resolve("dist"), dir));
   const answers = await Promise.all(rivals.map((rival) => rival.next()));
   await Promise.all(rivals.map((rival) => rival.kill()));
@@ -66,7 +66,7 @@ test("of eight processes that want the lock at once, one gets it", async () => {
   expect(answers.filter((answer) => answer === "INSTANCE_LOCKED")).toHaveLength(7);
 });
 
-test("somebody who keeps asking does not keep a supervisor out", async () => {
+test("a process that checks the lock continuously does not exclude a supervisor", async () => {
   let asking = true;
   const asker = (async () => {
     while (asking) await isInstanceLockFree(dir);
@@ -76,13 +76,13 @@ test("somebody who keeps asking does not keep a supervisor out", async () => {
   await asker;
 });
 
-test("asking about an instance that does not exist creates nothing", async () => {
+test("checking an instance that does not exist creates nothing", async () => {
   expect(await isInstanceLockFree(dir)).toBe(true);
   expect(await isInstanceLockFree(join(dir, "missing"))).toBe(true);
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("a directory that was removed with its dead instance can be made and locked again", async () => {
+test("a directory that was removed with its dead instance can be created and locked again", async () => {
   const old = await acquireInstanceLock(dir);
   await rm(dir, { recursive: true });
   await mkdir(dir);
@@ -92,7 +92,7 @@ test("a directory that was removed with its dead instance can be made and locked
   expect(await isInstanceLockFree(dir)).toBe(false);
 });
 
-test("what is not a lock is neither free nor taken: it is refused", async () => {
+test("a file that is not a lock is refused", async () => {
   await writeFile(join(dir, "instance.lock"), "no lock of ours ".repeat(200));
   await expect(isInstanceLockFree(dir)).rejects.toBeInstanceOf(StateUnusable);
   await expect(acquireInstanceLock(dir)).rejects.toBeInstanceOf(StateUnusable);

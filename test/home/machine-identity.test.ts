@@ -8,14 +8,14 @@ import { temporaryDirectory } from "../support/temporary-directory.js";
 const known = { hostId: "h", bootId: "b", pidNamespace: "n", timeNamespace: null };
 const linux = process.platform === "linux";
 
-test.runIf(linux)("boot and pid namespace are what the kernel says", async () => {
+test.runIf(linux)("boot and pid namespace come from the kernel", async () => {
   await using home = await temporaryDirectory();
   const { bootId, pidNamespace } = await readMachineIdentity(home.path);
   expect(bootId).toBe((await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim());
   expect(pidNamespace).toBe(await readlink("/proc/self/ns/pid"));
 });
 
-test.runIf(linux)("the host id is the same every time and does not give the machine id away", async () => {
+test.runIf(linux)("the host id is stable and does not reveal the machine id", async () => {
   await using home = await temporaryDirectory();
   const { hostId } = await readMachineIdentity(home.path);
   expect(hostId).toMatch(/^[0-9a-f]{32}$/);
@@ -24,11 +24,11 @@ test.runIf(linux)("the host id is the same every time and does not give the mach
   expect(hostId).not.toBe(machineId.trim());
 });
 
-test("what the caller knows is taken as it is", async () => {
+test("facts from the caller are used as they are", async () => {
   expect(await readMachineIdentity("/nowhere", known)).toEqual(known);
 });
 
-test("without a machine id, one is made, private, and all who start at once agree on it", async () => {
+test("without a machine id, a private host id is created, and concurrent processes agree on it", async () => {
   await using home = await temporaryDirectory();
   const ids = await Promise.all(Array.from({ length: 10 }, () => persistentHostId(home.path)));
   expect(new Set(ids).size).toBe(1);
@@ -37,12 +37,12 @@ test("without a machine id, one is made, private, and all who start at once agre
   expect((await stat(join(home.path, "host-id"))).mode & 0o777).toBe(0o600);
 });
 
-test("a host id that cannot be kept is refused, not made up", async () => {
+test("a host id that cannot be stored is an error", async () => {
   await using home = await temporaryDirectory();
   await expect(persistentHostId(join(home.path, "missing"))).rejects.toBeInstanceOf(StateUnusable);
 });
 
-test("start times are comparable between namespaces with the same offsets; a record that names none has none", () => {
+test("start times are comparable between time namespaces with the same offsets; a record without one has no offset", () => {
   const of = (timeNamespace: string | null) => ({ timeNamespace });
   expect(isSameClock(of("time:[1]"), of("time:[2]"))).toBe(true);
   expect(isSameClock(of("time:[1]"), of("time:[1] boottime+1ns"))).toBe(false);

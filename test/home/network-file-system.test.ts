@@ -9,7 +9,7 @@ const mountinfo = [
   "42 22 0:300 / /container rw - fuse.fuse-overlayfs fuse-overlayfs rw",
 ].join("\n");
 
-test("file systems on which locks cannot be relied on are known by number", () => {
+test("network file systems are recognized by their number", () => {
   const numbers = [0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x01021997];
   expect(numbers.map(networkTypeName)).toEqual(["nfs", "smb", "cifs", "smb2", "9p"]);
   // ext4, tmpfs, btrfs, xfs, overlayfs
@@ -17,7 +17,7 @@ test("file systems on which locks cannot be relied on are known by number", () =
     expect(networkTypeName(local)).toBeNull();
 });
 
-test("of the file systems in user space, those known to be local are local, and the rest count as remote", () => {
+test("known local FUSE file systems are local, and others count as remote", () => {
   expect(fuseTypeName(mountinfo, 50)).toBe("fuse.sshfs");
   expect(fuseTypeName(mountinfo, 51)).toBe("virtiofs");
   // Device 0:300, as stat(2) packs it.

@@ -79,7 +79,7 @@ describe.skipIf(whyNoOtherUser !== null)("each level of a path", () => {
     }
   });
 
-  test("root is not told to take the directory from its owner, nor a user to change root's", async () => {
+  test("the remedy does not ask root to take a directory, nor a user to change root's", async () => {
     await chown(path("a"), OTHER, OTHER);
     expect(findPathFault(path("a"))?.remedy).toBe("Run as that user, or use another path");
     await chown(path("a"), 0, 0);
@@ -119,7 +119,7 @@ describe.skipIf(whyNoOtherUser !== null)("each level of a path", () => {
     expect(findPathFault(path("a", "relative"))?.path).toBe(path("a", "relative"));
   });
 
-  test("links that lead in a circle end the walk", async () => {
+  test("a circle of links ends the check", async () => {
     await symlink("two", path("a", "one"));
     await symlink("one", path("a", "two"));
     expect(findPathFault(path("a", "one", "x"))).toBeNull();

@@ -98,14 +98,14 @@ test("a new directory is private, and opening it again changes nothing", async (
   expect(await findStateDirectory(home)).toEqual(opened);
 });
 
-test("looking for a directory creates nothing", async () => {
+test("finding a directory creates nothing", async () => {
   expect(await findStateDirectory(home)).toBeNull();
   expect(await readdir(parent.path)).toEqual([]);
 });
 
 test("a relative path is refused", () => refused("state", "is a relative path"));
 
-test("a file is refused, and a directory below a file cannot be made", async () => {
+test("a file is refused, and a directory below a file cannot be created", async () => {
   const file = join(parent.path, "file");
   await writeFile(file, "");
   await refused(file, "is not a directory");
@@ -125,7 +125,7 @@ test("a symbolic link is refused, to whatever it points and however it is writte
   await refused(join(parent.path, "dangling", "home"), "cannot be created (ENOENT)", openStateDirectory);
 });
 
-test("a directory that others can write is refused with the command that mends it", async () => {
+test("a directory that others can write is refused, with the command that corrects it", async () => {
   for (const mode of [0o770, 0o702]) {
     await openStateDirectory(home);
     await chmod(home, mode);
@@ -135,14 +135,14 @@ test("a directory that others can write is refused with the command that mends i
   await openStateDirectory(home);
 });
 
-test("somebody else's directory is refused", async (context) => {
+test("a directory of another user is refused", async (context) => {
   if (whyNoOtherUser !== null) context.skip(whyNoOtherUser);
   await openStateDirectory(home);
   await chown(home, NOBODY, NOBODY);
   await refused(home, `belongs to uid ${NOBODY}, and this is uid 0`);
 });
 
-test("a path too long for sockets is refused with the numbers, and nothing is made", async () => {
+test("a path too long for sockets is refused with the numbers, and nothing is created", async () => {
   // The sockets inside need 50 bytes more.
   const fits = join(parent.path, "f".repeat(107 - 50 - parent.path.length - 1));
   await openStateDirectory(fits);
@@ -151,7 +151,7 @@ test("a path too long for sockets is refused with the numbers, and nothing is ma
   expect(await readdir(parent.path)).toHaveLength(1);
 });
 
-test("a read-only disk is refused by those who write, and read by those who read", async (context) => {
+test("a read-only disk is refused for writing and accepted for reading", async (context) => {
   if (whyNoMounts !== null) context.skip(whyNoMounts);
   await using disk = mountSmallDisk("64k");
   await refused(disk.readOnlyPath, "is on a read-only file system", openStateDirectory);

@@ -49,7 +49,7 @@ async function bytesOf(path: string): Promise<string> {
 }
 
 describe("SQLite to SQLite", { timeout: 120_000 }, () => {
-  test("all records arrive, numbers go on, and the source is as it was to the byte", async () => {
+  test("all records are copied, numbering continues, and the source is unchanged to the byte", async () => {
     const { home, path } = await house();
     await using _ = home;
     // The last to close a database empties its log; the store that filled it does so whenever its statements are collected.
@@ -81,7 +81,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     ]);
   });
 
-  test("the file that was made has everything in it, without the log beside it", async () => {
+  test("the copied file is complete without its log", async () => {
     const { home, path } = await house();
     await using _ = home;
     const to = join(home.path, "other.sqlite");
@@ -93,7 +93,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     expect(await dumpStore(target)).toEqual(await dumpStore(source));
   });
 
-  test("a backup elsewhere leaves the ledger to the store in use; a store in its place begins with none", async () => {
+  test("a backup elsewhere keeps the local copy; a copy to the store in use deletes it", async () => {
     const { home, path } = await house();
     await using _ = home;
     await using elsewhere = await temporaryDirectory();
@@ -106,7 +106,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     expect(existsSync(kept)).toBe(false);
   });
 
-  test("a ledger that cannot be removed does not undo a copy, and a backup of the database in use leaves it", async () => {
+  test("a local copy that cannot be removed does not undo the copy of a store", async () => {
     const { home, path } = await house();
     await using _ = home;
     const localCopy = join(home.path, "ledger");
@@ -128,7 +128,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     }
   });
 
-  test("what is in the log, with its writer killed, is copied, too", async () => {
+  test("records in the log of a killed writer are copied, too", async () => {
     const { home, path } = await house();
     await using _ = home;
     const store = await openSqliteStore({ path });
@@ -139,7 +139,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     await store[Symbol.asyncDispose]();
   });
 
-  test("a lease is expired there, or as long ago as it was, and its owner can renew it", async () => {
+  test("a lease keeps its remaining time or expiry in the copy, and its owner can renew it", async () => {
     const { home, path } = await house();
     await using _ = home;
     const old = newRun({ runId: "run_old", ownerInstanceId: "owner-b" });
@@ -184,7 +184,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     );
   });
 
-  test("one that comes to work in the middle undoes it", async () => {
+  test("a supervisor that starts during the copy undoes it", async () => {
     const { home, path } = await house();
     await using _ = home;
     const to = join(home.path, "other.sqlite");
@@ -198,7 +198,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     await (await (lock as Promise<AsyncDisposable> | null))?.[Symbol.asyncDispose]();
   });
 
-  test("a target with records is refused and kept as it is; a source without any is none", async () => {
+  test("a target with records and a source without any are refused", async () => {
     const { home, path } = await house();
     await using _ = home;
     const to = join(home.path, "other.sqlite");
@@ -214,7 +214,7 @@ describe("SQLite to SQLite", { timeout: 120_000 }, () => {
     expect(existsSync(join(home.path, "new"))).toBe(false);
   });
 
-  test("killed in the middle it leaves nothing, and can be done again", async () => {
+  test("a killed copy leaves nothing, and can be repeated", async () => {
     const { home, path } = await house();
     await using _ = home;
     const to = join(home.path, "other.sqlite");
@@ -250,7 +250,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
       "select (select count(*) from holdfast.runs)::int as runs, (select count(*) from holdfast.run_events)::int as events",
     );
 
-  test("the list of tables is what each database has: none is forgotten", async () => {
+  test("the list of tables is complete in each database", async () => {
     const database = await server.createDatabase();
     await using _ = await database.open();
     const rows = await database.query(
@@ -261,7 +261,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     expect(new Set(TABLES).size).toBe(TABLES.length);
   });
 
-  test("there and back: the same records, numbers that go on, leases that are neither eternal nor lost", async () => {
+  test("a copy to the other database and back keeps the records, the numbering and the leases", async () => {
     const { home, path } = await house();
     await using _ = home;
     const database = await server.createDatabase();
@@ -355,7 +355,7 @@ describe.skipIf(whyNoPostgres !== null)("SQLite and PostgreSQL", { timeout: 120_
     await expect(copy(path, database.url)).rejects.toThrow("already has records");
   });
 
-  test("what was read back differently is not kept", async () => {
+  test("a copy that reads back differently is rolled back", async () => {
     const { home, path } = await house();
     await using _ = home;
     const database = await server.createDatabase();

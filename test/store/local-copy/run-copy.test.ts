@@ -22,7 +22,7 @@ const ended = (runId: string): CopiedRun => {
   return { ...told, record: applyRunChange(told.record, EXITED) };
 };
 
-test("what is kept is there for the next process, an end instead of what was open", async () => {
+test("a written copy is read by the next process, and an end replaces an open run", async () => {
   await localCopy.keep(open("one"));
   await localCopy.keep(open("two"));
   await localCopy.keep(ended("two"));
@@ -34,19 +34,19 @@ test("what is kept is there for the next process, an end instead of what was ope
   expect(await readdir(path)).toHaveLength(2);
 });
 
-test("what is remembered is known here, and nowhere else", async () => {
+test("a copy in memory is known only to this process", async () => {
   localCopy.keepInMemory(open("one"));
   expect(await localCopy.get("one")).toEqual(open("one"));
   expect(await new FileRunCopy(path).get("one")).toBeNull();
 });
 
-test("of many writes at once for one run, the last one told stays", async () => {
+test("the last of concurrent writes for one run stays", async () => {
   const epochs = Array.from({ length: 20 }, (_, at) => at + 1);
   await Promise.all(epochs.map((anchorEpoch) => localCopy.keep({ ...open("one"), anchorEpoch })));
   expect(await new FileRunCopy(path).get("one")).toMatchObject({ anchorEpoch: 20 });
 });
 
-test("ends are forgotten on purpose, and when they are a day old; what is open is not", async () => {
+test("copies of ended runs are deleted on request and after a day; those of open runs are not", async () => {
   await localCopy.keep(ended("first"));
   await localCopy.keep(ended("old"));
   await localCopy.keep(open("open"));
@@ -59,13 +59,13 @@ test("ends are forgotten on purpose, and when they are a day old; what is open i
   expect((await next.runIds()).toSorted()).toEqual(["new", "open"]);
 });
 
-test("a file that is damaged is as if it had not been kept", async () => {
+test("a damaged copy counts as missing", async () => {
   await localCopy.keep(open("one"));
   await writeFile(join(path, "one.json"), "{");
   expect(await new FileRunCopy(path).get("one")).toBeNull();
 });
 
-test("what could not be written leaves nothing behind", async () => {
+test("a failed write leaves no file", async () => {
   await mkdir(join(path, "one.json"), { recursive: true });
   await expect(localCopy.keep(open("one"))).rejects.toThrow();
   expect(await readdir(path)).toEqual(["one.json"]);

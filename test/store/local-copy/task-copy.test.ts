@@ -96,7 +96,7 @@ test("the file does not grow with the number of steps", async () => {
   expect(after - size).toBeLessThan(50 * 1_000);
 });
 
-test("a record whose first line is damaged is left out, and the others are still put back", async () => {
+test("a record whose first line is damaged is omitted, and the others are restored", async () => {
   await using store = await openSqliteStore({ path });
   const localCopy = await openLedger();
   const copy = noted(store, localCopy);
@@ -144,7 +144,7 @@ test.skipIf(whyNoMounts !== null)(
   },
 );
 
-test("messages about changes that are settled do not pile up", async () => {
+test("settled messages about changes do not accumulate", async () => {
   await using store = await openSqliteStore({ path });
   await using localCopy = await openLedger();
   const copy = noted(store, localCopy);

@@ -76,7 +76,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     });
   });
 
-  test("a writer that gives up, or vanishes, holds nobody back", async () => {
+  test("a writer that rolls back or disappears does not delay readers", async () => {
     await insertSlowly("undone");
     await store.appendEvents([newRunEvent("one")]);
     expect(await read()).toEqual([]);
@@ -91,7 +91,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     await expect.poll(() => read(), { timeout: 15_000 }).toEqual(["one", "two"]);
   });
 
-  test("others' long transactions hold nobody back", async () => {
+  test("long transactions of other programs do not delay readers", async () => {
     await slow.query("create table public.strangers (n int)");
     await slow.query("begin; insert into public.strangers values (1)");
     await store.appendEvents([newRunEvent("one")]);
@@ -139,7 +139,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     await Promise.all(writers.map((writer) => writer[Symbol.asyncDispose]()));
   });
 
-  test("who listens is woken by another's event, and again after the connection was lost", async () => {
+  test("a listener is woken by events of others, also after a lost connection", async () => {
     let woken = 0;
     let hint: number | null = null;
     await using _watch = new EventWatch(
@@ -164,7 +164,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     await waitFor("a wake-up on the new connection", () => hint === 2, 15_000);
   });
 
-  test("who listens to a server that does not answer any more can leave all the same", async () => {
+  test("a listener of a server that hangs can be closed", async () => {
     let woken = 0;
     const watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 600_000);
     await waitFor("the first look", () => woken > 0, 15_000);
@@ -178,7 +178,7 @@ describe.skipIf(whyNoPostgres !== null)("events in PostgreSQL", () => {
     server.resume();
   });
 
-  test("a lost wake-up costs time and nothing else", async () => {
+  test("a lost notification only costs time", async () => {
     let woken = 0;
     await using _watch = new EventWatch({ url: database.url, name: "watch" }, () => (woken += 1), 20);
     await waitFor("looks without a reason", () => woken > 3, 15_000);

@@ -45,7 +45,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
   const create = async (): Promise<void> => (await database.open())[Symbol.asyncDispose]();
   const openForReading = () => openPostgresStoreForReading({ url: database.url, name: "reader" });
 
-  test("ten that open an empty database at once make one schema, and none fails", async () => {
+  test("ten processes that open an empty database at once create one schema", async () => {
     const stores = await Promise.all(Array.from({ length: 10 }, () => database.open()));
     await Promise.all(stores.map((store, at) => store.appendEvents([newRunEvent(`r${at}`)])));
     expect(await stores[0]?.listEvents({})).toHaveLength(10);
@@ -54,7 +54,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await Promise.all(stores.map((store) => store[Symbol.asyncDispose]()));
   });
 
-  test("a migration that fails halfway leaves nothing of itself", async () => {
+  test("a migration that fails is rolled back", async () => {
     // In the way of the last step only.
     await database.query("create schema holdfast; create view holdfast.sessions as select 1 as one");
     await expect(database.open()).rejects.toThrow(/sessions/);
@@ -100,7 +100,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await store.createSession(newSession())).toMatchObject({ created: true });
   });
 
-  test("runs from before are given the session that had their key when they began, ended ones too", async () => {
+  test("runs of an older release get the session that had their key when they started", async () => {
     const first = newSession({ key: "k", createdAt: 100, lineage: [] });
     const second = newSession({ key: "k", createdAt: 300, lineage: [] });
     const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
@@ -118,7 +118,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await store.listHosts()).toMatchObject([{ hostId: runs[0]?.hostId, name: "" }]);
   });
 
-  test("events from before are of the state directory of their runs, if there are any", async () => {
+  test("events of an older release get the state directory of their runs", async () => {
     {
       await using store = await database.open();
       for (const stateId of ["one", "two", null]) {
@@ -135,7 +135,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await store.listEvents({})).toHaveLength(4);
   });
 
-  test("an ended run can be hidden, and nothing be changed along with it", async () => {
+  test("an ended run can be hidden, and nothing else of it can change", async () => {
     await using store = await database.open();
     await store.saveRun(await store.insertRun(newRun(), LEASE_MS), EXITED);
     const update = (change: string) => database.query(`update holdfast.runs set ${change}`);
@@ -164,7 +164,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     );
   });
 
-  test("what an address says of TLS is known, and never weaker than it sounds", () => {
+  test("the TLS settings of an address are understood, and never weakened", () => {
     const modeOf = (mode: string): string | null =>
       new URL(
         parsePostgresUrl(`postgres://u@one/db?uselibpqcompat=true&sslmode=${mode}`).hosts[0]?.url ?? "",
@@ -178,7 +178,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     }
   });
 
-  test("a certificate that cannot be read is told at once, and is no outage", async () => {
+  test("a certificate that cannot be read is an error at once, not an outage", async () => {
     for (const file of ["sslrootcert=/nowhere.pem", "sslkey=/nowhere.pem", `sslcert=${server.directory}`]) {
       const url = `${database.url}&sslmode=require&${file}`;
       for (const open of [openPostgresStore, openPostgresStoreForReading])
@@ -189,7 +189,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     }
   });
 
-  test("who listens for events waits for a certificate that is not there yet", async () => {
+  test("a listener for events waits for a missing certificate", async () => {
     const url = `${database.url}&sslmode=disable&sslrootcert=${join(server.directory, "later.pem")}`;
     await create();
     const woken = deferred<void>();
@@ -198,7 +198,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     await woken.promise;
   });
 
-  test("a database that is replaced by an empty one under an open store is given its tables again", async () => {
+  test("a database that is replaced by an empty one under an open store gets its tables again", async () => {
     await using store = await database.open();
     await store.insertRun(newRun(), LEASE_MS, [newRunEvent("r")]);
     const { generation } = store;
@@ -209,7 +209,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(store.generation).toBeGreaterThan(generation);
   });
 
-  test("a database that is gone from under an open store is away; at a first opening its name is wrong", async () => {
+  test("a database that disappears under an open store is unavailable; at the first opening its name is wrong", async () => {
     await using store = await database.open();
     await store.insertRun(newRun(), LEASE_MS);
     const beside = await server.createDatabase();
@@ -224,7 +224,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await store.listRuns({})).toEqual([]);
   });
 
-  test("a server that has become a stand-by is away, until it takes writes again", async () => {
+  test("a server that became a stand-by is unavailable until it accepts writes again", async () => {
     await using store = await database.open();
     await server.kill();
     await server.start({ standBy: true });
@@ -262,7 +262,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     );
   });
 
-  test("a user who may not make tables is told so, and one who was given the schema may", async () => {
+  test("a user without the right to create tables gets an error; the owner of a schema can use it", async () => {
     await database.query("create role guest login");
     const url = database.url.replace("postgres@", "guest@");
     expect((await storeUnusable(database.open({ url }))).message).toContain("does not let this user do that");
@@ -303,7 +303,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     }
   });
 
-  test("connections say whose they are, and are few", async () => {
+  test("connections have names, and are few", async () => {
     await using store = await database.open({ name: "in_7" });
     await Promise.all(Array.from({ length: 50 }, () => store.insertRun(newRun(), LEASE_MS)));
     const names = await database.query(
@@ -314,7 +314,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(names.every(({ name }) => name === "holdfast/in_7")).toBe(true);
   });
 
-  test("texts that the database has no room for are kept as nearly as it can", async () => {
+  test("texts that the database cannot store are stored with replacement characters", async () => {
     await using store = await database.open();
     const labels = { "a\0b": "c\0d", "\ud800": "\\u0000" };
     const { runId } = await store.insertRun(newRun({ command: "x\0y \\u0000", labels }), LEASE_MS);
@@ -346,7 +346,7 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     },
   );
 
-  test("whose a session is withstands even a statement that forgets its guard", async () => {
+  test("a trigger protects the owner of a session from a statement without its condition", async () => {
     await using store = await database.open();
     await store.createSession(newSession());
     await expect(database.query("update holdfast.sessions set lineage = '[]'")).rejects.toThrow(

@@ -84,7 +84,7 @@ describe.skipIf(whyNoPostgres !== null)("what every gateway asks again and again
       expect(scan).toEqual({ index: "commands_of_run", rows: 1 });
   });
 
-  test("what is to be done about tasks is found without those that have ended, and what they told", async () => {
+  test("tasks and messages with work to do are found without reading ended ones", async () => {
     for (const [index, ask] of [
       [/^tasks_open$/, () => store.listTasks({ open: true, limit: 500 })],
       [/^tasks_to_forget$/, () => store.listTasks({ cleanupBefore: AT, limit: 500 })],

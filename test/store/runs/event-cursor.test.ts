@@ -40,7 +40,7 @@ test("reads each event once, in pages", async () => {
   expect(await cursor.next(3)).toEqual({ gap: null, events: [], full: false });
 });
 
-test("a store that has gone back, and not come as far again: a gap is told once, and what is new since", async () => {
+test("a rolled-back store with fewer events reports one gap, and then the new events", async () => {
   const events = new Events();
   for (let at = 1; at <= 5; at += 1) events.write(`r${at}`, at);
   const cursor = new EventCursor(events, 0);
@@ -53,7 +53,7 @@ test("a store that has gone back, and not come as far again: a gap is told once,
   expect(await cursor.next(10)).toMatchObject({ gap: null, events: [{ runId: "newer" }] });
 });
 
-test("nor is it missed when the numbers have come farther than before", async () => {
+test("a rolled-back store with more events than before also reports the gap", async () => {
   const events = new Events();
   for (let at = 1; at <= 3; at += 1) events.write(`r${at}`, at);
   const cursor = new EventCursor(events, 0);
@@ -65,7 +65,7 @@ test("nor is it missed when the numbers have come farther than before", async ()
   expect(runsIn(told)).toEqual(["new4", "new5", "new6", "new7", "new8"]);
 });
 
-test("nor by one who reads some events only, when others' have the numbers of those", async () => {
+test("a filtered reader also gets the gap when other events have the numbers", async () => {
   const events = new Events();
   for (let at = 1; at <= 3; at += 1) events.write("mine", at);
   const cursor = new EventCursor(events, 0, { runId: "mine" });
@@ -80,7 +80,7 @@ test("nor by one who reads some events only, when others' have the numbers of th
   expect(await cursor.next(10)).toMatchObject({ gap: null, events: [] });
 });
 
-test("a cursor from elsewhere that is ahead of the store is told so, and goes on from its end", async () => {
+test("a cursor ahead of the store gets a gap, and continues at the end", async () => {
   const events = new Events();
   events.write("old", 1);
   const cursor = new EventCursor(events, 99);
@@ -89,7 +89,7 @@ test("a cursor from elsewhere that is ahead of the store is told so, and goes on
   expect(await cursor.next(10)).toMatchObject({ gap: null, events: [{ runId: "new" }] });
 });
 
-test("what was forgotten on purpose is no gap", async () => {
+test("deleted events are no gap", async () => {
   const events = new Events();
   for (let at = 1; at <= 3; at += 1) events.write(`r${at}`, at);
   const cursor = new EventCursor(events, 0);

@@ -8,7 +8,7 @@ import { temporaryDirectory } from "../../support/temporary-directory.js";
 const order = ["starting", "running", "exited"];
 const rounds = process.env["HOLDFAST_SOAK"] === "1" ? 100 : 8;
 
-test("a writer killed at any moment loses nothing it was told is committed, and leaves nothing half written", async () => {
+test("a writer killed at any moment loses no committed record, and leaves none half written", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "store.sqlite");
   const promised = new Map<string, string>();

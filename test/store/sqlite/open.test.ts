@@ -107,7 +107,7 @@ const BEFORE_SESSIONS_OF_RUNS = `
   begin select raise(abort, 'an exited run never changes'); end;
   delete from holdfast_migrations where id between 7 and 10 or id = 14;`;
 
-test("runs from before are given the session that had their key when they began, ended ones too", async () => {
+test("runs of an older release get the session that had their key when they started", async () => {
   const first = newSession({ key: "k", createdAt: 100, lineage: [] });
   const second = newSession({ key: "k", createdAt: 300, lineage: [] });
   const runs = [50, 150, 250, 350].map((createdAt) => newRun({ sessionKey: "k", createdAt }));
@@ -127,7 +127,7 @@ test("runs from before are given the session that had their key when they began,
   expect(ids).toEqual([null, first.id, null, second.id, null]);
 });
 
-test("runs from before name neither state directory nor time namespace, and their hosts are known without a name", async () => {
+test("runs of an older release have neither state directory nor time namespace, and their hosts no name", async () => {
   const run = newRun();
   {
     await using store = await openSqliteStore({ path });
@@ -143,7 +143,7 @@ test("runs from before name neither state directory nor time namespace, and thei
   expect(await store.listHosts()).toMatchObject([{ name: "named", firstSeenAt: run.createdAt }]);
 });
 
-test("an ended run can be hidden, and nothing be changed along with it", async () => {
+test("an ended run can be hidden, and nothing else of it can change", async () => {
   {
     await using store = await openSqliteStore({ path });
     await store.saveRun(await store.insertRun(newRun(), LEASE_MS), EXITED);
@@ -175,7 +175,7 @@ test("a schema half applied by an older version is completed", async () => {
   expect(await store.listEvents({})).toHaveLength(1);
 });
 
-test("a migration that was passed over is applied, though a later one is recorded; a reader waits for it", async () => {
+test("a skipped migration is applied although a later one is recorded; a reader refuses the store until then", async () => {
   await createStore();
   tamper(`drop trigger runs_exited_is_final; alter table runs drop column limits; alter table runs drop column exit_limit;
     delete from holdfast_migrations where id = 5`);
@@ -193,7 +193,7 @@ test("another program's database is refused and left alone", async () => {
   expect((await refusal(openSqliteStore({ path }))).message).toContain("some other program");
 });
 
-test("a file that is no database is refused as damaged, with the cause", async () => {
+test("a file that is not a database is refused as damaged, with the cause", async () => {
   await writeFile(path, "this is not a database, and long enough to look like a page of one".repeat(100));
   const error = await refusal(openSqliteStore({ path }));
   expect(error.message).toContain("damaged");
@@ -202,7 +202,7 @@ test("a file that is no database is refused as damaged, with the cause", async (
   expect(error.cause).toBeInstanceOf(Error);
 });
 
-test("damage found while working is told as damage", async () => {
+test("damage found later is reported as damage", async () => {
   const first = await openSqliteStore({ path });
   for (let count = 0; count < 200; count += 1) await first.insertRun(newRun(), LEASE_MS);
   await first[Symbol.asyncDispose]();
@@ -218,12 +218,12 @@ test("damage found while working is told as damage", async () => {
   expect(error.message).toContain("damaged");
 });
 
-test("a directory that does not exist is told as such", async () => {
+test("a missing directory is reported as such", async () => {
   const error = await refusal(openSqliteStore({ path: join(directory.path, "missing", "store.sqlite") }));
   expect(error.message).toContain("cannot be opened");
 });
 
-test("a terminal row withstands even a statement that forgets its guard", async () => {
+test("a trigger protects a terminal record from a statement without its condition", async () => {
   await using store = await openSqliteStore({ path });
   const lease = await store.insertRun(newRun(), LEASE_MS);
   await store.saveRun(lease, EXITED);
@@ -233,7 +233,7 @@ test("a terminal row withstands even a statement that forgets its guard", async 
 });
 
 describe("on a disk", () => {
-  test("without space, nothing is recorded, it is said, and work goes on when there is space again", async (context) => {
+  test("without space, writes are refused with the reason, and succeed again when there is space", async (context) => {
     if (whyNoMounts !== null) context.skip(whyNoMounts);
     await using disk = mountSmallDisk("512k");
     path = join(disk.path, "store.sqlite");
@@ -271,7 +271,7 @@ describe("on a disk", () => {
 });
 
 describe("with other processes", () => {
-  test("eight that open an empty database at once get one schema and no error", async () => {
+  test("eight processes that open an empty database at once create one schema", async () => {
     const children = Array.from({ length: 8 }, () => startChild("open-store", resolve("dist"), path));
     for (const child of children) expect(await child.next()).toBe("ready");
     for (const child of children) child.send("go");
@@ -286,7 +286,7 @@ describe("with other processes", () => {
     db.close();
   });
 
-  test("of a thousand expired leases that four want at once each is stolen exactly once", async () => {
+  test("each of a thousand expired leases is stolen exactly once by four processes", async () => {
     await using store = await openSqliteStore({ path });
     const leases: Lease[] = [];
     for (let count = 0; count < 1_000; count++) leases.push(await store.insertRun(newRun(), -1));
@@ -303,7 +303,7 @@ describe("with other processes", () => {
     expect(owners).toEqual(stolen.map((runs) => runs.length));
   });
 
-  test("a lock that stays is waited for, then told, and nothing is half written", async () => {
+  test("a permanent lock is reported after the wait, and nothing is half written", async () => {
     await using store = await openSqliteStore({ path, busyMs: 50 });
     const lease = await store.insertRun(newRun(), LEASE_MS);
     await using holder = startChild("hold-write-lock", path);

@@ -54,13 +54,13 @@ async function contents(): Promise<Record<string, string>> {
   return Object.fromEntries(await Promise.all(files.map(hash)));
 }
 
-test("a store that does not exist is nothing, and asking creates nothing", async () => {
+test("a missing store is null for a reader, and opening it creates nothing", async () => {
   expect(await openSqliteStoreForReading(path)).toBeNull();
   expect(await openSqliteStoreForReading(join(directory.path, "missing", "store.sqlite"))).toBeNull();
   expect(await contents()).toEqual({});
 });
 
-test("a store that was created and not yet written is nothing", async () => {
+test("an empty store is null for a reader", async () => {
   await writeFile(path, "");
   expect(await openSqliteStoreForReading(path)).toBeNull();
   expect((await stat(path)).size).toBe(0);
@@ -102,7 +102,7 @@ test("a reader sees what a live supervisor commits, from before it began to afte
   expect(await reader.listEvents({ runId: "late" })).toHaveLength(1);
 });
 
-test("a reader does not hold up a supervisor, nor a supervisor in mid-write a reader", async () => {
+test("a reader does not block a writer, nor a writer a reader", async () => {
   await using store = await openSqliteStore({ path, busyMs: 0 });
   const lease = await store.insertRun(newRun(), LEASE_MS);
   await using reader = (await openSqliteStoreForReading(path)) ?? expect.fail("nothing there");
@@ -162,7 +162,7 @@ test("tasks, their history and their messages are read as the store has them", a
   expect(written).not.toContain(null);
 });
 
-test("what cannot be read is refused with a reason and left alone", async () => {
+test("a store that cannot be read is refused with a reason and not changed", async () => {
   const cases: Record<string, (db: DatabaseSyncInstance) => void> = {
     [`older Holdfast (schema 4, this one reads ${newest})`]: (db) =>
       db.exec("delete from holdfast_migrations where id >= 5"),
