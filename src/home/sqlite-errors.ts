@@ -11,7 +11,7 @@ const SQLITE_PROTOCOL = 15;
 const SQLITE_NOTADB = 26;
 
 const CONSEQUENCE =
-  "Nothing was recorded and nothing new is started; what already runs goes on and can still be stopped.";
+  "Nothing was recorded and no new run is started; running ones continue and can still be stopped.";
 
 function readOnlyMessage(path: string): string {
   return `${path} cannot be written: it, its directory or its file system is read-only. ${CONSEQUENCE} Make it writable, or set HOLDFAST_HOME to another directory.`;
@@ -23,7 +23,7 @@ const MESSAGES: Readonly<Record<number, (path: string) => string>> = {
   [SQLITE_PROTOCOL]: (path) => `${path} stayed locked by other processes. ${CONSEQUENCE} Try again.`,
   [SQLITE_READONLY]: readOnlyMessage,
   [SQLITE_IOERR]: (path) =>
-    `the disk under ${path} reported an error. ${CONSEQUENCE} Look at the system's log before relying on this disk.`,
+    `the disk under ${path} reported an error. ${CONSEQUENCE} Check the system's log before relying on this disk.`,
   [SQLITE_CORRUPT]: (path) =>
     `${path} is damaged. ${CONSEQUENCE} It is left as it is: move it away to begin with an empty store.`,
   [SQLITE_NOTADB]: (path) =>

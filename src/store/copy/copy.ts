@@ -37,7 +37,7 @@ export interface CopyOptions {
  * it empty.
  */
 export async function copyStore(options: CopyOptions): Promise<readonly CopiedTable[]> {
-  const { from, to, home, onProgress = () => {}, onIncomplete: onLeft = () => {} } = options;
+  const { from, to, home, onProgress = () => {}, onIncomplete = () => {} } = options;
   await requireNoWriters(options);
   await using source = await openReader(from);
   if (source === null) throw new CopyRefused(`${storeLocationName(from)} has no records`);
@@ -54,7 +54,7 @@ export async function copyStore(options: CopyOptions): Promise<readonly CopiedTa
   await requireNoWriters(options);
   await target.commit();
   await removeLocalCopy(to, home).catch((error: unknown) =>
-    onLeft(
+    onIncomplete(
       `${localCopyDirectory(home)} could not be removed (${error instanceof Error ? error.message : String(error)}); remove it before a gateway uses the copy`,
     ),
   );
@@ -79,8 +79,8 @@ async function copyTable(
   const columns = await source.columns(table);
   const read = new TableChecksum(columns);
   const now = await target.now();
-  for await (const portion of source.rows(table)) {
-    const rows = portion.map((row) => toStorableRow(target, shiftClock(table, row, since, now)));
+  for await (const batch of source.rows(table)) {
+    const rows = batch.map((row) => toStorableRow(target, shiftClock(table, row, since, now)));
     read.add(rows);
     await target.insert(table, columns, rows);
     progress(read.rows);
@@ -88,7 +88,7 @@ async function copyTable(
   const highest = await source.lastNumber(table);
   if (highest !== null) await target.setLastNumber(table, highest);
   const written = new TableChecksum(await target.columns(table));
-  for await (const portion of target.rows(table)) written.add(portion);
+  for await (const batch of target.rows(table)) written.add(batch);
   const { rows, checksum } = read;
   if (written.rows !== rows || written.checksum !== checksum)
     throw new CopyRefused(
@@ -110,8 +110,8 @@ const CLOCK_COLUMNS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * As long ago as it was. Nobody is at work, so a lease that would be good for a while is good for nothing: it ends now.
- * Its owner may renew it, and nobody takes it for one that was abandoned long since.
+ * Moves a time of the source's clock to the target's clock. No supervisor runs during a copy, so a lease that has not
+ * expired ends now. Its owner can renew it, and it does not look abandoned for long.
  */
 function shiftClock(table: string, row: TableRow, since: number, now: number): TableRow {
   const there = (at: ColumnValue): ColumnValue => (at === null ? null : Math.min(Number(at) + since, now));

@@ -20,9 +20,9 @@ const session = { name: "copy", busyMs: BUSY_MS };
 
 /** Null: the store has no tables. */
 export async function openPostgresReader(url: string): Promise<TableReader | null> {
-  const reading = await openReadPool({ url, ...session });
-  if (reading === null) return null;
-  const { pool, target: address } = reading;
+  const readPool = await openReadPool({ url, ...session });
+  if (readPool === null) return null;
+  const { pool, address } = readPool;
   return inTransaction(pool, address, "begin isolation level repeatable read read only", async (ask) => ({
     ...tableReader(address, ask),
     [Symbol.asyncDispose]: async () => {},
@@ -104,9 +104,9 @@ function tableReader(
     async *rows(table) {
       await ask(`declare portions no scroll cursor for select * from ${table}`);
       for (;;) {
-        const portion = await ask(`fetch ${BATCH_ROWS} from portions`);
-        if (portion.length === 0) break;
-        yield portion;
+        const batch = await ask(`fetch ${BATCH_ROWS} from portions`);
+        if (batch.length === 0) break;
+        yield batch;
       }
       await ask("close portions");
     },

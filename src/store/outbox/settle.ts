@@ -137,6 +137,6 @@ export function* deriveDelivery(db: Kysely<Schema>, taskId: string): Steps<void>
   );
   const found = new Set<string>(rows.map(({ status }) => status));
   const delivery = WORST_FIRST.find((each) => found.has(each)) ?? "not_applicable";
-  const told = db.updateTable("tasks").set({ delivery }).where("task_id", "=", taskId);
-  yield* countChanged(told.where("ended_at", "is not", null).where("delivery", "<>", delivery));
+  const update = db.updateTable("tasks").set({ delivery }).where("task_id", "=", taskId);
+  yield* countChanged(update.where("ended_at", "is not", null).where("delivery", "<>", delivery));
 }

@@ -10,7 +10,7 @@ import { openPool } from "./pool.js";
 export async function checkPostgresStore(options: PostgresReadOptions): Promise<StoreCheck | null> {
   const readPool = await openReadPool(options);
   if (readPool === null) return null;
-  const { pool, target: address } = readPool;
+  const { pool, address } = readPool;
   try {
     const { rows } = await pool.query<Record<"schema" | "open" | "ended" | "events" | "most", number>>(`select
       (select max(id) from holdfast_migrations) as schema,

@@ -65,7 +65,7 @@ const PAUSE_MS = 5;
 const BEGIN = CompiledQuery.raw("begin");
 const COMMIT = CompiledQuery.raw("commit");
 
-/** What connections have led to. */
+/** Counts the servers, databases and sets of tables that connections have reached. */
 export class ServerGenerations {
   #last = "";
   generation = 0;
@@ -98,12 +98,12 @@ export class PostgresEngine implements SqlEngine {
   constructor(
     pool: Pool,
     target: PostgresAddress,
-    options: { readonly bringUpToDate: EnsureSchema | null; readonly met?: ServerGenerations },
+    options: { readonly ensureSchema: EnsureSchema | null; readonly generations?: ServerGenerations },
   ) {
     this.#pool = pool;
     this.#address = target;
-    this.#generations = options.met ?? new ServerGenerations();
-    this.#ensureSchema = options.bringUpToDate;
+    this.#generations = options.generations ?? new ServerGenerations();
+    this.#ensureSchema = options.ensureSchema;
     this.#notifier = new PostgresNotifier(pool, target.schema);
     const probe = async (): Promise<void> => {
       const client = await pool.connect();

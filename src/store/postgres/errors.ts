@@ -5,24 +5,24 @@ import type { PostgresAddress } from "../../config/postgres-url.js";
 /** When the driver failed: at the first connection, at a later connection, or while an answer was outstanding. */
 export type Phase = "connecting" | "reconnecting" | "asking";
 
-const RUNS_CONTINUE = "nothing new is started; what already runs goes on and can still be stopped.";
+const RUNS_CONTINUE = "no new run is started; running ones continue and can still be stopped.";
 const CONSEQUENCE = `Nothing was recorded and ${RUNS_CONTINUE}`;
-const UNCERTAIN = `Whether the last change was recorded is not known; ${RUNS_CONTINUE}`;
+const UNCERTAIN = `Whether the last change was recorded is unknown; ${RUNS_CONTINUE}`;
 
 /** By SQLSTATE, or by its first two letters: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const MESSAGES: Readonly<Record<string, string>> = {
   "08": `lost the connection. ${UNCERTAIN} Try again.`,
-  "25006": `only lets itself be read: a stand-by, or set to be so. ${CONSEQUENCE} Use the address of the primary.`,
-  "28": `does not let this user in. ${CONSEQUENCE} Check user and password in its address.`,
+  "25006": `accepts only reads: it is a stand-by, or set to read-only. ${CONSEQUENCE} Use the address of the primary.`,
+  "28": `refuses this user. ${CONSEQUENCE} Check user and password in its address.`,
   "3D000": `does not exist. ${CONSEQUENCE} Create it, or use the address of another.`,
   "40": `was too busy with conflicting changes. ${CONSEQUENCE} Try again.`,
-  "42501": `does not let this user do that. ${CONSEQUENCE} Grant it the schema, or the right to create one.`,
+  "42501": `does not permit this user to do that. ${CONSEQUENCE} Grant it the schema, or the right to create one.`,
   "53": `has no room: space, memory or connections. ${CONSEQUENCE} See its log.`,
   "55P03": `kept a lock for too long. ${CONSEQUENCE} Try again.`,
   "57014": `took too long. ${CONSEQUENCE} Try again.`,
   "57": `is being stopped or started. ${UNCERTAIN} Try again.`,
   "58": `reported a system error. ${CONSEQUENCE} See its log.`,
-  XX: `is damaged, or has met an error of its own. ${CONSEQUENCE} See its log before relying on it.`,
+  XX: `is damaged, or had an internal error. ${CONSEQUENCE} See its log before relying on it.`,
 };
 
 /** The server may recover from these by itself, or another server may replace it. */
@@ -123,14 +123,14 @@ export function noHostReachable(address: PostgresAddress, failures: readonly Hos
     return state === "3D000" || state.startsWith("28");
   });
   if (lasting !== undefined) return lasting.error;
-  const told = failures.map(({ host, error }) => {
+  const reasons = failures.map(({ host, error }) => {
     const why = isStandbyError(error) ? "accepts only reads" : redactAddressSecrets(reason(error), address);
     return `${host}: ${why}`;
   });
   const causes = failures.map(({ error }) => error);
   return new StoreAway(
     label,
-    `the ${label} cannot be reached at any of its hosts (${told.join("; ")}). ${CONSEQUENCE} Check that one of the hosts runs as the primary.`,
+    `the ${label} cannot be reached at any of its hosts (${reasons.join("; ")}). ${CONSEQUENCE} Check that one of the hosts runs as the primary.`,
     { cause: new AggregateError(causes) },
   );
 }

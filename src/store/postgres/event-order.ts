@@ -1,15 +1,15 @@
 /**
- * Sequence numbers are given before the commit, so they become visible out of order: a reader that has seen 13 while
- * 12 was not yet committed would never see 12. To number under a lock that is held until the commit would make one
- * queue of all writers of all hosts, each waiting for the other's disk. Instead every writer says, before it is given
- * a number, how far the numbers had come: a shared lock that hinders nobody, ends with the transaction by whatever
- * death, and can be seen by readers. They read no further than the oldest of these.
+ * Sequence numbers are assigned before the commit, so events become visible out of order: a reader that has seen 13
+ * before 12 is committed would never see 12. A lock from the number to the commit would serialize the writers of all
+ * hosts, each waiting for the disk of the others. Instead every writer takes a shared advisory lock with the newest number
+ * before it gets its own numbers. The lock blocks no other writer, ends with the transaction, and is visible to readers,
+ * which read only up to the oldest of these locks.
  *
- * The order in `settled_events` is the proof. First the newest number: later ones are not read. Then the locks: whoever
- * was given a number up to the newest had its lock before, so it is seen, or its transaction is over and, since locks
- * are released after a commit has become visible, whatever it committed is found by the statement that comes next.
+ * `settled_events` is correct because of its order. It reads the newest number first; later events are not read. Then it
+ * reads the locks. A writer with a number up to the newest took its lock before. So either its lock is found, or its
+ * transaction has ended; locks are released after the commit is visible, so the next statement finds its events.
  *
- * A lock's key has 31 bits for the number; it is read as the nearest to the newest one.
+ * A lock's key has 31 bits for the number; the number nearest to the newest one is meant.
  */
 export function eventOrderDdl(schema: string): string {
   const half = 2 ** 30;

@@ -99,7 +99,7 @@ export async function migratePostgres(client: PoolClient, address: PostgresAddre
   await client.query("commit");
 }
 
-/** What only PostgreSQL needs, by the migration that it completes. */
+/** Additional statements for PostgreSQL, by the migration that they complete. */
 const POSTGRES_ADDITIONS: Readonly<Record<number, (schema: string) => string>> = {
   // Room for new versions of a row beside the old one: renewing a lease then touches no index.
   1: () => "alter table runs set (fillfactor = 50)",
@@ -120,7 +120,7 @@ export async function requireMigratedSchema(client: PoolClient, address: Postgre
   requireMigrated(postgresStoreLabel(address), await pendingPostgresMigrations(client, address));
 }
 
-/** For readers, who may not migrate. False: nothing has been written yet. */
+/** For readers, which may not migrate. False: the store has no tables yet. */
 export async function hasCurrentSchema(pool: Pool | PoolClient, address: PostgresAddress): Promise<boolean> {
   const wanted = await pendingPostgresMigrations(pool, address);
   if (wanted === null) return false;

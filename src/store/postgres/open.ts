@@ -13,7 +13,7 @@ export type PostgresReadOptions = Omit<PostgresStoreOptions, "eventsKept" | "mig
 
 export interface PostgresReadPool {
   readonly pool: Pool;
-  readonly target: PostgresAddress;
+  readonly address: PostgresAddress;
 }
 
 /** Opens connections on which the server refuses every write. Null, and none left open: the store has no tables yet. */
@@ -25,7 +25,7 @@ export async function openReadPool({
   const address = parsePostgresUrl(url, schema);
   const pool = openPool(address, { ...session, readOnly: true });
   try {
-    if (await hasCurrentSchema(pool, address)) return { pool, target: address };
+    if (await hasCurrentSchema(pool, address)) return { pool, address };
     await pool.end();
     return null;
   } catch (error) {
@@ -62,10 +62,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       throw error;
     }
     client.release();
-    return composeStore(
-      new PostgresEngine(pool, address, { bringUpToDate: ensureSchema, met: generations }),
-      eventsKept,
-    );
+    return composeStore(new PostgresEngine(pool, address, { ensureSchema, generations }), eventsKept);
   } catch (error) {
     await pool.end();
     throw translatePostgresError(error, address, "connecting");
@@ -76,5 +73,5 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
 export async function openPostgresStoreForReading(options: PostgresReadOptions): Promise<ReadStore | null> {
   const readPool = await openReadPool(options);
   if (readPool === null) return null;
-  return composeReadStore(new PostgresEngine(readPool.pool, readPool.target, { bringUpToDate: null }));
+  return composeReadStore(new PostgresEngine(readPool.pool, readPool.address, { ensureSchema: null }));
 }

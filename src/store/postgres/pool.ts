@@ -32,7 +32,7 @@ class MultiHostPool extends Pool {
     const pooled = new Set<PostgresHost>();
     class HostClient extends Client {
       readonly at = plan.host;
-      readonly standByWillDo = plan.acceptsStandby;
+      readonly acceptsStandby = plan.acceptsStandby;
       constructor() {
         super(clientConfig(address, hostAt(address, plan.host), settings));
         // The user of a lost connection gets the error from its statement.
@@ -50,7 +50,7 @@ class MultiHostPool extends Pool {
       allowExitOnIdle: true,
       // oxlint-disable-next-line typescript/no-misused-promises -- the pool waits for it; its types do not say so.
       onConnect: async (client) => {
-        const { at, standByWillDo: acceptsStandby } = client as HostClient;
+        const { at, acceptsStandby } = client as HostClient;
         const host = hostAt(address, at);
         const poolingChecked = pooled.has(host);
         generations(

@@ -163,7 +163,7 @@ export function requireNoPendingMigrations({ path }: StoreLabel, [first]: readon
   );
 }
 
-/** The schema version of a store and its migrations, for the operator who decides about migrating it. */
+/** The schema version of a store and its migrations, for an operator. */
 export interface MigrationStatus {
   /** Schema version of the store; null: it has no tables yet. */
   readonly schema: number | null;

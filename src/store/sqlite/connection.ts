@@ -70,7 +70,7 @@ export class SqliteConnection implements DatabaseConnection {
 
   streamQuery = rejectStreaming;
 
-  /** The write lock is taken first: a lock taken on the way would be met with the work half done. */
+  /** Takes the write lock first, so that a locked database is found before any work is done. */
   #transaction<Result>(work: () => Result): Result {
     this.execute(BEGIN);
     try {

@@ -258,14 +258,16 @@ describe.skipIf(whyNoPostgres !== null)("a PostgreSQL store", () => {
     expect(await reader.getRun(runId)).toMatchObject({ runId });
     expect(await reader.listEvents({})).toHaveLength(1);
     expect((await storeUnusable((reader as Store).renewLeases("owner-a", 1))).message).toContain(
-      "only lets itself be read",
+      "accepts only reads",
     );
   });
 
   test("a user without the right to create tables gets an error; the owner of a schema can use it", async () => {
     await database.query("create role guest login");
     const url = database.url.replace("postgres@", "guest@");
-    expect((await storeUnusable(database.open({ url }))).message).toContain("does not let this user do that");
+    expect((await storeUnusable(database.open({ url }))).message).toContain(
+      "does not permit this user to do that",
+    );
     await database.query("create schema holdfast authorization guest");
     await using store = await database.open({ url });
     expect(await store.listRuns({})).toEqual([]);
