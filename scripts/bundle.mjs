@@ -9,7 +9,15 @@ import { rolldown } from "rolldown";
  * Bundled packages, which users do not install. The others load native code or workers, or are needed only in a
  * gateway.
  */
-export const bundled = ["commander", "kysely", "picocolors", "smol-toml", "ws", "zod"];
+export const bundled = [
+  "commander",
+  "get-east-asian-width",
+  "kysely",
+  "picocolors",
+  "smol-toml",
+  "ws",
+  "zod",
+];
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const dependencies = Object.keys(JSON.parse(readFileSync(`${root}/package.json`, "utf8")).dependencies);

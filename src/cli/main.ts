@@ -8,5 +8,5 @@ try {
 } catch (error) {
   process.exitCode = reportError(error);
 }
-// Not left to the event loop: a terminal that is still being read must not keep a finished command alive.
+// Explicitly: a terminal that is still being read must not keep a finished command alive.
 process.exit(process.exitCode ?? exitCodes.failure);

@@ -11,7 +11,9 @@ import { addAgentCommand, addAgentsCommand } from "./agents/command.js";
 import { addCompletionCommand } from "./completion/command.js";
 import { addGatewayCommand, addGatewaysCommand } from "./gateway/command.js";
 import { addNotifyCommand } from "./notify/command.js";
+import { helpConfiguration } from "./options/help.js";
 import type { SetExitCode } from "./options/parsers.js";
+import { findCommand, findUnknownCommand, unknownCommandText } from "./options/suggestions.js";
 import { exitCodes } from "./print/exit-code.js";
 import { formatNotice, notice } from "./print/stderr.js";
 import { print } from "./print/stdout.js";
@@ -19,9 +21,13 @@ import { addProcessCommand } from "./process/command.js";
 import {
   addAttachCommand,
   addEventsCommand,
+  addInspectCommand,
   addLogsCommand,
   addPsCommand,
+  addRemoveCommand,
   addScreenCommand,
+  addStopCommands,
+  addWaitCommand,
 } from "./process/top-level-commands.js";
 import { addRunCommand } from "./run/command.js";
 import { addRunsCommand } from "./runs/command.js";
@@ -36,27 +42,7 @@ import { addStateCommand } from "./state/command.js";
 import { addStoreCommand } from "./store/command.js";
 import { addTasksCommand } from "./tasks/command.js";
 
-/** Of a command of a command, too, which commander's own does not know. */
-export function addHelpCommand(program: Command): void {
-  program
-    .helpCommand(false)
-    .command("help")
-    .summary("print help for a command")
-    .description("Print help for a command.")
-    .argument("[command...]", "its words: service adopt")
-    .action((words: readonly string[]) => {
-      let command = program;
-      for (const word of words) {
-        const next = command.commands.find((each) => each.name() === word);
-        if (next === undefined)
-          program.error(`error: there is no command '${words.join(" ")}'; holdfast help lists them`);
-        else command = next;
-      }
-      command.help();
-    });
-}
-
-/** Parse a command line, do what it says, return the exit code. */
+/** Parses a command line, executes it, and returns the exit code. */
 export async function runProgram(argv: readonly string[]): Promise<number> {
   let code = 0;
   let path: readonly string[] = [];
@@ -67,7 +53,11 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
     path = commandPath(command);
   });
   try {
-    await program.parseAsync(truncateAtUnknownCommand(program, argv));
+    // Before commander: its own message about an unknown command knows only commands that are spelled alike, and
+    // `--help` after an unknown command is not a request for help on the group.
+    const unknown = findUnknownCommand(program, argv.slice(2));
+    if (unknown !== null) unknown.group.error(unknownCommandText(unknown));
+    await program.parseAsync([...argv]);
     return code;
   } catch (error) {
     // Help and version end here too, with 0.
@@ -80,8 +70,8 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
 
 /** Commands that look up a record: if the store cannot be read, they fail with STORE_UNREADABLE. */
 const LOOKUP_COMMANDS: ReadonlySet<string> = new Set([
-  ...["runs", "process", "logs", "screen", "events", "who", "attach", "tasks", "sessions", "acp"],
-  ...["approvals", "gateways"],
+  ...["stop", "kill", "rm", "inspect", "wait", "logs", "screen", "events", "who", "attach"],
+  ...["runs", "process", "tasks", "sessions", "acp", "approvals", "gateways"],
 ]);
 
 /** Commands of those groups that start something: they keep their own exit codes. */
@@ -91,50 +81,40 @@ function isLookup(path: readonly string[]): boolean {
   return LOOKUP_COMMANDS.has(path[0] ?? "") && !START_COMMANDS.has(path.slice(0, 2).join(" "));
 }
 
-/** What is said after a command that there is not belongs to nobody: its --help, too, is no help. */
-function truncateAtUnknownCommand(program: Command, argv: readonly string[]): string[] {
-  let command = program;
-  for (const [at, word] of argv.entries()) {
-    if (at < 2) continue;
-    if (command.commands.length === 0 || word.startsWith("-")) break;
-    const next = command.commands.find((each) => each.name() === word);
-    if (next === undefined) return argv.slice(0, at + 1);
-    command = next;
-  }
-  return [...argv];
-}
-
 type AddCommand = (program: Command, setExitCode: SetExitCode) => void;
 
-/** By what a person wants to do. */
+/** The commands in the order of `holdfast --help`, grouped by purpose. */
 const GROUPS: readonly (readonly [heading: string, ...adders: AddCommand[]])[] = [
-  ["Run things:", addRunCommand],
+  ["Run commands and agents:", addRunCommand, addAgentCommand, addAcpCommand],
   [
-    "Look at what runs and what ran:",
+    "Runs:",
     addPsCommand,
-    addRunsCommand,
     addLogsCommand,
+    addInspectCommand,
+    addWaitCommand,
+    addStopCommands,
+    addRemoveCommand,
+    addAttachCommand,
     addScreenCommand,
     addEventsCommand,
     addWhoCommand,
+    addRunsCommand,
+    addProcessCommand,
+    addServiceCommand,
+    addUnmanagedCommand,
   ],
-  ["Steer:", addAttachCommand, addProcessCommand],
-  ["Clean up:", addUnmanagedCommand],
   [
-    "Agents and sessions:",
-    addAgentCommand,
-    addAgentsCommand,
-    addAcpCommand,
+    "Sessions, tasks and notifications:",
     addSessionsCommand,
-    addApprovalsCommand,
     addTasksCommand,
+    addApprovalsCommand,
+    addAgentsCommand,
     addNotifyCommand,
   ],
   [
     "Gateway and setup:",
     addGatewayCommand,
     addGatewaysCommand,
-    addServiceCommand,
     addConfigCommand,
     addStateCommand,
     addStoreCommand,
@@ -143,14 +123,15 @@ const GROUPS: readonly (readonly [heading: string, ...adders: AddCommand[]])[] =
   ],
 ];
 
-/** The whole command line, with nothing done yet. */
+/** Builds the command line; nothing is executed. */
 export function buildProgram(setExitCode: SetExitCode): Command {
   const program = new Command("holdfast")
     .description("Own every process your agents start, until each is provably gone.")
     .version(packageVersion(), "-V, --version", "print the version")
     .helpOption("-h, --help", "print help")
-    // Options of the commands that are run belong to them, so our own must come before them.
+    // `holdfast run npm test --help`: options after the command belong to the command.
     .enablePositionalOptions()
+    .configureHelp(helpConfiguration)
     .exitOverride()
     .configureOutput({
       writeOut: print,
@@ -158,7 +139,14 @@ export function buildProgram(setExitCode: SetExitCode): Command {
     })
     .addHelpText(
       "after",
-      `\nState is kept in $HOLDFAST_HOME, else in the platform's directory for it; records in the PostgreSQL\ndatabase $HOLDFAST_DATABASE_URL, or database.url of the config file, where one is set.\nA command that looks up a record exits with 5 if the store cannot be read, and with 1 if there is no such record.`,
+      `
+The state directory is $HOLDFAST_HOME, or the platform's default. Records are kept
+in a SQLite file there, or in the PostgreSQL database of $HOLDFAST_DATABASE_URL or
+database.url of the config file.
+
+Exit status of commands that look up a record: 1 there is no such record, 5 the
+store cannot be read.
+`,
     );
   for (const [heading, ...adders] of GROUPS) {
     program.commandsGroup(heading);
@@ -172,19 +160,26 @@ export function buildProgram(setExitCode: SetExitCode): Command {
     if (!COPY_SAFE_COMMANDS.has(path[0] ?? "")) await rejectForeignState();
   });
   removeHelpCommands(program);
-  addHelpCommand(program);
+  addHelpCommand(program, setExitCode);
   return program;
 }
 
-/** Commands that read nothing of a state directory, or say themselves that it is a copy. */
-const COPY_SAFE_COMMANDS: ReadonlySet<string> = new Set(["help", "completion", "config", "doctor", "state"]);
+/** Commands that do not read the state directory, or report themselves that it is a copy. */
+const COPY_SAFE_COMMANDS: ReadonlySet<string> = new Set([
+  "help",
+  "completion",
+  "__complete",
+  "config",
+  "doctor",
+  "state",
+]);
 
-/** Below the program: `["runs", "list"]`. */
+/** The words of a command without `holdfast`: `["runs", "list"]`. */
 function commandPath(command: Command): string[] {
   return command.parent === null ? [] : [...commandPath(command.parent), command.name()];
 }
 
-/** Checked here for all commands: no command may use a copy of a state directory, or a directory that another user controls. */
+/** No command may use a copy of a state directory, or a directory that another user controls. */
 async function rejectForeignState(): Promise<void> {
   const home = resolveHome();
   // Checked before anything in the directory is read. Other errors of the directory are reported by the command that uses it.
@@ -197,12 +192,29 @@ async function rejectForeignState(): Promise<void> {
     );
 }
 
-/** Ours knows commands of commands. */
-function removeHelpCommands(command: Command): void {
-  for (const each of command.commands) removeHelpCommands(each.helpCommand(false));
+/** `holdfast help runs list`: commander's own help command knows only one level. */
+function addHelpCommand(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("help")
+    .summary("print help for a command")
+    .description("Print help for a command.")
+    .argument("[command...]", "the words of the command: service adopt")
+    .action((words: readonly string[]) => {
+      const unknown = findUnknownCommand(program, words);
+      if (unknown !== null) program.error(unknownCommandText(unknown));
+      let command = program;
+      for (const word of words) command = findCommand(command, word) ?? command;
+      command.outputHelp();
+      setExitCode(0);
+    });
 }
 
-/** Commander says `error: …` and puts its suggestion on a line of its own. */
+function removeHelpCommands(command: Command): void {
+  command.helpCommand(false);
+  for (const each of command.commands) removeHelpCommands(each);
+}
+
+/** Commander begins with `error: ` and puts its suggestion on a second line. */
 function toSingleLine(text: string): string {
   return text
     .trim()

@@ -58,12 +58,16 @@ async function records(cliFixture: CliFixture): Promise<RunRecord[]> {
 type Line = readonly [what: string, args: readonly string[], code: number, words: readonly string[]];
 const run = (...args: readonly string[]): readonly string[] => ["run", ...args, "--", "true"];
 const lines: readonly Line[] = [
-  ["whose end is told, and that has none", run("-d", "--service", "--tell", "ops"), 2, ["a service is not"]],
+  [
+    "whose end is told, and that has none",
+    run("-d", "--service", "--tell", "ops"),
+    2,
+    ["a service does not end"],
+  ],
   ["with a directory as its command", ["run", "--", "/usr"], 126, ["/usr", "not an executable file"]],
-  ["with a file for a directory", run("--cwd", "/etc/passwd"), 125, ["/etc/passwd", "not a directory"]],
+  ["with a file for a directory", run("--cwd", "/etc/passwd"), 2, ["/etc/passwd", "not a directory"]],
   ["with an empty directory", run("--cwd", ""), 2, ["directory", "empty"]],
-  ["with a variable without =", run("--env", "NOEQUALS"), 2, ["--env", "NOEQUALS", "key=value"]],
-  ["with a variable without a name", run("--env", "=x"), 2, ["--env", "=x", "key=value"]],
+  ["with a variable without a name", run("--env", "=x"), 2, ["--env", "=x", "NAME=value"]],
   ["with a label without a key", run("--label", "=x"), 2, ["--label", "=x", "key=value"]],
   ["with a variable that is ours", run("--env", "HOLDFAST_RUN_ID=x"), 2, ["HOLDFAST_RUN_ID"]],
   ["that injects code into bash", run("--env", "BASH_ENV=/x"), 2, ["BASH_ENV"]],
@@ -81,7 +85,7 @@ const lines: readonly Line[] = [
   ["with words for a number", run("--cpus", "two"), 2, ["--cpus", "two", "not a number"]],
   ["with no time at all", run("--cpus", "0"), 2, ["--cpus", "from 0.01 to 4096"]],
   ["with an option much like one", run("--on-escap", "fail"), 2, ["--on-escap", "did you mean --on-escape"]],
-  ["with a command much like one", ["runs", "lst"], 2, ["lst", "did you mean list"]],
+  ["with a command much like one", ["runs", "lst"], 2, ["lst", "did you mean holdfast runs list"]],
   ["with a command like no other", ["frobnicate"], 2, ["frobnicate"]],
   ["with a task where a command is named", ["tasks", "task_4k2m"], 2, ["unknown command 'task_4k2m'"]],
   ["with an unknown state", ["runs", "list", "--state", "gone"], 2, ["gone", "exited"]],
@@ -114,7 +118,7 @@ describe("a command line", () => {
     expect([2, 125]).toContain(result.code);
   });
 
-  test("that asks for a run by a beginning that several have", async () => {
+  test("that asks for a run by the prefix of all ids", async () => {
     await using cliFixture = await CliFixture.open();
     for (let count = 0; count < 2; count += 1) await cliFixture.holdfast("run", "--", "true");
     const ids = (await records(cliFixture)).map(({ runId }) => runId);
@@ -295,7 +299,7 @@ describe("an ordinary user", () => {
     for (const directory of [closed, join(closed, "inside")])
       expectClear(
         await cliFixture.shell(`${holdfast} run --cwd '${directory}' -- true`),
-        125,
+        2,
         `cannot enter directory ${directory}`,
         "permission denied",
       );

@@ -79,28 +79,33 @@ test("a number, a duration, a pair and a choice are each refused somewhere: the 
 });
 
 test.each([
-  ["rnu", "did you mean run"],
-  ["process kil", "did you mean kill"],
-  ["frobnicate", "frobnicate"],
+  ["rnu", "did you mean holdfast run"],
+  ["process sto", "did you mean holdfast process stop"],
+  ["top", "did you mean holdfast ps --watch"],
+  ["restart", "did you mean holdfast gateway restart"],
+  ["list", "did you mean holdfast ps"],
+  ["agent claude", "did you mean holdfast agent run claude"],
+  ["tasks logs", "did you mean holdfast logs"],
+  ["constructor", "unknown command 'constructor'"],
+  ["frobnicate", "holdfast help lists the commands"],
 ])("%s is no command", async (line, said) => {
   const answer = await parsed(...line.split(" "));
   expectUsage(answer);
   expect(answer.said).toContain(said);
 });
 
-test("help names every command under what a person wants to do", async () => {
+test("help lists every command below its purpose", async () => {
   const help = buildProgram(() => undefined).helpInformation();
   const headings = [...help.matchAll(/^(\S.*):$/gm)].map(([, heading]) => heading);
   expect(headings).toEqual([
     "Options",
-    "Run things",
-    "Look at what runs and what ran",
-    "Steer",
-    "Clean up",
-    "Agents and sessions",
+    "Run commands and agents",
+    "Runs",
+    "Sessions, tasks and notifications",
     "Gateway and setup",
   ]);
-  for (const [path] of commands) expect(help).toMatch(new RegExp(`^  ${path.split(" ")[0] ?? ""} `, "m"));
+  for (const [path] of commands.filter(([name]) => name !== "__complete"))
+    expect(help).toMatch(new RegExp(`^  ${path.split(" ")[0] ?? ""} `, "m"));
 });
 
 /** Words after the first, for those that need more. */
@@ -116,7 +121,7 @@ const MORE: Readonly<Record<string, readonly string[]>> = {
   "sessions send": ["x"],
   "tasks notify": ["silent"],
   "agent run": ["x"],
-  "foreign cleanup": ["--yes"],
+  "unmanaged cleanup": ["--yes"],
 };
 
 const NAMES = [

@@ -87,12 +87,11 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
 
   test("ps shows processes of this host, and of the other what is on record", async () => {
     const shown = (await told("ps")) as PsRow[];
-    const of = (runId: string): PsRow =>
-      shown.find(({ record }) => record.runId === runId) ?? expect.fail(runId);
+    const of = (runId: string): PsRow => shown.find((row) => row.runId === runId) ?? expect.fail(runId);
     expect(of(local)).toMatchObject({ hostName: hostname(), care: null });
     expect(of(local).processes).toHaveLength(1);
     expect(of(HEALTHY)).toMatchObject({
-      record: { hostId: FAR },
+      hostId: FAR,
       hostName: "far\x1b[31m",
       care: null,
       processes: [],
@@ -110,7 +109,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     expect(ids(await told("runs", "list", "--host", FAR.slice(0, 5)))).toEqual([HEALTHY, SILENT]);
     expect(ids(await told("runs", "list", "--host", hostname()))).toEqual([local]);
     const shown = (await told("ps", "--host", hostname())) as PsRow[];
-    expect(shown.map(({ record }) => record.runId)).toEqual([local]);
+    expect(shown.map(({ runId }) => runId)).toEqual([local]);
     const { code, stdout, stderr } = await holdfast("ps", "--host", "nowhere");
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(/there is no host nowhere; known: /);
@@ -192,7 +191,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
       "update holdfast.gateways set heartbeat_at = heartbeat_at - 60000 where host_id = '" + FAR + "'",
     );
     const { stdout } = await holdfast("gateways", "list");
-    expect(stdout).toMatch(/^HOST +GATEWAY +VERSION +STATUS +RUNS +LAST HEARD +ADDRESS\n/);
+    expect(stdout).toMatch(/^HOST +GATEWAY +VERSION +STATUS +RUNS +LAST SEEN +ADDRESS\n/);
     expect(stdout).toMatch(/^far +gw_far +1\.2\.3 +silent +2 +1m\d*s? ago +-$/m);
     expect(stdout).not.toContain("\x1b");
   });

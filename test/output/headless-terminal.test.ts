@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { characterWidth } from "../../src/output/headless-terminal.js";
+import { characterWidth } from "../../src/text/width.js";
 
 test.each([
   ["no cell for marks, joiners and controls", 0, "\u0301\u0e31\u200d\ufe0f\u1161\0\u007f\u0085"],

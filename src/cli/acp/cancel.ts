@@ -12,7 +12,7 @@ export interface CancelAcpTurnRequest {
   readonly json: boolean;
 }
 
-/** Cancel the turn that runs, or one that is queued; the agent stays. Waits until that is done. */
+/** Cancels the running turn, or a queued one, and waits for its end. The agent stays. */
 export async function cancelTurn({
   session,
   turn: turnId,

@@ -11,7 +11,7 @@ import { processNames } from "./view/turn-result.js";
 
 type CloseAnswer = ResponseOf<"acpClose">;
 
-/** Close a session; every process of it is gone when this says so. */
+/** Closes a session and waits until every process of it is proven to be gone. */
 export async function closeAcpSession(wanted: string, discard: boolean, json: boolean): Promise<number> {
   let found: FoundSession | null = null;
   const stopped = await new StopCoordinator(null).stop<CloseAnswer>({

@@ -1,5 +1,6 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { addNotifyOptions, notifyBody, type NotifyFlags } from "../client/notify-options.js";
+import { addDetachOption, type DetachFlags, isDetached } from "../options/detach.js";
 import { positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import {
   addDisplayOptions,
@@ -13,12 +14,12 @@ import { addPermissions } from "./permissions-command.js";
 import { addSpawn } from "./spawn-command.js";
 
 const about = `
-A session is an agent that goes on from one prompt to the next. One prompt is
-in flight at a time, others wait for it. The agent and all that it starts are
-owned: cancel ends a turn and leaves the agent, close ends everything.
+A session keeps an agent and its context over several prompts. One turn runs at a
+time; further prompts are queued. cancel ends a turn and keeps the agent; close ends
+the agent with every process it started.
 
-A session is named by its name, its id, or a beginning of either that only one
-session has. One open session has a name at a time.
+A session is given by its name, its id, or an unambiguous beginning of either. Names
+of open sessions are unique.
 
 Examples:
   holdfast acp spawn opencode --name site "what does this project do?"
@@ -28,12 +29,13 @@ Examples:
   holdfast acp close site
 `;
 
-type PromptFlags = DisplayFlags & NotifyFlags & { readonly wait: boolean };
+/** `--no-wait` is the former spelling of `--detach`. */
+type PromptFlags = DisplayFlags & NotifyFlags & DetachFlags & { readonly wait: boolean };
 
 export function addAcpCommand(program: Command, setExitCode: SetExitCode): void {
   const acp = program
     .command("acp")
-    .summary("agents that speak ACP: spawn, prompt, cancel, close, …")
+    .summary("sessions with agents that speak ACP: spawn, prompt, cancel, close")
     .description("Sessions with agents that speak the Agent Client Protocol.")
     .addHelpText("after", about);
   addSpawn(acp, setExitCode);
@@ -46,18 +48,19 @@ export function addAcpCommand(program: Command, setExitCode: SetExitCode): void 
 function addPrompt(acp: Command, setExitCode: SetExitCode): void {
   const prompt = acp
     .command("prompt")
-    .summary("give a session's agent a prompt, and show its answer")
-    .description("Give a session's agent a prompt, and show what it answers.")
+    .summary("send a prompt to the agent of a session, and show its answer")
+    .description("Send a prompt to the agent of a session, and show its answer.")
     .argument("<session>", "its name or id")
-    .argument("<prompt>", "what to tell it; - reads it from stdin")
-    .option("--no-wait", "do not wait for the answer; prints the turn's id");
+    .argument("<prompt>", "the prompt; - reads it from stdin")
+    .addOption(new Option("--no-wait", "the former name of --detach").hideHelp());
+  addDetachOption(prompt, "do not wait for the answer; prints the turn id");
   addNotifyOptions(prompt);
   addDisplayOptions(prompt)
     .addHelpText("after", answerHelp)
     .action(async (session: string, words: string, flags: PromptFlags) => {
       const { promptSession } = await import("./prompt.js");
-      const { wait } = flags;
-      if (wait) rejectNotifyOptions(flags, "--no-wait");
+      const wait = flags.wait && !isDetached(flags);
+      if (wait) rejectNotifyOptions(flags, "--detach");
       setExitCode(
         await promptSession({
           session,
@@ -73,17 +76,17 @@ function addPrompt(acp: Command, setExitCode: SetExitCode): void {
 function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
   acp
     .command("cancel")
-    .summary("cancel a session's turn; the agent stays")
+    .summary("cancel a turn; the agent stays")
     .description(
-      "Cancel the turn that runs, or else the next that waits. Waits for its end; the agent stays.",
+      "Cancel the running turn, or else the next queued one, and wait for its end. The agent stays.",
     )
     .argument("<session>", "its name or id")
-    .option("--turn <id>", "that one, running or waiting")
-    .option("--reap-tools", "end what the turn has left running")
-    .option("--json", "the turn as JSON")
+    .option("--turn <id>", "this turn, running or queued")
+    .option("--reap-tools", "end processes that the turn leaves running")
+    .option("--json", "print the turn as JSON")
     .addHelpText(
       "after",
-      "\nExit status: 0; 1 there is nothing to cancel; 3 something it left would not go;\n122 the agent did not say that it has stopped.\n",
+      "\nExit status: 0 cancelled, 1 there is nothing to cancel, 3 processes are left,\n122 the agent did not confirm the cancellation.\n",
     )
     .action(
       async (
@@ -107,11 +110,11 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
     );
   acp
     .command("close")
-    .summary("close a session: nothing of it is left")
-    .description("Close a session. Says so when every process of it is proven to be gone.")
+    .summary("close a session and end its agent")
+    .description("Close a session and end its agent. Waits until every process is proven to be gone.")
     .argument("<session>", "its name or id")
-    .option("--discard", "also what the agent keeps of it, where the agent offers that")
-    .option("--json", "the session as JSON")
+    .option("--discard", "also delete what the agent stored, if the agent supports that")
+    .option("--json", "print the session as JSON")
     .action(async (session: string, { discard, json }: { readonly discard?: true; readonly json?: true }) => {
       const { closeAcpSession } = await import("./close.js");
       setExitCode(await closeAcpSession(session, discard === true, json === true));
@@ -120,12 +123,12 @@ function addCancelAndClose(acp: Command, setExitCode: SetExitCode): void {
 
 function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
   acp
-    .command("list")
-    .summary("sessions that are open, newest first")
-    .description("ACP sessions that may be seen, newest first. Only reads.")
-    .option("--all", "those that are closed, too")
-    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
-    .option("--json", "the records as a JSON array")
+    .command("list", { isDefault: true })
+    .summary("list open sessions, newest first")
+    .description("List the ACP sessions that the requester may see, newest first. Read-only.")
+    .option("-a, --all", "also list closed sessions")
+    .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
+    .option("--json", "print a JSON array of records")
     .action(
       async ({ all, limit, json }: { readonly all?: true; readonly limit: number; readonly json?: true }) => {
         const { printAcpSessions } = await import("./sessions.js");
@@ -134,34 +137,34 @@ function addReadCommands(acp: Command, setExitCode: SetExitCode): void {
     );
   acp
     .command("show")
-    .summary("one session: its turn, its queue, its processes")
-    .description("One session: its turn and queue, what it asks, its processes. Only reads.")
+    .summary("show a session: turn, queue, permission requests, processes")
+    .description("Show a session: its turn and queue, its permission requests, its processes. Read-only.")
     .argument("<session>", "its name or id")
-    .option("--json", "as JSON")
+    .option("--json", "print JSON")
     .action(async (session: string, { json }: { readonly json?: true }) => {
       const { showAcpSession } = await import("./sessions.js");
       setExitCode(await showAcpSession(session, json === true));
     });
   acp
     .command("history")
-    .summary("what was asked and answered")
-    .description("What was asked and answered in a session, oldest first. Only reads.")
+    .summary("print the prompts and answers of a session")
+    .description("Print the prompts and answers of a session, oldest first. Read-only.")
     .argument("<session>", "its name or id")
-    .option("--limit <n>", "the newest so many", positiveIntegerUpTo(1_000), 100)
-    .option("--json", "the turns as a JSON array")
+    .option("--limit <n>", "print the newest n turns", positiveIntegerUpTo(1_000), 100)
+    .option("--json", "print a JSON array of turns")
     .action(async (session: string, { limit, json }: { readonly limit: number; readonly json?: true }) => {
       const { showAcpHistory } = await import("./sessions.js");
       setExitCode(await showAcpHistory(session, limit, json === true));
     });
   acp
     .command("watch")
-    .summary("what happens in a session, as it happens")
+    .summary("follow what happens in a session")
     .description(
-      "What has happened in a session and what happens, until it is closed. Only reads, until you answer a question.",
+      "Print what has happened in a session, and follow it until the session is closed. Read-only, unless you answer a permission request.",
     )
     .argument("<session>", "its name or id")
-    .option("--new", "only what comes from now on")
-    .option("--thoughts", "all of the agent's thoughts, not only how they begin")
+    .option("--new", "only what happens from now on")
+    .option("--thoughts", "print the agent's thoughts in full")
     .addOption(formatOption())
     .option("--json", "the same as --format json")
     .action(async (session: string, flags: DisplayFlags & { readonly new?: true }) => {

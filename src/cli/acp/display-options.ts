@@ -6,17 +6,15 @@ import { parseDuration } from "../options/units.js";
 import { OUTPUT_FORMATS, type OutputFormat } from "./view/formats.js";
 
 export const answerHelp = `
-Ctrl-C cancels the turn and waits for its end; again, it leaves that to the
-gateway. On a terminal you are asked there what the agent asks leave for.
+Ctrl-C cancels the turn and waits for its end; a second Ctrl-C leaves the rest to the
+gateway. On a terminal you are asked about the agent's permission requests.
 
-Formats: text, to be read as it comes; json, the agent's frames as they came,
-one object per line; quiet, the answer alone when there is one. --json instead
-prints the record of the turn when it has ended.
+Formats: text, for reading while it comes; json, the agent's frames, one object per
+line; quiet, only the answer. --json prints the record of the turn when it has ended.
 
-Exit status: 0 answered; 1 the agent failed or refused; 3 it stopped early;
-121 interrupted, its process ended; 122 told to stop, and it did not say that
-it has; 123 answered, but it knew nothing of what was said before; 124 timeout;
-125 holdfast failed; 130 cancelled.
+Exit status: 0 answered, 1 the agent failed or refused, 3 it stopped early, 121 its
+process ended during the turn, 122 cancelled and not confirmed, 123 answered without
+the context of earlier turns, 124 timeout, 125 Holdfast failed, 130 cancelled.
 `;
 
 export interface DisplayFlags {
@@ -31,21 +29,23 @@ export function rejectNotifyOptions(flags: NotifyFlags, instead: string): void {
   if (misplaced !== null) throw new BadInput("option", `${misplaced}: add ${instead}; nothing was sent`);
 }
 
-/** What every command has that shows an answer. */
+/** Options of commands that show an answer. */
 export function addDisplayOptions(command: Command): Command {
   return command
     .option(
       "--timeout <duration>",
-      "end the agent when it has not answered by then",
+      "end the agent if it has not answered by then",
       asOptionParser(parseTurnTimeout),
     )
-    .option("--thoughts", "all of the agent's thoughts, not only how they begin")
+    .option("--thoughts", "print the agent's thoughts in full")
     .addOption(formatOption())
-    .addOption(new Option("--json", "instead, the record when the turn has ended").conflicts("format"));
+    .addOption(new Option("--json", "print the record when the turn has ended").conflicts("format"));
 }
 
 export function formatOption(): Option {
-  return new Option("--format <format>", "how the answer is shown (default: text)").choices(OUTPUT_FORMATS);
+  return new Option("--format <format>", "the output format")
+    .choices(OUTPUT_FORMATS)
+    .default(undefined, "text");
 }
 
 const DAY_MS = 86_400_000;

@@ -21,18 +21,21 @@ export interface FollowTurnOptions {
   readonly interrupts: TurnInterrupts;
 }
 
-/** What a turn left is looked at when it has ended, within this time: two seconds to go, and some to look. */
+/**
+ * Processes that a turn left are inspected when it has ended, within this time: two seconds to end, and some to
+ * inspect.
+ */
 const AUDIT_MS = 10_000;
-/** A gateway that is coming up. */
+/** A gateway that is starting answers within this time. */
 const RETRY_MS = 100;
 
-/** Show a turn until it has ended. Null: the user did not wait for that. */
+/** Shows a turn until it has ended. Null: the user left before. */
 export async function followTurn(following: FollowTurnOptions): Promise<ShownTurn | null> {
   const { connection, session, turn, after, view, interactive, interrupts } = following;
   const { sessionId } = session;
   const { turnId } = turn;
   const notice = (message: string): void => view.notice([message, "dim"]);
-  const updates = new AcpUpdateStream({ connection, sessionId, after, say: notice });
+  const updates = new AcpUpdateStream({ connection, sessionId, after, notice });
   using prompter = new PermissionPrompter({
     view,
     interactive,
@@ -60,7 +63,7 @@ export async function followTurn(following: FollowTurnOptions): Promise<ShownTur
   return ended;
 }
 
-/** Its own updates, and what became of its session. */
+/** The updates of the turn, and changes of its session. */
 async function showUntilEnd(
   updates: AcpUpdateStream,
   turnId: string,
@@ -88,13 +91,13 @@ function isOfTurn({ type, turnId }: WatchedUpdate, wanted: string): boolean {
   return turnId === null ? type === "context-lost" || type === "session" : turnId === wanted;
 }
 
-/** Where the agent is gone, or was never asked, nothing can be left of it. */
+/** If the agent is gone, or was never asked, no process can be left. */
 function isAudited({ outcome, problem }: TurnChange): boolean {
   if (outcome === "completed" || outcome === "cancel-unconfirmed") return true;
   return outcome === "cancelled" ? problem === null : problem?.code === "ACP_REFUSED";
 }
 
-/** By whichever gateway there is. */
+/** Asks the current gateway. */
 async function cancelUntilAnswered(
   updates: AcpUpdateStream,
   sessionId: string,
@@ -110,7 +113,7 @@ async function cancelUntilAnswered(
     }
 }
 
-/** What the command ends with. */
+/** The exit code of the command. */
 export function followedTurnExitCode(turn: ShownTurn, interrupts: TurnInterrupts): number {
   return turn.outcome === "cancelled" ? (interrupts.exitCode ?? turnExitCode(turn)) : turnExitCode(turn);
 }

@@ -11,8 +11,8 @@ import type { WatchedUpdate } from "./view/updates.js";
 import type { AcpView, TurnChange } from "./view/updates.js";
 
 /**
- * Ask on the terminal, after the whole question (`shown`) has been displayed. Null: the question stays open, or `over` came first. Ctrl-C is no answer either: it goes to
- * `interrupted`, and whoever is told there ends the question.
+ * Asks on the terminal, after the whole request (`shown`) was displayed. Null: the request stays open, or `over` came
+ * first. Ctrl-C is no answer: it is reported to `interrupted`, which ends the request.
  */
 export async function askPermission(
   permission: PermissionRequest,
@@ -35,7 +35,7 @@ export async function askPermission(
   try {
     await setTimeout(TYPED_AHEAD_MS);
     const question = `  allow it, this once? [y/N/later] (${expiryText(permission, Date.now())}) `;
-    // Not every Node rejects it when it is closed.
+    // Some versions of Node do not reject the question when the interface is closed.
     const answered = asking.question(question, { signal: over }).catch(() => null);
     const answer = await Promise.race([answered, closed]);
     if (answer === null && !left) process.stderr.write("\n");
@@ -48,13 +48,13 @@ export async function askPermission(
 
 export interface PermissionPrompterOptions {
   readonly view: AcpView;
-  /** There is a terminal, and who sits there may answer. */
+  /** There is a terminal, and its user may answer. */
   readonly interactive: boolean;
   readonly client: () => GatewayClient;
   readonly onInterrupt: () => void;
 }
 
-/** Shows what happens; while a question is open on the terminal, what happens meanwhile waits. */
+/** Shows what happens. While a request is open on the terminal, updates are queued. */
 export class PermissionPrompter implements Disposable {
   readonly #options: PermissionPrompterOptions;
   #current: { readonly id: string; readonly over: AbortController } | null = null;
@@ -65,7 +65,7 @@ export class PermissionPrompter implements Disposable {
     this.#options = parts;
   }
 
-  /** Rejects when what waited for an answer cannot be shown. */
+  /** Rejects if a queued update cannot be shown. */
   get failure(): Promise<never> {
     return this.#failure.promise;
   }
@@ -86,7 +86,7 @@ export class PermissionPrompter implements Disposable {
     const over = new AbortController();
     this.#current = { id, over };
     try {
-      // One of long ago may have been answered since.
+      // An old request may have been answered since.
       const { permissions } = await client().acpPermissions({ query: { session: permission.sessionId } });
       const asked = permissions.find((each) => each.id === id);
       if (asked !== undefined) {
@@ -116,7 +116,7 @@ function unansweredRequest({ type, data }: WatchedUpdate): PermissionRequest | n
   return type === "permission" && permission.decision === null ? permission : null;
 }
 
-/** Or makes an answer pointless. */
+/** Whether the update ends the request or makes an answer pointless. */
 function settlesRequest({ type, data }: WatchedUpdate, id: string): boolean {
   if (type === "permission") return (data as PermissionRequest).id === id;
   return type === "turn" ? (data as TurnChange).state === "ended" : type === "session";

@@ -1,23 +1,22 @@
 import type { Command } from "commander";
-import { rejectUnknownSubcommand, type SetExitCode } from "../options/parsers.js";
+import type { SetExitCode } from "../options/parsers.js";
 
 export function addPermissions(acp: Command, setExitCode: SetExitCode): void {
   const permissions = acp
     .command("permissions")
-    .summary("what agents ask leave for: list, allow, deny")
-    .description("What agents ask leave for.")
+    .summary("permission requests of agents: list, show, allow, deny")
+    .description("Permission requests of agents.")
     .addHelpText(
       "after",
       '\nA request that is not answered within five minutes is denied. Only the operator\ncan answer. If a row of the list does not show the whole request (column SHOWN),\n"allow" needs the digest that "permissions show" prints at its end.\n\nExit status of allow and deny: 0 done, 1 no such request, 3 the answer came too late.\n',
     );
-  rejectUnknownSubcommand(permissions);
   permissions
     .command("list", { isDefault: true })
-    .summary("questions that wait, with when they expire")
-    .description("Questions that wait for an answer, and when each expires. Only reads.")
-    .option("--session <session>", "only this session's")
-    .option("--all", "those that were answered, too")
-    .option("--json", "as a JSON array")
+    .summary("list open requests and when they expire")
+    .description("List the requests that wait for an answer, and when each expires. Read-only.")
+    .option("--session <session>", "only requests of this session")
+    .option("-a, --all", "also list answered requests")
+    .option("--json", "print a JSON array")
     .action(
       async ({
         session,
@@ -41,8 +40,8 @@ export function addPermissions(acp: Command, setExitCode: SetExitCode): void {
       "Show everything that an agent asks for: each argument, the directory and the variables of a command, or everything that the agent says about its own tool. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
     )
     .argument("<permission>", "its id")
-    .option("--reveal", "mask no secrets")
-    .option("--json", "as JSON")
+    .option("--reveal", "do not mask secrets")
+    .option("--json", "print JSON")
     .action(async (id: string, flags: { readonly reveal?: true; readonly json?: true }) => {
       const { showPermission } = await import("./permissions.js");
       setExitCode(await showPermission(id, flags));
@@ -50,14 +49,14 @@ export function addPermissions(acp: Command, setExitCode: SetExitCode): void {
   for (const verdict of ["allow", "deny"] as const)
     permissions
       .command(verdict)
-      .summary(verdict === "allow" ? "let the agent do it" : "do not")
-      .description(verdict === "allow" ? "Let the agent do it, this once." : "Do not let the agent do it.")
+      .summary(verdict === "allow" ? "allow a request" : "deny a request")
+      .description(verdict === "allow" ? "Allow a request, once." : "Deny a request.")
       .argument("<permission>", "its id")
       .option(
         "--digest <digest>",
         "answer only the request with this digest, which `permissions show` prints",
       )
-      .option("--json", "the question and its decision as JSON")
+      .option("--json", "print the request and its decision as JSON")
       .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { answerPermission } = await import("./permissions.js");
         setExitCode(await answerPermission(id, verdict, flags));

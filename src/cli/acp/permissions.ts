@@ -9,7 +9,7 @@ import { readWholeQuestion, wholeQuestionLines } from "../print/approval-questio
 import { exitCodes } from "../print/exit-code.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toRecordJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 import { printPaged } from "../print/terminal-prompt.js";
 import { expiryText, type PermissionRequest, permissionSubject } from "./view/formats.js";
@@ -25,7 +25,7 @@ export async function printPermissions({ session, all, json }: ListPermissionsRe
   const of = session === null ? {} : { session: (await resolveAcpSession(reader.client, session)).sessionId };
   const query = { ...of, ...(all ? { all: "1" as const } : {}), limit: 1_000 };
   const { permissions } = await reader.client.acpPermissions({ query });
-  if (json) print(toJson(permissions, 2));
+  if (json) print(toRecordJson(permissions, 2));
   else if (permissions.length === 0) notice("no agent asks for anything", "dim");
   else print(`${permissionTable(permissions, Date.now()).join("\n")}\n`);
   return 0;
@@ -40,7 +40,7 @@ function permissionTable(permissions: readonly PermissionRequest[], now: number)
     shownColumn(each),
     permissionSubject(each),
   ]);
-  const [head, ...rest] = formatTable([["PERMISSION", "SESSION", "STATE", "SHOWN", "FOR"], ...rows], null);
+  const [head, ...rest] = formatTable(["PERMISSION", "SESSION", "STATE", "SHOWN", "FOR"], rows, null);
   const hint = permissions.some((each) => shownColumn(each) === "part")
     ? [
         "part: the row shows only a part of the request; `holdfast acp permissions show <permission>` shows all of it",
@@ -59,12 +59,12 @@ export interface ShowPermissionFlags {
   readonly json?: true;
 }
 
-/** Print the whole question; on a terminal, screen by screen. */
+/** Prints the whole request; on a terminal, screen by screen. */
 export async function showPermission(id: string, { reveal, json }: ShowPermissionFlags): Promise<number> {
   const client = await operatorClient(id);
   const question = await readPermissionQuestion(client, id, reveal === true);
   const { first, ...rest } = question;
-  if (json === true) print(toJson({ permission: first.permission, ...rest }, 2));
+  if (json === true) print(toRecordJson({ permission: first.permission, ...rest }, 2));
   else {
     const head = `${id}: session ${first.permission.sessionId}, ${permissionState(first.permission, Date.now())}`;
     const all = [head, ...wholeQuestionLines(question, "holdfast acp permissions", id)];
@@ -97,7 +97,7 @@ function permissionState(permission: PermissionRequest, now: number): string {
     : `${decision.verdict} (${sanitizeLine(decision.actor)})`;
 }
 
-/** Said, too, when it came too late: then somebody else has decided, or nobody in time. */
+/** An answer that came too late is reported: the request was answered before, or has expired. */
 export async function answerPermission(
   id: string,
   verdict: "allow" | "deny",
@@ -108,7 +108,7 @@ export async function answerPermission(
   const answer = await client.acpAnswer({ params: { id }, body: { verdict, ...shown } });
   const { permission, decided } = answer;
   const done = decided && permission.decision?.verdict === verdict;
-  if (json === true) print(toJson(answer));
+  if (json === true) print(toRecordJson(answer));
   else if (done) print(`${id}: ${verdict}\n`);
   else if (decided) print(`${id}: cancelled, its agent does not offer to be allowed this once\n`);
   else print(`${id}: too late, ${permissionState(permission, Date.now())}\n`);

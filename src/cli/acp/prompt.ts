@@ -31,7 +31,7 @@ export interface AcpPromptRequest extends AnswerDisplay {
   readonly notification: Pick<RequestOf<"acpPrompt">["body"], "notify" | "origin">;
 }
 
-/** Ask an agent, and show what it says. */
+/** Sends a prompt to an agent and shows its answer. */
 export async function promptSession(request: AcpPromptRequest): Promise<number> {
   const { prompt, timeoutMs, wait, json } = request;
   const words = await readPrompt(prompt);
@@ -61,7 +61,7 @@ export async function promptSession(request: AcpPromptRequest): Promise<number> 
   }));
 }
 
-/** Until the turn has ended, or the user leaves. */
+/** Shows a turn until it has ended or the user leaves. */
 export async function showTurn(
   connection: GatewayConnection,
   session: AcpSessionSummary,
@@ -89,12 +89,12 @@ export async function showTurn(
   return followedTurnExitCode(ended, interrupts);
 }
 
-/** A person who is no session is at the terminal. */
+/** The operator is at the terminal. */
 export function canAnswerPrompts(): boolean {
   return isatty(0) && isatty(2) && sessionToken() === null;
 }
 
-/** Nobody waits for the answer here. */
+/** Prints the id of a turn that runs in the background. */
 export async function printBackgroundTurn(
   { client }: GatewayConnection,
   session: AcpSessionSummary,
@@ -114,7 +114,7 @@ export async function printBackgroundTurn(
   return 0;
 }
 
-/** As it is said, or read from stdin. */
+/** The prompt, or stdin for `-`. */
 export async function readPrompt(said: string): Promise<string> {
   const prompt = said === "-" ? await text(process.stdin) : said;
   if (prompt.trim() === "") throw new BadInput("prompt", "the prompt is empty; nothing was sent");
@@ -126,7 +126,7 @@ async function noticeQueuePosition(
   { sessionId }: AcpSessionSummary,
   { turnId, ordinal }: ShownTurn,
 ): Promise<void> {
-  // Only news: whoever is interrupted in telling it goes on.
+  // Only information: an error does not end the command.
   const shown = await client.acpShow({ params: { id: sessionId } }).catch(() => null);
   const turns = shown?.turns ?? [];
   const before = turns.filter((each) => each.state !== "ended" && each.ordinal < ordinal).length;

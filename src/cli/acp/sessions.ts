@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { openReadClient } from "../client/read-client.js";
@@ -7,7 +6,7 @@ import { formatDuration } from "../options/units.js";
 import { type Palette, paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 import { expiryText, permissionSubject, toolLine, toOneLine } from "./view/formats.js";
 import { auditNotice, type ShownTurn } from "./view/turn-result.js";
 
@@ -21,7 +20,7 @@ export async function showAcpSession(wanted: string, json: boolean): Promise<num
   return 0;
 }
 
-/** Of an agent's stderr, what may still matter. */
+/** Lines of an agent's stderr that are shown. */
 const STDERR_LINES = 5;
 
 function sessionText(
@@ -96,7 +95,7 @@ export async function printAcpSessions(all: boolean, limit: number, json: boolea
   const { sessions } = await reader.client.acpList({ query: { limit, ...(all ? { all: "1" } : {}) } });
   if (json) print(toJson(sessions, 2));
   else if (sessions.length === 0) notice("there are no ACP sessions to be seen", "dim");
-  else print(`${sessionTable(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${sessionTable(sessions, Date.now(), terminalWidth()).join("\n")}\n`);
   return 0;
 }
 
@@ -110,15 +109,23 @@ function sessionTable(sessions: readonly AcpSessionSummary[], now: number, width
     `${formatDuration(Math.max(0, now - createdAt))} ago`,
     sanitizeLine(cwd),
   ]);
-  const head = ["NAME", "SESSION", "STATE", "AGENT", "MODE", "CREATED", "DIRECTORY"];
-  const [first, ...rest] = formatTable([head, ...rows], width);
+  const head = [
+    "NAME",
+    "SESSION",
+    "STATE",
+    { name: "AGENT", optional: 3 },
+    { name: "MODE", optional: 1 },
+    { name: "CREATED", optional: 2 },
+    "DIRECTORY",
+  ];
+  const [first, ...rest] = formatTable(head, rows, width);
   return [paletteFor(1).bold(first ?? ""), ...rest];
 }
 
-/** Where there is no terminal to be as wide as. */
+/** Width of lines if stdout is no terminal. */
 const NON_TERMINAL_WIDTH = 200;
 
-/** What was asked and answered, oldest first. */
+/** Prints the prompts and answers of a session, oldest first. */
 export async function showAcpHistory(wanted: string, limit: number, json: boolean): Promise<number> {
   await using reader = await openReadClient();
   const { sessionId } = await resolveAcpSession(reader.client, wanted);
@@ -130,7 +137,7 @@ export async function showAcpHistory(wanted: string, limit: number, json: boolea
   return 0;
 }
 
-/** `number`: what it is called there. */
+/** `number`: the number of the turn in its session. */
 export function formatTurn(turn: ShownTurn, palette: Palette, number: number): string {
   const { createdAt, askedBy, prompt, text, toolCalls, problem, audit } = turn;
   const head = `#${number} ${new Date(createdAt).toISOString().slice(0, 19)}Z ${sanitizeLine(askedBy)}, ${turnOutcomeText(turn)}`;
@@ -139,9 +146,7 @@ export function formatTurn(turn: ShownTurn, palette: Palette, number: number): s
   const parts = [
     palette.dim(head),
     palette.bold(asked),
-    ...toolCalls.map((call) =>
-      toolLine(call, isatty(1) ? process.stdout.columns : NON_TERMINAL_WIDTH, palette),
-    ),
+    ...toolCalls.map((call) => toolLine(call, terminalWidth() ?? NON_TERMINAL_WIDTH, palette)),
     ...(text === "" ? [] : [sanitizeText(text).trimEnd()]),
     ...(problem === null ? [] : [palette.red(`! ${sanitizeLine(problem.message)}`)]),
     ...(left === null ? [] : [palette.yellow(`! ${sanitizeLine(left[0])}`)]),

@@ -4,6 +4,7 @@ import { BadInput } from "../../errors.js";
 import { CLIENT_FILE_ACCESS } from "../../model/enums.js";
 import { noticeInstallHint } from "../agents/command.js";
 import { addNotifyOptions, notifyBody, type NotifyFlags } from "../client/notify-options.js";
+import { addDetachOption, type DetachFlags, isDetached } from "../options/detach.js";
 import type { SetExitCode } from "../options/parsers.js";
 import { reportError } from "../print/stderr.js";
 import {
@@ -15,15 +16,14 @@ import {
 } from "./display-options.js";
 
 const spawnExamples = `
-Without a prompt the agent is started and waits; its session's id is printed.
-A session of that name that is open is gone on with. What the agent asks leave
-for is answered by rules: without one of the three options, reading and
-searching are allowed, and you are asked about the rest.
+Without a prompt the agent is started and waits, and the session id is printed. If a
+session with that name is open, the command continues it. Rules answer the agent's
+permission requests: by default, reading and searching are allowed, and you are
+asked about the rest.
 
-An agent uses files and commands by itself, and is offered none of the
-gateway's. With --client-files and --client-terminals it is: then what it reads,
-writes and runs through the gateway is subject to the same rules, and a command
-is a run of its own, which ends with the agent.
+With --client-files and --client-terminals the agent can use files and commands
+through the gateway: the same rules apply to them, and each command is a run of its
+own that ends with the agent. Without them the agent uses its own.
 ${answerHelp}
 Examples:
   holdfast acp spawn codex --name fix --approve-reads "why does the build fail?"
@@ -31,13 +31,12 @@ Examples:
   holdfast acp spawn --agent-command 'node ./my-agent.js' "hello"
 `;
 
-interface SpawnFlags extends DisplayFlags, NotifyFlags {
+interface SpawnFlags extends DisplayFlags, NotifyFlags, DetachFlags {
   readonly name?: string;
   readonly agentCommand?: string;
   readonly mode: "run" | "session";
   readonly cwd: string;
   readonly clearEnv?: true;
-  readonly background?: true;
   readonly approveAll?: true;
   readonly approveReads?: true;
   readonly denyAll?: true;
@@ -52,40 +51,41 @@ export function addSpawn(acp: Command, setExitCode: SetExitCode): void {
   const spawn = acp
     .command("spawn")
     .summary("open a session with an agent")
-    .description("Open a session with an agent, and give it a prompt.")
-    .argument("[agent]", "a known one that speaks ACP (holdfast agents list)")
-    .argument("[prompt]", "what to tell it; - reads it from stdin")
-    .option("--agent-command <command>", "instead of a known agent: any command, as a shell takes it")
-    .option("--name <name>", "what the session is called")
+    .description("Open a session with an agent, and send it a prompt.")
+    .argument("[agent]", "an agent of the catalogue that speaks ACP (holdfast agents)")
+    .argument("[prompt]", "the prompt; - reads it from stdin")
+    .option("--agent-command <command>", "any command instead of an agent of the catalogue, in shell syntax")
+    .option("--name <name>", "the name of the session")
     .addOption(
-      new Option("--mode <mode>", "go on after the first answer, or be closed with it")
+      new Option("--mode <mode>", "keep the session open after the first answer, or close it")
         .choices(["session", "run"])
         .default("session"),
     )
-    .option("--cwd <directory>", "where the agent works", ".")
-    .option("--clear-env", "start the agent with the gateway's environment, not with this one")
-    .option("-b, --background", "do not wait for the answer; prints the turn's id")
+    .option("--cwd <directory>", "the agent's working directory", ".")
+    .option("--clear-env", "use the environment of the gateway instead of this one")
     .addOption(
-      new Option("--approve-all", "allow all that the agent asks leave for").conflicts([
-        "approveReads",
-        "denyAll",
-      ]),
+      new Option("--approve-all", "allow every permission request").conflicts(["approveReads", "denyAll"]),
     )
     .addOption(
-      new Option("--approve-reads", "allow it to read and search, ask about the rest").conflicts(["denyAll"]),
+      new Option("--approve-reads", "allow reading and searching, ask about the rest").conflicts(["denyAll"]),
     )
-    .option("--deny-all", "allow nothing that it asks leave for")
-    .option("--reap-tools", "end what a cancelled turn has left running")
-    .option("--reap-always", "end what any turn has left running")
+    .option("--deny-all", "deny every permission request")
+    .option("--reap-tools", "end processes that a cancelled turn leaves running")
+    .option("--reap-always", "end processes that any turn leaves running")
     .addOption(
       new Option(
         "--client-files <access>",
-        "let it read, or read and write, files through the gateway",
+        "let the agent read, or read and write, files through the gateway",
       ).choices(CLIENT_FILE_ACCESS),
     )
-    .option("--client-root <directory>", "there, too, and not only in --cwd (repeatable)", collectDirectories)
-    .option("--client-terminals", "let it run commands through the gateway, each a run of its own")
-    .option("--no-client-terminals", "not that, whatever the catalogue says");
+    .option(
+      "--client-root <directory>",
+      "allow files in this directory, besides --cwd (repeatable)",
+      collectDirectories,
+    )
+    .option("--client-terminals", "let the agent run commands through the gateway, each as a run")
+    .option("--no-client-terminals", "do not, even if the catalogue says so");
+  addDetachOption(spawn, "do not wait for the answer; prints the turn id");
   addNotifyOptions(spawn);
   addDisplayOptions(spawn)
     .addHelpText("after", spawnExamples)
@@ -104,17 +104,17 @@ async function runSpawn(
   if (command !== undefined && second !== undefined)
     throw new BadInput(
       "agent",
-      "--agent-command stands in the agent's place: say one of them. Nothing was started",
+      "--agent-command replaces the agent: give only one of them. Nothing was started",
     );
   const known = command === undefined ? (first ?? "") : null;
   if (known === "" || (known?.length ?? 0) > MAX_AGENT_NAME_CHARS)
     throw new BadInput(
       "agent",
-      "say which agent: one that is known, or --agent-command. Nothing was started",
+      "the agent is missing: give a name of the catalogue, or --agent-command. Nothing was started",
     );
   if (command?.trim() === "")
     throw new BadInput("agent-command", "the command is empty; nothing was started");
-  if (flags.background !== true) rejectNotifyOptions(flags, "--background");
+  if (!isDetached(flags)) rejectNotifyOptions(flags, "--detach");
   const { spawnSession } = await import("./spawn.js");
   return spawnSession({
     agent: known === null ? { command: command ?? "" } : { name: known },
@@ -123,7 +123,7 @@ async function runSpawn(
     mode: flags.mode,
     cwd: flags.cwd,
     clearEnv: flags.clearEnv === true,
-    background: flags.background === true,
+    background: isDetached(flags),
     notification: notifyBody(flags),
     permissions: permissionMode(flags),
     client: clientOptions(flags),
@@ -138,7 +138,7 @@ function collectDirectories(one: string, before: readonly string[] = []): readon
   return [...before, resolve(one)];
 }
 
-/** Null: nothing was said of it. */
+/** Null: none of the options was given. */
 function clientOptions({ clientFiles: files, clientRoot: roots, clientTerminals: terminals }: SpawnFlags) {
   if (files === undefined && roots === undefined && terminals === undefined) return null;
   return {

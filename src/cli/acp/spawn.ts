@@ -15,24 +15,24 @@ import { type AnswerDisplay, printBackgroundTurn, readPrompt, showTurn } from ".
 import type { ShownTurn } from "./view/turn-result.js";
 
 export interface SpawnSessionRequest extends AnswerDisplay {
-  /** Of the catalogue, or any command that speaks ACP. */
+  /** An agent of the catalogue, or any command that speaks ACP. */
   readonly agent: { readonly name: string } | { readonly command: string };
   readonly name: string | null;
   readonly mode: "run" | "session";
   readonly cwd: string;
-  /** Start the agent with the gateway's environment instead of the environment of this command. */
+  /** Starts the agent with the gateway's environment instead of the environment of this command. */
   readonly clearEnv: boolean;
   readonly background: boolean;
   readonly permissions: "approve-all" | "approve-reads" | "deny-all" | null;
   readonly reap: "asked" | "cancel" | "always";
-  /** Null: as the catalogue says. */
+  /** Null: the default of the catalogue. */
   readonly client: RequestOf<"acpSpawn">["body"]["client"] | null;
   readonly prompt: string | null;
   readonly timeoutMs: number | null;
   readonly notification: Pick<RequestOf<"acpSpawn">["body"], "notify" | "origin">;
 }
 
-/** Open a session and start its agent; with a prompt, show what it answers. */
+/** Opens a session and starts its agent; with a prompt, shows its answer. */
 export async function spawnSession(request: SpawnSessionRequest): Promise<number> {
   const { background, json, mode } = request;
   if (mode === "run" && request.prompt === null)
@@ -63,7 +63,7 @@ export async function spawnSession(request: SpawnSessionRequest): Promise<number
 
 type SpawnAnswer = ResponseOf<"acpSpawn">;
 
-/** Null: the user did not want it any more. */
+/** Null: the user interrupted it. */
 async function startSession(
   found: GatewayConnection,
   body: SpawnBody,
@@ -75,7 +75,7 @@ async function startSession(
   interrupts.onFirst(() => {
     notice("the agent is not started after all; Ctrl-C again leaves that to you", "dim");
     if (!isNew) return;
-    // Where there is nothing to be closed yet, there is when the spawn is answered.
+    // If there is no session to close yet, there is one when the spawn is answered.
     closeStarting(found, body.key).then(
       (done) => (done ? closed.resolve("closed") : undefined),
       () => undefined,
@@ -99,7 +99,7 @@ async function startSession(
   return null;
 }
 
-/** False: there is none. */
+/** False: there is no such session. */
 async function closeStarting({ client }: GatewayConnection, name: string): Promise<boolean> {
   const { sessions } = await client.acpList({ query: { limit: 1_000 } });
   const session = sessions.find(({ key }) => key === name);
@@ -108,13 +108,13 @@ async function closeStarting({ client }: GatewayConnection, name: string): Promi
   return true;
 }
 
-/** Of the open session of that name: what comes after it is new. Null: there is none. */
+/** The last update of the open session with that name: later updates are new. Null: there is no such session. */
 async function lastUpdateSeq({ client }: GatewayConnection, name: string): Promise<number | null> {
   const { sessions } = await client.acpList({ query: { limit: 1_000 } });
   return sessions.find(({ key }) => key === name)?.seq ?? null;
 }
 
-/** What was begun before Ctrl-C came; what had been there before stays. */
+/** Closes a session that this command opened before Ctrl-C; a session that was open before stays. */
 async function undoSpawn(
   { client }: GatewayConnection,
   { session, created, turn }: SpawnAnswer,
@@ -125,13 +125,13 @@ async function undoSpawn(
   notice(`${session.key} is ${created ? "closed" : "as it was"}`, "dim");
 }
 
-/** Asked again with the same name and turn, nothing is done twice. */
+/** Idempotent: the request has the same name and turn id every time. */
 type SpawnBody = RequestOf<"acpSpawn">["body"] & { readonly key: string };
 
 function spawnBody(request: SpawnSessionRequest, prompt: string | null): SpawnBody {
   const { agent, mode, permissions, reap, client, timeoutMs, background, notification } = request;
   return {
-    // Verbatim to a shell, as it would be typed.
+    // The command goes to a shell verbatim.
     ...("name" in agent ? { agent: agent.name } : { argv: ["/bin/sh", "-c", agent.command] }),
     key: qualifiedSessionName(request.name ?? generateSessionName("name" in agent ? agent.name : "acp")),
     cwd: resolve(request.cwd),
@@ -150,7 +150,7 @@ function spawnBody(request: SpawnSessionRequest, prompt: string | null): SpawnBo
 
 const NAME_SUFFIX_CHARS = 6;
 
-/** Chosen here: it can be named even when nobody has answered yet. */
+/** Chosen here, so that the session can be named before a gateway has answered. */
 function generateSessionName(agent: string): string {
   return `${agent}-${newSessionId().slice(-NAME_SUFFIX_CHARS)}`;
 }

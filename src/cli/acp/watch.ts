@@ -16,11 +16,11 @@ export interface WatchSessionRequest {
   readonly session: string;
   readonly format: OutputFormat;
   readonly thoughts: boolean;
-  /** The number of the last update that is known; null: only what comes from now on. */
+  /** The number of the last known update; null: only new updates. */
   readonly after: number | null;
 }
 
-/** Everything that happens in a session, until it is closed. Without a gateway: what has happened. */
+/** Shows a session until it is closed. Without a gateway: what is recorded. */
 export async function watchSession(request: WatchSessionRequest): Promise<number> {
   const view = createView(request.format, { thoughts: request.thoughts, watching: true });
   const connection = await tryConnectForReading();
@@ -37,12 +37,12 @@ async function watchLive(
 ): Promise<void> {
   const { sessionId, seq } = await resolveAcpSession(connection.client, session);
   const notice = (message: string): void => view.notice([message, "dim"]);
-  const updates = new AcpUpdateStream({ connection, sessionId, after: after ?? seq, say: notice });
+  const updates = new AcpUpdateStream({ connection, sessionId, after: after ?? seq, notice });
   using prompter = new PermissionPrompter({
     view,
     interactive: format !== "json" && canAnswerPrompts(),
     client: () => updates.client,
-    // Whoever only watches has nothing to cancel.
+    // A watcher has nothing to cancel.
     onInterrupt: () => dieBySignal("SIGINT"),
   });
   const all = async (): Promise<void> => {

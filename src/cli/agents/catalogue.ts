@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import { sanitizeLine } from "../../text/sanitize.js";
@@ -9,11 +8,11 @@ import { exitCodes } from "../print/exit-code.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
 type ListedAgent = ResponseOf<"listAgents">["agents"][number];
 
-/** A query is bounded; what is cut off is not looked at. */
+/** The limit of a query parameter; the rest of PATH is not searched. */
 const PATH_CHARS = 8_192;
 
 export async function printAgents(json: boolean): Promise<number> {
@@ -22,11 +21,11 @@ export async function printAgents(json: boolean): Promise<number> {
   const { agents } = await (running?.client.listAgents({ query: sessionToken() === null ? { path } : {} }) ??
     configuredAgents(path));
   if (json) print(toJson(agents, 2));
-  else print(`${agentTable(agents, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${agentTable(agents, terminalWidth()).join("\n")}\n`);
   return 0;
 }
 
-/** Without a gateway: what the next one would know. */
+/** The catalogue that the next gateway would use. */
 async function configuredAgents(path: string): Promise<ResponseOf<"listAgents">> {
   const [{ readSettings }, { agentsById: agentsOf, agentsFromConfig: ownAgents }, listing] =
     await Promise.all([
@@ -38,7 +37,7 @@ async function configuredAgents(path: string): Promise<ResponseOf<"listAgents">>
   return listing.describeAgents({ all: agentsOf(own), own: new Set(own.map(({ id }) => id)) }, path);
 }
 
-/** `width`: of the terminal, where there is one. */
+/** `width`: that of the terminal; null: stdout is no terminal. */
 export function agentTable(agents: readonly ListedAgent[], width: number | null): string[] {
   const rows = agents.map(({ id, name, from, acp, cli, install }) => [
     id,
@@ -48,7 +47,8 @@ export function agentTable(agents: readonly ListedAgent[], width: number | null)
     sanitizeLine(isInstalled(acp) || isInstalled(cli) ? name : (install ?? name)),
   ]);
   const [head, ...rest] = formatTable(
-    [["AGENT", "FROM", "ACP", "ONE-SHOT", "NAME, OR HOW TO GET IT"], ...rows],
+    ["AGENT", "FROM", "ACP", "ONE-SHOT", "NAME, OR HOW TO GET IT"],
+    rows,
     width,
   );
   return [paletteFor(1).bold(head ?? ""), ...rest];
@@ -58,7 +58,7 @@ function isInstalled(form: { readonly executable: string | null } | null): boole
   return form !== null && form.executable !== null;
 }
 
-/** On a terminal, how it ends: nothing beside it would be seen otherwise. */
+/** Characters of a path on a terminal: its end is shown. */
 const PATH_COLUMNS = 24;
 
 function executablePath(form: { readonly executable: string | null } | null, short: boolean): string {
@@ -68,7 +68,7 @@ function executablePath(form: { readonly executable: string | null } | null, sho
 
 type AgentCheck = ResponseOf<"checkAgent">;
 
-/** Those that are named, or else all that are there. 3: not every one of their commands works. */
+/** Checks the named agents, or all installed ones. 3: a command does not work. */
 export async function checkAgents(names: readonly string[], json: boolean): Promise<number> {
   const { client } = await connectOrStart();
   const environment = environmentOutsideRuns();
@@ -83,7 +83,7 @@ export async function checkAgents(names: readonly string[], json: boolean): Prom
   if (json) print(toJson(checked, 2));
   else if (checked.length === 0)
     notice("no agent is there; `holdfast agents list` says how to get one", "dim");
-  else print(`${checkTable(checked, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${checkTable(checked, terminalWidth()).join("\n")}\n`);
   const well = checked.every(({ checks }) => checks.every(({ failure }) => failure === null));
   return well ? 0 : exitCodes.incomplete;
 
@@ -110,6 +110,6 @@ function checkTable(checked: readonly AgentCheck[], width: number | null): strin
       sanitizeLine(executable ?? "-"),
     ]),
   );
-  const [head, ...rest] = formatTable([["AGENT", "FOR", "VERSION", "CHECK", "PROGRAM"], ...rows], width);
+  const [head, ...rest] = formatTable(["AGENT", "FOR", "VERSION", "CHECK", "PROGRAM"], rows, width);
   return [paletteFor(1).bold(head ?? ""), ...rest];
 }

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { BadInput } from "../../errors.js";
 import {
@@ -8,52 +8,55 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
+import { addDetachOption, type DetachFlags, isDetached } from "../options/detach.js";
 import { asOptionParser, collectPairs, type SetExitCode } from "../options/parsers.js";
-import { parseDuration } from "../options/units.js";
+import { formatDuration, parseDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { notice } from "../print/stderr.js";
 import { currentUmask, reportRunFailure } from "../run/command.js";
 
-/** Of a known agent: a command that is not there wants to be installed. */
+/** Adds a hint if the command of a known agent is not installed. */
 export function noticeInstallHint(code: number): number {
-  if (code === exitCodes.notFound) notice("`holdfast agents list` says how to get it", "dim");
+  if (code === exitCodes.notFound) notice("`holdfast agents` shows how to install it", "dim");
   return code;
 }
 
 const listExamples = `
-Agents are entries of a catalogue: those that are built in, and tables
-[agents.<name>] of the config, which stand beside them or in their place.
+The catalogue has built-in agents, and the tables [agents.<name>] of the config
+file, which add to them or replace them.
 
-Exit status of check: 0, 1 there is no such agent, 3 not every command works.
+Exit status of check: 0 all work, 1 no such agent, 3 a command does not work.
 
 Examples:
-  holdfast agents list
+  holdfast agents
   holdfast agents check claude codex
 `;
 
 export function addAgentsCommand(program: Command, setExitCode: SetExitCode): void {
   const agents = program
     .command("agents")
-    .summary("agents that are known: list, check")
-    .description("Agents that are known, and whether they are there.")
+    .summary("the catalogue of agents: list, check")
+    .description("The catalogue of agents, and which of them are installed.")
     .addHelpText("after", listExamples);
   agents
-    .command("list")
-    .summary("all of them, and where their commands lie")
-    .description("All agents that are known, and where their commands lie. Only reads: nothing is executed.")
-    .option("--json", "as a JSON array")
+    .command("list", { isDefault: true })
+    .summary("list agents and the paths of their commands")
+    .description(
+      "List the agents of the catalogue and the paths of their commands. Read-only: nothing is executed.",
+    )
+    .option("--json", "print a JSON array")
     .action(async ({ json }: { readonly json?: true }) => {
       const { printAgents } = await import("./catalogue.js");
       setExitCode(await printAgents(json === true));
     });
   agents
     .command("check")
-    .summary("ask their commands for their versions")
+    .summary("run agents' commands to print their versions")
     .description(
-      "Ask agents' commands for their versions, each by a run with a deadline; without names, all that are there.",
+      "Run agents' commands to print their versions, each as a run with a timeout. Without names, all installed agents are checked.",
     )
-    .argument("[agent...]", "which")
-    .option("--json", "as a JSON array")
+    .argument("[agent...]", "their names")
+    .option("--json", "print a JSON array")
     .action(async (names: string[], { json }: { readonly json?: true }) => {
       const { checkAgents } = await import("./catalogue.js");
       setExitCode(await checkAgents(names, json === true));
@@ -61,24 +64,22 @@ export function addAgentsCommand(program: Command, setExitCode: SetExitCode): vo
 }
 
 const runExamples = `
-The prompt is given to the agent's own command, which runs like every command:
-owned until each of its processes is gone, and stopped when it is silent for
-longer than the agent's profile allows. What it says is shown while it works
-and kept in a session of its own, with the prompt; --resume goes on with one.
+The agent's own command gets the prompt. It is a run like any other, and is stopped
+when it writes nothing for longer than its profile allows. Its output is shown while
+it works, and kept with the prompt in a session; --resume continues a session.
 
-Exit status: as of \`holdfast run\`; 1 when the command ended well, but the agent
-says that it failed.
+Exit status: as of \`holdfast run\`; 1 if the command succeeded, but the agent
+reports an error.
 
 Examples:
   holdfast agent run claude "why does the build fail?"
-  holdfast agent run claude --resume last "fix it, then"
-  holdfast agent run codex --background --cwd ~/src/site "update the docs"
+  holdfast agent run claude --resume last "fix it"
+  holdfast agent run codex --detach --cwd ~/src/site "update the docs"
   git diff | holdfast agent run gemini -
 `;
 
-interface RunFlags extends NotifyFlags {
+interface RunFlags extends NotifyFlags, DetachFlags {
   readonly resume?: string;
-  readonly background?: true;
   readonly cwd?: string;
   readonly clearEnv?: true;
   readonly timeout: number;
@@ -91,23 +92,31 @@ export function addAgentCommand(program: Command, setExitCode: SetExitCode): voi
   const duration = asOptionParser(parseDuration);
   const agent = program
     .command("agent")
-    .summary("give an agent's own command one prompt: run")
-    .description("Give an agent's own command one prompt.");
+    .summary("run an agent's own command with one prompt")
+    .description("Run an agent's own command with one prompt.");
   const run = agent
     .command("run")
     .summary("run an agent's one-shot command with a prompt")
-    .description("Run an agent's one-shot command with a prompt, and show what it says.")
-    .argument("<agent>", "one of `holdfast agents list`")
-    .argument("<prompt>", "what to tell it; - reads it from stdin")
-    .option("--resume <session>", "go on with one: its id or key, the agent's own id of it, or last")
-    .option("-b, --background", "hand it to the gateway and leave; prints the run's id");
+    .description("Run an agent's one-shot command with a prompt, and show its answer.")
+    .argument("<agent>", "one of `holdfast agents`")
+    .argument("<prompt>", "the prompt; - reads it from stdin")
+    .option("--resume <session>", "continue a session: its id or key, the agent's own id, or last");
+  addDetachOption(run, "run in the background; prints the run id");
   addNotifyOptions(run)
-    .option("--cwd <directory>", "start it there")
-    .option("--clear-env", "start the agent with the gateway's environment, not with this one")
-    .option("--timeout <duration>", "stop it after this long: 30m, 1h30m; 0 for never", duration, 0)
-    .option("--grace <duration>", "from asking to terminate to killing", duration, defaults.graceMs)
-    .option("--label <key=value>", "put a label on the run's record (repeatable)", collectPairs, {})
-    .option("--json", "at the end, run, session and result as JSON on stdout; what it says goes to stderr")
+    .option("--cwd <directory>", "run in this directory")
+    .option("--clear-env", "use the environment of the gateway instead of this one")
+    .addOption(
+      new Option("--timeout <duration>", "stop the run after this time: 30m, 1h30m")
+        .argParser(duration)
+        .default(0, "never"),
+    )
+    .addOption(
+      new Option("--grace <duration>", "time between TERM and KILL")
+        .argParser(duration)
+        .default(defaults.graceMs, formatDuration(defaults.graceMs)),
+    )
+    .option("--label <key=value>", "put a label on the run (repeatable)", collectPairs, {})
+    .option("--json", "print run, session and result as JSON on stdout at the end; output goes to stderr")
     .addHelpText("after", runExamples)
     .action(async (id: string, prompt: string, flags: RunFlags) =>
       setExitCode(noticeInstallHint(await startAgent(id, prompt, flags).catch(reportRunFailure))),
@@ -116,11 +125,11 @@ export function addAgentCommand(program: Command, setExitCode: SetExitCode): voi
 
 async function startAgent(agent: string, said: string, flags: RunFlags): Promise<number> {
   const misplaced = misplacedNotifyOption(flags);
-  if (flags.background !== true && misplaced !== null)
-    throw new BadInput("option", `${misplaced}: add --background; nothing was started`);
-  // One that is gone on with may be another's, who is told.
-  const unheard = flags.resume === undefined ? targetlessNotifyOption(flags) : null;
-  if (unheard !== null) throw new BadInput("option", `${unheard}; nothing was started`);
+  if (!isDetached(flags) && misplaced !== null)
+    throw new BadInput("option", `${misplaced}: add --detach; nothing was started`);
+  // A resumed session may belong to another session, which is then the target.
+  const targetless = flags.resume === undefined ? targetlessNotifyOption(flags) : null;
+  if (targetless !== null) throw new BadInput("option", `${targetless}; nothing was started`);
   const { runAgentDetached, runAgentInForeground } = await import("./run.js");
   const prompt = said === "-" ? await (await import("node:stream/consumers")).text(process.stdin) : said;
   const umask = currentUmask();
@@ -138,7 +147,5 @@ async function startAgent(agent: string, said: string, flags: RunFlags): Promise
     },
     json: flags.json === true,
   };
-  return flags.background === true
-    ? runAgentDetached(request, notifyBody(flags))
-    : runAgentInForeground(request);
+  return isDetached(flags) ? runAgentDetached(request, notifyBody(flags)) : runAgentInForeground(request);
 }

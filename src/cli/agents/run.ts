@@ -24,7 +24,7 @@ export interface RunAgentRequest {
 
 type AgentBody = RequestOf<"runAgent">["body"];
 
-/** Hand a prompt over and leave. Prints the run's id. */
+/** Starts an agent in the background and prints the run id. */
 export async function runAgentDetached(
   request: RunAgentRequest,
   tell: Pick<AgentBody, "notify" | "origin">,
@@ -45,7 +45,7 @@ export async function runAgentDetached(
   return startExitCode(answer);
 }
 
-/** Show what the agent says while it works. Returns the exit code. */
+/** Shows the agent's output while it works. Returns the exit code. */
 export async function runAgentInForeground(request: RunAgentRequest): Promise<number> {
   const { options, json } = request;
   return runInForeground({
@@ -82,7 +82,7 @@ function agentOutputView(request: RunAgentRequest): OutputView {
       const { session, result } = await client.agentResult({ params: { runId: run.runId } });
       if (request.json) return { stdout: toJson({ run, session, result }), complaint: result?.error ?? null };
       const { text = "", error = null } = result ?? {};
-      // Not every agent speaks while it works.
+      // Some agents print their answer only at the end.
       return { stdout: !spoke && text !== "" ? `${sanitizeText(text)}\n` : "", complaint: error };
     },
   };
@@ -93,7 +93,7 @@ async function agentOutputFormat(client: GatewayClient, agent: string): Promise<
   return (agents.find(({ id }) => id === agent)?.cli?.output ?? "text") as CliOutput;
 }
 
-/** What it would be called if it were a command of ours: only to be shown. */
+/** The command for display: the gateway builds the real one. */
 function displayedCommand({ agent }: RunAgentRequest): {
   readonly io: "pipe";
   readonly argv: readonly string[];

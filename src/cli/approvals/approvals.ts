@@ -16,23 +16,23 @@ import { readWholeQuestion, wholeQuestionLines } from "../print/approval-questio
 import { exitCodes } from "../print/exit-code.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
-import { print, printOrThrow, toJson } from "../print/stdout.js";
+import { print, printOrThrow, toRecordJson } from "../print/stdout.js";
 import { formatTable } from "../print/table.js";
 import { printPaged, showPaged, TYPED_AHEAD_MS } from "../print/terminal-prompt.js";
 
-/** Questions that wait. They live with the gateway: without one, nobody waits. */
+/** Lists approvals. They exist only in a gateway: without one there are none. */
 export async function printApprovals(json: boolean): Promise<number> {
   assertOperator("see what waits for approval");
   const connection = await connectForReading();
   const approvals = connection === null ? [] : (await connection.client.listApprovals()).approvals;
-  if (json) print(toJson(approvals, 2));
+  if (json) print(toRecordJson(approvals, 2));
   else if (approvals.length > 0) print(`${approvalTable(approvals, Date.now()).join("\n")}\n`);
   else
     notice(connection === null ? "no gateway is running: nobody waits" : "nobody waits for an answer", "dim");
   return 0;
 }
 
-/** Rows are not cut to the terminal's width, because questions may be approved from this list. */
+/** Rows are not cut to the terminal's width, because commands may be approved from this list. */
 function approvalTable(approvals: readonly ApprovalView[], now: number): string[] {
   const rows = approvals.map(({ id, sessionId, executable, command, cwd, expiresAt, question }) => [
     id,
@@ -44,7 +44,8 @@ function approvalTable(approvals: readonly ApprovalView[], now: number): string[
     sanitizeLine(command),
   ]);
   const [head, ...lines] = formatTable(
-    [["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"], ...rows],
+    ["APPROVAL", "EXPIRES", "SESSION", "PROGRAM", "DIRECTORY", "SHOWN", "COMMAND"],
+    rows,
     null,
   );
   const hint = approvals.some(({ question }) => question?.whole !== true)
@@ -55,12 +56,12 @@ function approvalTable(approvals: readonly ApprovalView[], now: number): string[
   return [paletteFor(1).bold(head ?? ""), ...lines, ...hint];
 }
 
-/** Print the whole question; on a terminal, screen by screen. */
+/** Prints the whole command; on a terminal, screen by screen. */
 export async function printApproval(id: string, { reveal, json }: ShowApprovalFlags): Promise<number> {
   const { client } = await connectAsOperator();
   const question = await readQuestion(client, id, reveal === true);
   const { first, ...rest } = question;
-  if (json === true) print(toJson({ approval: first.approval, ...rest }, 2));
+  if (json === true) print(toRecordJson({ approval: first.approval, ...rest }, 2));
   else if (!(await printPaged(wholeApprovalLines(question))))
     return exitCodes.signal + constants.signals.SIGINT;
   return 0;
@@ -110,7 +111,7 @@ function assertApprovalId(id: string): void {
   if (!/^apr_[0-9a-z]{12}$/.test(id)) throw new NotFound(`approval ${id.slice(0, 200)}`);
 }
 
-/** Said, too, when it came too late: then nothing was executed, or somebody else has decided. */
+/** An answer that came too late is reported: the approval has expired, or was answered before. */
 async function sendDecision(
   { client }: GatewayConnection,
   id: string,
@@ -121,7 +122,7 @@ async function sendDecision(
   assertApprovalId(id);
   const shown = digest === undefined || digest === null ? {} : { digest };
   const answer = await client.decideApproval({ params: { id }, body: { verdict, ...shown } });
-  if (json) print(toJson(answer));
+  if (json) print(toRecordJson(answer));
   else if (answer.decided) print(`${id}: ${verdict}\n`);
   else print(`${id}: too late, ${decisionText(answer.approval)}\n`);
   return answer.decided ? 0 : exitCodes.incomplete;
@@ -133,7 +134,7 @@ function decisionText({ decision }: ApprovalView): string {
   return verdict === "expired" ? `it has expired (${actor})` : `${actor} said ${verdict}`;
 }
 
-/** Each question as it comes; on a terminal it is asked there and then. */
+/** Follows approvals; on a terminal, asks about each. */
 export async function followApprovals(json: boolean): Promise<number> {
   const connection = await connectAsOperator();
   const { home, token } = connection;
@@ -143,7 +144,7 @@ export async function followApprovals(json: boolean): Promise<number> {
     { socketPath: gatewaySocketPath(home), token },
     path,
   )) {
-    if (json) printOrThrow(toJson(approval));
+    if (json) printOrThrow(toRecordJson(approval));
     else if (approval.decision !== null) printOrThrow(`${approval.id}: ${decisionText(approval)}\n`);
     else if (!asks) printOrThrow(`${await questionText(connection, approval)}\n`);
     else if (!(await askOperator(connection, approval))) return exitCodes.signal + constants.signals.SIGINT;
@@ -155,11 +156,11 @@ async function questionText({ client }: GatewayConnection, { id }: ApprovalView)
   return wholeApprovalLines(await readQuestion(client, id, false)).join("\n");
 }
 
-/** False: Ctrl-C, which leaves; the question still waits. */
+/** False: Ctrl-C ended the command; the approval is still open. */
 async function askOperator(connection: GatewayConnection, { id }: ApprovalView): Promise<boolean> {
   const { first, parts, digest } = await readQuestion(connection.client, id, false);
   const lines = [headLine(first.approval), ...questionLines(parts)];
-  // The question has ended meanwhile, and its end is printed next; or it waits at another gateway.
+  // The approval has ended, and its end is printed next; or it is open at another gateway.
   if (digest === null) return true;
   if (!(await showPaged(lines, process.stderr))) return false;
   const asking = createInterface({ input: process.stdin, output: process.stderr });
@@ -167,7 +168,7 @@ async function askOperator(connection: GatewayConnection, { id }: ApprovalView):
   const interrupted = once(asking, "SIGINT").then(() => null);
   try {
     await setTimeout(TYPED_AHEAD_MS);
-    // Not every Node rejects it when it is closed.
+    // Some versions of Node do not reject the question when the interface is closed.
     const answered = asking.question("allow it? [y/N/later] ").catch(() => "later");
     const answer = await Promise.race([answered, closed, interrupted]);
     if (answer === null) {

@@ -3,17 +3,17 @@ import type { SetExitCode } from "../options/parsers.js";
 import type { ShowApprovalFlags } from "./approvals.js";
 
 const approvalExamples = `
-A session whose rules say "ask" waits for an answer for five minutes; then its
-command is not executed. Only the operator answers.
+A command whose exec rule says "ask" waits for an answer. After five minutes without
+one it is denied. Only the operator can answer.
 
-A row of the list may show only a part of what would run (column SHOWN). Such a
-question can be allowed only with the digest that "approvals show" prints at its
-end, or from "approvals list --follow", which shows the whole question.
+A row of the list may show only a part of the command (column SHOWN). Such a command
+can be allowed only with the digest that "approvals show" prints at its end, or in
+"approvals list --follow", which shows the whole command.
 
-Exit status of allow and deny: 0, 1 no such question, 3 it came too late.
+Exit status of allow and deny: 0 done, 1 no such approval, 3 the answer is too late.
 
 Examples:
-  holdfast approvals list
+  holdfast approvals
   holdfast approvals list --follow
   holdfast approvals show apr_4k2m8s1x9q0z
   holdfast approvals allow apr_4k2m8s1x9q0z --digest 3fa9…
@@ -22,30 +22,28 @@ Examples:
 export function addApprovalsCommand(program: Command, setExitCode: SetExitCode): void {
   const approvals = program
     .command("approvals")
-    .summary("what sessions ask leave for: list, allow, deny")
-    .description("What sessions ask leave for.")
+    .summary("commands that wait for approval: list, show, allow, deny")
+    .description("Commands of sessions that wait for the operator's approval.")
     .addHelpText("after", approvalExamples);
   approvals
-    .command("list")
-    .summary("questions that wait, with when they expire")
-    .description(
-      "Questions that wait for an answer, and when each expires. Only reads, until one is answered.",
-    )
-    .option("-f, --follow", "each as it comes; on a terminal, be asked")
-    .option("--json", "as JSON; with --follow one object per line, decisions too")
+    .command("list", { isDefault: true })
+    .summary("list commands that wait for approval, and when they expire")
+    .description("List commands that wait for approval, and when each expires. Read-only, unless you answer.")
+    .option("-f, --follow", "continue with new ones; on a terminal, ask about each")
+    .option("--json", "print JSON; with --follow one object per line, with decisions")
     .action(async ({ follow, json }: { readonly follow?: true; readonly json?: true }) => {
       const { followApprovals, printApprovals } = await import("./approvals.js");
       setExitCode(await (follow === true ? followApprovals : printApprovals)(json === true));
     });
   approvals
     .command("show")
-    .summary("show everything that would run: arguments, directory, variables, input")
+    .summary("show a whole command: arguments, directory, variables, input")
     .description(
-      "Show everything that would run if the question is allowed: each argument, the directory, the variables that are added to the clean environment of sessions, and the input. Secrets are masked inside one word; control and invisible characters are shown as escapes.",
+      "Show the whole command: each argument, the directory, the variables added to the clean environment of sessions, and the input. Secrets are masked within a word; control and invisible characters are shown as escapes.",
     )
     .argument("<approval>", "its id")
-    .option("--reveal", "mask no secrets")
-    .option("--json", "as JSON")
+    .option("--reveal", "do not mask secrets")
+    .option("--json", "print JSON")
     .action(async (id: string, flags: ShowApprovalFlags) => {
       const { printApproval } = await import("./approvals.js");
       setExitCode(await printApproval(id, flags));
@@ -53,15 +51,11 @@ export function addApprovalsCommand(program: Command, setExitCode: SetExitCode):
   for (const verdict of ["allow", "deny"] as const)
     approvals
       .command(verdict)
-      .summary(verdict === "allow" ? "let it be executed" : "do not")
-      .description(
-        verdict === "allow"
-          ? "Let the command be executed, this once."
-          : "Do not let the command be executed.",
-      )
+      .summary(verdict === "allow" ? "allow a command" : "deny a command")
+      .description(verdict === "allow" ? "Allow a command, once." : "Deny a command.")
       .argument("<approval>", "its id")
-      .option("--digest <digest>", "answer only the question with this digest, which `approvals show` prints")
-      .option("--json", "the question and its decision as JSON")
+      .option("--digest <digest>", "answer only the command with this digest, which `approvals show` prints")
+      .option("--json", "print the approval and its decision as JSON")
       .action(async (id: string, flags: { readonly json?: true; readonly digest?: string }) => {
         const { answerApproval } = await import("./approvals.js");
         setExitCode(await answerApproval(id, verdict, flags));

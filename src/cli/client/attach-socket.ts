@@ -9,7 +9,7 @@ import { GatewayUnreachable, HoldfastError } from "../../errors.js";
 import { gatewaySocketPath } from "../../home/state-directory.js";
 import type { GatewayConnection } from "./connect.js";
 
-/** A live connection to a run. What goes wrong before it is open goes to `failed`. */
+/** Opens a live connection to a run. Errors before it is open go to `failed`. */
 export function openAttachSocket(
   { home, token }: Pick<GatewayConnection, "home" | "token">,
   runId: string,
@@ -37,7 +37,7 @@ export function openAttachSocket(
   return socket;
 }
 
-/** One that is stopping may refuse without a word of ours: then there is none, as far as we are concerned. */
+/** A gateway that is stopping may refuse without an error of the API: it counts as unreachable. */
 async function refusalError(runId: string, response: IncomingMessage): Promise<Error> {
   const { statusCode = 0 } = response;
   const error = await text(response)
@@ -49,7 +49,7 @@ async function refusalError(runId: string, response: IncomingMessage): Promise<E
   );
 }
 
-/** What a connection asks for that wants to be rung: one with a terminal. */
+/** The query of a connection that has a terminal with a bell. */
 export function bellQuery(): Readonly<Record<string, string>> {
   return isatty(2) ? { bell: "1" } : {};
 }
@@ -58,6 +58,6 @@ export function ringBell(): void {
   try {
     writeSync(2, "\u0007");
   } catch {
-    // Nobody is there to hear it.
+    // stderr is closed.
   }
 }

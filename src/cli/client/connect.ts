@@ -16,7 +16,7 @@ export interface GatewayConnection {
   readonly token: string;
 }
 
-/** Nothing is started from inside a run that would outlive it. */
+/** Inside a run, nothing is started that would outlive the run. */
 export function isInsideRun(): boolean {
   return process.env["HOLDFAST_RUN_ID"] !== undefined;
 }
@@ -25,17 +25,17 @@ export function assertOutsideRun(verb: string): void {
   if (isInsideRun()) throw new InsideRun(verb);
 }
 
-/** Before what a gateway would refuse a session, or could not: a way that does not lead through it. */
+/** For operations that do not go through the gateway, which would refuse them to a session. */
 export function assertOperator(what: string): void {
   if (sessionToken() !== null) throw new OperatorOnly(what);
 }
 
-/** A token that a run inherited acts for its session; otherwise this is the operator. */
+/** The token of a session if the run inherited one; otherwise that of the operator. */
 export async function requesterToken(home: string): Promise<string> {
   return sessionToken() ?? (await readOperatorToken(home)) ?? "";
 }
 
-/** The gateway; null: none runs. Starts nothing. Rejects with GatewaySilent when it does not answer. */
+/** The running gateway; null: none is running. Rejects with GatewaySilent if it does not answer. */
 export async function connectIfRunning(): Promise<GatewayConnection | null> {
   const home = resolveHome();
   const token = await requesterToken(home);
@@ -62,13 +62,13 @@ async function gatewaySilentError(
   return new GatewaySilent(pid, why);
 }
 
-/** The same for a command that reads: every request has a timeout. */
+/** Like `connectIfRunning`, with a timeout for every request. */
 export async function connectForReading(): Promise<GatewayConnection | null> {
   const found = await connectIfRunning();
   return found === null ? null : { ...found, client: withTimeouts(found.client, found.home) };
 }
 
-/** A client whose requests time out after `gatewayReadMs`, plus the wait that the request itself asks for. */
+/** A client whose requests time out after `gatewayReadMs`, plus the wait that the request asks for. */
 function withTimeouts(client: GatewayClient, home: string): GatewayClient {
   const verbs = Object.entries(client) as [
     string,
@@ -101,7 +101,9 @@ async function findReachable(): Promise<{
   return { connection: { client: found.client, home, token }, ready: found.status.ready };
 }
 
-/** The gateway, for a command that acts: started in the background when none runs, and said so. Never inside a run. */
+/**
+ * The gateway for a command that acts: if none is running, one is started and a notice printed, except inside a run.
+ */
 export async function connectOrStart(instead = ""): Promise<GatewayConnection> {
   const found = await findReachable();
   if (found?.ready === true) return found.connection;

@@ -6,7 +6,7 @@ import { environmentOutsideRuns } from "../../gateway/start.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
 import { sessionToken } from "./requester.js";
 
-/** A command as the gateway is asked for it: with the environment, directory and umask that it would have here. */
+/** The request for a command with the environment, directory and umask of this process. */
 export function execRequestBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
   const { umask, labels = {}, env = {}, allowEnv = [], graceMs, onEscape, limits, merge = false } = options;
   return {
@@ -28,7 +28,7 @@ export function execRequestBody(input: CommandInput, options: SpawnOptions): Req
   };
 }
 
-/** Absolute: the gateway's directory is not the caller's. */
+/** Absolute: the gateway has another directory. */
 function absoluteCwd(cwd: string | undefined): string {
   if (cwd === "")
     throw new BadInput("cwd", "the working directory is empty; leave it out for the current one");
@@ -39,7 +39,7 @@ function absoluteCwd(cwd: string | undefined): string {
   }
 }
 
-/** A gateway's word that a command could not be started, as if that had been found out here; anything else as it is. */
+/** Turns a gateway's error about a failed start into SpawnFailed; returns other errors unchanged. */
 export function toSpawnFailed(error: unknown): unknown {
   if (!hasErrorCode(error, "SPAWN_FAILED", "LIMIT_UNAVAILABLE")) return error;
   const { code, message, fields } = error as GatewayError;
@@ -54,7 +54,7 @@ export function hasErrorCode(error: unknown, ...codes: readonly string[]): boole
 
 const APPROVAL_NOTICE_MS = 2_000;
 
-/** A session's command may need somebody's leave. */
+/** Prints a notice if the command of a session waits long, which may be for an approval. */
 export function noticeIfWaitingForApproval(notice: (message: string) => void): Disposable | null {
   if (sessionToken() === null) return null;
   const waiting = "waiting to be allowed; the operator sees the question with `holdfast approvals list`";

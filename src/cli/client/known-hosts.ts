@@ -3,10 +3,10 @@ import { sanitizeLine } from "../../text/sanitize.js";
 import type { HostRecord } from "../../model/gateway.js";
 import type { ReadStore } from "../../store/store.js";
 
-/** Of an id, enough to tell hosts apart. */
+/** Characters of a host id that are enough to distinguish hosts. */
 const SHORT_ID_CHARS = 8;
 
-/** The hosts that keep their runs in this store, as people know them. */
+/** The hosts that share this store, with their names. */
 export class KnownHosts {
   readonly #known: readonly HostRecord[];
 
@@ -14,27 +14,27 @@ export class KnownHosts {
     this.#known = known;
   }
 
-  /** Then a run is not told without its host. */
+  /** With several hosts, lists show the host of each run. */
   get hasSeveral(): boolean {
     return this.#known.length > 1;
   }
 
-  /** As it calls itself, or by the beginning of its id. For programs, which have its id beside it. */
+  /** Its name, or the beginning of its id. For JSON, which has the id as well. */
   nameOf(hostId: string): string {
     const name = this.#known.find((host) => host.hostId === hostId)?.name ?? "";
     return sanitizeLine(name) === "" ? hostId.slice(0, SHORT_ID_CHARS) : name;
   }
 
-  /** The same, for a terminal: with the beginning of its id where two would look alike. */
+  /** Its name for a terminal, with the beginning of its id if two hosts have the same name. */
   displayName(hostId: string): string {
     const name = sanitizeLine(this.nameOf(hostId));
     const alike = this.#known.filter((host) => sanitizeLine(host.name) === name);
     return alike.length > 1 ? `${name} (${hostId.slice(0, SHORT_ID_CHARS)})` : name;
   }
 
-  /** By name, or by the beginning of an id. Rejects when there is none, rather than show nothing. */
+  /** The ids of the hosts with that name, or with an id that begins so. Rejects if there is none. */
   resolve(wanted: string): readonly string[] {
-    // As it calls itself, or as it is shown: a name can hold what no terminal is given.
+    // By its name, or by its name as displayed: a name may contain control characters.
     const named = this.#known.filter(
       ({ name, hostId }) =>
         name !== "" && (name === wanted || [sanitizeLine(name), this.displayName(hostId)].includes(wanted)),
@@ -46,12 +46,12 @@ export class KnownHosts {
   }
 }
 
-/** Null as store: nothing has ever been recorded. */
+/** Without a store there are no hosts. */
 export async function readKnownHosts(store: Pick<ReadStore, "listHosts"> | null): Promise<KnownHosts> {
   return new KnownHosts((await store?.listHosts()) ?? []);
 }
 
-/** What `--host` says, as a filter; null: it was not given. */
+/** The filter for `--host`; null: the option was not given. */
 export function hostFilter(
   hosts: KnownHosts,
   wanted: string | null,

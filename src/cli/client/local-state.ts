@@ -3,7 +3,7 @@ import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 
-/** What an operator's command stands on: it reads directories and asks anchors, and needs neither gateway nor store. */
+/** The state directory and its processes, for operator commands that need neither gateway nor store. */
 export interface LocalState extends AsyncDisposable {
   readonly directory: StateDirectory;
   readonly host: NativeObserver;

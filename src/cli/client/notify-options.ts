@@ -6,56 +6,63 @@ import { NOTIFY_POLICIES } from "../../model/enums.js";
 import { notice } from "../print/stderr.js";
 import { sessionToken } from "./requester.js";
 
-/** Who hears of work in the background, and when, as a command line says it. */
+/** The notification options of commands that start background work. */
 export interface NotifyFlags {
   readonly notify?: NotifyPolicy;
+  readonly notifyChannel?: string;
+  /** The former name of `notifyChannel`. */
   readonly tell?: string;
 }
 
 export function addNotifyOptions(command: Command): Command {
   return command
-    .option("--tell <channel>", "in the background: tell that channel of the config what came of it")
+    .option("--notify-channel <channel>", "with --detach: notify this channel of the config file")
+    .addOption(new Option("--tell <channel>", "the former name of --notify-channel").hideHelp())
     .addOption(
-      new Option("--notify <policy>", "in the background: of what its requester is told").choices(
-        NOTIFY_POLICIES,
-      ),
+      new Option("--notify <policy>", "with --detach: when to notify the requester").choices(NOTIFY_POLICIES),
     );
 }
 
-/** As a gateway is asked. */
-export function notifyBody({ notify, tell }: NotifyFlags) {
+/** The notification fields of a request. */
+export function notifyBody({ notify, notifyChannel, tell }: NotifyFlags) {
+  const channel = notifyChannel ?? tell;
   return {
     ...(notify === undefined ? {} : { notify }),
-    ...(tell === undefined ? {} : { origin: { channel: tell } }),
+    ...(channel === undefined ? {} : { origin: { channel } }),
   };
 }
 
-/** The option that was said although nobody need be told: whoever waits has the answer. Null: none. */
-export function misplacedNotifyOption({ notify, tell }: NotifyFlags): string | null {
-  const name = tell !== undefined ? "--tell" : notify !== undefined ? "--notify" : null;
-  return name === null ? null : `${name} is for work in the background`;
+/** A notification option of a command that waits for the result itself. Null: there is none. */
+export function misplacedNotifyOption({ notify, notifyChannel, tell }: NotifyFlags): string | null {
+  const given = [
+    notifyChannel === undefined ? null : "--notify-channel",
+    tell === undefined ? null : "--tell",
+    notify === undefined ? null : "--notify",
+  ].find((name) => name !== null);
+  return given === undefined ? null : `${given} is for work in the background`;
 }
 
-/** What was said although nobody would be told: the operator has no session to be told in. Null: somebody would. */
-export function targetlessNotifyOption({ notify, tell }: NotifyFlags): string | null {
-  if (!wantsNotification(notify) || tell !== undefined || sessionToken() !== null) return null;
-  return `--notify ${notify} alone tells nobody: add --tell <channel>`;
+/** A notification without a target: the operator has no session that could be notified. Null: there is a target. */
+export function targetlessNotifyOption({ notify, notifyChannel, tell }: NotifyFlags): string | null {
+  if (!wantsNotification(notify) || (notifyChannel ?? tell) !== undefined || sessionToken() !== null)
+    return null;
+  return `--notify ${notify} has no target: add --notify-channel <channel>`;
 }
 
-/** The same, where only its gateway knows whose work it is. */
+/** Warns if a task has no notification target; only its gateway knows the session it belongs to. */
 export async function warnIfNobodyNotified(
   client: Pick<GatewayClient, "getTask">,
   id: string,
   { notify }: { readonly notify?: NotifyPolicy | undefined },
 ): Promise<void> {
   if (!wantsNotification(notify)) return;
-  // Only a hint: what was asked for is begun.
+  // Only a warning: the work has started.
   const task = (await client.getTask({ params: { id } }).catch(() => null))?.task;
   if (task?.targets.length === 0) warnNobodyNotified(task);
 }
 
 export function warnNobodyNotified({ taskId }: ResponseOf<"getTask">["task"]): void {
-  notice(`whom to tell was not said when ${taskId} was begun: nobody hears of it`, "yellow");
+  notice(`${taskId} has no notification target, so nobody will be notified`, "yellow");
 }
 
 export function wantsNotification(notify: NotifyPolicy | undefined): boolean {

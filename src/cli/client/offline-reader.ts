@@ -33,7 +33,7 @@ import { isOfOtherState, localInstanceIds } from "./resolve-run.js";
 
 type AcpReadApi = Pick<ReadApi, "acpList" | "acpShow" | "acpHistory" | "acpWatch" | "acpPermissions">;
 
-/** Whoever may read the store is the operator. */
+/** Queries of ACP sessions for the operator, who may read the whole store. */
 export function offlineAcpQueries(
   store: ReadStore | null,
   find: (wanted: string) => Promise<SessionRecord>,
@@ -67,7 +67,7 @@ export function offlineAcpQueries(
 
 const NO_SESSION = { id: "" };
 
-/** What is read where nothing has been stored yet. */
+/** The store of an empty state directory. */
 const EMPTY_ACP_STORE: Parameters<typeof createAcpQueries>[0]["store"] = {
   getAcpSession: async () => null,
   getAcpTurn: async () => null,
@@ -77,7 +77,7 @@ const EMPTY_ACP_STORE: Parameters<typeof createAcpQueries>[0]["store"] = {
   listAcpPermissionRequests: async () => [],
 };
 
-/** Whoever may read the store is the operator. */
+/** Queries of tasks for the operator, who may read the whole store. */
 export function offlineTaskQueries(
   store: ReadStore | null,
   find: (wanted: string) => Promise<SessionRecord | null>,
@@ -88,7 +88,7 @@ export function offlineTaskQueries(
   const [nothing, body] = [{}, {}];
   const reading = createTaskQueries({
     store: from,
-    // Nothing is hidden from whoever reads here.
+    // The operator sees all tasks, so the cursor hides nothing.
     cursors: createTaskCursorCodec(""),
     notRestored,
     authorizer: {
@@ -121,7 +121,7 @@ export function offlineTaskQueries(
 
 type TaskStore = TaskQueryDeps["store"] & Pick<ReadStore, "getAcpTurn">;
 
-/** What has ended is on record; of all else only a gateway can say whether somebody is still at it. */
+/** The recorded end of a run or turn; only a gateway knows whether open work still has a process. */
 async function recordedWorkStatus(store: TaskStore, { runId, turnId }: TaskRecord): Promise<WorkStatus> {
   const turn = turnId === null ? null : await store.getAcpTurn(turnId);
   const run = turnId !== null || runId === null ? null : await store.getRun(runId);
@@ -131,7 +131,7 @@ async function recordedWorkStatus(store: TaskStore, { runId, turnId }: TaskRecor
 
 const NO_TASK = { id: "" };
 
-/** What is read where nothing has been stored yet. */
+/** The store of an empty state directory. */
 const EMPTY_TASK_STORE: TaskStore = {
   getTask: async () => null,
   getTaskByKey: async () => null,
@@ -144,7 +144,7 @@ const EMPTY_TASK_STORE: TaskStore = {
   getAcpTurn: async () => null,
 };
 
-/** What a gateway would answer, from what lies in its state directory. */
+/** Answers as a gateway would, from the state directory. */
 export async function openOfflineReader(home: string): Promise<ReadClient> {
   const directory = await findStateDirectory(home);
   const { store, unread } = await openStoreForReading(directory?.storePath ?? null).then(
@@ -154,7 +154,7 @@ export async function openOfflineReader(home: string): Promise<ReadClient> {
       return { store: null, unread: error };
     },
   );
-  // The ledger has copies only of records that were written to a shared store.
+  // The local copy has only records of a shared store.
   const localCopy = directory === null ? null : new FileRunCopy(localCopyDirectory(directory.home));
   const host = directory === null ? null : await openLocalObserver(directory);
   const getRun = async (runId: string): Promise<RunRecord | null> => {

@@ -2,7 +2,7 @@ import type { GatewayClient } from "../../api/client.js";
 import type { AcpQueryVerb } from "../../queries/acp.js";
 import type { TaskQueryVerb } from "../../queries/tasks.js";
 
-/** What can be asked without changing anything. */
+/** The operations that change nothing. */
 export type ReadApi = Pick<
   GatewayClient,
   | "listRuns"

@@ -7,8 +7,8 @@ import { sessionToken } from "./requester.js";
 import { NoGatewayForSession } from "./run-view.js";
 
 /**
- * For a command that only looks: the gateway if one answers, else the store and the spools themselves, and says so.
- * Starts nothing. A session without a gateway sees nothing: only a gateway can say what it may see.
+ * For commands that read: the gateway if one answers, else the store and the spools, with a notice. Starts nothing. A
+ * session needs a gateway, which knows what the session may see.
  */
 export async function openReadClient(): Promise<ReadClient> {
   const running = await connectForReading().catch(gatewaySilentOrThrow);
@@ -23,7 +23,7 @@ export async function openReadClient(): Promise<ReadClient> {
   return openOfflineReader(resolveHome());
 }
 
-/** The gateway, for commands that can read without it. Null: none runs, or it does not answer (reported). */
+/** The gateway for commands that can read without it. Null: none is running, or it does not answer (reported). */
 export async function tryConnectForReading(): Promise<GatewayConnection | null> {
   const running = await connectForReading().catch(gatewaySilentOrThrow);
   if (!(running instanceof GatewaySilent)) return running;

@@ -10,50 +10,57 @@ import { notice } from "../print/stderr.js";
 import { type GatewayConnection, isInsideRun, requesterToken } from "./connect.js";
 import { hasErrorCode } from "./exec-request.js";
 
-/** How often to look for the next gateway: it listens within half a second of its start. */
+/** How often to look for the next gateway, which listens within half a second of its start. */
 const POLL_MS = 50;
 
 export interface ReconnectOptions {
-  /** The last one was told to stop, so another is not to be started for that reason alone. */
-  readonly onPurpose: boolean;
-  /** How long it is worth waiting: after that there is no run to come back to. */
-  readonly forMs: number;
-  readonly say: (message: string) => void;
-  /** What goes on meanwhile. */
-  readonly what?: string;
-  /** What is said of that, where its anchor is not all there is to it. */
+  /** The gateway was stopped by a user, so this process does not start another. */
+  readonly wasStopped: boolean;
+  /** After this time there is no run to reconnect to. */
+  readonly timeoutMs: number;
+  readonly notice: (message: string) => void;
+  /** What continues without a gateway. Default: the command. */
+  readonly subject?: string;
+  /** Replaces the default text about `subject`. */
   readonly meanwhile?: string;
-  /** Called before each attempt to start a gateway; true: it is worth trying for longer than `forMs`. */
+  /** Called before each attempt to start a gateway; true: keep trying for longer than `timeoutMs`. */
   readonly keepAlive?: () => Promise<boolean>;
 }
 
 /**
- * The next gateway, when the last one has gone from under a command that goes on. Null: none came. One that was killed is
- * replaced from here, like any acting command would, unless somebody else does it first. A replacement may be killed as
- * well, or fail to start: the next one is started after a pause that grows.
+ * Waits for the next gateway after the connection to the last one was lost. Null: none came. A gateway that was killed is
+ * replaced from here, unless another process does so first. If the replacement fails, the next one is started after a
+ * growing pause.
  */
 export async function waitForNextGateway(
   home: string,
-  { onPurpose, forMs, say, what = "the command", meanwhile, keepAlive = async () => false }: ReconnectOptions,
+  {
+    wasStopped,
+    timeoutMs,
+    notice: report,
+    subject = "the command",
+    meanwhile,
+    keepAlive = async () => false,
+  }: ReconnectOptions,
 ): Promise<GatewayConnection | null> {
   const began = performance.now();
-  const mayStart = !onPurpose && !isInsideRun();
+  const mayStart = !wasStopped && !isInsideRun();
   let nextTryAt = began + defaults.gatewayBackMs;
   let pauseMs: number = defaults.gatewayRetryMs;
   let kept = false;
   let failure = "";
-  let said = false;
+  let reported = false;
   for (;;) {
     const token = await requesterToken(home);
     const found = await reachGateway(home, token).catch(() => null);
     if (found?.status.ready === true) return { client: found.client, home, token };
     const passed = performance.now() - began;
-    if (passed > forMs && !kept) return null;
-    if (!said && (isatty(2) || passed > defaults.gatewayGapMs)) {
-      said = true;
-      const why = onPurpose ? "the gateway was stopped" : "the gateway is gone";
-      const anchored = `${what} keeps running; its output continues when another gateway runs (${mayStart ? "one is being started" : `at most ${formatDuration(forMs)} from now, then its anchor ends it`})`;
-      say(`${why}; ${meanwhile ?? anchored}`);
+    if (passed > timeoutMs && !kept) return null;
+    if (!reported && (isatty(2) || passed > defaults.gatewayGapMs)) {
+      reported = true;
+      const why = wasStopped ? "the gateway was stopped" : "the gateway is gone";
+      const anchored = `${subject} keeps running; its output continues when another gateway runs (${mayStart ? "one is being started" : `at most ${formatDuration(timeoutMs)} from now, then its anchor ends it`})`;
+      report(`${why}; ${meanwhile ?? anchored}`);
     }
     if (mayStart && performance.now() > nextTryAt) {
       kept = await keepAlive().catch(() => kept);
@@ -61,7 +68,7 @@ export async function waitForNextGateway(
       if (found === null)
         await startGateway(home).catch((error: unknown) => {
           const { message } = error as Error;
-          if (message !== failure) say(message);
+          if (message !== failure) report(message);
           failure = message;
         });
       nextTryAt = performance.now() + pauseMs;
@@ -71,10 +78,7 @@ export async function waitForNextGateway(
   }
 }
 
-/**
- * Ask until a gateway has answered. One that was asked may be gone before it does, and nobody knows how far it came:
- * what is asked must be the same however often it is.
- */
+/** Repeats a request until a gateway answers. A gateway may have ended in the middle of it, so the request must be idempotent. */
 export async function retryUntilAnswered<Answer>(
   connection: GatewayConnection,
   ask: (client: GatewayClient) => Promise<Answer>,
@@ -86,12 +90,37 @@ export async function retryUntilAnswered<Answer>(
     } catch (error) {
       if (!(error instanceof GatewayUnreachable) && !hasErrorCode(error, "SUPERVISOR_CLOSED")) throw error;
       const next = await waitForNextGateway(now.home, {
-        onPurpose: hasErrorCode(error, "SUPERVISOR_CLOSED"),
-        forMs: defaults.ownerLossMs,
-        say: (message) => notice(message, "dim"),
-        what: "the agent",
+        wasStopped: hasErrorCode(error, "SUPERVISOR_CLOSED"),
+        timeoutMs: defaults.ownerLossMs,
+        notice: (message) => notice(message, "dim"),
+        subject: "the agent",
       });
       if (next === null) throw error;
       now = next;
     }
+}
+
+/** A gateway that is restarted answers well within this time. */
+const RESTART_MS = 10_000;
+const RETRY_MS = 100;
+
+/**
+ * Repeats a read while its gateway is restarted. A gateway of another host counts as restarting only if it was `reached`
+ * before.
+ */
+export async function retryOverRestarts<Answer>(
+  ask: () => Promise<Answer>,
+  reached: boolean,
+): Promise<Answer> {
+  for (let until: number | null = null; ;) {
+    try {
+      return await ask();
+    } catch (error) {
+      until ??= performance.now() + RESTART_MS;
+      const away =
+        error instanceof GatewayUnreachable || (reached && hasErrorCode(error, "PEER_UNREACHABLE"));
+      if (!away || performance.now() > until) throw error;
+    }
+    await setTimeout(RETRY_MS);
+  }
 }

@@ -7,26 +7,26 @@ import { gatewaySocketPath } from "../../home/state-directory.js";
 import type { GatewayConnection } from "./connect.js";
 import { waitForNextGateway } from "./reconnect.js";
 
-/** Not at once: one that is about to leave would be asked all the time. */
+/** A gateway that is about to stop would otherwise be asked all the time. */
 const RETRY_MS = 20;
 
 export interface ReconnectingStreamOptions {
   readonly connection: GatewayConnection;
-  /** Where it is told, without the query. */
+  /** The path of the stream, without the query. */
   readonly path: string;
-  /** The number of the last that is known. */
+  /** The number of the last line that is known. */
   readonly after: number;
-  /** Whether nothing more will be told after that number. */
+  /** Whether no line will follow after that number. */
   readonly isOver: (client: GatewayClient, last: number) => Promise<boolean>;
-  readonly say: (message: string) => void;
-  /** What goes on while no gateway runs, and what is said of that if it needs other words. */
+  readonly notice: (message: string) => void;
+  /** What continues while no gateway is running; `meanwhile` replaces the default text about it. */
   readonly subject: string;
   readonly meanwhile?: string;
-  /** The command that tells later what became of it. */
+  /** The command that shows the result later. */
   readonly laterCommand: string;
 }
 
-/** What happens to something, to its end: each line once, in order, whichever gateways come and go. */
+/** A stream of lines that continues over gateway restarts: each line once, in order. */
 export class ReconnectingStream<Line extends { readonly seq: number }> implements AsyncIterable<Line> {
   readonly #options: ReconnectingStreamOptions;
   #connection: GatewayConnection;
@@ -38,7 +38,7 @@ export class ReconnectingStream<Line extends { readonly seq: number }> implement
     this.#lastSeq = parts.after;
   }
 
-  /** To the gateway that there is now. */
+  /** The connection to the current gateway. */
   get connection(): GatewayConnection {
     return this.#connection;
   }
@@ -48,7 +48,7 @@ export class ReconnectingStream<Line extends { readonly seq: number }> implement
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Line, void, undefined> {
-    let onPurpose = false;
+    let wasStopped = false;
     for (;;) {
       const { home, token } = this.#connection;
       const path = `${this.#options.path}?follow=1&after=${this.#lastSeq}`;
@@ -57,10 +57,10 @@ export class ReconnectingStream<Line extends { readonly seq: number }> implement
         for (;;) {
           const next = await lines.next();
           if (next.done === true) {
-            onPurpose ||= next.value;
+            wasStopped ||= next.value;
             break;
           }
-          onPurpose = false;
+          wasStopped = false;
           this.#lastSeq = next.value.seq;
           yield next.value;
         }
@@ -69,14 +69,14 @@ export class ReconnectingStream<Line extends { readonly seq: number }> implement
       } finally {
         await lines.return(false);
       }
-      if (await this.#isOver(onPurpose)) return;
+      if (await this.#isOver(wasStopped)) return;
     }
   }
 
-  async #isOver(onPurpose: boolean): Promise<boolean> {
+  async #isOver(wasStopped: boolean): Promise<boolean> {
     for (;;) {
       await setTimeout(RETRY_MS);
-      await this.#reconnect(onPurpose);
+      await this.#reconnect(wasStopped);
       try {
         return await this.#options.isOver(this.client, this.#lastSeq);
       } catch (error) {
@@ -85,13 +85,17 @@ export class ReconnectingStream<Line extends { readonly seq: number }> implement
     }
   }
 
-  async #reconnect(onPurpose: boolean): Promise<void> {
-    const { say, subject: what, meanwhile, laterCommand: later } = this.#options;
-    const forMs = defaults.ownerLossMs;
-    const gap = { onPurpose, forMs, say, what, ...(meanwhile === undefined ? {} : { meanwhile }) };
-    const next = await waitForNextGateway(this.#connection.home, gap);
+  async #reconnect(wasStopped: boolean): Promise<void> {
+    const { notice, subject, meanwhile, laterCommand } = this.#options;
+    const next = await waitForNextGateway(this.#connection.home, {
+      wasStopped,
+      timeoutMs: defaults.ownerLossMs,
+      notice,
+      subject,
+      ...(meanwhile === undefined ? {} : { meanwhile }),
+    });
     if (next === null)
-      throw new GatewayUnreachable(`no gateway came back; what became of it will be in \`${later}\``);
+      throw new GatewayUnreachable(`no gateway came back; \`${laterCommand}\` shows the result later`);
     this.#connection = next;
   }
 }

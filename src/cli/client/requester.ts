@@ -1,11 +1,11 @@
 import { userInfo } from "node:os";
 import { BadInput } from "../../errors.js";
 
-/** The token of a session, when this acts for one. Null: this is the operator. */
+/** The token of a session; null: this is the operator. */
 export function sessionToken(): string | null {
   if (process.env["HOLDFAST_AS_OPERATOR"] === "1") return null;
   const token = process.env["HOLDFAST_TOKEN"] ?? null;
-  // Whoever meant to act for a session, and whose script lost its token, must not act as the operator.
+  // A script that lost its token must not act as the operator.
   if (token?.trim() === "")
     throw new BadInput(
       "HOLDFAST_TOKEN",
@@ -14,7 +14,7 @@ export function sessionToken(): string | null {
   return token;
 }
 
-/** Who is named in records as having asked from this command line. */
+/** The actor that records name for requests from this command line. */
 export function cliActor(): string {
   return `cli:${userName()}`;
 }

@@ -3,7 +3,7 @@ import type { ResponseOf } from "../../api/contract.js";
 import { BadInput, NotFound } from "../../errors.js";
 import { sessionToken } from "./requester.js";
 
-/** What a session of mine is called by everybody: a session's own sessions bear its name in front of theirs. */
+/** The full name of a session: sessions that a session creates have its key as a prefix. */
 export function qualifiedSessionName(name: string): string {
   const mine = process.env["HOLDFAST_SESSION_KEY"];
   return sessionToken() === null || mine === undefined || mine === "" ? name : `${mine}/${name}`;
@@ -11,12 +11,15 @@ export function qualifiedSessionName(name: string): string {
 
 export type AcpSessionSummary = ResponseOf<"acpList">["sessions"][number];
 
-/** As many as a list can hold. */
+/** The largest page of the API. */
 const LIST_LIMIT = 1_000;
-/** As many as are named when a beginning is not enough. */
+/** Sessions named in the error about an ambiguous name. */
 const NAMED_SESSIONS = 5;
 
-/** By id, by name (one's own first), or by a beginning of either that only one has; open ones first. */
+/**
+ * Finds a session by its id, by its name (one's own first), or by an unambiguous beginning of either; open sessions
+ * first.
+ */
 export async function resolveAcpSession(
   client: Pick<GatewayClient, "acpList">,
   wanted: string,
@@ -33,8 +36,8 @@ export async function resolveAcpSession(
 }
 
 /**
- * The newest of those that have the very id or name; else the only one whose name ends so, being a session's own; else
- * the only one that begins so. Null: there is none.
+ * The newest session with that id or name; else the only one whose name ends with it; else the only one that begins
+ * with it. Null: there is none.
  */
 export function matchAcpSession(
   wanted: string,
@@ -70,7 +73,7 @@ export function matchAcpSession(
   }
 }
 
-/** Not by what all ids begin with. */
+/** The type prefix alone matches nothing. */
 function isIdPrefix(wanted: string, sessionId: string): boolean {
   return (
     (sessionId.startsWith(wanted) && !SESSION_ID_PREFIX.startsWith(wanted)) ||

@@ -7,15 +7,16 @@ import { BadInput, RunNotFound, StoreAway, StoreUnreadable } from "../../errors.
 import { readStateId } from "../../home/persistent-id.js";
 import type { RunRecord } from "../../model/run.js";
 import { openStoreForReading } from "../../store/open.js";
+import { NAME_LABEL } from "../options/run-name.js";
 import type { LocalState } from "./local-state.js";
 import type { RunView } from "./session-run-view.js";
 
-/** Whether other hosts keep their runs where this one does. */
+/** Whether the store is a database that other hosts may share. */
 export async function isStoreShared(): Promise<boolean> {
   return (await databaseUrl()) !== null;
 }
 
-/** On record, and of another state directory, here or on another host: only the gateway there can do anything about it. */
+/** Whether the run belongs to another state directory, here or on another host: only the gateway there can act on it. */
 export async function isOwnedElsewhere(
   { directory, host }: LocalState,
   { address, record }: Pick<FoundRun, "address" | "record">,
@@ -36,24 +37,100 @@ export function isOfOtherState(
   return stateId === null ? !instances.has(originInstanceId) : stateId !== here;
 }
 
-/** What the ids of the runs that a person may mean begin with: the `run_` in front may be left out. */
+/** `run_` may be left out of a run id. */
 export function toRunIdPrefix(wanted: string): string {
   return wanted.startsWith("run_") ? wanted : `run_${wanted}`;
 }
 
-/** As many as are named when a beginning is not enough. */
+const FULL_RUN_ID = /^run_[0-9a-z]{12}$/;
+/** Runs named in the error about an ambiguous prefix or name. */
 const NAMED_RUNS = 5;
+/** Candidates to read: one more tells that there are more. */
+const CANDIDATES = NAMED_RUNS + 1;
+/** Runs of one name to read, newest first: an open run is among the newest. */
+const NAMESAKES = 100;
 
-/** Enough to know whether there are more. */
-export const RUN_CANDIDATES = NAMED_RUNS + 1;
+/** A place where runs are looked up. */
+interface RunSource<Found> {
+  /** Runs whose id begins with `prefix`, which includes `run_`. */
+  readonly byPrefix: (prefix: string) => Promise<readonly Found[]>;
+  /** Runs of that name, newest first. */
+  readonly byName: (name: string) => Promise<readonly Found[]>;
+  readonly isOpen: (run: Found) => boolean;
+}
 
-/** Of those that begin so, the one that was meant: the whole id, or the only one. Null: there is none. */
-export function pickRunId(wanted: string, ids: readonly string[]): string | null {
-  if (ids.includes(toRunIdPrefix(wanted))) return toRunIdPrefix(wanted);
-  if (ids.length < 2) return ids[0] ?? null;
-  const named = ids.toSorted().slice(0, NAMED_RUNS).join(", ");
+/**
+ * Finds a run by its id, by its name, or by the beginning of its id, in this order. Of runs with one name the open one
+ * is meant, or else the newest. Rejects an ambiguous name or prefix. Null: there is no such run.
+ */
+async function findRun<Found extends { readonly runId: string }>(
+  wanted: string,
+  { byPrefix, byName, isOpen }: RunSource<Found>,
+): Promise<Found | null> {
+  const prefix = toRunIdPrefix(wanted);
+  const found = await byPrefix(prefix);
+  const exact = found.find(({ runId }) => runId === prefix);
+  if (exact !== undefined || FULL_RUN_ID.test(prefix)) return exact ?? null;
+  const named = await byName(wanted);
+  const open = named.filter(isOpen);
+  if (open.length > 1) throw ambiguous(wanted, "the name of several open runs", open);
+  if (named.length > 0) return open[0] ?? named[0] ?? null;
+  if (found.length > 1) throw ambiguous(wanted, "the beginning of several run ids", found);
+  return found[0] ?? null;
+}
+
+function ambiguous(wanted: string, what: string, runs: readonly { readonly runId: string }[]): BadInput {
+  const ids = runs.map(({ runId }) => runId).toSorted();
   const more = ids.length > NAMED_RUNS ? ", …" : "";
-  throw new BadInput("run", `${JSON.stringify(wanted)} is the beginning of several runs: ${named}${more}`);
+  return new BadInput(
+    "run",
+    `${JSON.stringify(wanted)} is ${what}: ${ids.slice(0, NAMED_RUNS).join(", ")}${more}`,
+  );
+}
+
+function isOpenRecord({ state }: Pick<RunRecord, "state">): boolean {
+  return state !== "exited";
+}
+
+/** From a gateway: the runs that the requester may see. A whole id is not looked up. */
+export async function resolveRunId(
+  { client }: { readonly client: Pick<GatewayClient, "listRuns"> },
+  wanted: string,
+  signal?: AbortSignal,
+): Promise<string> {
+  if (FULL_RUN_ID.test(toRunIdPrefix(wanted))) return toRunIdPrefix(wanted);
+  if (toRunIdPrefix(wanted) === "run_")
+    throw new BadInput("run", "the run is missing: give its id, the beginning of its id, or its name");
+  let storeAway: string | null = null;
+  const list = async (label: { readonly label?: string }, limit: number): Promise<readonly RunRecord[]> => {
+    const listed = await client.listRuns({ query: { all: "1", hidden: "1", ...label, limit } }, signal);
+    // A gateway of an earlier version does not send storeAway.
+    if (typeof listed.storeAway === "string") ({ storeAway } = listed);
+    return listed.runs;
+  };
+  const found = await findRun<RunRecord>(wanted, {
+    byPrefix: async (prefix) => (await list({}, 1_000)).filter(({ runId }) => runId.startsWith(prefix)),
+    byName: (name) => list({ label: `${NAME_LABEL}=${name}` }, NAMESAKES),
+    isOpen: isOpenRecord,
+  });
+  if (found !== null) return found.runId;
+  if (storeAway !== null) throw new StoreUnreadable(wanted, new Error(storeAway));
+  throw new RunNotFound(wanted);
+}
+
+/** From a store, or from the view of it that a session has. */
+export async function resolveRunRecord(
+  store: Pick<RunView, "findRuns" | "listRuns">,
+  wanted: string,
+): Promise<RunRecord> {
+  if (wanted === "") throw new RunNotFound(wanted);
+  const found = await findRun<RunRecord>(wanted, {
+    byPrefix: (prefix) => store.findRuns(prefix, CANDIDATES),
+    byName: (name) => store.listRuns({ labels: { [NAME_LABEL]: name }, limit: NAMESAKES }),
+    isOpen: isOpenRecord,
+  });
+  if (found === null) throw new RunNotFound(wanted);
+  return found;
 }
 
 /** A run by its directory, its record, or both: either may be missing. */
@@ -61,47 +138,83 @@ export interface FoundRun {
   readonly runId: string;
   readonly address: RunAddress | null;
   readonly record: RunRecord | null;
-  /** Why the record could not be read, when it could not. */
+  /** Why the record could not be read; null: it was read, or there is none. */
   readonly unread: Error | null;
 }
 
 /**
- * By id, or by a beginning that only one run has; the `run_` in front may be left out. Null: there is no such run.
- * Rejects with StoreUnreadable if the run is not found here and the store cannot be read.
+ * From the run directories and the store of this state directory. Null: there is no such run. Rejects with
+ * StoreUnreadable if the run has no directory here and the store cannot be read.
  */
 export async function resolveRun(localState: LocalState, wanted: string): Promise<FoundRun | null> {
-  const prefix = toRunIdPrefix(wanted);
-  const directories = wanted === "" ? [] : await findDirectories(localState, prefix);
-  const here = directories.find(({ runId }) => runId === prefix) !== undefined;
-  const { records, unread } =
-    wanted === "" ? { records: [], unread: null } : await findRecords(localState, prefix, here);
-  const ids = new Set([...directories, ...records].map((each) => each.runId));
-  const runId = pickRunId(wanted, [...ids]);
-  if (runId === null && unread !== null) throw new StoreUnreadable(prefix, unread);
-  if (runId === null) return null;
-  const record = records.find((each) => each.runId === runId) ?? null;
-  const address = directories.find((each) => each.runId === runId) ?? null;
-  return { runId, address, record, unread };
+  if (wanted === "") return null;
+  let unread: Error | null = null;
+  /** Directories and records of the same runs, joined by id. */
+  const find = async (
+    isWanted: (address: RunAddress) => Promise<boolean>,
+    read: (store: RunView) => Promise<readonly RunRecord[]>,
+  ): Promise<readonly FoundRun[]> => {
+    const addresses = await findDirectories(localState, isWanted);
+    const here = addresses.some(({ runId }) => runId === toRunIdPrefix(wanted));
+    const stored = unread === null ? await readRecords(localState, read, here) : { records: [], unread };
+    unread = stored.unread;
+    const ids = new Set([...stored.records, ...addresses].map(({ runId }) => runId));
+    return [...ids].map((runId) => ({
+      runId,
+      address: addresses.find((each) => each.runId === runId) ?? null,
+      record: stored.records.find((each) => each.runId === runId) ?? null,
+      unread,
+    }));
+  };
+  const found = await findRun<FoundRun>(wanted, {
+    byPrefix: (prefix) =>
+      find(
+        async ({ runId }) => runId.startsWith(prefix),
+        (store) => store.findRuns(prefix, CANDIDATES),
+      ),
+    byName: (name) =>
+      find(
+        // The records tell the names, unless they cannot be read.
+        async (address) => unread !== null && (await nameOf(localState, address)) === name,
+        (store) => store.listRuns({ labels: { [NAME_LABEL]: name }, limit: NAMESAKES }),
+      ),
+    isOpen: ({ record }) => record === null || isOpenRecord(record),
+  });
+  if (found === null && unread !== null) throw new StoreUnreadable(toRunIdPrefix(wanted), unread);
+  if (found === null || found.address !== null) return found;
+  // Found by the name in its record: its directory may be here all the same.
+  const [address = null] = await findDirectories(localState, async ({ runId }) => runId === found.runId);
+  return { ...found, address };
 }
 
-async function findDirectories({ host }: LocalState, prefix: string): Promise<RunAddress[]> {
+async function nameOf({ host }: LocalState, address: RunAddress): Promise<string | null> {
+  const scope = await host.readScope(address).catch(() => null);
+  return scope?.labels[NAME_LABEL] ?? null;
+}
+
+async function findDirectories(
+  { host }: LocalState,
+  isWanted: (address: RunAddress) => Promise<boolean>,
+): Promise<RunAddress[]> {
   const found: RunAddress[] = [];
   for (const { instanceId } of await host.listInstances())
-    // What cannot be read (another user's) is no reason not to stop the others.
-    for (const runId of await host.listRunIds(instanceId).catch(() => []))
-      if (runId.startsWith(prefix)) found.push({ instanceId, runId });
+    // A directory of another user cannot be read; the other directories are used.
+    for (const runId of await host.listRunIds(instanceId).catch(() => [])) {
+      const address = { instanceId, runId };
+      if (await isWanted(address)) found.push(address);
+    }
   return found;
 }
 
-/** A store that cannot be read is no reason not to stop a run. */
-async function findRecords(
+/** Reads records; a store that cannot be read is reported, not thrown: a run can be stopped without its record. */
+async function readRecords(
   { directory }: LocalState,
-  prefix: string,
+  read: (store: RunView) => Promise<readonly RunRecord[]>,
   here: boolean,
 ): Promise<{ readonly records: readonly RunRecord[]; readonly unread: Error | null }> {
   const reading = (async () => {
     await using store = await openStoreForReading(directory.storePath);
-    return { records: (await store?.findRuns(prefix, RUN_CANDIDATES)) ?? [], unread: null };
+    return { records: store === null ? [] : await read(store), unread: null };
   })().catch((error: unknown) => ({
     records: [],
     unread: error instanceof Error ? error : new Error(String(error)),
@@ -109,46 +222,13 @@ async function findRecords(
   if (!here || !(await isStoreShared())) return reading;
   // The run's directory is enough to stop it, so this does not wait for a server that does not answer.
   const late = setTimeout(defaults.localListMs, null, { ref: false });
-  const read = await Promise.race([reading, late]);
-  return read ?? { records: [], unread: new StoreAway(directory.home, "the store does not answer") };
+  const done = await Promise.race([reading, late]);
+  return done ?? { records: [], unread: new StoreAway(directory.home, "the store does not answer") };
 }
 
-/** The same, for a command that cannot do without it. */
+/** Like `resolveRun`; rejects with RunNotFound. */
 export async function requireRun(localState: LocalState | null, wanted: string): Promise<FoundRun> {
   const found = localState === null ? null : await resolveRun(localState, wanted);
   if (found === null) throw new RunNotFound(wanted);
   return found;
-}
-
-/** By id, or by a beginning that only one run has. */
-export async function resolveRunRecord(store: RunView, wanted: string): Promise<RunRecord> {
-  const found = wanted === "" ? [] : await store.findRuns(toRunIdPrefix(wanted), RUN_CANDIDATES);
-  const runId = pickRunId(
-    wanted,
-    found.map((record) => record.runId),
-  );
-  const record = found.find((each) => each.runId === runId);
-  if (record === undefined) throw new RunNotFound(wanted);
-  return record;
-}
-
-const FULL_RUN_ID = /^run_[0-9a-z]{12}$/;
-
-/** A run by the beginning of its id, among those that may be seen. */
-export async function resolveRunId(
-  { client }: { readonly client: Pick<GatewayClient, "listRuns"> },
-  wanted: string,
-  signal?: AbortSignal,
-): Promise<string> {
-  const prefix = toRunIdPrefix(wanted);
-  // What is whole is not looked for: the list holds only the newest.
-  if (FULL_RUN_ID.test(prefix)) return prefix;
-  if (prefix === "run_") throw new BadInput("run", "say which run: its id, or the beginning of it");
-  const listed = await client.listRuns({ query: { all: "1", hidden: "1", limit: 1_000 } }, signal);
-  const { runs, storeAway } = listed;
-  const found = runs.map(({ runId }) => runId).filter((runId) => runId.startsWith(prefix));
-  const picked = pickRunId(wanted, found);
-  if (picked !== null) return picked;
-  if (typeof storeAway === "string") throw new StoreUnreadable(wanted, new Error(storeAway));
-  throw new RunNotFound(wanted);
 }

@@ -14,8 +14,8 @@ import { sessionToken } from "./requester.js";
 import type { RunView } from "./session-run-view.js";
 
 /**
- * The store, for looking only; null when nothing has ever been recorded, and then no database is loaded. For a session,
- * what its gateway shows it.
+ * The store, read-only; null: nothing was ever recorded, and no database is loaded. For a session, the view that its
+ * gateway gives.
  */
 export async function openStoreRunView(): Promise<RunView | null> {
   if (sessionToken() === null) {
@@ -36,8 +36,8 @@ export interface OpenedRunView extends AsyncDisposable {
 }
 
 /**
- * The same for a command that can work with the runs of this host alone. It does not wait for a shared store that
- * cannot be read or does not answer the gateway of this host.
+ * Like `openStoreRunView`, for commands that can work with the runs of this host. It does not wait for a shared store
+ * that cannot be read, or that does not answer the gateway of this host.
  */
 export async function openRunView(): Promise<OpenedRunView> {
   const home = resolveHome();
@@ -78,14 +78,14 @@ async function storeAwayReport(home: string): Promise<Settled> {
   return new Promise(() => undefined);
 }
 
-/** Only a gateway knows what a session may see. */
+/** A session needs a gateway, which knows what the session may see. */
 export class NoGatewayForSession extends GatewayUnreachable {
   constructor(why = "no gateway is running") {
     super(`${why}, and only a gateway can say what this session may see; nothing was done`);
   }
 }
 
-/** The runs of this state directory, from its own copy of their records: without events and without other hosts. */
+/** The runs of this state directory from the local copy of their records: without events and without other hosts. */
 function localCopyRunView(home: string): RunView {
   const localCopy = new FileRunCopy(localCopyDirectory(home));
   return {

@@ -7,7 +7,7 @@ import { matchesRunFilter } from "../../store/local-copy/run-copy.js";
 import type { ReadStore } from "../../store/store.js";
 import type { EventFilter } from "../../store/runs/store.js";
 
-/** What is read of runs, from wherever it may be read. */
+/** The reads of runs that commands use. */
 export type RunView = Pick<
   ReadStore,
   | "getRun"
@@ -21,10 +21,10 @@ export type RunView = Pick<
   | typeof Symbol.asyncDispose
 >;
 
-/** The most that a gateway answers with at once. */
+/** The largest page of the API. */
 const PAGE_LIMIT = 1_000;
 
-/** The runs that a session may see, as its gateway tells: the newest thousand, and each by its id. */
+/** The runs that a session may see, through its gateway: the newest thousand, and any by its id. */
 export function sessionRunView(client: GatewayClient): RunView {
   const getRun = (runId: string): Promise<RunRecord | null> =>
     client.getRun({ params: { runId } }).catch((error: unknown) => {
@@ -61,9 +61,9 @@ export function sessionRunView(client: GatewayClient): RunView {
       );
       return sessionEvents(client, filter, ({ runId }) => there.has(runId));
     },
-    // A store that has gone back in time is its gateway's to notice.
+    // The gateway notices a store that was rolled back.
     eventsReach: async () => null,
-    // It is told where its runs are, not what there is besides.
+    // A session sees only the hosts of its runs.
     listHosts: async () =>
       [...new Set((await all()).map(({ hostId }) => hostId))].map((hostId) => ({
         hostId,
@@ -72,7 +72,7 @@ export function sessionRunView(client: GatewayClient): RunView {
         firstSeenAt: 0,
         lastSeenAt: 0,
       })),
-    // A lease is its gateway's to judge: none looks expired from here.
+    // The gateway judges leases: here none counts as expired.
     shared: true,
     now: async () => 0,
     [Symbol.asyncDispose]: async () => undefined,
@@ -90,7 +90,7 @@ async function sessionEvents(
       query: { after: from, limit: PAGE_LIMIT, ...(runId === undefined ? {} : { run: runId }) },
     });
     found.push(...(page.events as unknown as RunEvent[]).filter(wanted));
-    // Of a session's events only the newest are held, however many there are.
+    // Only the newest events are kept in memory.
     if (newestFirst) found.splice(0, Math.max(0, found.length - limit));
     if (page.after === from || (!newestFirst && found.length >= limit)) break;
     from = page.after;

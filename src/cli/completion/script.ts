@@ -1,15 +1,18 @@
 import type { Command } from "commander";
+import { type CompletedKind, completedKind } from "./kinds.js";
 
-/** The words that may follow a command, with what each is for. */
+/** What may follow the words of a command. */
 interface CompletionContext {
-  /** `""` is `holdfast` itself, `"runs list"` a command of a command. */
+  /** `""` is `holdfast` itself, `"runs list"` a command of a group. */
   readonly path: string;
   readonly words: readonly { readonly word: string; readonly about: string; readonly valued?: boolean }[];
-  /** Options after which a value is due: nobody here knows any. */
-  readonly valued: readonly string[];
+  /** The kind of its arguments; null: they are not completed. */
+  readonly argument: CompletedKind | null;
+  /** Options that take a value, with the kind of the value. */
+  readonly valued: readonly { readonly flag: string; readonly kind: CompletedKind | null }[];
 }
 
-/** From the program itself, so that no command or option is ever missing. Runs are not completed: that would need a look at the store for each key. */
+/** Builds the script from the program, so that no command or option is missing. */
 export function completionScript(program: Command, shell: "bash" | "zsh" | "fish"): string {
   const contexts = completionContexts(program, "");
   switch (shell) {
@@ -23,34 +26,44 @@ export function completionScript(program: Command, shell: "bash" | "zsh" | "fish
 }
 
 function completionContexts(command: Command, path: string): CompletionContext[] {
+  const help = command.createHelp();
+  const commands = help.visibleCommands(command);
+  const options = help.visibleOptions(command).filter(({ long }) => long !== "--help");
   const words = [
-    ...command.commands.map((each) => ({ word: each.name(), about: each.summary() })),
-    ...command.options.flatMap(({ long, description, required }) =>
+    ...commands.map((each) => ({ word: each.name(), about: each.summary() })),
+    ...options.flatMap(({ long, description, required }) =>
       long === undefined || long === null ? [] : [{ word: long, about: description, valued: required }],
     ),
     { word: "--help", about: "print help" },
   ];
-  const valued = command.options.flatMap(({ long, short, required }) =>
-    required ? [long, short].filter((flag) => flag !== undefined && flag !== null) : [],
-  );
+  const valued = options.flatMap(({ long, short, required, flags }) => {
+    const kind = completedKind(/<([^>]*)>/.exec(flags)?.[1] ?? "");
+    return required
+      ? [long, short].flatMap((flag) => (flag === undefined || flag === null ? [] : [{ flag, kind }]))
+      : [];
+  });
+  const [first] = command.registeredArguments;
+  const argument = first === undefined ? null : completedKind(first.name());
   return [
-    { path, words, valued },
-    ...command.commands.flatMap((each) =>
+    { path, words, argument, valued },
+    ...commands.flatMap((each) =>
       completionContexts(each, path === "" ? each.name() : `${path} ${each.name()}`),
     ),
   ];
 }
 
 function bashScript(contexts: readonly CompletionContext[]): string {
-  const cases = contexts.map(
-    ({ path, words, valued }) =>
-      `    "${path}") words="${words.map(({ word }) => word).join(" ")}" valued=" ${valued.join(" ")} " ;;`,
-  );
+  const cases = contexts.map(({ path, words, argument, valued }) => {
+    const flags = valued.map(({ flag }) => flag).join(" ");
+    const kinds = valued.flatMap(({ flag, kind }) => (kind === null ? [] : [`${flag}:${kind}`])).join(" ");
+    return `    "${path}") words="${words.map(({ word }) => word).join(" ")}" argument="${argument ?? ""}" valued=" ${flags} " kinds=" ${kinds} " ;;`;
+  });
   return `_holdfast() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" path="" words="" valued="" word at
+  local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}"
+  local path="" words="" argument="" valued="" kinds="" word at
   for ((at = 1; at < COMP_CWORD; at++)); do
     word="\${COMP_WORDS[at]}"
-    # What comes after -- is the command's own.
+    # Words after -- belong to the command that is run.
     [[ $word == -- ]] && return
     [[ $word == -* ]] && continue
     case " ${contexts.map(({ path }) => path.replaceAll(" ", "/")).join(" ")} " in
@@ -60,7 +73,13 @@ function bashScript(contexts: readonly CompletionContext[]): string {
   case "\${path//\\// }" in
 ${cases.join("\n")}
   esac
-  [[ $valued == *" \${COMP_WORDS[COMP_CWORD-1]} "* ]] && return
+  if [[ $valued == *" $before "* ]]; then
+    [[ $kinds == *" $before:"* ]] || return
+    word="\${kinds#* $before:}"
+    words="$(holdfast __complete "\${word%% *}" 2>/dev/null)"
+  elif [[ -n $argument && $current != -* ]]; then
+    words="$(holdfast __complete "$argument" 2>/dev/null)"
+  fi
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 }
 complete -o default -F _holdfast holdfast
@@ -68,17 +87,22 @@ complete -o default -F _holdfast holdfast
 }
 
 function fishScript(contexts: readonly CompletionContext[]): string {
-  const lines = contexts.flatMap(({ path, words }) => {
+  const lines = contexts.flatMap(({ path, words, argument, valued }) => {
     const parts = path === "" ? [] : path.split(" ");
     const condition =
       parts.length === 0
         ? "__fish_use_subcommand"
         : parts.map((part) => `__fish_seen_subcommand_from ${part}`).join("; and ");
-    return words.map(({ word, about, valued }) =>
-      word.startsWith("--")
-        ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)}${valued === true ? " -r" : ""} -d ${quoteForFish(about)}`
-        : `complete -c holdfast -n '${condition}' -f -a ${word} -d ${quoteForFish(about)}`,
-    );
+    const values = (kind: CompletedKind | null | undefined): string =>
+      kind === null || kind === undefined ? "" : ` -f -a '(holdfast __complete ${kind} 2>/dev/null)'`;
+    return [
+      ...words.map(({ word, about, valued: hasValue }) =>
+        word.startsWith("--")
+          ? `complete -c holdfast -n '${condition}' -l ${word.slice(2)}${hasValue === true ? " -r" : ""}${values(valued.find(({ flag }) => flag === word)?.kind)} -d ${quoteForFish(about)}`
+          : `complete -c holdfast -n '${condition}' -f -a ${word} -d ${quoteForFish(about)}`,
+      ),
+      ...(argument === null ? [] : [`complete -c holdfast -n '${condition}'${values(argument)}`]),
+    ];
   });
   return `${lines.join("\n")}\n`;
 }

@@ -4,26 +4,26 @@ import type { SetExitCode } from "../options/parsers.js";
 export function addConfigCommand(program: Command, setExitCode: SetExitCode): void {
   const config = program
     .command("config")
-    .summary("the config file")
+    .summary("the config file: show, check")
     .description(
       "The config file: $HOLDFAST_CONFIG, else ~/.config/holdfast/config.toml. See docs/reference/config.md.",
     );
   config
     .command("check")
-    .summary("whether it can be used")
-    .description("Say whether the config file can be used, and what is wrong if not. Only reads.")
-    .option("--json", "as JSON")
+    .summary("check the config file")
+    .description("Check the config file, and print what is wrong. Read-only.")
+    .option("--json", "print JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { checkConfigFile } = await import("./config-file.js");
       setExitCode(await checkConfigFile(json === true));
     });
   config
-    .command("show")
-    .summary("what holds, and where each comes from")
+    .command("show", { isDefault: true })
+    .summary("show every setting and its source")
     .description(
-      "Show every setting as it holds, and whether the environment, the file or a default says so. Only reads.",
+      "Show the value of every setting, and whether it comes from the environment, the file or the default. Read-only.",
     )
-    .option("--json", "as JSON")
+    .option("--json", "print JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { showConfigFile } = await import("./config-file.js");
       setExitCode(await showConfigFile(json === true));

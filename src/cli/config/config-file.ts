@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import { configPath } from "../../config/file.js";
 import { BadConfig } from "../../config/problems.js";
 import type { Config } from "../../config/schema.js";
@@ -8,9 +7,9 @@ import { describeChannels } from "../../queries/channels.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { paletteFor } from "../print/palette.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
-/** A mistake is a usage error, said by whoever reads the file; with `--json` each by itself, too. */
+/** A mistake is a usage error; with `--json` the problems are listed. */
 export async function checkConfigFile(json: boolean): Promise<number> {
   const {
     path,
@@ -41,16 +40,13 @@ export async function showConfigFile(json: boolean): Promise<number> {
     const shown = { agents: withoutSecrets(config.agents), channels: describeChannels(config.channels) };
     print(toJson({ path, ...config, ...shown, settings: each }, 2));
   } else {
-    const [head, ...lines] = formatTable(
-      [["SETTING", "FROM", "VALUE"], ...each.map(settingRow)],
-      isatty(1) ? process.stdout.columns : null,
-    );
+    const [head, ...lines] = formatTable(["SETTING", "FROM", "VALUE"], each.map(settingRow), terminalWidth());
     print(`${[path, paletteFor(1).bold(head ?? ""), ...lines].map((line) => line.trimEnd()).join("\n")}\n`);
   }
   return 0;
 }
 
-/** What they are given may be secrets, whatever it is called. */
+/** Their values may be secrets. */
 function withoutSecrets(agents: Config["agents"]): object {
   return Object.fromEntries(
     Object.entries(agents).map(([id, { env, ...fields }]) => [id, { ...fields, env: Object.keys(env) }]),

@@ -1,9 +1,11 @@
-/** One thing looked at. `warn`: it works, with a weaker guarantee or soon not. `bad`: something cannot work. */
+/**
+ * The result of one check. `warn`: it works with a weaker guarantee, or will soon fail. `bad`: something cannot work.
+ */
 export interface Check {
   readonly name: string;
   readonly state: "ok" | "warn" | "bad";
   readonly detail: string;
-  /** What exactly to do about it. */
+  /** What to do about it. */
   readonly remedy: string | null;
 }
 

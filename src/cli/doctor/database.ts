@@ -2,13 +2,16 @@ import { databaseUrl } from "../../config/database-url.js";
 import type { ServerInfo } from "../../store/postgres/server-info.js";
 import { bad, ok, warn, type Check } from "./check.js";
 
-/** People compare times of several hosts; below this nobody is misled. */
+/** Clock differences below this do not mislead users who compare times of several hosts. */
 const CLOCK_TOLERANCE_MS = 2_000;
 
-/** A start waits for three answers, an end for two; a gateway that cannot renew in time lets go. */
+/**
+ * A start waits for three answers of the database, an end for two; a gateway that cannot renew in time loses its
+ * leases.
+ */
 const SLOW_ANSWER_MS = 100;
 
-/** The server under the store, where there is one. Its password is in nothing that is said. */
+/** Checks the PostgreSQL server, if there is one. No result contains its password. */
 export async function checkDatabase(): Promise<readonly Check[]> {
   const url = await databaseUrl().catch(() => null);
   if (url === null) return [];

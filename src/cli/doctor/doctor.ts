@@ -14,7 +14,10 @@ import { checkClock, checkRuns, checkRunsWithoutState, type RunChecks } from "./
 import { checkState } from "./state.js";
 import { checkStoreHistory, checkStoreWrites } from "./store.js";
 
-/** Each channel of the config, as far as can be told without asking anybody. A config that cannot be read is said elsewhere. */
+/**
+ * Checks each channel of the config file without sending anything. A config file that cannot be read is reported
+ * elsewhere.
+ */
 export async function checkChannels(): Promise<Check[]> {
   const channels = await readSettings().then(
     ({ config }) => Object.entries(config.channels),
@@ -32,7 +35,7 @@ export async function checkChannels(): Promise<Check[]> {
   );
 }
 
-/** Look at everything Holdfast stands on. Changes nothing. */
+/** Checks everything Holdfast depends on. Changes nothing. */
 export async function runDoctor(json: boolean): Promise<number> {
   const { checks, processes } = await allChecks();
   if (json) {

@@ -6,7 +6,7 @@ import { inspectProcesses } from "../../anchor/inspect/processes.js";
 import { DELEGATION_HINT } from "../../anchor/protocol/errors.js";
 import { bad, type Check, ok, warn } from "./check.js";
 
-/** What the kernel and this place in it offer, and so how strong a run's guarantees are. */
+/** Checks the features of the kernel and of this environment, which decide the guarantees of runs. */
 export async function checkKernel(): Promise<Check[]> {
   if (process.platform !== "linux")
     return [

@@ -17,7 +17,7 @@ import { isStoreShared } from "../client/resolve-run.js";
 import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "../runs/without-state.js";
 import { bad, type Check, ok, warn } from "./check.js";
 
-/** Supervisors, launchers, locks and anchors of one state directory. */
+/** Checks supervisors, launchers, locks and anchors of the state directory. */
 export async function checkRuns(localState: LocalState): Promise<RunChecks> {
   const { check, processes } = await checkOpenRuns(localState);
   const checks = [
@@ -53,7 +53,7 @@ async function checkLocalGateway({ host, directory }: LocalState): Promise<Check
   return ok("gateway", `${id} is running`);
 }
 
-/** A lock without a holder is no fault by itself: what its instance left is kept for its output, or taken up by a gateway. */
+/** A lock without a holder is no fault: its instance's runs are kept for their output, or taken over by a gateway. */
 async function checkInstances({ host, directory }: LocalState): Promise<Check> {
   const name = "instances";
   const all = await host.listInstances();
@@ -122,7 +122,7 @@ export async function checkRunsWithoutState(): Promise<Check[]> {
   );
 }
 
-/** By the run directories, so that it needs no store. */
+/** Reads the run directories, so it needs no store. */
 async function checkAnchors({ host }: LocalState): Promise<Check> {
   const name = "anchors";
   const runs: RunAddress[] = [];
@@ -153,7 +153,7 @@ async function anchorAnswers(host: LocalState["host"], run: RunAddress): Promise
   }
 }
 
-/** Leases and deadlines need no wall clock of this host; what people read does. */
+/** Leases and deadlines do not use the wall clock; times shown to users do. */
 export async function checkClock({ storePath }: StateDirectory): Promise<Check> {
   const now = Date.now();
   const name = "clock";

@@ -13,7 +13,7 @@ import { SCHEMA_VERSION } from "../../store/sql/migrations.js";
 import { formatSize } from "../options/units.js";
 import { bad, type Check, ok, warn } from "./check.js";
 
-/** Below this, spools and the store's log soon have no room. */
+/** With less space, spools and the store's log will soon be full. */
 const MIN_FREE_BYTES = 256 * 1024 * 1024;
 
 export async function checkState(): Promise<{
@@ -72,7 +72,7 @@ async function checkDiskSpace(home: string): Promise<Check> {
       `${detail}: output is soon dropped or withheld`,
       "free some space, or set HOLDFAST_HOME to another disk",
     );
-  // Some file systems have no fixed number of inodes and say 0 of 0.
+  // Some file systems have no fixed number of inodes and report 0 of 0.
   if (files > 0 && ffree < 1_000)
     return warn(name, `${detail}, but only ${ffree} files can be made`, "remove files on that disk");
   return ok(name, detail);

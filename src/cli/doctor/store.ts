@@ -57,11 +57,14 @@ async function checkStoreFile(storePath: string): Promise<Check> {
   }
 }
 
-/** Of the events, how many are looked at, and how far back: what was put back long ago has been seen by now. */
+/** How many events are searched, and how far back: older restores were reported before. */
 const EVENT_LIMIT = 1_000;
 const RECENT_MS = 24 * 3_600_000;
 
-/** Whether a shared store has gone back in time lately. None, where it is not shared or cannot be asked: that is said elsewhere. */
+/**
+ * Reports a recent roll-back of a shared store. Reports nothing if the store is not shared or cannot be read: another
+ * check does.
+ */
 export async function checkStoreHistory({ home, storePath }: StateDirectory): Promise<Check[]> {
   const lost = notRestoredChecks(await readUnrestored(localCopyDirectory(home)));
   try {

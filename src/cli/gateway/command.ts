@@ -3,16 +3,16 @@ import { asOptionParser, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 
 const runExamples = `
-It holds the runs of this state directory: renews their leases, takes over what
-a killed supervisor left, ends what must not outlive its owner, forgets old
-runs. One per state directory. Killing it loses nothing: runs stay with their
-anchors, and the next gateway goes on with them.
+A gateway owns the runs of a state directory: it renews their leases, takes over runs
+of a killed supervisor, ends runs that must not outlive their owner, and deletes old
+records. There is one per state directory. If it is killed, the runs continue under
+their anchors, and the next gateway takes them over.
 
-Started while its database is away, it waits for it, says so, and holds its
-runs meanwhile: no run is ended because the database is away.
+If the database is unavailable at its start, the gateway waits for it and keeps its
+runs alive: no run ends because the database is unavailable.
 
-Ctrl-C lets go of the runs and leaves; a task without an owner is ended by its
-anchor when its owner-loss time is over, a service goes on.
+Ctrl-C detaches from the runs and exits. The anchor of a task ends it when its
+owner-loss time is over; services continue.
 
 Examples:
   holdfast gateway run
@@ -20,20 +20,21 @@ Examples:
 `;
 
 const stopExamples = `
-leave      the runs go on under their anchors; a task is ended there when its
-           owner-loss time (two minutes) is over and no gateway has come back
-drain      wait for the tasks to end, then as leave; services are left
-terminate  stop every run, services too, and wait until it is gone
+leave      runs continue under their anchors; a task ends there after its owner-loss
+           time (two minutes) if no gateway has come back
+drain      wait for the tasks to end, then leave the rest; services continue
+terminate  stop every run, including services, and wait until all are gone
 
-Foreground commands (holdfast run) that are left go on, too, and their callers
-wait for the next gateway: half a minute, then the anchor ends the command.
-They do not start one themselves, as they do when a gateway was killed.
+Foreground commands (holdfast run) continue as well, and their clients wait half a
+minute for the next gateway; then the anchor ends the command. The clients do not
+start a gateway, as they do when one was killed.
 
-A gateway that does not answer is ended by a signal to its verified process, and
-its runs are left. With terminate its runs are stopped directly before that, also
-when no gateway runs; drain needs one that answers. All of it takes at most 20
-seconds, with drain the time of --wait more. Exit status 3 when the gateway or
-something of a run is still there, which is named.
+A gateway that does not answer is ended by a signal to its verified process, and its
+runs are left. With terminate, its runs are stopped directly before that, also if no
+gateway is running. drain needs a gateway that answers. The command takes at most 20
+seconds, plus --wait with drain.
+
+Exit status: 0 stopped, 3 the gateway or a process of a run is still alive.
 
 Examples:
   holdfast gateway stop
@@ -52,18 +53,20 @@ interface RunFlags {
 export function addGatewayCommand(program: Command, setExitCode: SetExitCode): void {
   const gateway = program
     .command("gateway")
-    .summary("the resident supervisor")
-    .description("The resident supervisor of a state directory.");
+    .summary("the supervisor process of the state directory: start, stop, status")
+    .description("The long-lived process that supervises the runs of a state directory and serves the API.");
   gateway
     .command("run")
-    .summary("look after runs, in the foreground, until told to stop")
-    .description("Look after the runs of this state directory, in the foreground, until told to stop.")
-    .option("--json", "what happens, one JSON object per line, on stdout")
-    .option("--quiet", "say nothing; the log has it")
-    .option("--no-wait", "fail when the database is away, instead of waiting for it")
-    .option("--check", "only check that it could start: configuration, store and anchor; changes nothing")
-    .option("--listen <address>", "answer on this loopback address, too: 127.0.0.1:7433")
-    .addOption(new Option("--log-level <level>", "what the log keeps").choices(["info", "warn", "silent"]))
+    .summary("run a gateway in the foreground")
+    .description("Run a gateway for this state directory in the foreground, until it is stopped.")
+    .option("--json", "print events on stdout, one JSON object per line")
+    .option("--quiet", "print nothing; the log has everything")
+    .option("--no-wait", "fail if the database is unavailable, instead of waiting for it")
+    .option("--check", "only check whether it could start: config file, store and anchor")
+    .option("--listen <address>", "also serve the API on this loopback address: 127.0.0.1:7433")
+    .addOption(
+      new Option("--log-level <level>", "the lowest level to log").choices(["info", "warn", "silent"]),
+    )
     .addHelpText("after", runExamples)
     .action(async ({ json, quiet, wait, check, listen, logLevel }: RunFlags) => {
       const { checkGatewayCanStart, runGateway } = await import("./run.js");
@@ -73,21 +76,23 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
     });
   gateway
     .command("start")
-    .summary("the same, in the background")
-    .description("Start a gateway in the background, and wait until it answers. Does nothing when one runs.")
-    .option("--json", "how it is, as JSON")
+    .summary("start a gateway in the background")
+    .description(
+      "Start a gateway in the background, and wait until it answers. Does nothing if one is running.",
+    )
+    .option("--json", "print its status as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { startBackgroundGateway } = await import("./control.js");
       setExitCode(await startBackgroundGateway(json === true));
     });
   gateway
     .command("stop")
-    .summary("stop it; the runs are left, drained or terminated")
+    .summary("stop the gateway; leave, drain or terminate its runs")
     .description(
-      "Stop the gateway. Its runs stay with their anchors unless told otherwise. From then on it starts no run. Told again otherwise, it does as it was told last, but what is being terminated stays so.",
+      "Stop the gateway. By default its runs continue under their anchors. It starts no new runs from then on. A second request replaces the first, except that terminated runs stay terminated.",
     )
     .addOption(
-      new Option("--runs <policy>", "what becomes of the runs")
+      new Option("--runs <policy>", "what to do with its runs")
         .choices(["leave", "drain", "terminate"])
         .default("leave"),
     )
@@ -96,7 +101,7 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
         .argParser(asOptionParser(parseDuration))
         .default(60_000, "1m"),
     )
-    .option("--json", "what was done, as JSON")
+    .option("--json", "print what was done as JSON")
     .addHelpText("after", stopExamples)
     .action(async (flags: { runs: "leave" | "drain" | "terminate"; wait: number; json?: true }) => {
       const { stopBackgroundGateway } = await import("./control.js");
@@ -104,22 +109,22 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
     });
   gateway
     .command("restart")
-    .summary("stop it, start it; its runs go on")
+    .summary("restart the gateway; its runs continue")
     .description(
-      "Stop the gateway and start it again. Its runs go on meanwhile. Configuration, store, program and anchor are checked first; when one cannot be used, nothing is stopped. When the new gateway does not start all the same, the former configuration is started again (exit status 3).",
+      "Stop the gateway and start it again; its runs continue. Config file, store, program and anchor are checked first: if one cannot be used, nothing is stopped. If the new gateway does not start, the former configuration is started again (exit status 3).",
     )
-    .option("--json", "how it is, as JSON")
+    .option("--json", "print its status as JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { restartBackgroundGateway } = await import("./restart.js");
       setExitCode(await restartBackgroundGateway(json === true));
     });
   gateway
-    .command("status")
-    .summary("whether one runs, and how it is")
+    .command("status", { isDefault: true })
+    .summary("show whether a gateway is running, and its state")
     .description(
-      "Show whether a gateway runs for this state directory, and its state. Only reads. Exit status 1: none runs; 3: one runs and cannot be reached.",
+      "Show whether a gateway is running for this state directory, and its state. Read-only. Exit status 1: none is running; 3: one is running and does not answer.",
     )
-    .option("--json", "as JSON")
+    .option("--json", "print JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { showGatewayStatus } = await import("./control.js");
       setExitCode(await showGatewayStatus(json === true));
@@ -127,28 +132,26 @@ export function addGatewayCommand(program: Command, setExitCode: SetExitCode): v
 }
 
 const gatewaysExamples = `
-up           heard of within half a minute
-silent       not heard of for longer: busy, cut off, or killed
-unreachable  not for five minutes; its runs are left to it, see docs/reference/postgres.md
-stopped      it said good-bye
-
-Only reads the store: it asks no gateway, and starts none.
+up           seen within the last half minute
+silent       not seen for longer: busy, disconnected, or killed
+unreachable  not seen for five minutes; its runs stay its own, see docs/reference/postgres.md
+stopped      it was stopped
 
 Examples:
-  holdfast gateways list
+  holdfast gateways
   holdfast gateways list --json | jq '.[] | select(.presence != "up") | .hostName'
 `;
 
 export function addGatewaysCommand(program: Command, setExitCode: SetExitCode): void {
   const gateways = program
     .command("gateways")
-    .summary("every gateway that shares this store")
-    .description("Every gateway that keeps its runs in this store, on whatever host.");
+    .summary("gateways that share this store")
+    .description("Gateways of all hosts that share this store.");
   gateways
-    .command("list")
-    .summary("each with its host, how it is, and how many runs it holds")
-    .description("Every gateway on record: its host, whether it is heard of, how many open runs it holds.")
-    .option("--json", "as a JSON array")
+    .command("list", { isDefault: true })
+    .summary("list gateways with host, state and number of runs")
+    .description("List the recorded gateways: host, state, number of open runs. Read-only; needs no gateway.")
+    .option("--json", "print a JSON array")
     .addHelpText("after", gatewaysExamples)
     .action(async ({ json }: { readonly json?: true }) => {
       const { printGateways } = await import("./list.js");

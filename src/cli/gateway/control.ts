@@ -62,7 +62,7 @@ export function stopResultJson(stopped: GatewayStopResult): object {
   }
 }
 
-/** `runs`: what became of the runs of a gateway that was ended by a signal. */
+/** `runs`: the results of the runs of a gateway that was ended by a signal. */
 export function printStopResult(
   stopped: GatewayStopResult,
   runs = "its runs are left to their anchors",

@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
@@ -11,9 +10,9 @@ import { formatDuration } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
-/** Reads the store; asks no gateway, and starts none. */
+/** Reads the store; needs no gateway. */
 export async function printGateways(json: boolean): Promise<number> {
   assertOperator("list the gateways");
   const directory = await findStateDirectory(resolveHome());
@@ -22,10 +21,10 @@ export async function printGateways(json: boolean): Promise<number> {
   const now = Date.now();
   const gateways = store === null ? [] : await listGatewaysWithStatus(store, bootId, now);
   if (json) print(toJson(gateways, 2));
-  else if (gateways.length === 0) notice("no gateway has ever run here", "dim");
+  else if (gateways.length === 0) notice("no gateway has run with this store", "dim");
   else {
     const hosts = await readKnownHosts(store);
-    const width = isatty(1) ? process.stdout.columns : null;
+    const width = terminalWidth();
     print(`${gatewayTable(gateways, now, width, hosts).join("\n")}\n`);
   }
   return 0;
@@ -47,7 +46,15 @@ export function gatewayTable(
     gateway.lastHeardAt === null ? "before its host restarted" : ago(gateway.lastHeardAt),
     gateway.address === null ? "-" : sanitizeLine(`${gateway.address.host}:${gateway.address.port}`),
   ]);
-  const head = ["HOST", "GATEWAY", "VERSION", "STATUS", "RUNS", "LAST HEARD", "ADDRESS"];
-  const [first, ...lines] = formatTable([head, ...rows], width);
+  const head = [
+    "HOST",
+    "GATEWAY",
+    { name: "VERSION", optional: 1 },
+    "STATUS",
+    "RUNS",
+    { name: "LAST SEEN", optional: 2 },
+    "ADDRESS",
+  ];
+  const [first, ...lines] = formatTable(head, rows, width);
   return [paletteFor(1).bold(first ?? ""), ...lines];
 }

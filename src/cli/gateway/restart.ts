@@ -28,8 +28,8 @@ import { locateAfterRebind, stopGateway } from "./stop.js";
 const NAMED_RUNS = 10;
 
 /**
- * Stop the gateway and start it again. What can be checked is checked before anything is stopped; when the new one does
- * not start all the same, the configuration of the former one is started again.
+ * Stops the gateway and starts it again. Everything that can be checked is checked before the stop. If the new gateway
+ * does not start, one with the former configuration is started.
  */
 export async function restartBackgroundGateway(json: boolean): Promise<number> {
   assertOperator("restart the gateway");
@@ -146,7 +146,7 @@ function pidText(former: Exclude<GatewayLocation, { readonly kind: "none" }>): s
   }
 }
 
-/** As the gateway tells, or else the store. */
+/** From the gateway, or else from the store. */
 async function openRuns(home: string, former: GatewayLocation): Promise<readonly RunRecord[]> {
   try {
     if (former.kind === "answers") {
@@ -161,7 +161,7 @@ async function openRuns(home: string, former: GatewayLocation): Promise<readonly
   }
 }
 
-/** A service goes on without a gateway; a task is ended by its anchor. */
+/** A service continues without a gateway; its anchor ends a task. */
 function scheduledEnds(runs: readonly RunRecord[], downAt: number): ScheduledEnd[] {
   const passed = performance.now() - downAt;
   return runs
@@ -187,7 +187,7 @@ function errorText(error: unknown): string {
   return withoutNothingChanged(message.replace(/^the gateway did not start: /, ""));
 }
 
-/** The failed process changed nothing; whether this command has is for this command to say. */
+/** The failed process changed nothing; whether this command did is reported by this command. */
 function withoutNothingChanged(message: string): string {
   return message.replace(/[.;,]? *nothing (was|is) (changed|started)\.?$/i, "").replace(/\.$/, "");
 }

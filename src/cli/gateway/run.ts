@@ -16,7 +16,7 @@ import { print, toJson } from "../print/stdout.js";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Until told to stop; told twice, at once. */
+/** Resolves at the first stop signal; a second one ends the process at once. */
 export async function runGateway({
   json,
   quiet,
@@ -25,9 +25,9 @@ export async function runGateway({
 }: {
   readonly json: boolean;
   readonly quiet: boolean;
-  /** For a store that is away. */
+  /** Waits for a store that is unavailable. */
   readonly waits: boolean;
-  /** Settings by their keys, over the config file. */
+  /** Settings by key, which override the config file. */
   readonly flags: SettingFlags;
 }): Promise<number> {
   assertOutsideRun("run");
@@ -51,7 +51,7 @@ export async function runGateway({
       show(event);
     },
   }).catch((error: unknown) => {
-    // It was told to stop, and had nothing yet to let go of.
+    // It was stopped before it had runs to detach from.
     if (error instanceof StoreAway && waiting.signal.aborted) return null;
     throw error;
   });
@@ -94,7 +94,7 @@ function printEventAsJson(event: GatewayEvent): void {
   try {
     print(toJson({ at: Date.now(), ...event }));
   } catch {
-    // A full disk under its log is no reason to leave its runs.
+    // A full disk below its log must not end the gateway.
   }
 }
 

@@ -18,17 +18,17 @@ import { stopFoundRun, type DirectStop } from "../stop/stop-coordinator.js";
 
 export type GatewayStopResult =
   | { readonly kind: "none" }
-  /** `done` is null when it went without an answer. */
+  /** `done` is null if it ended without an answer. */
   | { readonly kind: "down"; readonly instanceId: string; readonly done: ShutdownSummary | null }
   /** It did not answer, and its process was ended. */
   | { readonly kind: "signalled"; readonly instanceId: string; readonly pid: number }
-  /** It is still there, or may be; `message` says what was done and what can be. */
+  /** It is, or may be, still alive; `message` says what was done and what to do. */
   | { readonly kind: "left"; readonly message: string; readonly gateway: UnreachableGateway | null };
 
-/** How often to look whether it is gone, or has its socket again. */
+/** How often to check whether it is gone, or has its socket again. */
 const POLL_MS = 50;
 
-/** One whose socket is missing is given the time to make it again. */
+/** A gateway whose socket is missing gets this time to create it again. */
 export async function locateAfterRebind(home: string): Promise<GatewayLocation> {
   const until = performance.now() + defaults.gatewayRebindMs;
   for (;;) {
@@ -38,13 +38,15 @@ export async function locateAfterRebind(home: string): Promise<GatewayLocation> 
   }
 }
 
-/** When a command that begins now has to have answered. */
+/** When a command that begins now must have answered. */
 function stopDeadline({ runs, waitMs }: ShutdownPolicy): number {
   const toldMs = runs === "drain" ? waitMs : 0;
   return performance.now() + toldMs + defaults.stopBoundMs - defaults.stopReportMs;
 }
 
-/** Tell the gateway to stop, and wait until it is gone. One that does not answer is ended through its verified process. */
+/**
+ * Stops the gateway and waits until it is gone. A gateway that does not answer is ended through its verified process.
+ */
 export async function stopGateway(
   home: string,
   policy: ShutdownPolicy,
@@ -84,8 +86,8 @@ export interface GatewayAndRunsStopResult {
 }
 
 /**
- * Stop the gateway and every run that it owns: through it if it answers in time, else directly. A gateway that does not
- * answer is ended after its runs: the callers of foreground runs start another one when it is gone and their run is not.
+ * Stops the gateway and its runs: through the gateway if it answers in time, else directly. A gateway that does not
+ * answer is ended after its runs: clients of foreground runs start another gateway if it is gone and their run is not.
  */
 export async function stopGatewayWithRuns(home: string): Promise<GatewayAndRunsStopResult> {
   const policy: ShutdownPolicy = { runs: "terminate", waitMs: 0 };
@@ -102,12 +104,12 @@ export async function stopGatewayWithRuns(home: string): Promise<GatewayAndRunsS
   const now = located.kind === "none" ? await locateGateway(home) : located;
   const stopped = await stopGateway(home, policy, now, until);
   if (located.kind === "none") return { stopped, runs };
-  // It may have been continued meanwhile, and have started others.
+  // It may have been continued meanwhile, and have started more runs.
   const before = new Set(runs.map(({ runId }) => runId));
   return { stopped, runs: [...runs, ...(await stopOwnedRuns(home, until, before))] };
 }
 
-/** Stop the open runs of the gateway's instance without it, all at once. */
+/** Stops the open runs of the gateway's instance directly, all at once. */
 async function stopOwnedRuns(
   home: string,
   until: number,
@@ -168,7 +170,7 @@ async function waitUntilGone(home: string, until: number): Promise<boolean> {
   return true;
 }
 
-/** At least a second: what is late is still tried. */
+/** At least a second, also if the time is over. */
 function remainingMs(until: number): number {
   return Math.max(1_000, Math.ceil(until - performance.now()));
 }

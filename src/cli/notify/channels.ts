@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import type { ResponseOf } from "../../api/contract.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { assertOperator, connectOrStart } from "../client/connect.js";
@@ -6,8 +5,8 @@ import { tryConnectForReading } from "../client/read-client.js";
 import { exitCodes } from "../print/exit-code.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
-import { print } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { print, toJson } from "../print/stdout.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
 type Channels = ResponseOf<"listChannels">["channels"];
 
@@ -15,14 +14,14 @@ export async function printChannels(json: boolean): Promise<number> {
   assertOperator("see the channels");
   const running = await tryConnectForReading();
   const channels = (await running?.client.listChannels())?.channels ?? (await configuredChannels());
-  if (json) print(`${JSON.stringify(channels, null, 2)}\n`);
+  if (json) print(toJson(channels, 2));
   else if (channels.length === 0)
     notice("there are no channels; docs/reference/channels.md says how to have one", "dim");
-  else print(`${channelTable(channels, isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${channelTable(channels, terminalWidth()).join("\n")}\n`);
   return 0;
 }
 
-/** Without a gateway: what the next one would know. */
+/** The channels that the next gateway would use. */
 async function configuredChannels(): Promise<Channels> {
   const [{ readSettings }, { describeChannels: listChannels }] = await Promise.all([
     import("../../config/settings.js"),
@@ -33,11 +32,11 @@ async function configuredChannels(): Promise<Channels> {
 
 function channelTable(channels: Channels, width: number | null): string[] {
   const rows = channels.map(({ name, kind, where }) => [name, kind, sanitizeLine(where)]);
-  const [head, ...rest] = formatTable([["CHANNEL", "KIND", "WHERE"], ...rows], width);
+  const [head, ...rest] = formatTable(["CHANNEL", "KIND", "WHERE"], rows, width);
   return [paletteFor(1).bold(head ?? ""), ...rest];
 }
 
-/** Through the gateway: its environment and its config are the ones that count. */
+/** Through the gateway, whose environment and config file count. */
 export async function testChannelCommand(
   name: string,
   address: string | null,
@@ -49,7 +48,7 @@ export async function testChannelCommand(
     params: { name },
     body: address === null ? {} : { address },
   });
-  if (json) print(`${JSON.stringify(answer, null, 2)}\n`);
+  if (json) print(toJson(answer, 2));
   else printTestResult(answer);
   return answer.delivered ? 0 : exitCodes.incomplete;
 }

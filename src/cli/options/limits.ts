@@ -9,7 +9,7 @@ export function parseCount(text: string): number {
   throw new BadInput("limits", `${JSON.stringify(text)} is not a number`);
 }
 
-/** A limit that some machine can set. */
+/** Rejects limits that no machine can set. */
 export function validateLimit(name: keyof RunLimits, value: number): number {
   checkLimits({ [name]: value });
   return value;

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from "commander";
+import { InvalidArgumentError } from "commander";
 import { BadInput } from "../../errors.js";
 import type { ExecEffect, ExecRule } from "../../model/session.js";
 import { splitShellWords } from "../../text/shell.js";
@@ -6,7 +6,10 @@ import { splitShellWords } from "../../text/shell.js";
 /** Sets the exit code of `holdfast`; every command gets it. */
 export type SetExitCode = (code: number) => void;
 
-/** Turns a parser of ours into one of commander's, which names the option in front of the complaint. */
+/** The help text of a `<run>` argument. */
+export const RUN_ARGUMENT = "its id, the beginning of its id, or its name";
+
+/** Makes a parser that throws BadInput usable for commander, which puts the option before the message. */
 export function asOptionParser<Value>(parse: (text: string) => Value): (text: string) => Value {
   return (text) => {
     try {
@@ -17,13 +20,13 @@ export function asOptionParser<Value>(parse: (text: string) => Value): (text: st
   };
 }
 
-/** Collects `key=value` options; of two with the same key, the later one counts. */
+/** Collects `key=value` options; the last value of a key wins. */
 export function collectPairs(
   text: string,
   before: Readonly<Record<string, string>> = {},
 ): Record<string, string> {
   const equals = text.indexOf("=");
-  if (equals < 1) throw new InvalidArgumentError("Write it as key=value.");
+  if (equals < 1) throw new InvalidArgumentError("Write key=value.");
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 
@@ -37,20 +40,13 @@ export function parsePositiveInteger(text: string): number {
   return number;
 }
 
-/** The same, with what the gateway would refuse said here. */
+/** A number from 1 to `limit`, which is the limit of the API. */
 export function positiveIntegerUpTo(limit: number): (text: string) => number {
   return (text) => {
     const number = parsePositiveInteger(text);
     if (number > limit) throw new InvalidArgumentError(`Write a number from 1 to ${limit}.`);
     return number;
   };
-}
-
-/** Where one is meant without its name, a name that no other has is none of its arguments. */
-export function rejectUnknownSubcommand(group: Command): void {
-  group.hook("preSubcommand", ({ args: [first = "-"] }, meant) => {
-    if (!first.startsWith("-") && first !== meant.name()) group.error(`error: unknown command '${first}'`);
-  });
 }
 
 /** `ls`, `/usr/bin/wc -l ...`, or `*` for every program: the words after the first are the arguments. */
@@ -63,6 +59,11 @@ export function parseExecRule(effect: ExecEffect, text: string): ExecRule {
     ...(executable === "*" ? {} : { executable }),
     ...(args.length === 0 ? {} : { args }),
   };
+}
+
+/** Lines to print, or `all`. */
+export function parseLineCount(text: string): number | "all" {
+  return text === "all" ? text : positiveIntegerUpTo(100_000)(text);
 }
 
 export function parseOffset(text: string): number {

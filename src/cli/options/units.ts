@@ -7,10 +7,10 @@ type DurationUnit = keyof typeof UNIT_MS;
 const DURATION_PATTERN =
   /^(?:(?<d>\d+(?:\.\d+)?)d)?(?:(?<h>\d+(?:\.\d+)?)h)?(?:(?<m>\d+(?:\.\d+)?)m)?(?:(?<s>\d+(?:\.\d+)?)s)?(?:(?<ms>\d+(?:\.\d+)?)ms)?$/;
 
-/** Nobody waits longer, and a slip of the finger should not become a deadline in the next century. */
+/** A longer duration is most likely a typing error. */
 const MAX_DURATION_MS = 365 * UNIT_MS.d;
 
-/** A duration as people write it, in milliseconds. A plain number is seconds, as for timeout(1) and sleep(1). */
+/** Milliseconds from `1h30m` or `500ms`. A plain number is seconds, as for timeout(1) and sleep(1). */
 export function parseDuration(text: string, field = "duration"): number {
   const ms = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) * UNIT_MS.s : parseUnits(text);
   if (ms === null)
@@ -32,7 +32,7 @@ function parseUnits(text: string): number | null {
   return total;
 }
 
-/** The two largest units that matter: `1h30m`, `2.5s`, `40ms`. */
+/** The two largest units: `1h30m`, `2.5s`, `40ms`. */
 export function formatDuration(ms: number): string {
   if (ms < UNIT_MS.s) return `${Math.round(ms)}ms`;
   if (ms < 10 * UNIT_MS.s) return `${Math.floor(ms / 100) / 10}s`;
@@ -41,6 +41,18 @@ export function formatDuration(ms: number): string {
   const whole = Math.floor(ms / UNIT_MS[large]);
   const rest = Math.floor((ms % UNIT_MS[large]) / UNIT_MS[small]);
   return `${whole > 0 ? `${whole}${large}` : ""}${rest > 0 || whole === 0 ? `${rest}${small}` : ""}`;
+}
+
+/** A time in epoch milliseconds: a duration before `now`, or an ISO 8601 date or time. */
+export function parseTime(text: string, now: number): number {
+  if (/^\d{4}-\d{2}-\d{2}/.test(text)) {
+    const time = Date.parse(text);
+    if (!Number.isNaN(time)) return time;
+  } else if (/^\d+(?:\.\d+)?$/.test(text) || parseUnits(text) !== null) return now - parseDuration(text);
+  throw new BadInput(
+    "time",
+    `${JSON.stringify(text)} is not a time; write how long ago, such as 10m, or a time, such as 2026-01-31T12:00`,
+  );
 }
 
 /** As for dd(1): K, M, G and KiB, MiB, GiB count in 1024s; kB, MB, GB in 1000s. */

@@ -2,43 +2,45 @@ import { constants } from "node:os";
 import type { RunRecord } from "../../model/run.js";
 import { signalNumber } from "../../text/signal-name.js";
 
-/** What `holdfast` exits with when it is not the command's own code. As timeout(1), env(1) and shells do. */
+/** Exit codes of `holdfast` itself; otherwise it exits with the command's own code. As timeout(1), env(1) and shells do. */
 export const exitCodes = {
-  /** What was asked about does not exist. */
+  /** There is no such record. */
   notThere: 1,
-  /** It may not be had: by a rule, or because somebody else has it. */
+  /** A rule, a limit or the state of the target forbids it. */
   refused: 1,
-  /** The agent could not do it. */
+  /** The turn failed. */
   turnFailed: 1,
-  /** The work of a task was done, and went wrong. */
+  /** The task failed. */
   taskFailed: 1,
-  /** The command line cannot be understood. */
+  /** A service ended before it was ready. */
+  notReady: 1,
+  /** The command line, or an input, is wrong. */
   usage: 2,
-  /** Not everything that was asked for could be done; what is left is said. */
+  /** Done in part; the output says what is left. */
   incomplete: 3,
-  /** It was handed over to another host, which has not said yet that it is done. It will be, when that host is there. */
+  /** Handed over to another host, which has not confirmed it yet. */
   handedOver: 4,
-  /** The store could not be read while looking up a record, so it is not known whether the record exists. */
+  /** The store could not be read, so it is not known whether the record exists. */
   unreadable: 5,
-  /** The command succeeded but left processes behind that had detached themselves, under `--on-escape fail`. */
+  /** The command succeeded but left detached processes behind, with `--on-escape fail`. */
   escape: 120,
-  /** Of a turn: the agent's process ended on the way. */
+  /** The agent's process ended during the turn. */
   interrupted: 121,
-  /** Of a turn: the agent was told to stop and did not say that it has. */
+  /** The agent was told to cancel the turn and did not confirm it. */
   cancelUnconfirmed: 122,
-  /** Of a turn: the agent has answered, but knew nothing of what was said before. */
+  /** The agent answered without the context of the turns before. */
   contextLost: 123,
   timeout: 124,
-  /** Holdfast itself failed, or cannot say how the command ended. */
+  /** Holdfast itself failed, or does not know how the command ended. */
   failure: 125,
-  /** Found, but not executable. */
+  /** Found, but not executable, or denied. */
   notExecutable: 126,
   notFound: 127,
-  /** Plus the signal's number. */
+  /** Plus the number of the signal. */
   signal: 128,
-  /** 128 + SIGINT, of a turn or a task, whoever has cancelled it. */
+  /** 128 + SIGINT: a cancelled turn or task. */
   cancelled: 128 + 2,
-  /** 128 + SIGPIPE: what a shell reports of a command whose reader has gone, on any system. */
+  /** 128 + SIGPIPE: what a shell reports for a command whose reader has closed the pipe. */
   readerGone: 128 + 13,
 } as const;
 
@@ -59,16 +61,17 @@ export function runExitCode({ exit }: Pick<RunRecord, "exit">): number {
     case "manual-cancel":
     case "shutdown":
     case "owner-lost":
-      // It was told to terminate. One that then said "success" was still cut short.
+      // It was stopped: an exit code of 0 is no success.
       return commandExitCode(exit) || exitCodes.signal + constants.signals.SIGTERM;
     case "lost":
-      // A code may have been noted, but nobody saw the tree empty: not a result to build on.
+      // An exit code may be recorded, but the end was not proven.
       return exitCodes.failure;
   }
 }
 
-/** As a shell answers when it cannot run a command. Any step but `exec` is Holdfast's failure, not the command's. */
+/** As shells do. A missing directory is a wrong option; any other step before `exec` is a failure of Holdfast. */
 export function spawnErrorCode(errno: number | null, step: string): number {
+  if (step === "cwd") return exitCodes.usage;
   if (step !== "exec" || errno === null) return exitCodes.failure;
   return errno === constants.errno.ENOENT ? exitCodes.notFound : exitCodes.notExecutable;
 }

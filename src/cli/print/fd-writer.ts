@@ -1,10 +1,10 @@
 import { write } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
-/** The descriptor was made non-blocking by somebody who shares it; this is how often to try again. */
+/** Another process that shares the descriptor made it non-blocking: the time between two attempts. */
 const RETRY_MS = { first: 1, most: 20 } as const;
 
-/** Nobody reads any more: the pipe is closed, or the terminal has hung up. */
+/** There is no reader: the pipe is closed, or the terminal has hung up. */
 const READER_GONE_CODES: ReadonlySet<string> = new Set(["EPIPE", "EIO", "ECONNRESET", "ENXIO"]);
 
 export class WriteFailed extends Error {
@@ -16,9 +16,9 @@ export class WriteFailed extends Error {
 }
 
 /**
- * Writes a descriptor of ours in order, whole, and never blocks the event loop: with a reader that has stalled,
- * deadlines, leases and Ctrl-C must go on working. `process.stdout` is no help, because it blocks on pipes and
- * terminals; making the descriptor non-blocking would change it for everybody who shares it.
+ * Writes to a descriptor in order, and never blocks the event loop: with a stalled reader, deadlines, leases and
+ * Ctrl-C must still work. `process.stdout` blocks on pipes and terminals, and a non-blocking descriptor would be so
+ * for every process that shares it.
  */
 export class FdWriter {
   readonly #fd: 1 | 2;
@@ -34,12 +34,12 @@ export class FdWriter {
     return this.#pending > 0;
   }
 
-  /** Resolves when everything asked for so far has been written or has failed. */
+  /** Resolves when everything so far was written or has failed. */
   idle(): Promise<void> {
     return this.#last;
   }
 
-  /** Resolves when the system has every byte. Rejects with OutletFailed. */
+  /** Resolves when the system has every byte. Rejects with WriteFailed. */
   write(data: Uint8Array | string): Promise<void> {
     const bytes = typeof data === "string" ? Buffer.from(data) : data;
     this.#pending += 1;

@@ -1,13 +1,13 @@
 import { writeSync } from "node:fs";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { paletteFor } from "./palette.js";
-import { truncateToWidth } from "./table.js";
+import { truncateToWidth } from "../../text/width.js";
 
-/** Of a terminal that does not say how wide it is. */
+/** The width of a terminal that does not know its width. */
 const DEFAULT_COLUMNS = 80;
 const CLEAR = "\r\u001b[2K";
 
-/** The last line of a terminal, written again and again. Off: nothing is shown. */
+/** The last line of a terminal, rewritten with each update. Off: nothing is shown. */
 export class ProgressLine implements Disposable {
   readonly #on: boolean;
   #shown = false;
@@ -16,11 +16,11 @@ export class ProgressLine implements Disposable {
     this.#on = on;
   }
 
-  /** Of a long name only so much that the news are seen. */
+  /** A long name is cut so that the progress is visible. */
   show(name: string, news: string): void {
     if (!this.#on) return;
     this.#shown = true;
-    // One that fills the last column may wrap, and then stands on two.
+    // A line that fills the last column may wrap.
     const width = (process.stderr.columns || DEFAULT_COLUMNS) - 1;
     const line = truncateToWidth(
       `${truncateToWidth(sanitizeLine(name), Math.floor(width / 3))}: ${sanitizeLine(news)}`,
@@ -43,6 +43,6 @@ function writeStderr(text: string): void {
   try {
     writeSync(2, text);
   } catch {
-    // Nobody is looking any more.
+    // stderr is closed.
   }
 }

@@ -3,7 +3,7 @@ import { describeSurvivor } from "../../anchor/inspect/liveness.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { formatSize } from "../options/units.js";
 
-/** What happened, in a few words. */
+/** An event in a few words. */
 export function runEventText(event: RunEvent): string {
   switch (event.type) {
     case "spawn":

@@ -6,7 +6,7 @@ import type { RunRecord } from "../../model/run.js";
 import type { ReadStore } from "../../store/store.js";
 import { formatDuration } from "../options/units.js";
 
-/** How a run stands or ended, in a word or two. */
+/** The state or outcome of a run in a few words. */
 export function runStatusText({ state, exit }: Pick<RunRecord, "state" | "exit">): string {
   if (state !== "exited" || exit === null) return state;
   switch (exit.reason) {
@@ -26,7 +26,7 @@ export function runStatusText({ state, exit }: Pick<RunRecord, "state" | "exit">
   }
 }
 
-/** How a run ended, for a caller that waited for it, while its record is not written. */
+/** The outcome of a run whose record is not written yet. */
 export function pendingRecordText({ runId, exit }: Pick<RunRecord, "runId" | "exit">, why: string): string {
   return `${runId} ${endText(exit)}; the store cannot be written (${why}), its record is pending`;
 }
@@ -37,11 +37,11 @@ function endText(exit: RunRecord["exit"]): string {
   return `has ended (${exit?.reason ?? "reason unknown"})`;
 }
 
-/** From where, and when on the store's clock, runs are looked at. */
+/** The observer's machine, and the time on the clock of the store. */
 export interface LeaseObserver {
   readonly here: MachineIdentity;
   readonly now: number;
-  /** Then every lease is on this clock, whoever holds it. */
+  /** Every lease is on this clock, on whatever host. */
   readonly shared: boolean;
 }
 
@@ -54,11 +54,11 @@ export async function leaseObserver(
 
 export interface OwnerWarning {
   readonly kind: "unreachable" | "unowned";
-  /** For how long nothing has been heard of whoever looks after it; null: that cannot be told from here. */
+  /** How long the owner has been silent; null: that cannot be determined from here. */
   readonly silentMs: number | null;
 }
 
-/** What is worth saying of an open run besides its state: nobody is heard of who could look after it, or nobody does. */
+/** A warning about the owner of an open run: it is unreachable, or there is none. Null: there is no warning. */
 export function ownerWarning(
   record: Pick<RunRecord, "state" | "hostId" | "bootId" | "pidNamespace" | "leaseExpiresAt">,
   { here, now, shared }: LeaseObserver,
@@ -67,7 +67,7 @@ export function ownerWarning(
   if (record.state === "exited") return null;
   if (isSameMachine(record, here))
     return expiredMs < 0 ? null : { kind: "unowned", silentMs: expiredMs + defaults.leaseMs };
-  // Of another boot, the lease was measured on another clock.
+  // The lease of another boot was measured on another clock.
   if (!shared) return { kind: "unreachable", silentMs: null };
   return expiredMs < 0 ? null : { kind: "unreachable", silentMs: expiredMs + defaults.leaseMs };
 }
@@ -88,7 +88,7 @@ export function statusTone({ state, exit }: Pick<RunRecord, "state" | "exit">): 
 
 export type ServiceHealth = "ready" | "starting" | "not listening";
 
-/** How a running service stands, by a look just now. Null: a task, or no port to judge it by. */
+/** The current health of a service. Null: it is a task, or a service without a port. */
 export function serviceHealth(
   { state, service }: Pick<RunRecord, "state" | "service">,
   ports: readonly number[],
@@ -98,7 +98,7 @@ export function serviceHealth(
   return service.readyAt === null ? "starting" : "not listening";
 }
 
-/** The same in words, with where it listens. Null: nothing to say. */
+/** The health in words, with the ports. Null: there is nothing to show. */
 export function serviceHealthText(
   record: Pick<RunRecord, "state" | "service">,
   ports: readonly number[],
@@ -109,7 +109,7 @@ export function serviceHealthText(
   return health === null && where === null ? null : [health, where].filter((part) => part !== null).join(" ");
 }
 
-/** Of all these processes, each once, ascending. */
+/** The ports of all processes, each once, ascending. */
 export function listeningPorts(processes: ProcessEvidence["descendants"]): readonly number[] {
   return [...new Set(processes.flatMap(({ ports }) => ports))].toSorted((a, b) => a - b);
 }

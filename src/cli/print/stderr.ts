@@ -5,20 +5,31 @@ import { exitCodes, spawnErrorCode } from "./exit-code.js";
 import { WriteFailed } from "./fd-writer.js";
 import { paletteFor } from "./palette.js";
 
-/** What went wrong first. When closing up after it failed, too, the language wraps both in an error without words. */
+/** The first error. If disposing resources failed as well, JavaScript wraps both in a SuppressedError. */
 export function firstError(error: unknown): unknown {
   return error instanceof Error && error.name === "SuppressedError" && "suppressed" in error
     ? firstError(error.suppressed)
     : error;
 }
 
-/** By code, not by class: the same whether it happened here or a gateway answered with it. */
+/** By code, not by class: an error may come from this process or from a gateway. */
 const EXIT_CODE_BY_ERROR: Readonly<Record<string, number>> = {
   BAD_INPUT: exitCodes.usage,
   RUN_NOT_FOUND: exitCodes.notThere,
   NOT_FOUND: exitCodes.notThere,
   NOT_OURS: exitCodes.notThere,
+  TOO_LARGE: exitCodes.usage,
+  INSIDE_RUN: exitCodes.refused,
   OPERATOR_ONLY: exitCodes.refused,
+  UNAUTHORIZED: exitCodes.refused,
+  STDIN_CLOSED: exitCodes.refused,
+  STDIN_FULL: exitCodes.refused,
+  RUN_EXISTS: exitCodes.refused,
+  NOT_ADOPTED: exitCodes.usage,
+  TOO_MANY_REQUESTS: exitCodes.refused,
+  TOO_MANY_STREAMS: exitCodes.refused,
+  TOO_MANY_APPROVALS: exitCodes.refused,
+  SESSION_STORAGE_FULL: exitCodes.refused,
   SESSION_TAKEN: exitCodes.refused,
   SESSION_CLOSED: exitCodes.refused,
   SESSION_BUSY: exitCodes.refused,
@@ -39,13 +50,13 @@ const EXIT_CODE_BY_ERROR: Readonly<Record<string, number>> = {
   STORE_UNREADABLE: exitCodes.unreadable,
 };
 
-/** One line on stderr, never a stack trace. Returns the exit code that goes with it. */
+/** Prints one line on stderr, never a stack trace. Returns the exit code. */
 export function reportError(caught: unknown): number {
   const error = firstError(caught);
-  // `holdfast logs -f x | head -1`: the reader has all it wanted. That is no failure to talk about.
+  // `holdfast logs -f x | head -1`: a reader that has read enough is no failure.
   if (error instanceof WriteFailed && error.readerGone) return exitCodes.readerGone;
   notice(error instanceof Error ? error.message : String(error), "red");
-  // The stack of a bug is for the report, and only when asked for.
+  // The stack trace of a bug, for a report.
   if (!(error instanceof HoldfastError) && process.env["HOLDFAST_DEBUG"] === "1" && error instanceof Error)
     notice(error.stack ?? "", "red");
   if (error instanceof SpawnFailed) return spawnErrorCode(error.errno, error.step);
@@ -53,14 +64,19 @@ export function reportError(caught: unknown): number {
 }
 
 export function notice(message: string, colour: "red" | "yellow" | "dim"): void {
+  writeStderr(`${formatNotice(message, colour)}\n`);
+}
+
+/** Writes text that is safe for a terminal. */
+export function writeStderr(text: string): void {
   try {
-    writeSync(2, `${formatNotice(message, colour)}\n`);
+    writeSync(2, text);
   } catch {
-    // Nobody is listening any more; there is nobody to tell.
+    // stderr is closed: there is no other place to report that.
   }
 }
 
-/** `holdfast: …`, safe to show whatever the message quotes. */
+/** `holdfast: …` without characters that a terminal acts on. */
 export function formatNotice(message: string, colour: "red" | "yellow" | "dim"): string {
   return paletteFor(2)[colour](`holdfast: ${sanitizeLine(message.trimEnd())}`);
 }

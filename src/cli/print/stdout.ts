@@ -1,7 +1,7 @@
 import { writeSync } from "node:fs";
 import { WriteFailed } from "./fd-writer.js";
 
-/** All of it to stdout, at once. A reader that has left early (`| head`) has what it wanted. */
+/** Writes text to stdout. A reader that closed the pipe early (`| head`) is no error. */
 export function print(text: string): void {
   try {
     printOrThrow(text);
@@ -10,7 +10,7 @@ export function print(text: string): void {
   }
 }
 
-/** For what cannot be had again: nobody who could not be told is left to guess. */
+/** Writes output that cannot be printed again; a failed write is an error that begins with `otherwise`. */
 export function printRequired(text: string, otherwise: string): void {
   try {
     printOrThrow(text);
@@ -19,7 +19,7 @@ export function printRequired(text: string, otherwise: string): void {
   }
 }
 
-/** For a command that goes on and on: it ends with its reader. Throws OutletFailed. */
+/** For a command that follows something: it ends with its reader. Throws WriteFailed. */
 export function printOrThrow(text: string): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length;) {
@@ -28,16 +28,16 @@ export function printOrThrow(text: string): void {
     } catch (error) {
       const cause = error as NodeJS.ErrnoException;
       if (cause.code !== "EAGAIN") throw new WriteFailed(1, cause);
-      // Somebody who shares the descriptor made it non-blocking; wait a little for the reader.
+      // Another process that shares the descriptor made it non-blocking: wait for the reader.
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
     }
   }
 }
 
-/** What a terminal would act upon, or not show, and JSON may leave as it is. */
+/** Characters that a terminal acts on or does not show, and that JSON allows unescaped. */
 const INVISIBLE = /[\u007f-\u009f\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** The same value, in words that no terminal makes anything else of. */
+/** JSON with such characters escaped. */
 export function toJson(value: unknown, indent = 0): string {
   const text = JSON.stringify(value, null, indent).replaceAll(INVISIBLE, (character) =>
     Array.from({ length: character.length }, (_, at) => escapeCodeUnit(character.charCodeAt(at))).join(""),
@@ -47,4 +47,26 @@ export function toJson(value: unknown, indent = 0): string {
 
 function escapeCodeUnit(code: number): string {
   return `\\u${code.toString(16).padStart(4, "0")}`;
+}
+
+/** How the id of a record is called, by its prefix. */
+const ID_FIELDS: Readonly<Record<string, string>> = {
+  ses_: "sessionId",
+  apr_: "approvalId",
+  prm_: "permissionId",
+  msg_: "messageId",
+};
+
+/** The same for records of the API that call their own id `id`: adds it as `sessionId`, `approvalId` and so on. */
+export function toRecordJson(value: unknown, indent = 0): string {
+  return toJson(withIdFields(value), indent);
+}
+
+function withIdFields(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withIdFields);
+  if (typeof value !== "object" || value === null) return value;
+  const fields = Object.entries(value).map(([name, inner]) => [name, withIdFields(inner)] as const);
+  const id: unknown = "id" in value ? value.id : null;
+  const name = typeof id === "string" ? ID_FIELDS[id.slice(0, 4)] : undefined;
+  return Object.fromEntries(name === undefined || name in value ? fields : [[name, id], ...fields]);
 }

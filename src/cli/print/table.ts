@@ -1,57 +1,73 @@
 import { isatty } from "node:tty";
 import { sanitizeLine } from "../../text/sanitize.js";
+import { displayWidth, truncateToWidth } from "../../text/width.js";
 import { paletteFor } from "./palette.js";
 import { print } from "./stdout.js";
 
-/** Wide in every terminal: CJK, full-width forms, emoji. */
-const WIDE =
-  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1f64f}\u{1f680}-\u{1faff}\u{20000}-\u{3fffd}]/u;
-const ZERO_WIDTH = /\p{Mn}|\p{Me}|\p{Cf}/u;
-
-/** Columns the text takes on a terminal. It must have been sanitized. */
-export function displayWidth(text: string): number {
-  let width = 0;
-  for (const character of text) width += ZERO_WIDTH.test(character) ? 0 : WIDE.test(character) ? 2 : 1;
-  return width;
+/** Columns of stdout; null: it is no terminal, or a terminal that does not know its width and reports 0. */
+export function terminalWidth(): number | null {
+  return isatty(1) ? process.stdout.columns || null : null;
 }
 
-/** At most `width` columns, with `…` where something was cut. */
-export function truncateToWidth(text: string, width: number): string {
-  if (displayWidth(text) <= width) return text;
-  let kept = "";
-  let used = 0;
-  for (const character of text) {
-    const next = displayWidth(character);
-    if (used + next > width - 1) break;
-    kept += character;
-    used += next;
-  }
-  return width < 1 ? "" : `${kept}…`;
+/** A column of a table. */
+export interface Column {
+  readonly name: string;
+  /** Columns with a number are left out of a narrow table, the lowest number first. */
+  readonly optional?: number;
 }
 
-/** Columns side by side; the last one takes what is left of `width` (null: all it wants). */
-export function formatTable(rows: readonly (readonly string[])[], width: number | null): string[] {
-  const columns = Math.max(0, ...rows.map((row) => row.length));
-  const widths = Array.from({ length: columns }, (_, at) =>
-    Math.max(...rows.map((row) => displayWidth(row[at] ?? ""))),
-  );
-  return rows.map((row) => {
-    const line = row
-      .map((cell, at) => (at === columns - 1 ? cell : padCell(cell, widths[at] ?? 0)))
-      .join("  ");
-    return width === null ? line.trimEnd() : truncateToWidth(line.trimEnd(), width);
+/** Room that a narrow table leaves for its last column before it drops others. */
+const LAST_COLUMN_WIDTH = 24;
+
+/**
+ * Lines of a table, the head first. The last column takes the rest of `width` (null: all it needs). Optional columns are
+ * dropped while the last column would get less than LAST_COLUMN_WIDTH.
+ */
+export function formatTable(
+  columns: readonly (Column | string)[],
+  rows: readonly (readonly string[])[],
+  width: number | null,
+): string[] {
+  const head = columns.map((column) => (typeof column === "string" ? { name: column } : column));
+  const all = [head.map(({ name }) => name), ...rows];
+  const widths = head.map((_, at) => Math.max(...all.map((row) => displayWidth(row[at] ?? ""))));
+  const kept = keptColumns(head, widths, width);
+  return all.map((row) => {
+    const line = kept
+      .map((at) => (at === head.length - 1 ? (row[at] ?? "") : padCell(row[at] ?? "", widths[at] ?? 0)))
+      .join("  ")
+      .trimEnd();
+    return width === null ? line : truncateToWidth(line, width);
   });
+}
+
+/** The indices of the columns that fit. */
+function keptColumns(head: readonly Column[], widths: readonly number[], width: number | null): number[] {
+  let kept = [...head.keys()];
+  if (width === null) return kept;
+  const last = head.length - 1;
+  const needed = Math.min(widths[last] ?? 0, LAST_COLUMN_WIDTH);
+  const order = kept
+    .filter((at) => at !== last && head[at]?.optional !== undefined)
+    .toSorted((a, b) => (head[a]?.optional ?? 0) - (head[b]?.optional ?? 0));
+  for (const dropped of order) {
+    const used = kept.filter((at) => at !== last).reduce((sum, at) => sum + (widths[at] ?? 0) + 2, 0);
+    if (used + needed <= width) break;
+    kept = kept.filter((at) => at !== dropped);
+  }
+  return kept;
 }
 
 function padCell(cell: string, width: number): string {
   return cell + " ".repeat(Math.max(0, width - displayWidth(cell)));
 }
 
-/** With its head in bold, no wider than the terminal, and nothing in it that a terminal would act upon. */
-export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
+/** Prints a table with a bold head, no wider than the terminal, and without characters that a terminal acts on. */
+export function printTable(
+  columns: readonly (Column | string)[],
+  rows: readonly (readonly string[])[],
+): void {
   const safe = rows.map((row) => row.map(sanitizeLine));
-  // Not every terminal says how wide it is.
-  const width = isatty(1) ? process.stdout.columns || null : null;
-  const [first = "", ...rest] = formatTable([head, ...safe], width);
+  const [first = "", ...rest] = formatTable(columns, safe, terminalWidth());
   print(`${[paletteFor(1).bold(first), ...rest].join("\n")}\n`);
 }

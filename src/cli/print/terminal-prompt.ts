@@ -4,7 +4,7 @@ import { setTimeout } from "node:timers/promises";
 import { isatty, type WriteStream } from "node:tty";
 import { BadInput } from "../../errors.js";
 import { print } from "./stdout.js";
-import { displayWidth } from "./table.js";
+import { displayWidth } from "../../text/width.js";
 
 /** Keys typed before the question are discarded after this time, so that they do not answer it. */
 export const TYPED_AHEAD_MS = 50;
@@ -13,8 +13,8 @@ export const TYPED_AHEAD_MS = 50;
 const PROMPT_ROWS = 3;
 
 /**
- * Write lines to a terminal and wait for Enter after each screen, so that no line scrolls away unread. False: Ctrl-C was
- * pressed, or `over` was aborted.
+ * Writes lines to a terminal and waits for Enter after each screen, so that no line scrolls away unread. False: Ctrl-C
+ * was pressed, or `over` was aborted.
  */
 export async function showPaged(
   lines: readonly string[],
@@ -32,7 +32,7 @@ export async function showPaged(
   return true;
 }
 
-/** The same for standard output; all lines at once if it is not a terminal. */
+/** Like `showPaged`, for stdout; all lines at once if it is not a terminal. */
 export async function printPaged(lines: readonly string[]): Promise<boolean> {
   if (isatty(0) && isatty(1)) return showPaged(lines, process.stdout);
   print(`${lines.join("\n")}\n`);
@@ -76,7 +76,7 @@ async function waitForEnter(prompt: string, signal?: AbortSignal): Promise<boole
   }
 }
 
-/** Ask before something is ended. Without a terminal there is nobody to ask, and `--yes` must have said it. */
+/** Asks for confirmation. Without a terminal, `--yes` is required. */
 export async function confirm(question: string, yes: boolean): Promise<boolean> {
   if (yes) return true;
   if (!isatty(0) || !isatty(2))
@@ -86,7 +86,7 @@ export async function confirm(question: string, yes: boolean): Promise<boolean> 
     );
   const asking = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    // Ctrl-C or Ctrl-D is a no; not every Node says so by rejecting the question.
+    // Ctrl-C and Ctrl-D are a no; some versions of Node do not reject the question.
     const closed = once(asking, "close").then(() => "\n");
     const answer = await Promise.race([asking.question(`${question} [y/N] `).catch(() => "\n"), closed]);
     if (answer === "\n") process.stderr.write("\n");

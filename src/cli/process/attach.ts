@@ -14,24 +14,24 @@ import { print } from "../print/stdout.js";
 import { enterRawTerminal } from "../run/terminal.js";
 import { resolveRunId } from "../client/resolve-run.js";
 
-/** `C-]` as telnet has it: no program that people attach to wants it. */
+/** `C-]` as in telnet: hardly any program uses it. */
 const DETACH_KEY = 0x1d;
 
-/** Undoes what a program asked of the terminal and cannot take back: mouse, focus, paste, keypad, cursor, colours. */
+/** Resets the modes that a program may have set: mouse, focus, paste, keypad, cursor, colours. */
 const RESET_TERMINAL =
   "\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1004l\u001b[?2004l\u001b[?1l\u001b>\u001b[?25h\u001b[0m";
 const LEAVE_ALTERNATE = "\u001b[?1049l";
 
 /**
- * How a viewing ends: with the run (null: its end is not known), with whoever reads it, by the detach key, or because
- * the gateway went.
+ * How attaching ends: with the run (null: its end is not known), with a failed write, by the detach key, or with the
+ * gateway.
  */
 type AttachEnd =
   | { readonly how: "ended"; readonly record: RunRecord | null; readonly recordPending: string | null }
   | { readonly how: "unread"; readonly failure: unknown }
   | { readonly how: "detached" | "broken" };
 
-/** Be a run's terminal, together with whoever else is. The detach key leaves; the run does not notice. */
+/** Connects this terminal to a run. The detach key detaches; the run continues. */
 export async function attachToRun(wanted: string, readOnly: boolean): Promise<number> {
   if (!readOnly && !isatty(0))
     throw new BadInput("stdin", "attach needs a terminal for its keys; say --read-only to watch");
@@ -112,7 +112,7 @@ async function followSocket(
           case "accepted":
           case "unread":
           case "state":
-            // Told to callers only.
+            // Only sent to the client of a foreground run.
             return;
         }
       });
@@ -145,7 +145,7 @@ function forwardKeys(viewer: WebSocket, terminalThere: boolean, detach: () => vo
   };
 }
 
-/** The program goes on without this terminal, or had no time to tidy up: what it had set here is set back. */
+/** Resets this terminal: the program continues without it, or could not reset it. */
 async function resetTerminal({ client }: GatewayConnection, runId: string, end = ""): Promise<void> {
   if (!isatty(1)) return;
   const screen = await client.screen({ params: { runId } }).catch(() => null);

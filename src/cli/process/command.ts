@@ -1,12 +1,19 @@
 import { type Command, Option } from "commander";
-import { asOptionParser, parseOffset, positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
+import {
+  asOptionParser,
+  parseOffset,
+  positiveIntegerUpTo,
+  RUN_ARGUMENT,
+  type SetExitCode,
+} from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
+import { stopHelp } from "./top-level-commands.js";
 
 const keysExamples = `
-Keys: C-c, M-x, C-M-x, S-Tab, Enter, Tab, BSpace, Escape, Space, Up, Down,
-Left, Right, Home, End, PageUp, PageDown, Insert, Delete, F1 to F12, with C-,
-M- and S- in front; hex:1b5b41 for bytes, literal:text for text. They are sent
-as the program's terminal modes want them.
+Keys: C-c, M-x, C-M-x, S-Tab, Enter, Tab, BSpace, Escape, Space, Up, Down, Left,
+Right, Home, End, PageUp, PageDown, Insert, Delete, F1 to F12, with the prefixes C-,
+M- and S-; hex:1b5b41 for bytes, literal:text for text. Keys are encoded for the
+current modes of the run's terminal.
 
 Examples:
   holdfast process send-keys 4k2m C-c
@@ -25,7 +32,6 @@ interface LogFlags {
   readonly json?: true;
 }
 
-/** What is done to a run that is there. */
 interface PollFlags {
   readonly wait: number;
   readonly stdout: number;
@@ -34,25 +40,74 @@ interface PollFlags {
   readonly json?: true;
 }
 
+/** The longest wait of one poll. */
+const MAX_POLL_MS = 30_000;
+
 export function addProcessCommand(program: Command, setExitCode: SetExitCode): void {
   const process = program
     .command("process")
-    .summary("what agents do to runs: list, poll, log, write, keys, kill, remove")
+    .summary("read and control runs as agents do: poll, write, send keys, resize")
     .description(
-      "Look at runs and steer them. Looking needs no gateway; what acts starts one when none runs.",
+      "Read and control runs. Commands that read need no gateway; commands that act start one if none is running.",
     );
-  const run = "its id, or the beginning of it";
 
-  process.commandsGroup("Look:");
+  process.commandsGroup("Read:");
+  addReadCommands(process, setExitCode);
+  process.commandsGroup("Send input:");
+  addInputCommands(process, setExitCode);
+
+  process.commandsGroup("Stop and remove:");
   process
-    .command("list")
-    .summary("runs that go on and runs that have ended, newest first")
+    .command("stop")
+    .alias("kill")
+    .summary("stop a run; the same as holdfast stop")
+    .description("Stop a run with every process it started, and wait until all of them are gone.")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--grace <duration>", "time between TERM and KILL", asOptionParser(parseDuration))
+    .option("--json", "print the result as JSON")
+    .addHelpText("after", stopHelp)
+    .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
+      const { stopRuns } = await import("../stop/stop-run.js");
+      setExitCode(await stopRuns([wanted], flags.grace ?? null, flags.json === true));
+    });
+
+  process
+    .command("remove")
+    .alias("rm")
+    .summary("remove a run from lists; stop it if it is open")
     .description(
-      "What the one who asks may see: runs that go on and runs that have ended, newest first, but for hidden ones. Only reads.",
+      "Remove a run from lists at once, and stop it if it is open; waits until it is gone. Without a gateway the run is stopped and not removed.",
     )
-    .option("--all", "hidden ones, too")
-    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
-    .option("--json", "the records as a JSON array")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--json", "print the result as JSON")
+    .action(async (wanted: string, { json }: { readonly json?: true }) => {
+      const { removeRuns } = await import("./remove.js");
+      setExitCode(await removeRuns([wanted], { force: true, json: json === true }));
+    });
+
+  process
+    .command("clear")
+    .summary("remove every ended run from lists")
+    .description(
+      "Remove every ended run from lists: those of the session, or all for the operator. Their records stay.",
+    )
+    .option("--json", "print the number of runs as JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
+      const { clearRuns } = await import("./remove.js");
+      setExitCode(await clearRuns(json === true));
+    });
+}
+
+function addReadCommands(process: Command, setExitCode: SetExitCode): void {
+  process
+    .command("list", { isDefault: true })
+    .summary("list open and ended runs, newest first")
+    .description(
+      "List the runs that the requester may see, open and ended, newest first, without removed ones. Read-only.",
+    )
+    .option("-a, --all", "also list removed runs")
+    .option("--limit <n>", "list at most n runs", positiveIntegerUpTo(1_000), 100)
+    .option("--json", "print a JSON array of records")
     .action(async (flags: { all?: true; limit: number; json?: true }) => {
       const { printVisibleRuns } = await import("../runs/list.js");
       setExitCode(
@@ -62,26 +117,26 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
 
   process
     .command("log")
-    .summary("a page of its output, by lines or bytes")
+    .summary("print a page of output, by lines or bytes")
     .description(
-      "A page of one stream's output: the last lines, or from a line or a byte on. Consumes nothing.",
+      "Print a page of one stream: its last lines, or from a line or a byte on. Consumes nothing. Read-only.",
     )
-    .argument("<run>", run)
-    .addOption(new Option("--stream <name>", "which one").choices(["stdout", "stderr"]).default("stdout"))
-    .option("-n, --lines <n>", "so many lines", positiveIntegerUpTo(100_000), 200)
-    .option("--skip <n>", "from the oldest line kept, passing over so many", parseOffset)
-    .addOption(new Option("--offset <byte>", "from this byte on").argParser(parseOffset).conflicts("skip"))
-    .option("--bytes <n>", "with --offset: so many bytes", positiveIntegerUpTo(1_048_576), 65_536)
-    .option("-f, --follow", "go on until the run has ended")
-    .option("--raw", "as it came, escape sequences and all")
-    .option("--json", "text with its offsets, one JSON object per piece")
+    .argument("<run>", RUN_ARGUMENT)
+    .addOption(new Option("--stream <name>", "the stream").choices(["stdout", "stderr"]).default("stdout"))
+    .option("-n, --lines <n>", "print n lines", positiveIntegerUpTo(100_000), 200)
+    .option("--skip <n>", "begin at the oldest line kept, and skip n lines", parseOffset)
+    .addOption(new Option("--offset <byte>", "begin at this byte").argParser(parseOffset).conflicts("skip"))
+    .option("--bytes <n>", "with --offset: print n bytes", positiveIntegerUpTo(1_048_576), 65_536)
+    .option("-f, --follow", "continue until the run has ended")
+    .option("--raw", "print escape sequences unchanged")
+    .option("--json", "print text with offsets, one JSON object per piece")
     .action(async (wanted: string, flags: LogFlags) => {
       const { showLogs } = await import("./logs.js");
-      const { stream, lines, skip, offset: from, bytes, follow, raw, json } = flags;
+      const { stream, lines, skip, offset, bytes, follow, raw, json } = flags;
       const page =
-        from === undefined
+        offset === undefined
           ? { lines, ...(skip === undefined ? {} : { skip }) }
-          : { offset: from, maxBytes: bytes };
+          : { offset, maxBytes: bytes };
       setExitCode(
         await showLogs({
           wanted,
@@ -96,50 +151,53 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
 
   process
     .command("poll")
-    .summary("wait for news of it")
+    .summary("wait for new output or the end")
     .description(
-      "Output since an offset, whether it seems to wait for input, how it ended. Consumes nothing.",
+      "Print output since an offset, whether the run seems to wait for input, and how it ended. Consumes nothing. Read-only.",
     )
-    .argument("<run>", run)
-    .option("--wait <duration>", "wait this long for news, at most 30s", asOptionParser(parseDuration), 0)
-    .option("--stdout <offset>", "only what stdout has from this byte on", parseOffset, 0)
-    .option("--stderr <offset>", "the same for stderr", parseOffset, 0)
-    .option(
-      "--raw",
-      "print the output unchanged, with escape sequences; with --json, add its bytes as base64",
+    .argument("<run>", RUN_ARGUMENT)
+    .addOption(
+      new Option("--wait <duration>", "wait this long for something new, at most 30s")
+        .argParser(asOptionParser(parseDuration))
+        .default(0, "do not wait"),
     )
-    .option("--json", "as JSON")
-    .action(async (wanted: string, flags: PollFlags) => {
-      const { pollProcess } = await import("./poll.js");
-      const { wait, stdout, stderr } = flags;
+    .option("--stdout <offset>", "print stdout from this byte on", parseOffset, 0)
+    .option("--stderr <offset>", "print stderr from this byte on", parseOffset, 0)
+    .option("--raw", "print escape sequences unchanged; with --json, add the bytes as base64")
+    .option("--json", "print JSON")
+    .action(async (wanted: string, { wait, stdout, stderr, raw, json }: PollFlags) => {
+      const { pollRunCommand } = await import("./poll.js");
       setExitCode(
-        await pollProcess({
+        await pollRunCommand({
           wanted,
-          waitMs: Math.min(wait, 30_000),
+          waitMs: Math.min(wait, MAX_POLL_MS),
           stdout,
           stderr,
-          raw: flags.raw === true,
-          json: flags.json === true,
+          raw: raw === true,
+          json: json === true,
         }),
       );
     });
+}
 
-  process.commandsGroup("Steer:");
+function addInputCommands(process: Command, setExitCode: SetExitCode): void {
+  const jsonOption = ["--json", "print what was done as JSON"] as const;
   process
     .command("write")
-    .summary("bytes for its input")
-    .description("Write text, or what comes on stdin, to the run's input.")
-    .argument("<run>", run)
-    .argument("[text]", "left out: what comes on stdin")
-    .option("--close", "no more input after this")
-    .option("--json", "what was done, as JSON")
+    .summary("write bytes to stdin")
+    .description("Write text, or what comes on stdin, to the stdin of a run.")
+    .argument("<run>", RUN_ARGUMENT)
+    .argument("[text]", "the text; without it, stdin is read")
+    .option("--close", "close the run's stdin afterwards")
+    .option(...jsonOption)
     .action(async (wanted: string, text: string | undefined, flags: { close?: true; json?: true }) => {
-      const { writeProcess } = await import("./input.js");
+      const { writeStdin } = await import("./input.js");
+      const close = flags.close === true;
       setExitCode(
-        await writeProcess(
+        await writeStdin(
           wanted,
-          flags.close === true && text === undefined ? "" : (text ?? null),
-          flags.close === true,
+          close && text === undefined ? "" : (text ?? null),
+          close,
           flags.json === true,
         ),
       );
@@ -147,12 +205,12 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
 
   process
     .command("send-keys")
-    .summary("press keys in its terminal")
-    .description("Press keys in the run's terminal.")
-    .argument("<run>", run)
+    .summary("press keys in the terminal of a run")
+    .description("Press keys in the terminal of a run.")
+    .argument("<run>", RUN_ARGUMENT)
     .argument("<key...>", "names of keys")
     .option("--literal", "the words are text, not names of keys")
-    .option("--json", "what was done, as JSON")
+    .option(...jsonOption)
     .addHelpText("after", keysExamples)
     .action(async (wanted: string, keys: string[], flags: { literal?: true; json?: true }) => {
       const { sendKeysCommand } = await import("./input.js");
@@ -161,79 +219,39 @@ export function addProcessCommand(program: Command, setExitCode: SetExitCode): v
 
   process
     .command("paste")
-    .summary("paste text, bracketed when the program asked for it")
-    .description("Paste text, or what comes on stdin, into the run's terminal.")
-    .argument("<run>", run)
-    .argument("[text]", "left out: what comes on stdin")
+    .summary("paste text, bracketed if the program enabled that")
+    .description("Paste text, or what comes on stdin, into the terminal of a run.")
+    .argument("<run>", RUN_ARGUMENT)
+    .argument("[text]", "the text; without it, stdin is read")
     .option("--submit", "press Enter afterwards")
-    .option("--json", "what was done, as JSON")
+    .option(...jsonOption)
     .action(async (wanted: string, text: string | undefined, flags: { submit?: true; json?: true }) => {
-      const { pasteProcess } = await import("./input.js");
-      setExitCode(await pasteProcess(wanted, text ?? null, flags.submit === true, flags.json === true));
+      const { pasteText } = await import("./input.js");
+      setExitCode(await pasteText(wanted, text ?? null, flags.submit === true, flags.json === true));
     });
 
   process
     .command("submit")
     .summary("paste a line and press Enter")
-    .description("Paste text into the run's terminal and press Enter.")
-    .argument("<run>", run)
+    .description("Paste text into the terminal of a run and press Enter.")
+    .argument("<run>", RUN_ARGUMENT)
     .argument("<text>", "the line")
-    .option("--json", "what was done, as JSON")
+    .option(...jsonOption)
     .action(async (wanted: string, text: string, { json }: { readonly json?: true }) => {
-      const { pasteProcess } = await import("./input.js");
-      setExitCode(await pasteProcess(wanted, text, true, json === true));
+      const { pasteText } = await import("./input.js");
+      setExitCode(await pasteText(wanted, text, true, json === true));
     });
 
   process
     .command("resize")
-    .summary("change its terminal's size")
-    .description("Change the size of the run's terminal.")
-    .argument("<run>", run)
+    .summary("change the size of the terminal of a run")
+    .description("Change the size of the terminal of a run.")
+    .argument("<run>", RUN_ARGUMENT)
     .argument("<rows>", "lines", positiveIntegerUpTo(1_000))
     .argument("<cols>", "columns", positiveIntegerUpTo(2_000))
-    .option("--json", "what was done, as JSON")
+    .option(...jsonOption)
     .action(async (wanted: string, rows: number, cols: number, { json }: { readonly json?: true }) => {
-      const { resizeProcess } = await import("./input.js");
-      setExitCode(await resizeProcess(wanted, rows, cols, json === true));
-    });
-
-  process.commandsGroup("Stop and clean up:");
-  process
-    .command("kill")
-    .summary("stop it; answers gone, or who is left")
-    .description(
-      "Stop a run and wait until it is gone; answers with the survivors when some cannot be killed. Works without a gateway.",
-    )
-    .argument("<run>", run)
-    .option("--grace <duration>", "from asking to terminate to killing", asOptionParser(parseDuration))
-    .option("--json", "as JSON")
-    .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
-      const { stopProcess } = await import("./stop.js");
-      setExitCode(await stopProcess(wanted, flags.grace ?? null, flags.json === true));
-    });
-
-  process
-    .command("remove")
-    .summary("hide it; stop it if it is running")
-    .description(
-      "Hide a run from lists at once, and stop it if it is running; waits until it is gone. Without a gateway it is stopped and not hidden.",
-    )
-    .argument("<run>", run)
-    .option("--json", "what was done, as JSON")
-    .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { removeProcess } = await import("./stop.js");
-      setExitCode(await removeProcess(wanted, json === true));
-    });
-
-  process
-    .command("clear")
-    .summary("hide every run that has ended")
-    .description(
-      "Hide every ended run of the one who asks: a session's own, or all for the operator. Their records stay.",
-    )
-    .option("--json", "how many, as JSON")
-    .action(async ({ json }: { readonly json?: true }) => {
-      const { clearProcesses } = await import("./stop.js");
-      setExitCode(await clearProcesses(json === true));
+      const { resizeTerminal } = await import("./input.js");
+      setExitCode(await resizeTerminal(wanted, rows, cols, json === true));
     });
 }

@@ -1,6 +1,7 @@
 import { RunNotFound, StoreAway } from "../../errors.js";
 import type { RunEvent } from "../../model/run-event.js";
 import { EventCursor, type EventGap } from "../../store/runs/event-cursor.js";
+import type { EventFilter } from "../../store/runs/store.js";
 import type { ReadStore } from "../../store/store.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 import { hostFilter, readKnownHosts } from "../client/known-hosts.js";
@@ -15,16 +16,19 @@ export interface EventsRequest {
   readonly host: string | null;
   readonly after: number;
   readonly limit: number;
+  /** Also events that only say that a run has written something. */
+  readonly heartbeats: boolean;
   readonly follow: boolean;
   readonly json: boolean;
 }
 
-/** How late an event of another process is noticed. */
+/** How long an event of another process may go unnoticed. */
 const POLL_MS = 200;
+const PAGE = 500;
 
-/** What happened, in order. Reads the store: it needs no gateway, and changes nothing. */
+/** Prints events in order. Reads the store; needs no gateway. */
 export async function showEvents(request: EventsRequest): Promise<number> {
-  const { run, host, after, limit, follow, json } = request;
+  const { run, host, after, limit, heartbeats, follow, json } = request;
   await using store = await openStoreRunView();
   if (store === null) {
     if (run !== null) throw new RunNotFound(run);
@@ -36,34 +40,55 @@ export async function showEvents(request: EventsRequest): Promise<number> {
     ...hostFilter(hosts, host),
   };
   const hostIdOf = hostIdLookup(store);
-  const tell = follow ? printOrThrow : print;
+  const write = follow ? printOrThrow : print;
   const show = async (event: RunEvent): Promise<void> => {
+    if (!heartbeats && event.type === "output") return;
     const hostId = json || hosts.hasSeveral ? await hostIdOf(event.runId) : null;
     if (json) {
       const hostName = hostId === null ? null : hosts.nameOf(hostId);
-      tell(toJson({ ...event, hostId, hostName }));
-    } else tell(`${eventLine(event, hostId === null ? null : hosts.displayName(hostId))}\n`);
+      write(toJson({ ...event, hostId, hostName }));
+    } else write(`${eventLine(event, hostId === null ? null : hosts.displayName(hostId))}\n`);
   };
-  const newest = await store.listEvents({ ...filter, after, newestFirst: true, limit });
-  for (const event of newest.toReversed()) await show(event);
-  const cursor = new EventCursor(store, newest[0]?.seq ?? after, filter);
+  const { events, last } = await newestEvents(store, { ...filter, after }, limit, heartbeats);
+  for (const event of events) await show(event);
+  const cursor = new EventCursor(store, last ?? after, filter);
   let away = false;
   while (follow) {
-    const { gap, events, full } = await cursor.next(500).catch((error: unknown) => {
+    const next = await cursor.next(PAGE).catch((error: unknown) => {
       if (!(error instanceof StoreAway)) throw error;
-      if (!away) notice(`${error.message} Going on when it is back.`, "yellow");
+      if (!away) notice(`${error.message} Continuing when it is available again.`, "yellow");
       away = true;
       return { gap: null, events: [], full: false };
     });
-    if (gap !== null) tell(json ? toJson(gap) : `${gapLine(gap)}\n`);
-    if (events.length > 0) away = false;
-    for (const event of events) await show(event);
-    if (!full) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    if (next.gap !== null) write(json ? toJson(next.gap) : `${gapLine(next.gap)}\n`);
+    if (next.events.length > 0) away = false;
+    for (const event of next.events) await show(event);
+    if (!next.full) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
   return 0;
 }
 
-/** Null: its run has been forgotten. Runs do not move, so each is looked up once. */
+/** The newest `limit` events that are shown, oldest first; `last`: the number of the newest event of all. */
+export async function newestEvents(
+  store: Pick<ReadStore, "listEvents">,
+  filter: EventFilter & { readonly after: number },
+  limit: number,
+  heartbeats: boolean,
+): Promise<{ readonly events: readonly RunEvent[]; readonly last: number | null }> {
+  if (heartbeats) {
+    const newest = await store.listEvents({ ...filter, newestFirst: true, limit });
+    return { events: newest.toReversed(), last: newest[0]?.seq ?? null };
+  }
+  // The store cannot leave out heartbeats, which are most events of a busy run: read more until there are enough.
+  for (let read = 2 * limit; ; read *= 4) {
+    const newest = await store.listEvents({ ...filter, newestFirst: true, limit: read });
+    const events = newest.filter(({ type }) => type !== "output").slice(0, limit);
+    if (events.length === limit || newest.length < read)
+      return { events: events.toReversed(), last: newest[0]?.seq ?? null };
+  }
+}
+
+/** Null: the run's record was deleted. Runs do not move, so each is looked up once. */
 function hostIdLookup(store: Pick<ReadStore, "getRun">): (runId: string) => Promise<string | null> {
   const known = new Map<string, string>();
   return async (runId) => {
@@ -74,7 +99,7 @@ function hostIdLookup(store: Pick<ReadStore, "getRun">): (runId: string) => Prom
 }
 
 function gapLine({ after, from }: EventGap): string {
-  return `        the store has gone back in time, to before event ${after}; going on after ${from}`;
+  return `        the store was rolled back to before event ${after}; continuing after event ${from}`;
 }
 
 function eventLine(event: RunEvent, host: string | null): string {

@@ -7,7 +7,7 @@ import { print, toJson } from "../print/stdout.js";
 interface RunControl {
   readonly runId: string;
   readonly client: GatewayConnection["client"];
-  /** Nothing but with `--json`: then what was done. */
+  /** With `--json`, prints what was done. */
   readonly done: (what: object) => number;
 }
 
@@ -21,8 +21,8 @@ async function connectToRun(wanted: string, json: boolean): Promise<RunControl> 
   return { runId, client: connection.client, done };
 }
 
-/** Bytes for its input: words of the command line, or what comes on stdin. */
-export async function writeProcess(
+/** Writes `text` to the run's stdin; null: what comes on our own stdin. */
+export async function writeStdin(
   wanted: string,
   text: string | null,
   close: boolean,
@@ -47,7 +47,7 @@ export async function sendKeysCommand(
   return done({ keys: words });
 }
 
-export async function pasteProcess(
+export async function pasteText(
   wanted: string,
   text: string | null,
   submit: boolean,
@@ -57,11 +57,11 @@ export async function pasteProcess(
   const body = { text: text ?? readFileSync(0, "utf8"), submit };
   const { bracketed } = await client.paste({ params: { runId }, body });
   if (!bracketed && body.text.includes("\n"))
-    notice("the program has not asked for bracketed paste: each line was entered as if typed", "dim");
+    notice("the program has not enabled bracketed paste, so each line was entered as if typed", "dim");
   return done({ characters: body.text.length, bracketed, submitted: submit });
 }
 
-export async function resizeProcess(
+export async function resizeTerminal(
   wanted: string,
   rows: number,
   cols: number,

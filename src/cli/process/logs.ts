@@ -1,17 +1,23 @@
 import { setTimeout } from "node:timers/promises";
+import { isatty } from "node:tty";
 import type { StreamName } from "../../anchor/host.js";
-import { GatewayUnreachable, HoldfastError } from "../../errors.js";
+import type { RunEvent } from "../../model/run-event.js";
 import { sanitizeText } from "../../text/sanitize.js";
+import type { ReadApi } from "../client/read-api.js";
 import { openReadClient } from "../client/read-client.js";
+import { retryOverRestarts } from "../client/reconnect.js";
+import { resolveRunId } from "../client/resolve-run.js";
+import { openStoreRunView } from "../client/run-view.js";
+import { formatSize } from "../options/units.js";
 import { lostOutputText } from "../print/run-event.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
-import { resolveRunId } from "../client/resolve-run.js";
 
-/** The last lines, lines from one on, or bytes from one on. */
+/** The last lines, lines from one on, bytes from one on (all of them, or one page), or output since a time. */
 export type LogSelection =
   | { readonly lines: number; readonly skip?: number }
-  | { readonly offset: number; readonly maxBytes: number };
+  | { readonly offset: number; readonly maxBytes?: number }
+  | { readonly since: number };
 
 export interface LogsRequest {
   readonly wanted: string;
@@ -22,67 +28,108 @@ export interface LogsRequest {
   readonly json: boolean;
 }
 
-/** A page of a run's output, and then, if asked for, what comes. */
+/** What one request to the API reads. */
+type LogPage =
+  | { readonly lines: number; readonly skip?: number }
+  | { readonly offset: number; readonly maxBytes: number };
+
+/** Lines of each stream that fit a terminal's scrollback. */
+const TERMINAL_LINES = 200;
+/** The largest page of the API. */
+const PAGE_BYTES = 1_048_576;
+const POLL_MS = 100;
+
+/** A terminal gets the last lines; a pipe or a file gets everything. */
+export function defaultSelection(): LogSelection {
+  return isatty(1) ? { lines: TERMINAL_LINES } : { offset: 0 };
+}
+
+/** Prints a selection of a run's output and, with `follow`, what comes until the run has ended. */
 export async function showLogs({ wanted, streams, page, follow, raw, json }: LogsRequest): Promise<number> {
   await using reader = await openReadClient();
   const { client } = reader;
   const runId = await resolveRunId(reader, wanted);
-  const tell = follow ? printOrThrow : print;
-  const from: Record<StreamName, number> = { stdout: 0, stderr: 0 };
-  let begun = false;
-  /** False: it got no further. */
-  const show = async (stream: StreamName, part: LogSelection): Promise<boolean> => {
+  const write = follow ? printOrThrow : print;
+  const next: Record<StreamName, number> = { stdout: 0, stderr: 0 };
+  let reached = false;
+  /** Prints one page; returns its first offset and whether it had new bytes. */
+  const show = async (stream: StreamName, part: LogPage): Promise<{ first: number; moved: boolean }> => {
     const query = { stream, ...part, ...(raw ? { raw: "1" as const } : {}) };
-    const piece = await retryOverRestarts(() => client.log({ params: { runId }, query }), begun);
-    begun = true;
-    const { text, skipped, nextOffset } = piece;
-    // A gateway from before an upgrade does not say it.
+    const piece = await retryOverRestarts(() => client.log({ params: { runId }, query }), reached);
+    reached = true;
+    const { text, skipped, nextOffset, offset } = piece;
+    // A gateway of an earlier version does not send `lost`.
     const lost = (piece.lost as number | undefined) ?? 0;
-    if (json && (text !== "" || skipped > 0)) tell(toJson(piece));
-    if (!json && skipped > lost) notice(`${skipped - lost} bytes of ${stream} were dropped`, "yellow");
+    if (json && (text !== "" || skipped > 0)) write(toJson(piece));
+    if (!json && skipped > lost)
+      notice(`${skipped - lost} bytes of ${stream} were dropped: the run wrote more than is kept`, "yellow");
     if (!json && lost > 0) notice(lostOutputText(lost, stream), "yellow");
-    if (!json) tell(raw ? text : sanitizeText(text));
-    const further = nextOffset > from[stream];
-    from[stream] = nextOffset;
-    return further;
+    if (!json) write(raw ? text : sanitizeText(text));
+    const moved = nextOffset > next[stream];
+    next[stream] = nextOffset;
+    return { first: offset - skipped, moved };
   };
-  for (const stream of streams) await show(stream, page);
+  const start = "since" in page ? await offsetsAt(client, runId, page.since) : null;
+  for (const stream of streams) {
+    const part = selectPage(page, start?.[stream] ?? 0);
+    const { first } = await show(stream, part);
+    if (!("maxBytes" in page) && "offset" in part) while ((await show(stream, nextPage(next[stream]))).moved);
+    if (first > 0 && !json) noticeLeftOut(runId, stream, first, page);
+  }
   for (let over = !follow; !over;) {
-    const query = { ...from, waitMs: 30_000, maxChars: 0 };
-    const { run, output } = await retryOverRestarts(() => client.poll({ params: { runId }, query }), begun);
+    const query = { ...next, waitMs: 30_000, maxChars: 0 };
+    const { run, output } = await retryOverRestarts(() => client.poll({ params: { runId }, query }), reached);
     over = run.state === "exited";
     let news = false;
     for (const { stream, nextOffset } of output)
-      if (streams.includes(stream))
-        while (await show(stream, { offset: from[stream], maxBytes: PAGE_BYTES })) news = true;
+      if (streams.includes(stream)) while ((await show(stream, nextPage(next[stream]))).moved) news = true;
       else {
-        news ||= nextOffset > from[stream];
-        from[stream] = nextOffset;
+        news ||= nextOffset > next[stream];
+        next[stream] = nextOffset;
       }
-    // Half a character is news that cannot be shown: the other half is looked for now and then.
+    // Half a character is new, but cannot be shown yet: do not ask for it all the time.
     if (!news && !over) await setTimeout(POLL_MS);
   }
   return 0;
 }
 
-/** The most that a page may hold. */
-const PAGE_BYTES = 1_048_576;
-/** A gateway that is restarted is back well within this. */
-const RESTART_MS = 10_000;
-const POLL_MS = 100;
+function selectPage(page: LogSelection, start: number): LogPage {
+  if ("lines" in page) return page;
+  if ("since" in page) return nextPage(start);
+  return { offset: page.offset, maxBytes: page.maxBytes ?? PAGE_BYTES };
+}
 
-/** The run goes on while its gateway is restarted, here or (once it was reached) on its host, and so does who follows it. */
-async function retryOverRestarts<Answer>(ask: () => Promise<Answer>, begun: boolean): Promise<Answer> {
-  for (let until: number | null = null; ;) {
-    try {
-      return await ask();
-    } catch (error) {
-      until ??= performance.now() + RESTART_MS;
-      const away =
-        error instanceof GatewayUnreachable ||
-        (begun && error instanceof HoldfastError && error.code === "PEER_UNREACHABLE");
-      if (!away || performance.now() > until) throw error;
-    }
-    await setTimeout(POLL_MS);
+function nextPage(offset: number): LogPage {
+  return { offset, maxBytes: PAGE_BYTES };
+}
+
+/** Says what the page begins after, unless the user asked for exactly that. */
+function noticeLeftOut(runId: string, stream: StreamName, bytes: number, page: LogSelection): void {
+  if ("offset" in page || ("lines" in page && page.skip !== undefined)) return;
+  notice(
+    `${formatSize(bytes)} of earlier ${stream} not shown; holdfast logs ${runId} -n all prints it`,
+    "dim",
+  );
+}
+
+/** How much of each stream was written by a time, from the record and the output heartbeats of the run. */
+async function offsetsAt(client: ReadApi, runId: string, time: number): Promise<Record<StreamName, number>> {
+  let found = { stdout: 0, stderr: 0 };
+  const { run, output } = await client.poll({ params: { runId }, query: { maxChars: 0 } });
+  if (run.lastOutputAt !== null && run.lastOutputAt <= time) {
+    for (const { stream, nextOffset } of output) found = { ...found, [stream]: nextOffset };
+    return found;
+  }
+  await using store = await openStoreRunView();
+  for (let after = 0; ;) {
+    const events: readonly RunEvent[] = (await store?.listEvents({ runId, after, limit: EVENTS_PAGE })) ?? [];
+    for (const event of events)
+      if (event.type === "output" && event.at <= time)
+        found = { stdout: event.data.stdout, stderr: event.data.stderr };
+    const last = events.at(-1);
+    if (last === undefined || last.at > time || events.length < EVENTS_PAGE) return found;
+    after = last.seq;
   }
 }
+
+const EVENTS_PAGE = 1_000;

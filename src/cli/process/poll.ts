@@ -14,7 +14,7 @@ export interface PollRequest {
   readonly json: boolean;
 }
 
-export async function pollProcess(request: PollRequest): Promise<number> {
+export async function pollRunCommand(request: PollRequest): Promise<number> {
   const { wanted, waitMs, stdout, stderr, raw, json } = request;
   await using reader = await openReadClient();
   const runId = await resolveRunId(reader, wanted);

@@ -1,24 +1,14 @@
 import { type Command, Option } from "commander";
 import {
+  asOptionParser,
   collectPairs,
+  parseLineCount,
+  parseOffset,
   parsePositiveInteger,
-  positiveIntegerUpTo,
+  RUN_ARGUMENT,
   type SetExitCode,
 } from "../options/parsers.js";
-import { parseOffset } from "../options/parsers.js";
-
-export function addScreenCommand(program: Command, setExitCode: SetExitCode): void {
-  program
-    .command("screen")
-    .summary("what a run's terminal shows now")
-    .description("What a run's terminal shows now, as text.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("--json", "with cursor, title and modes, as JSON")
-    .action(async (wanted: string, { json }: { readonly json?: true }) => {
-      const { showScreen } = await import("./poll.js");
-      setExitCode(await showScreen(wanted, json === true));
-    });
-}
+import { parseDuration, parseTime } from "../options/units.js";
 
 interface PsFlags {
   readonly label?: Record<string, string>;
@@ -31,22 +21,22 @@ interface PsFlags {
 export function addPsCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("ps")
-    .summary("what is running, with processes, CPU and memory")
+    .summary("list open runs with their processes, CPU time and memory")
     .description(
-      "Open runs with their live process trees, CPU time and memory; of other hosts that share the store, what is on record. Only reads; needs no gateway.",
+      "List open runs with their live process trees, CPU time and memory. Runs of other hosts are shown as recorded. Read-only; needs no gateway.",
     )
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
-    .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--all", "those that were removed and are not gone yet, too")
-    .option("-w, --watch", "again every two seconds")
-    .option("--json", "records and processes as JSON; with --watch one line each time")
+    .option("-a, --all", "also list runs that have ended or were removed")
+    .option("--label <key=value>", "only runs with this label (repeatable)", collectPairs)
+    .option("--host <host>", "only runs of this host: its name, or the beginning of its id")
+    .option("-w, --watch", "refresh every two seconds")
+    .option("--json", "print a JSON array of runs; with --watch, one array per line")
     .action(async (flags: PsFlags) => {
       const { showPs } = await import("../runs/ps.js");
       setExitCode(
         await showPs({
           labels: flags.label ?? {},
           host: flags.host ?? null,
-          hidden: flags.all === true,
+          all: flags.all === true,
           watch: flags.watch === true,
           json: flags.json === true,
         }),
@@ -54,41 +44,192 @@ export function addPsCommand(program: Command, setExitCode: SetExitCode): void {
     });
 }
 
+export function addInspectCommand(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("inspect")
+    .summary("show everything about runs")
+    .description(
+      "Show everything about runs: state or outcome, live processes, guarantees, residue and events. Read-only.",
+    )
+    .argument("<run...>", RUN_ARGUMENT)
+    .option("--json", "print the records as JSON, with processes and events")
+    .action(async (runs: readonly string[], { json }: { readonly json?: true }) => {
+      const { showRuns } = await import("../runs/show.js");
+      setExitCode(await showRuns(runs, json === true));
+    });
+}
+
+const waitHelp = `
+Prints the exit code of each run, as a shell reports it: 128+n for signal n.
+
+Exit status: 0 all runs have ended, 1 no such run.
+
+Examples:
+  run=$(holdfast run --detach -- make check)
+  code=$(holdfast wait "$run")
+`;
+
+export function addWaitCommand(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("wait")
+    .summary("wait until runs have ended, and print their exit codes")
+    .description("Wait until runs have ended, and print their exit codes. Read-only; needs no gateway.")
+    .argument("<run...>", RUN_ARGUMENT)
+    .option("--json", "print the record of each run, one JSON object per line")
+    .addHelpText("after", waitHelp)
+    .action(async (runs: readonly string[], { json }: { readonly json?: true }) => {
+      const { waitForRuns } = await import("./wait.js");
+      setExitCode(await waitForRuns(runs, json === true));
+    });
+}
+
+/** Shared by every command that stops runs. */
+export const stopHelp = `
+The gateway is asked first. If it does not answer in time, or none is running, the
+run is stopped directly: through its anchor, its cgroup or its verified processes.
+This works with a store that is locked, full or damaged, and takes at most 20
+seconds plus what --grace adds. The record is completed later.
+
+A run of another host is handed over, through the database, to the gateway there,
+which stops it as soon as it is available.
+
+Exit status: 0 gone, 1 no such run, 3 processes are left or cannot be inspected,
+4 handed over to another host that has not confirmed the stop yet, 5 the store
+cannot be read, so it is not known whether the run exists.
+`;
+
+export function addStopCommands(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("stop")
+    .summary("stop runs: TERM, grace period, KILL, until nothing is left")
+    .description("Stop runs with every process they started, and wait until all of them are gone.")
+    .argument("<run...>", RUN_ARGUMENT)
+    .option("--grace <duration>", "time between TERM and KILL", asOptionParser(parseDuration))
+    .option("--json", "print the result of each run, one JSON object per line")
+    .addHelpText("after", stopHelp)
+    .action(async (runs: readonly string[], flags: { grace?: number; json?: true }) => {
+      const { stopRuns } = await import("../stop/stop-run.js");
+      setExitCode(await stopRuns(runs, flags.grace ?? null, flags.json === true));
+    });
+  program
+    .command("kill")
+    .summary("stop runs at once: KILL without a grace period")
+    .description("Kill runs with every process they started, without a grace period.")
+    .argument("<run...>", RUN_ARGUMENT)
+    .option("--json", "print the result of each run, one JSON object per line")
+    .addHelpText("after", stopHelp)
+    .action(async (runs: readonly string[], { json }: { readonly json?: true }) => {
+      const { stopRuns } = await import("../stop/stop-run.js");
+      setExitCode(await stopRuns(runs, 0, json === true));
+    });
+}
+
+export function addRemoveCommand(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("rm")
+    .summary("remove ended runs from lists")
+    .description("Remove ended runs from lists. Their records stay until retention deletes them.")
+    .argument("<run...>", RUN_ARGUMENT)
+    .option("-f, --force", "stop runs that are still open")
+    .option("--json", "print the result of each run, one JSON object per line")
+    .addHelpText(
+      "after",
+      "\nExit status: 0 removed, 1 no such run, or it is still open, 3 processes are left.\n",
+    )
+    .action(async (runs: readonly string[], flags: { readonly force?: true; readonly json?: true }) => {
+      const { removeRuns } = await import("./remove.js");
+      setExitCode(await removeRuns(runs, { force: flags.force === true, json: flags.json === true }));
+    });
+}
+
+export function addScreenCommand(program: Command, setExitCode: SetExitCode): void {
+  program
+    .command("screen")
+    .summary("print what the terminal of a run shows now")
+    .description("Print what the terminal of a run shows now, as text. Read-only.")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--json", "print rows, cursor, title and modes as JSON")
+    .action(async (wanted: string, { json }: { readonly json?: true }) => {
+      const { showScreen } = await import("./poll.js");
+      setExitCode(await showScreen(wanted, json === true));
+    });
+}
+
 export function addAttachCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("attach")
-    .summary("be a run's terminal, live")
-    .description("Show a run live and type into it. Several can; C-] detaches, and the run goes on.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("--read-only", "only watch")
+    .summary("connect this terminal to a run")
+    .description(
+      "Show the output of a run live, and send it keys. Several terminals can be attached; Ctrl-] detaches, and the run continues.",
+    )
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--read-only", "show the output, send no keys")
     .action(async (wanted: string, { readOnly }: { readonly readOnly?: true }) => {
       const { attachToRun } = await import("./attach.js");
       setExitCode(await attachToRun(wanted, readOnly === true));
     });
 }
 
+const logsHelp = `
+On a terminal the last 200 lines of each stream are printed; with stdout piped, all
+that is kept. A note on stderr says what was left out. Only the newest output is
+kept when a run writes more than its limit.
+
+--since is exact to five seconds.
+
+Examples:
+  holdfast logs 4k2m
+  holdfast logs 4k2m -f --since 10m
+  holdfast logs web -n all > web.log
+`;
+
 export function addLogsCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("logs")
-    .summary("a run's output")
-    .description("The last lines of a run's output; with -f, also what comes, until it ends.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("-f, --follow", "go on until the run has ended")
-    .option("-n, --lines <n>", "so many lines of each stream", positiveIntegerUpTo(100_000), 200)
-    .addOption(new Option("--stream <name>", "only this one").choices(["stdout", "stderr"]))
-    .option("--raw", "as it came, escape sequences and all")
-    .option("--json", "pieces with offsets, one JSON object per line")
+    .summary("print the output of a run")
+    .description("Print the output of a run; with -f, also what it writes until it ends. Read-only.")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("-f, --follow", "continue until the run has ended")
+    .addOption(
+      new Option("-n, --lines <n>", "print this many lines of each stream, or all")
+        .argParser(parseLineCount)
+        .default(undefined, "200 on a terminal, else all"),
+    )
+    .addOption(
+      new Option("--since <time>", "print output since this time: 10m, 2026-01-31T12:00")
+        .argParser(asOptionParser((text) => parseTime(text, Date.now())))
+        .conflicts("lines"),
+    )
+    .addOption(new Option("--stream <name>", "only this stream").choices(["stdout", "stderr"]))
+    .option("--raw", "print escape sequences unchanged")
+    .option("--json", "print text with offsets, one JSON object per line")
+    .addHelpText("after", logsHelp)
     .action(
       async (
         wanted: string,
-        flags: { follow?: true; lines: number; stream?: "stdout" | "stderr"; raw?: true; json?: true },
+        flags: {
+          follow?: true;
+          lines?: number | "all";
+          since?: number;
+          stream?: "stdout" | "stderr";
+          raw?: true;
+          json?: true;
+        },
       ) => {
-        const { showLogs } = await import("./logs.js");
+        const { defaultSelection, showLogs } = await import("./logs.js");
+        const page =
+          flags.since !== undefined
+            ? { since: flags.since }
+            : flags.lines === undefined
+              ? defaultSelection()
+              : flags.lines === "all"
+                ? { offset: 0 }
+                : { lines: flags.lines };
         setExitCode(
           await showLogs({
             wanted,
             streams: flags.stream === undefined ? ["stdout", "stderr"] : [flags.stream],
-            page: { lines: flags.lines },
+            page,
             follow: flags.follow === true,
             raw: flags.raw === true,
             json: flags.json === true,
@@ -104,20 +245,22 @@ interface EventsFlags {
   readonly host?: string;
   readonly after: number;
   readonly limit: number;
+  readonly all?: true;
   readonly json?: true;
 }
 
 export function addEventsCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("events")
-    .summary("what happened, in order")
-    .description("What happened to all runs, or to one, in order. Only reads.")
-    .option("-f, --follow", "go on with what happens")
-    .option("--run <id>", "only of this run: its id, or the beginning of it")
-    .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--after <seq>", "only those after this number", parseOffset, 0)
-    .option("--limit <n>", "at most the newest so many", parsePositiveInteger, 100)
-    .option("--json", "one JSON object per line")
+    .summary("print what happened to runs, in order")
+    .description("Print what happened to all runs, or to one, in order. Read-only.")
+    .option("-a, --all", "include output heartbeats: one per run every five seconds while it writes")
+    .option("-f, --follow", "continue with new events")
+    .option("--run <run>", `only events of this run: ${RUN_ARGUMENT}`)
+    .option("--host <host>", "only events of this host: its name, or the beginning of its id")
+    .option("--after <seq>", "only events after this number", parseOffset, 0)
+    .option("--limit <n>", "print at most the newest n events", parsePositiveInteger, 100)
+    .option("--json", "print one JSON object per line")
     .action(async (flags: EventsFlags) => {
       const { showEvents } = await import("./events.js");
       setExitCode(
@@ -126,6 +269,7 @@ export function addEventsCommand(program: Command, setExitCode: SetExitCode): vo
           host: flags.host ?? null,
           after: flags.after,
           limit: flags.limit,
+          heartbeats: flags.all === true,
           follow: flags.follow === true,
           json: flags.json === true,
         }),

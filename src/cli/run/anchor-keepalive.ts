@@ -5,9 +5,9 @@ import type { LocalState } from "../client/local-state.js";
 import { readOwnFile } from "../../home/own-file.js";
 
 /**
- * The caller's own connection to the anchor of its run, for the time without a gateway. An anchor ends a task that has
- * had no owner for its owner-loss time; a caller that is starting the next gateway counts as an owner meanwhile. It
- * steers nothing, and the next gateway's higher epoch closes the connection.
+ * A connection of the client to the anchor of its run while no gateway is running. An anchor ends a task that has had
+ * no owner for its owner-loss time; a client that starts the next gateway counts as an owner. It controls nothing, and
+ * the higher epoch of the next gateway closes the connection.
  */
 export class AnchorKeepalive implements AsyncDisposable {
   readonly #home: string;
@@ -21,25 +21,25 @@ export class AnchorKeepalive implements AsyncDisposable {
     this.#runId = runId;
   }
 
-  /** Time since the first call in which neither a gateway nor this hold owned the run. */
+  /** Time since the first call in which neither a gateway nor this connection owned the run. */
   unownedMs(): number {
     this.#unownedSince ??= performance.now();
     return performance.now() - this.#unownedSince;
   }
 
-  /** A gateway holds the run and its caller again. */
+  /** A gateway owns the run again. */
   gatewayAttached(): void {
     this.#unownedSince = null;
   }
 
   /**
-   * Hold the anchor if no gateway is alive. True while the caller should keep trying to start one: the run
-   * directory still exists.
+   * Attaches to the anchor if no gateway is alive. True: the run directory still exists, so it is worth starting a
+   * gateway.
    */
   async keepAlive(): Promise<boolean> {
     if (this.#link !== null) return true;
     if (this.unownedMs() > defaults.callerHoldMs) return false;
-    // Loaded only where it is needed: every command would wait for it.
+    // Loaded here, so that other commands start faster.
     this.#localState ??= await (await import("../client/local-state.js")).openLocalState();
     if (this.#localState === null) return false;
     const { host } = this.#localState;
@@ -64,7 +64,7 @@ export class AnchorKeepalive implements AsyncDisposable {
         if (type !== "closed") return;
         closed = true;
         this.#link = null;
-        // What the run left is tried for from now on.
+        // The time without an owner begins again.
         this.#unownedSince = null;
       });
       return closed ? null : link;

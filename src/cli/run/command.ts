@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { isatty } from "node:tty";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { defaults } from "../../defaults.js";
 import { BadInput, HoldfastError } from "../../errors.js";
@@ -11,15 +12,17 @@ import {
   type NotifyFlags,
   targetlessNotifyOption,
 } from "../client/notify-options.js";
+import { NAME_LABEL, parseRunName } from "../options/run-name.js";
 import { parseCount, validateLimit } from "../options/limits.js";
 import { asOptionParser, collectPairs, collectValues, type SetExitCode } from "../options/parsers.js";
 import { formatDuration, formatSize, parseDuration, parseSize } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { firstError, reportError } from "../print/stderr.js";
+import { collectVariable, readEnvironmentFiles } from "./environment.js";
 
 /**
- * This process's umask, which a command expects to inherit. Undefined where the kernel does not tell:
- * `process.umask()` would have to set it to something else for a moment, and threads of ours create files.
+ * The umask of this process, which a command expects to inherit. Undefined if the kernel does not report it:
+ * `process.umask()` would have to change it for a moment, while other threads may create files.
  */
 export function currentUmask(): number | undefined {
   try {
@@ -31,13 +34,16 @@ export function currentUmask(): number | undefined {
 }
 
 interface RunFlags extends NotifyFlags {
-  readonly pty?: true;
+  /** Undefined: by the terminal. */
+  readonly pty?: boolean;
+  readonly name?: string;
   readonly timeout?: number;
   readonly noOutputTimeout?: number;
   readonly grace: number;
   readonly label: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly env: Readonly<Record<string, string>>;
+  readonly envFile: readonly string[];
   readonly clearEnv?: true;
   readonly allowEnv: readonly string[];
   readonly merge?: true;
@@ -55,112 +61,123 @@ interface RunFlags extends NotifyFlags {
 }
 
 const examples = `
-Exit status: the command's own; otherwise
-  128+n  signal n ended it; 130 after Ctrl-C, 141 when nobody reads its output
+Exit status: that of the command, or
+  128+n  signal n ended it; 130 after Ctrl-C, 141 when its output has no reader
   120    it succeeded, but left detached processes behind
-  124    it was stopped by a timeout; a service that was not ready in time, too
-  125    holdfast itself failed
-  126    it cannot be executed, or a rule or the operator forbids it
-  127    it cannot be found
-  2      a mistake in holdfast's own options
+  124    a timeout ended it, or a service was not ready in time
+  125    Holdfast itself failed
+  126    it cannot be executed, or an exec rule or the operator denied it
+  127    it was not found
+  2      an option is wrong
 
-Ctrl-C once asks the command and everything it started to terminate, twice
-kills them. With --pty, Ctrl-C is a key for the command like any other.
+Terminal: if stdin, stdout and stderr are the same terminal, the command gets a PTY,
+and Ctrl-C is a key for the command. If one of them is a pipe or a file, the command
+gets pipes: then Ctrl-C sends TERM to the command and everything it started, and a
+second Ctrl-C sends KILL. --pty and --no-pty decide explicitly.
 
-The command runs under the gateway of the state directory, which is started in
-the background when none runs, with this environment, directory and umask. It
-ends when this process is gone. When the gateway is killed or restarted, the
-command goes on, and so do its input and output, byte for byte. --in-process
-needs no gateway: this process supervises the command itself, and a killed one
-takes it along. HOLDFAST_IN_PROCESS=1 in the environment says the same.
+Gateway: the command runs under the gateway of the state directory, which is started
+in the background if none is running, with the environment, directory and umask of
+this process. It ends when this process ends. It continues when the gateway is
+killed or restarted, and no input or output is lost. --in-process (or
+HOLDFAST_IN_PROCESS=1) needs no gateway: this process supervises the command, and
+the command ends if this process is killed.
 
 Examples:
   holdfast run -- npm test
   holdfast run --timeout 30m --no-output-timeout 10m -- codex exec "fix it"
-  holdfast run --pty -- bash
-  holdfast run --service --port 3000 -- npm run dev
-  holdfast run --detach --tell ops -- make release
+  holdfast run --name web --service --port 3000 -- npm run dev
+  holdfast run -d --notify-channel ops -- make release
   holdfast run --memory 2G --pids 200 --cpus 1.5 -- npm test
-  holdfast run --in-process -- make
-  holdfast run --label ticket=42 --env CI=1 --json -- make check
+  holdfast run --label ticket=42 -e CI=1 --env-file .env --json -- make check
 `;
 
 export function addRunCommand(program: Command, setExitCode: SetExitCode): void {
   const duration = asOptionParser(parseDuration);
   const run = program
     .command("run")
-    .summary("run a command and own every process it starts until each is gone")
+    .summary("run a command and own every process it starts")
     .description(
-      "Run a command and own every process it starts, background and detached ones included, until each is provably gone. Input and output pass through unchanged.",
+      "Run a command and own every process it starts, including background and detached ones, until each is proven to be gone. Input and output pass through unchanged.",
     )
     .usage("[options] -- command [argument…]")
-    .argument("<command...>", "what to run, with its own options")
-    .option("--pty", "give the command a terminal of its own")
-    .option("--timeout <duration>", "stop it after this long: 30m, 1h30m, 10s, 500ms; 0 for never", duration)
-    .addOption(noOutputOption())
-    .option("--grace <duration>", "from asking to terminate to killing", duration, defaults.graceMs)
-    .option("--label <key=value>", "put a label on the run's record (repeatable)", collectPairs, {})
-    .option("--cwd <directory>", "start it there")
-    .option("--env <key=value>", "set an environment variable (repeatable)", collectPairs, {})
-    .option("--clear-env", "start from an empty environment instead of this one")
+    .argument("<command...>", "the command with its arguments")
+    .option("-d, --detach", "run in the background; prints the run id")
+    .option("--name <name>", "name the run; other commands accept the name instead of the id", parseRunName)
     .option(
-      "--allow-env <name>",
-      "let --env set a variable that injects code (repeatable)",
+      "-e, --env <name=value>",
+      "set a variable, or pass NAME through (repeatable)",
+      collectVariable,
+      {},
+    )
+    .option(
+      "--env-file <file>",
+      "set the variables in a file of NAME=value lines (repeatable)",
       collectValues,
       [],
     )
-    .option("--merge", "one pipe for stdout and stderr: their order is exact, and all goes to stdout")
+    .option("--clear-env", "start with an empty environment")
+    .option(
+      "--allow-env <name>",
+      "allow -e to set a variable that can inject code (repeatable)",
+      collectValues,
+      [],
+    )
+    .option("--cwd <directory>", "run in this directory")
+    .option("--label <key=value>", "put a label on the run (repeatable)", collectPairs, {})
+    .option("--pty", "run in a PTY")
+    .option("--no-pty", "do not run in a PTY")
+    .option("--merge", "use one pipe for stdout and stderr: keeps their order, and all output goes to stdout")
+    .option(
+      "--timeout <duration>",
+      "stop the run after this time: 30m, 1h30m, 10s, 500ms; 0 for never",
+      duration,
+    )
+    .addOption(noOutputOption())
     .addOption(
-      new Option("--on-escape <policy>", "when a successful command leaves detached processes")
+      new Option("--grace <duration>", "time between TERM and KILL")
+        .argParser(duration)
+        .default(defaults.graceMs, formatDuration(defaults.graceMs)),
+    )
+    .addOption(
+      new Option("--on-escape <policy>", "what to do when a successful command leaves detached processes")
         .choices(["fail", "sweep"])
         .default("fail"),
     )
-    .option(
-      "--buffer <size>",
-      "output held for a slow reader before the command has to wait",
-      asOptionParser(parseSize),
-      defaults.spoolBytes,
+    .addOption(
+      new Option("--buffer <size>", "output to hold for a slow reader before the command has to wait")
+        .argParser(asOptionParser(parseSize))
+        .default(defaults.spoolBytes, formatSize(defaults.spoolBytes)),
     )
     .option(
       "--memory <size>",
-      "kill it when all of its processes together need more: 512M, 2G",
+      "kill the run if its processes together use more memory: 512M, 2G",
       asOptionParser((text) => validateLimit("memoryBytes", parseSize(text))),
     )
     .option(
       "--pids <number>",
-      "refuse it more processes and threads at one time",
+      "limit the number of processes and threads",
       asOptionParser((text) => validateLimit("pids", parseCount(text))),
     )
     .option(
       "--cpus <number>",
-      "slow it down to so many CPUs: 1.5, 0.2",
+      "limit CPU time to this many CPUs: 1.5, 0.2",
       asOptionParser((text) => validateLimit("cpus", parseCount(text))),
     )
-    .option("-d, --detach", "hand it to the gateway and leave; prints the run's id")
-    .option("--service", "the same, for something that needs nobody: it goes on when the gateway is gone")
+    .option("--service", "run as a service: it continues when the gateway stops; prints the run id")
     .option(
       "--port <number>",
-      "of a service: wait until one of its own processes listens there",
+      "with --service: wait until one of its processes listens on this port",
       parseTcpPort,
     )
-    .option(
-      "--ready-timeout <duration>",
-      `stop it when none does by then (default: ${formatDuration(defaults.readyTimeoutMs)})`,
-      duration,
+    .addOption(
+      new Option("--ready-timeout <duration>", "with --port: stop the service if it is not ready by then")
+        .argParser(duration)
+        .default(undefined, formatDuration(defaults.readyTimeoutMs)),
     );
   addNotifyOptions(run)
-    .option("--in-process", "supervise it in this process: no gateway is asked or started")
-    .option("--json", "at the end, the run's record as JSON on stdout; all of its output goes to stderr")
+    .option("--in-process", "supervise the command in this process, without a gateway")
+    .option("--json", "print the record as JSON on stdout at the end; all output goes to stderr")
     .passThroughOptions()
-    .configureHelp({
-      optionDescription: ({ description, argChoices, defaultValue, long }) => {
-        if (long === "--grace") return `${description} (default: ${formatDuration(defaults.graceMs)})`;
-        if (long === "--buffer") return `${description} (default: ${formatSize(defaults.spoolBytes)})`;
-        if (argChoices === undefined) return description;
-        const otherwise = defaultValue === undefined ? "" : ` (default: ${String(defaultValue)})`;
-        return `${description}: ${argChoices.join(" or ")}${otherwise}`;
-      },
-    })
     .addHelpText("after", examples)
     .action(async (argv: string[], flags: RunFlags) =>
       setExitCode(await startRun(argv, flags).catch(reportRunFailure)),
@@ -168,14 +185,15 @@ export function addRunCommand(program: Command, setExitCode: SetExitCode): void 
 }
 
 async function startRun(argv: string[], flags: RunFlags): Promise<number> {
-  const input: CommandInput = flags.pty === true ? { io: "pty", argv } : { io: "pipe", argv };
   const misplaced = misplacedOption(flags);
   if (misplaced !== null) throw new BadInput("option", `${misplaced}; nothing was started`);
+  const input: CommandInput = (await wantsPty(flags)) ? { io: "pty", argv } : { io: "pipe", argv };
   const options = toSpawnOptions(flags);
   const json = flags.json === true;
   const { checkVariables } = await import("../../supervisor/spawn/environment.js");
-  // Before a gateway is started for what it would refuse.
-  checkVariables(flags.env, flags.allowEnv);
+  // Before a gateway is started for a request that it would refuse.
+  checkVariables(options.env ?? {}, flags.allowEnv);
+  if (flags.name !== undefined) await (await import("../client/run-name.js")).assertNameIsFree(flags.name);
   if (flags.service === true) {
     const { runService } = await import("./detach.js");
     const { port = null, readyTimeout: readyTimeoutMs = defaults.readyTimeoutMs } = flags;
@@ -185,14 +203,19 @@ async function startRun(argv: string[], flags: RunFlags): Promise<number> {
     const { runDetached } = await import("./detach.js");
     return runDetached(input, options, notifyBody(flags), json);
   }
-  const [{ runInForeground }, { isInProcessRequested }] = await Promise.all([
-    import("./foreground.js"),
-    import("./foreground.js"),
-  ]);
+  const { runInForeground, isInProcessRequested } = await import("./foreground.js");
   return runInForeground({ inProcess: isInProcessRequested(flags.inProcess === true), input, options, json });
 }
 
-/** A denied command is like a file that one has no leave to execute. */
+/** As asked for; else whether this is the foreground process of a terminal that is stdin, stdout and stderr. */
+async function wantsPty({ pty, detach, service, json, merge }: RunFlags): Promise<boolean> {
+  if (pty !== undefined) return pty;
+  if (detach === true || service === true || json === true || merge === true || !isatty(0)) return false;
+  const { isForegroundProcess, isSameTerminal } = await import("./terminal.js");
+  return isSameTerminal() && isForegroundProcess();
+}
+
+/** Reports why a run failed to start. A denied command counts as one that may not be executed. */
 export function reportRunFailure(error: unknown): number {
   const code = reportError(error);
   const first = firstError(error);
@@ -202,10 +225,10 @@ export function reportRunFailure(error: unknown): number {
 function misplacedOption(flags: RunFlags): string | null {
   const { service, detach, inProcess, port, readyTimeout, timeout } = flags;
   if (inProcess === true && (detach === true || service === true))
-    return `${service === true ? "--service" : "--detach"} is the gateway's to look after: leave out --in-process`;
-  const untold = misplacedNotifyOption(flags);
-  if (service === true && untold !== null) return `${untold} that ends: a service is not meant to`;
-  if (detach !== true && untold !== null) return `${untold}: add --detach`;
+    return `${service === true ? "--service" : "--detach"} needs a gateway: leave out --in-process`;
+  const misplacedNotify = misplacedNotifyOption(flags);
+  if (service === true && misplacedNotify !== null) return `${misplacedNotify}, and a service does not end`;
+  if (detach !== true && misplacedNotify !== null) return `${misplacedNotify}: add --detach`;
   if (service !== true && port !== undefined) return "--port is for a service: add --service";
   if (port === undefined && readyTimeout !== undefined) return "--ready-timeout needs a --port to wait for";
   if (service === true && timeout !== undefined && timeout > 0)
@@ -215,15 +238,15 @@ function misplacedOption(flags: RunFlags): string | null {
 
 function parseTcpPort(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port, from 1 to 65535.");
+  if (port < 1 || port > 65_535) throw new InvalidArgumentError("Write a TCP port from 1 to 65535.");
   return port;
 }
 
-/** Commander would take `--no-…` for a switch that turns `--output-timeout` off; this one takes a value. */
+/** `negate = false`: to commander, `--no-…` is the negation of `--output-timeout`. */
 function noOutputOption(): Option {
   const option = new Option(
     "--no-output-timeout <duration>",
-    "stop it when it is silent for this long; 0 for never",
+    "stop the run when it writes nothing for this time; 0 for never",
   );
   option.negate = false;
   return option.argParser(asOptionParser(parseDuration));
@@ -234,11 +257,11 @@ function toSpawnOptions(flags: RunFlags): SpawnOptions {
   const spool = { boundBytes: flags.buffer, policy: "back-pressure" } as const;
   return {
     ...(flags.cwd === undefined ? {} : { cwd: flags.cwd }),
-    env: flags.env,
+    env: { ...readEnvironmentFiles(flags.envFile), ...flags.env },
     clearEnv: flags.clearEnv === true,
     allowEnv: flags.allowEnv,
     ...(umask === undefined ? {} : { umask }),
-    labels: flags.label,
+    labels: flags.name === undefined ? flags.label : { ...flags.label, [NAME_LABEL]: flags.name },
     onEscape: flags.onEscape,
     timeoutMs: flags.timeout ?? 0,
     noOutputTimeoutMs: flags.noOutputTimeout ?? 0,

@@ -4,29 +4,29 @@ import type { GatewayClient } from "../../api/client.js";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { GatewayUnreachable } from "../../errors.js";
 import type { CommandInput, SpawnOptions } from "../../supervisor/api.js";
-import { sanitizeLine } from "../../text/sanitize.js";
+import { sanitizeLine, sanitizeText } from "../../text/sanitize.js";
 import { connectOrStart } from "../client/connect.js";
 import { execRequestBody } from "../client/exec-request.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes, runExitCode, spawnErrorCode } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
+import { notice, writeStderr } from "../print/stderr.js";
 import { printRequired, toJson } from "../print/stdout.js";
 
-/** Hand a command to the gateway and leave. Prints the run's id. */
+/** Starts a command in the background and prints its run id. */
 export async function runDetached(
   input: CommandInput,
   options: SpawnOptions,
-  tell: Pick<RequestOf<"exec">["body"], "notify" | "origin">,
+  notification: Pick<RequestOf<"exec">["body"], "notify" | "origin">,
   json: boolean,
 ): Promise<number> {
   const { client } = await connectOrStart();
-  const answer = await client.exec({ body: { ...detachedExecBody(input, options), ...tell } });
+  const answer = await client.exec({ body: { ...detachedExecBody(input, options), ...notification } });
   printStarted(answer.run, json);
   return startExitCode(answer);
 }
 
-/** Its id or its record: it goes on, and whoever does not learn its name has lost it. */
+/** Prints the id or the record of a run that continues: a failed write is an error, since the id would be lost. */
 export function printStarted(run: ResponseOf<"exec">["run"], json: boolean, more = ""): void {
   printRequired(
     json ? toJson(run) : `${run.runId}${more}\n`,
@@ -34,7 +34,7 @@ export function printStarted(run: ResponseOf<"exec">["run"], json: boolean, more
   );
 }
 
-/** A command for the gateway, to go on in the background. */
+/** The request for a background command. */
 export function detachedExecBody(input: CommandInput, options: SpawnOptions): RequestOf<"exec">["body"] {
   return {
     ...execRequestBody(input, options),
@@ -43,25 +43,25 @@ export function detachedExecBody(input: CommandInput, options: SpawnOptions): Re
   };
 }
 
-/** Says why it could not be started. 0: it was. */
+/** Reports why a run could not be started. 0: it was started. */
 export function startExitCode({ run, failure }: ResponseOf<"exec">): number {
   if (failure === null) return 0;
   if (run.exit !== null) notice(run.exit.detail ?? failure, "red");
-  // Its record does not tell whether the directory was missing or the command.
-  if (failure === "cwd-not-found") return exitCodes.failure;
+  // The record does not tell whether the directory or the command is missing.
+  if (failure === "cwd-not-found") return exitCodes.usage;
   return run.exit?.reason === "spawn-error" ? spawnErrorCode(run.exit.errno, "exec") : exitCodes.failure;
 }
 
 export interface RunServiceRequest {
   readonly input: CommandInput;
   readonly options: SpawnOptions;
-  /** Null: it is not waited for. */
+  /** Null: the command does not wait until the service is ready. */
   readonly port: number | null;
   readonly readyTimeoutMs: number;
   readonly json: boolean;
 }
 
-/** Hand a service to the gateway; with a port, wait until it listens there. Prints its id, and the port. */
+/** Starts a service; with a port, waits until it listens there. Prints its id, and the port. */
 export async function runService(request: RunServiceRequest): Promise<number> {
   const { input, options, port, readyTimeoutMs, json } = request;
   const { client } = await connectOrStart();
@@ -81,11 +81,12 @@ export async function runService(request: RunServiceRequest): Promise<number> {
       interrupted.abortSignal,
     );
     if (json) printStarted(found.run, json);
+    if (found.readiness.state !== "ready") await printLastOutput(client, runId);
     return reportReadiness(found, port, readyTimeoutMs, json);
   } catch (error) {
     if (interrupted.received !== null) return await stopUnready(client, runId, interrupted.received);
     if (error instanceof GatewayUnreachable)
-      notice(`service ${runId} was started and goes on; whether it became ready is not known`, "yellow");
+      notice(`service ${runId} was started and continues; whether it became ready is not known`, "yellow");
     throw error;
   }
 }
@@ -103,17 +104,32 @@ function reportReadiness(
       return 0;
     case "ended":
       notice(`${run.runId} ended (${runStatusText(run)}) before it listened on port ${port}${why}`, "red");
-      // One that ended well never was the service that was asked for.
-      return runExitCode(run) || exitCodes.failure;
+      // A service that ends with 0 before it is ready has failed all the same.
+      return runExitCode(run) || exitCodes.notReady;
     case "timeout":
       notice(
-        `${run.runId} did not listen on port ${port} within ${formatDuration(timeoutMs)}, and was stopped${why}`,
+        `${run.runId} did not listen on port ${port} within ${formatDuration(timeoutMs)} and was stopped${why}`,
         "red",
       );
       return exitCodes.timeout;
     case "given-up":
-      notice(`the gateway let go of ${run.runId} before it was ready; it goes on`, "yellow");
+      notice(`the gateway stopped waiting for ${run.runId} before it was ready; it continues`, "yellow");
       return exitCodes.failure;
+  }
+}
+
+/** Lines of each stream that are shown of a service that failed to start. */
+const LAST_LINES = 20;
+
+/** Writes the end of a run's output to stderr. */
+async function printLastOutput(client: GatewayClient, runId: string): Promise<void> {
+  for (const stream of ["stdout", "stderr"] as const) {
+    const query = { stream, lines: LAST_LINES };
+    const page = await client.log({ params: { runId }, query }).catch(() => null);
+    const text = sanitizeText(page?.text ?? "").trimEnd();
+    if (text === "") continue;
+    notice(`last lines of ${stream}:`, "dim");
+    writeStderr(`${text}\n`);
   }
 }
 
@@ -121,7 +137,7 @@ async function stopUnready(client: GatewayClient, runId: string, by: Signal): Pr
   const { outcome, survivors } = await client.kill({ params: { runId }, body: {} });
   if (outcome === "survivors")
     notice(
-      `${runId} was stopped, but ${survivors.map((each) => sanitizeLine(describeSurvivor(each))).join(", ")} would not go`,
+      `${runId} was stopped, but ${survivors.map((each) => sanitizeLine(describeSurvivor(each))).join(", ")} could not be killed`,
       "red",
     );
   else notice(`${runId} was stopped before it was ready`, "yellow");
@@ -131,7 +147,7 @@ async function stopUnready(client: GatewayClient, runId: string, by: Signal): Pr
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 type Signal = (typeof SIGNALS)[number];
 
-/** While it is held, a signal aborts what is waited for instead of ending this process. */
+/** Until it is disposed, a signal aborts the wait instead of ending this process. */
 class AbortOnSignal implements Disposable {
   readonly #controller = new AbortController();
   readonly #onSignal = (signal: NodeJS.Signals): void => {

@@ -6,12 +6,12 @@ import { exitCodes, runExitCode } from "../print/exit-code.js";
 import type { WriteFailed } from "../print/fd-writer.js";
 import { interruptExitCode, type InterruptSignal } from "./interrupts.js";
 
-/** Named in the line; the rest is counted. `runs show` has them all. */
+/** Processes named in the line; the rest is counted. `inspect` lists all. */
 const NAMED_RESIDUE = 3;
 
 /**
- * What a person must know about an end beside its exit code, in one line; null when there is nothing to tell.
- * Who has just pressed Ctrl-C need not be told that the run was cancelled, but what it took.
+ * What a user must know about the end besides the exit code, in one line; null: nothing. After Ctrl-C, only what was
+ * cleaned up.
  */
 export function exitText(record: RunRecord, interrupted: boolean): string | null {
   const parts = [
@@ -46,7 +46,7 @@ function reasonText({ exit, deadlines }: RunRecord): string | null {
   }
 }
 
-/** The leader itself need not be the one it hit. */
+/** The limit may have hit another process than the leader. */
 function limitHitText({ exit, limits }: RunRecord): string | null {
   switch (exit?.limitHit ?? null) {
     case null:
@@ -82,11 +82,11 @@ function durationText(ms: number | null): string {
   return ms === null ? "its limit" : formatDuration(ms);
 }
 
-/** Everything that decides what `holdfast run` says and exits with. */
+/** Everything that decides the last line and the exit code of `holdfast run`. */
 export interface RunEndState {
-  /** As it stands when we leave: `exited`, unless some processes cannot be killed or the user would not wait. */
+  /** Its record at the end: `exited`, unless processes cannot be killed or the user did not wait. */
   readonly record: RunRecord;
-  /** What was seen of the run itself, which may be ahead of its record. */
+  /** The observed state of the run, which may be ahead of its record. */
   readonly state: RunStateName;
   readonly survivors: readonly Survivor[];
   readonly interrupt: InterruptSignal | null;
@@ -113,11 +113,11 @@ export function summarizeExit(endState: RunEndState): ExitSummary {
   };
 }
 
-/** What it wrote is not all where it should be. That is a failure, unless the command has one of its own to tell. */
+/** Lost output is a failure, unless the command has failed itself. */
 function summarizeLostOutput({ readerGone, message }: WriteFailed, record: RunRecord): ExitSummary {
   const cancelled = record.exit?.reason === "manual-cancel";
   const own = cancelled ? 0 : runExitCode(record);
-  // `holdfast run -- yes | head -1`: the reader has all it wanted. That is nothing to talk about.
+  // `holdfast run -- yes | head -1`: a reader that has read enough is no failure.
   if (readerGone)
     return { code: own || exitCodes.readerGone, message: own === 0 ? null : exitText(record, false) };
   const how = cancelled ? "the command was cancelled" : "the command has ended, but its output is incomplete";
@@ -130,7 +130,7 @@ function leftRunText({ record, state, survivors, interrupt }: RunEndState): stri
   if (state === "exited") return `run ${runId} is gone; the next gateway records its end`;
   if (survivors.length === 0) {
     const told = state === "exiting" || record.state === "exiting";
-    // Out of sight, no gateway holds it: the anchor ends it for that.
+    // Unreachable: no gateway owns the run, so its anchor ends it.
     if (told || interrupt === null) return `left run ${runId} to its anchor, which goes on terminating it`;
     return `left run ${runId}, which may go on: neither its gateway nor its anchor has answered. \`holdfast runs cancel ${runId}\` tries again`;
   }

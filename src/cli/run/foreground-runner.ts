@@ -1,7 +1,7 @@
 import type { RunRecord } from "../../model/run.js";
 import type { CommandInput, Run, SpawnOptions } from "../../supervisor/api.js";
 
-/** What the foreground needs of a run, wherever it is supervised. */
+/** The parts of a run that the foreground needs. */
 export type ForegroundRun = Pick<
   Run,
   | "runId"
@@ -15,14 +15,14 @@ export type ForegroundRun = Pick<
   | "resize"
   | "follow"
 > & {
-  /** Resolves when nothing more will be heard of the run here, although it has not ended. */
+  /** Resolves when the run can no longer be observed, although it has not ended. */
   readonly unreachable: Promise<undefined>;
 };
 
-/** Where a foreground command is run: in this process, or by the gateway. */
+/** Supervises a foreground command: in this process, or in the gateway. */
 export interface ForegroundRunner {
   spawn(input: CommandInput, options: SpawnOptions): Promise<ForegroundRun>;
   getRun(runId: string): Promise<RunRecord | null>;
-  /** `left`: the run has not ended, and is not waited for. */
+  /** `left`: the run has not ended, and this process does not wait for it. */
   close(left: boolean): Promise<void>;
 }

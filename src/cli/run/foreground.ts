@@ -21,39 +21,42 @@ import { currentTerminalSize, enterRawTerminal } from "./terminal.js";
 export interface ForegroundRequest {
   readonly input: CommandInput;
   readonly options: SpawnOptions;
-  /** No gateway: this process supervises the command itself. */
+  /** This process supervises the command, without a gateway. */
   readonly inProcess: boolean;
-  /** The command's output all goes to stderr; stdout gets the record. */
+  /** All output goes to stderr; stdout gets the record. */
   readonly json: boolean;
-  /** Something else than a command that is to look as if nobody stood between. */
+  /** Shows the output in another form than unchanged bytes. */
   readonly view?: OutputView;
 }
 
-/** What is shown of a run, instead of all that it writes. Its input is not ours then. */
+/** A view of a run's output. The run gets no stdin. */
 export interface OutputView {
   open(notice: (message: string) => void): Promise<ForegroundRunner>;
   readonly stdout: (bytes: Uint8Array) => string;
   readonly stderr: (bytes: Uint8Array) => string;
-  /** It has ended and all was shown: the last word, and the exit code where the run has none of its own. */
+  /**
+   * The run has ended and its output was shown: the last output, and an error that becomes the exit code if the run
+   * succeeded.
+   */
   finish(record: RunRecord): Promise<{ readonly stdout: string; readonly complaint: string | null }>;
 }
 
-/** An anchor reports what it cannot kill within `killReportMs`; this is how often to look for that. */
+/** How often to check for survivors, which an anchor reports within `killReportMs`. */
 const SURVIVORS_POLL_MS = 100;
 
-/** An answer that is on its way when the user interrupts: a run that is there is better cancelled than left. */
+/** Time for an answer that is under way when the user interrupts: a started run should be stopped, not left. */
 const LATE_ANSWER_MS = 500;
 
-/** Also whoever insists is told what becomes of the run: a reader that reads takes a line in less than this. */
+/** Time to write the last notice, also after a second Ctrl-C: a live reader takes less. */
 const FINAL_NOTICE_MS = 200;
 
-/** `holdfast run`: run one command, be a good pipe or terminal for it. Returns the exit code. */
+/** `holdfast run`: runs one command and connects its stdio. Returns the exit code. */
 export async function runInForeground(request: ForegroundRequest): Promise<number> {
   const out = new FdWriter(1);
   const err = new FdWriter(2);
   const actor = cliActor();
   const notice = (message: string, colour: "yellow" | "dim" = "yellow"): void => {
-    // A terminal in raw mode does not return the carriage by itself. Whether anybody reads it is not our concern.
+    // A terminal in raw mode needs a carriage return. A failed write has no consequence.
     err.write(`${formatNotice(message, colour)}${isatty(2) ? "\r\n" : "\n"}`).catch(() => {});
   };
   using interrupts = new RunInterrupts(actor, notice);
@@ -61,10 +64,10 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
   const onProblem = ({ message, cause }: Problem): void => {
     if (said.has(message)) return;
     said.add(message);
-    // The first sentence of why: the rest says what does not apply to a run that is already there.
+    // The first sentence: the rest is about commands that have not started.
     notice(cause instanceof Error ? `${message} (${cause.message.split(". ", 1)[0]})` : message);
   };
-  // Who insists before there is a run leaves without one: a gateway may be long in answering.
+  // A user who interrupts before there is a run leaves without one: a gateway may take long to answer.
   const opening = openRunner(request, actor, onProblem, (message) => notice(message, "dim"));
   const runner = await Promise.race([opening, interrupts.leaveRequested]);
   if (runner === undefined) return interruptExitCode(interrupts.firstSignal ?? "SIGINT");
@@ -81,7 +84,7 @@ export async function runInForeground(request: ForegroundRequest): Promise<numbe
       recordPending,
       outletFailure: writeFailure,
     } = await followRun(run, runner, request, interrupts, notice, out, err);
-    // What is not on record is left: its directory says how it ended.
+    // A run without a final record is left: its directory has the outcome.
     left = record.state !== "exited" || recordPending !== null;
     const { state, survivors } = run;
     const interrupt = interrupts.firstSignal;
@@ -112,7 +115,7 @@ async function printResult(
   return (await writeResult(stdout, record, out, notice)) || (complaint === null ? 0 : exitCodes.notThere);
 }
 
-/** For whoever reads our stdout; what it means for the exit code. */
+/** Writes the result to stdout; returns the exit code of a failed write. */
 async function writeResult(
   text: string,
   record: RunRecord,
@@ -129,7 +132,7 @@ async function writeResult(
   }
 }
 
-/** Each way loads only what it needs. */
+/** Loads only the modules that are needed. */
 async function openRunner(
   { inProcess, view }: ForegroundRequest,
   actor: string,
@@ -158,7 +161,7 @@ async function spawnRun(
   }
 }
 
-/** Until the run has ended and its output is written, or nobody should wait any longer. */
+/** Waits until the run has ended and its output is written, or until waiting is pointless. */
 async function followRun(
   run: ForegroundRun,
   runner: ForegroundRunner,
@@ -183,7 +186,7 @@ async function followRun(
     forwardOutput(run, "stdout", json ? err : out, onFailure, onGap("stdout"), view?.stdout),
     forwardOutput(run, "stderr", err, onFailure, onGap("stderr"), view?.stderr),
   ]);
-  // Awaited only after the run has ended; it may fail before.
+  // Awaited after the run has ended; it may fail before.
   output.catch(() => {});
   const ended = await Promise.race([
     run.end(),
@@ -194,44 +197,44 @@ async function followRun(
   ]);
   const record = ended?.record ?? (await runner.getRun(run.runId));
   if (record === null) throw new Error(`run ${run.runId} has no record any more`);
-  // A slow reader is waited for, but not for the rest of a run that will not end.
+  // Waits for a slow reader, but not for the rest of a run that does not end.
   await Promise.race([output, ended === undefined ? drainTimeout(run) : interruptTimeout(interrupts)]);
   return { record, recordPending: ended?.recordPending ?? null, outletFailure: writeFailure };
 }
 
 /**
- * A gateway may be long in answering: it asks the operator, say. Who interrupts it then does not want the answer any
- * more, and leaves: the gateway drops a question, and ends a run, whose asker has gone.
+ * A gateway may take long to answer, for example while it waits for an approval. After an interrupt the client leaves:
+ * the gateway drops the approval, and ends a run whose client is gone.
  */
 async function interruptedBeforeStart({ firstInterrupt, leaveRequested }: RunInterrupts): Promise<undefined> {
   await firstInterrupt;
   await Promise.race([leaveRequested, setTimeout(LATE_ANSWER_MS)]);
 }
 
-/** Resolves when some processes of a run that is being stopped cannot be killed. */
+/** Resolves when processes of a stopped run cannot be killed. */
 async function survivorsReported(run: ForegroundRun): Promise<undefined> {
   while (run.survivors.length === 0) await setTimeout(SURVIVORS_POLL_MS, undefined, { ref: false });
 }
 
-/** Resolves when the run has ended, but its end cannot be recorded, and the user has had enough. */
+/** Resolves after an interrupt when the run has ended and its record cannot be written. */
 async function recordOverdue(run: ForegroundRun, interrupts: RunInterrupts): Promise<undefined> {
   await interrupts.firstInterrupt;
   while (run.state !== "exited") await setTimeout(SURVIVORS_POLL_MS, undefined, { ref: false });
   await setTimeout(defaults.drainMs, undefined, { ref: false });
 }
 
-/** One that is gone has been waited for already. */
+/** An ended run needs no more time. */
 async function drainTimeout(run: ForegroundRun): Promise<void> {
   if (run.state !== "exited") await setTimeout(defaults.drainMs);
 }
 
-/** Who has interrupted does not want to wait for ever. */
+/** Limits the wait after an interrupt. */
 async function interruptTimeout({ firstInterrupt, leaveRequested }: RunInterrupts): Promise<void> {
   await firstInterrupt;
   await Promise.race([leaveRequested, setTimeout(defaults.drainMs)]);
 }
 
-/** By the option, or by a variable for a whole shell. A session's commands are the gateway's to judge. */
+/** By the option, or by the variable. Commands of a session always go through the gateway. */
 export function isInProcessRequested(asked: boolean): boolean {
   const session = sessionToken() !== null;
   if (asked && session)

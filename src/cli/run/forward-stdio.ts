@@ -5,8 +5,8 @@ import type { ForegroundRun } from "./foreground-runner.js";
 import { watchForeground } from "./terminal.js";
 
 /**
- * Our stdin to the run's, one piece at a time: the next is read when the anchor holds the last.
- * Its end is the run's end of input. A stdin that cannot be read (a directory, say) has ended.
+ * Forwards stdin to the run, one piece at a time: the next piece is read when the anchor has the last one. The end of
+ * stdin closes the run's stdin. A stdin that cannot be read (a directory, for example) counts as ended.
  */
 export function forwardStdin(run: ForegroundRun, stdin: ReadStream): Disposable {
   let over = false;
@@ -15,7 +15,7 @@ export function forwardStdin(run: ForegroundRun, stdin: ReadStream): Disposable 
 
   const stop = (): void => {
     over = true;
-    // So that whoever feeds us learns that nobody takes it any more.
+    // The writer on the other side learns that its input is not read any more.
     stdin.destroy();
   };
   const close = (): void => {
@@ -51,9 +51,9 @@ export function forwardStdin(run: ForegroundRun, stdin: ReadStream): Disposable 
 }
 
 /**
- * One stream of the run to one descriptor of ours, each byte freed only after it has been written. Once that fails,
- * the rest is taken and dropped, so that the run can end. Nothing is freed before that, so bytes that are left out
- * (`onGap`) are lost.
+ * Forwards one stream of the run to a descriptor; each byte is freed after it was written. After a failed write the
+ * rest is read and dropped, so that the run can end. Nothing is freed before that, so missing bytes (`onGap`) are
+ * lost.
  */
 export async function forwardOutput(
   run: ForegroundRun,

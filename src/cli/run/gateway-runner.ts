@@ -17,7 +17,7 @@ import { AnchorKeepalive } from "./anchor-keepalive.js";
 import type { ForegroundRunner } from "./foreground-runner.js";
 import { RemoteRun } from "./remote-run.js";
 
-/** How a gateway is asked for a run that belongs to this process; its id is chosen here. */
+/** Asks a gateway for a run that belongs to this process; the id is chosen here. */
 export type RequestRun = (
   client: GatewayClient,
   body: RequestOf<"exec">["body"],
@@ -27,7 +27,7 @@ export type RequestRun = (
 const requestCommand: RequestRun = (client, body, its) =>
   client.exec({ body: { ...body, stdin: "pipe", ...its } });
 
-/** The state directory's gateway; started in the background when none runs. */
+/** Runs commands in the gateway of the state directory, which is started if none is running. */
 export async function openGatewayRunner(
   notice: (message: string) => void,
   requestRun: RequestRun = requestCommand,
@@ -42,17 +42,17 @@ export async function openGatewayRunner(
     keepalive.gatewayAttached();
     againMs = defaults.callerAgainMs;
   };
-  const reconnect = async (onPurpose: boolean): Promise<GatewayConnection | null> => {
-    // Not at once: a gateway that lives but does not hold the run yet would be asked all the time.
+  const reconnect = async (wasStopped: boolean): Promise<GatewayConnection | null> => {
+    // A pause: a live gateway that does not own the run yet would otherwise be asked all the time.
     await setTimeout(againMs);
     againMs = Math.min(againMs * 2, defaults.callerAgainMaxMs);
     const keepAlive = (): Promise<boolean> => keepalive.keepAlive();
     if (keepalive.unownedMs() > defaults.callerOwnerLossMs && !(await keepAlive().catch(() => false)))
       return null;
     const next = await waitForNextGateway(connection.home, {
-      onPurpose,
-      forMs: defaults.callerOwnerLossMs,
-      say: notice,
+      wasStopped,
+      timeoutMs: defaults.callerOwnerLossMs,
+      notice,
       keepAlive,
     });
     if (next !== null) connection = next;
@@ -84,7 +84,7 @@ export async function openGatewayRunner(
       });
       return run;
     },
-    // One that hangs must not keep us.
+    // A gateway that hangs must not block the exit.
     getRun: (wanted) =>
       connection.client
         .getRun({ params: { runId: wanted } }, AbortSignal.timeout(RECORD_TIMEOUT_MS))
@@ -99,12 +99,12 @@ export async function openGatewayRunner(
 const RECORD_TIMEOUT_MS = 1_000;
 
 /**
- * Ask for a run, once: its id is chosen here, so when the answer is lost with its gateway, the next one can tell
- * whether there is such a run.
+ * Starts a run once: the id is chosen here, so if the answer is lost with its gateway, the next gateway knows whether
+ * there is such a run.
  */
 async function requestRunOnce(
   connection: () => GatewayConnection,
-  reconnect: (onPurpose: boolean) => Promise<GatewayConnection | null>,
+  reconnect: (wasStopped: boolean) => Promise<GatewayConnection | null>,
   runId: string,
   requestRun: (client: GatewayClient) => Promise<RunRecord>,
 ): Promise<RunRecord> {

@@ -4,14 +4,14 @@ import { openSupervisor } from "../../supervisor/open.js";
 import { retryWhileFenced } from "../../supervisor/run-handle.js";
 import type { ForegroundRun, ForegroundRunner } from "./foreground-runner.js";
 
-/** A supervisor of its own, for this one command: no gateway is asked or started. */
+/** Supervises one command in this process, without a gateway. */
 export async function openInProcessRunner(
   actor: string,
   onProblem: (problem: Problem) => void,
 ): Promise<ForegroundRunner> {
   const supervisor = await openSupervisor({ actor, discardOutput: true, onProblem });
   return {
-    // Whoever asked for it is gone when this process is: nobody would read on.
+    // When this process ends, nothing reads the output any more.
     spawn: async (input, options) =>
       toForegroundRun(
         await supervisor.spawn(input, {

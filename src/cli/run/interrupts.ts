@@ -7,9 +7,9 @@ const INTERRUPT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 export type InterruptSignal = (typeof INTERRUPT_SIGNALS)[number];
 
 /**
- * Ctrl-C once cancels, twice kills, three times leaves the run to its anchor. TERM and HUP count the same.
- * One that comes before there is a run is owed to it. A run of which a service was made meanwhile goes on: the first
- * only leaves it.
+ * The first Ctrl-C stops the run, the second kills it, the third leaves it to its anchor. TERM and HUP count the same.
+ * An interrupt before the run has started is applied when it has. A run that became a service continues: the first
+ * interrupt leaves it.
  */
 export class RunInterrupts implements Disposable {
   readonly #actor: string;
@@ -31,7 +31,7 @@ export class RunInterrupts implements Disposable {
     }
   }
 
-  /** What the user asked for first, if anything: it decides the exit code. */
+  /** The first signal, which decides the exit code; null: none. */
   get firstSignal(): InterruptSignal | null {
     return this.#firstSignal;
   }
@@ -41,7 +41,7 @@ export class RunInterrupts implements Disposable {
     return this.#firstInterrupt.promise;
   }
 
-  /** Resolves when the user insists on leaving. */
+  /** Resolves when the user wants to leave. */
   get leaveRequested(): Promise<void> {
     return this.#leaveRequested.promise;
   }
@@ -74,12 +74,12 @@ export class RunInterrupts implements Disposable {
   }
 }
 
-/** As shells report a command that ended by this signal. */
+/** As shells report a command that was ended by this signal. */
 export function interruptExitCode(signal: InterruptSignal): number {
   return exitCodes.signal + constants.signals[signal];
 }
 
-/** End at once, as if the signal had never been caught. */
+/** Ends this process as if the signal were not handled. */
 export function dieBySignal(signal: InterruptSignal): void {
   process.removeAllListeners(signal);
   // oxlint-disable-next-line no-restricted-properties -- this is ourselves, and nobody else
@@ -88,7 +88,7 @@ export function dieBySignal(signal: InterruptSignal): void {
 
 const TURN_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Ctrl-C once asks for an end and waits for it, twice leaves. TERM and HUP count the same. */
+/** The first Ctrl-C cancels the turn and waits for its end, the second leaves. TERM and HUP count the same. */
 export class TurnInterrupts implements Disposable {
   readonly #leaveRequested = deferred<void>();
   readonly #listeners = TURN_SIGNALS.map((signal) => [signal, (): void => this.receive(signal)] as const);
@@ -100,17 +100,17 @@ export class TurnInterrupts implements Disposable {
     for (const [signal, listener] of this.#listeners) process.on(signal, listener);
   }
 
-  /** The exit code that goes with what was asked for first; null: nothing was. */
+  /** The exit code for the first signal; null: there was none. */
   get exitCode(): number | null {
     return this.#first === null ? null : interruptExitCode(this.#first);
   }
 
-  /** Resolves when the user insists on leaving. */
+  /** Resolves when the user wants to leave. */
   get leaveRequested(): Promise<void> {
     return this.#leaveRequested.promise;
   }
 
-  /** What the first does from here on; at once, if it has come. */
+  /** Sets the action of the first interrupt; called at once if the interrupt has come. */
   onFirst(act: () => void): void {
     this.#onFirst = act;
     if (this.#first !== null) act();

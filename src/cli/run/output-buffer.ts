@@ -2,8 +2,8 @@ import type { StreamName } from "../../anchor/host.js";
 import type { OutputChunk } from "../../supervisor/api.js";
 
 /**
- * One stream of a run, as it arrives over connections that may break. What has been handed out is never asked for
- * again; what has only arrived is forgotten with its connection and comes again with the next.
+ * One stream of a run over connections that may break. Bytes that were read are not requested again; bytes that only
+ * arrived are dropped with their connection and arrive again with the next.
  */
 export class OutputBuffer {
   readonly #stream: StreamName;
@@ -17,12 +17,12 @@ export class OutputBuffer {
     this.#stream = stream;
   }
 
-  /** The first byte that has not been handed out. */
+  /** The first byte that was not read. */
   get nextOffset(): number {
     return this.#nextOffset;
   }
 
-  /** The first byte that whoever takes them may not have written yet. */
+  /** The first byte that the reader may not have written yet. */
   get writtenOffset(): number {
     return this.#writtenOffset;
   }
@@ -36,13 +36,13 @@ export class OutputBuffer {
     this.#chunks = [];
   }
 
-  /** Nothing more will arrive. */
+  /** No more bytes will arrive. */
   end(): void {
     this.#ended = true;
     this.#wake();
   }
 
-  /** `written` is told when whoever takes a piece asks for the next. */
+  /** `written` is called when the reader asks for the next piece. */
   async *read(written: (offset: number) => void): AsyncGenerator<OutputChunk, void, undefined> {
     for (;;) {
       const chunk = this.#chunks.shift();

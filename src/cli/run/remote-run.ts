@@ -25,27 +25,27 @@ import { StdinBuffer } from "./stdin-buffer.js";
 export interface RemoteRunOptions {
   readonly runId: string;
   readonly connection: GatewayConnection;
-  /** The next gateway; null: there will be none while the run lives. */
-  readonly reconnect: (onPurpose: boolean) => Promise<GatewayConnection | null>;
-  /** A gateway has answered, and holds the run. */
+  /** The next gateway; null: there will be none while the run is alive. */
+  readonly reconnect: (wasStopped: boolean) => Promise<GatewayConnection | null>;
+  /** A gateway has answered and owns the run. */
   readonly onAttached: () => void;
-  /** Told when that is so, and something of the run may be missing here. */
+  /** No gateway came back, so output may be missing. */
   readonly onLost: () => void;
-  /** A service was made of it. */
+  /** The run became a service. */
   readonly onAdopted: () => void;
-  /** Stops the run without a gateway; null: nothing is known of it. `told` is called when its anchor has been. */
+  /** Stops the run without a gateway; null: there is no such run. Calls `told` when the anchor has the request. */
   readonly stopWithoutGateway: (graceMs: number | null, told: () => void) => Promise<StopOutcome | null>;
 }
 
-/** A gateway that lives says within a tenth of this that it stops the run. */
+/** A live gateway confirms a stop within a tenth of this time. */
 const STOP_ACK_MS = 1_000;
 
-/** What a gateway says when it does not hold the run yet, or not any more: the next look tells. */
+/** Errors of a gateway that does not own the run yet, or not any more: the next attempt decides. */
 const RETRYABLE_CODES = new Set(["NOT_STEERING", "SUPERVISOR_CLOSED"]);
 
 /**
- * A run in the gateway that belongs to this process. The connection may break, with or without the gateway: then it goes
- * on with the next one, where it was, byte for byte.
+ * A run in the gateway that belongs to this process. If the connection breaks, it continues with the next one without
+ * losing a byte.
  */
 export class RemoteRun implements ForegroundRun {
   readonly runId: string;
@@ -54,14 +54,14 @@ export class RemoteRun implements ForegroundRun {
   readonly #stdin: StdinBuffer;
   readonly #ended = deferred<RunEnding>();
   readonly #unreachable = deferred<undefined>();
-  /** The run is being stopped, for all that is known here. */
+  /** Resolves when the run is known to be stopping. */
   readonly #stopAcknowledged = deferred<void>();
   #socket: WebSocket | null = null;
   #state: RunStateName = "starting";
   #survivors: readonly Survivor[] = [];
   #service: ServiceFacts | null = null;
   #size: TerminalSize | null = null;
-  /** What was asked for first, and what more: said again on every connection, for only the first counts. */
+  /** Stops requested so far: sent again on every connection; only the first of each kind has an effect. */
   #requestedStops: Extract<AttachClientMessage, { type: "stop" }>[] = [];
   #detached = false;
 
@@ -102,7 +102,7 @@ export class RemoteRun implements ForegroundRun {
     this.#requestedStops.push(stop);
     const first = this.#requestedStops.length === 1;
     this.#send(stop);
-    // It may hang, and its connection stay open. A stop that comes twice is one.
+    // The gateway may hang with an open connection. A repeated stop has no effect.
     if (this.#socket !== null && first && (await this.#awaitStopAck())) return;
     const found = await this.#options.stopWithoutGateway(graceMs ?? null, () => this.#setState("exiting"));
     if (found?.outcome === "survivors") this.#survivors = found.survivors;
@@ -127,7 +127,7 @@ export class RemoteRun implements ForegroundRun {
       yield* this.#outputs[stream].read((offset) => this.#send({ type: "ack", stream, offset }));
   }
 
-  /** Have nothing more to do with it. A run that goes on is then one whose caller has left. */
+  /** Disconnects. For the gateway, the client of the run is gone. */
   detach(): void {
     this.#detached = true;
     this.#socket?.terminate();
@@ -141,7 +141,7 @@ export class RemoteRun implements ForegroundRun {
     return acknowledged;
   }
 
-  /** What has been seen to be over stays so, though the next gateway may not know it yet. */
+  /** An observed end stays, even if the next gateway does not know of it yet. */
   #setState(state: RunStateName): void {
     if (this.#state !== "exited") this.#state = state;
     if (state === "exiting" || state === "exited") this.#stopAcknowledged.resolve();
@@ -164,7 +164,7 @@ export class RemoteRun implements ForegroundRun {
     }
   }
 
-  /** One connection, until it is closed; why it was. Rejects when there is no point in another. */
+  /** Serves one connection until it is closed; returns the close code. Rejects if reconnecting is pointless. */
   async #serve(connection: GatewayConnection): Promise<number> {
     const offsets = Object.entries(this.#outputs).map(
       ([stream, { nextOffset }]) => [stream, String(nextOffset)] as const,
@@ -175,7 +175,7 @@ export class RemoteRun implements ForegroundRun {
       this.runId,
       { as: "caller", ...bellQuery(), ...Object.fromEntries(offsets) },
       (error) => {
-        // Hanging up is an error, too, but not the reason.
+        // Terminating the socket raises an error that is not the cause.
         failure ??= error;
         socket.terminate();
       },
@@ -220,12 +220,12 @@ export class RemoteRun implements ForegroundRun {
       case "ended":
         this.#stopAcknowledged.resolve();
         if (message.record === null) return;
-        // A gateway of an older version does not say.
+        // A gateway of an earlier version does not send it.
         return this.#ended.resolve({ record: message.record, recordPending: message.recordPending ?? null });
       case "bell":
         return ringBell();
       case "refused":
-        // A size or an end of input that came too late.
+        // A resize or an end of input that came too late.
         return;
     }
   }
@@ -233,7 +233,7 @@ export class RemoteRun implements ForegroundRun {
   #onAttached(socket: WebSocket, accepted: number): void {
     this.#socket = socket;
     this.#options.onAttached();
-    // The last word of what was written may have died with its gateway, and the command may be waiting for it.
+    // Acknowledgements may have been lost with the last gateway, and the command may wait for them.
     for (const stream of ["stdout", "stderr"] as const)
       this.#send({ type: "ack", stream, offset: this.#outputs[stream].writtenOffset });
     if (this.#size !== null) this.#send({ type: "resize", ...this.#size });
@@ -252,7 +252,7 @@ export class RemoteRun implements ForegroundRun {
   }
 }
 
-/** The run may not be seen any more. */
+/** The close code of a run that the requester may not see any more. */
 const POLICY_VIOLATION = 1008;
 
 function isRetryable(error: Error): boolean {

@@ -1,7 +1,7 @@
 import { StdinClosed } from "../../errors.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
 
-/** How input gets to the run on one connection. */
+/** Sends input over one connection. */
 export interface StdinSender {
   send(offset: number, bytes: Uint8Array): void;
   end(): void;
@@ -13,7 +13,7 @@ interface StdinChunk {
   readonly done: Deferred<void>;
 }
 
-/** A run's input by offsets: kept until its anchor holds it, and sent again on the next connection. */
+/** The stdin of a run by offsets: kept until its anchor has it, and sent again on the next connection. */
 export class StdinBuffer {
   readonly #runId: string;
   #sender: StdinSender | null = null;
@@ -26,7 +26,7 @@ export class StdinBuffer {
     this.#runId = runId;
   }
 
-  /** Resolves when the anchor holds every byte. */
+  /** Resolves when the anchor has every byte. */
   write(bytes: Uint8Array): Promise<void> {
     if (this.#rejected !== null) return Promise.reject(new StdinClosed(this.#runId, this.#rejected));
     const chunk = { at: this.#written, bytes, done: deferred<void>() };
@@ -36,13 +36,13 @@ export class StdinBuffer {
     return chunk.done.promise;
   }
 
-  /** Of input that nobody takes any more, the end is not said either: others may be typing. */
+  /** After a rejection the end is not sent: other clients may be typing. */
   end(): void {
     this.#ended = true;
     if (this.#rejected === null) this.#sender?.end();
   }
 
-  /** A new connection, whose other end holds this much. */
+  /** A new connection; the anchor has `accepted` bytes. */
   attach(sender: StdinSender, accepted: number): void {
     this.#sender = sender;
     if (accepted > this.#written) this.reject("others have typed into it meanwhile");
@@ -62,7 +62,7 @@ export class StdinBuffer {
     for (const { done } of held) done.resolve();
   }
 
-  /** Nobody takes it any more. */
+  /** The run takes no more input. */
   reject(why: string): void {
     this.#rejected ??= why;
     const chunks = this.#chunks;

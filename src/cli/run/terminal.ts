@@ -1,12 +1,19 @@
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { fstatSync, readFileSync } from "node:fs";
 import { isatty, WriteStream, type ReadStream } from "node:tty";
 import type { TerminalSize } from "../../anchor/host.js";
 
-/** Shells give the terminal back (`fg`) without a signal when the job was running; this is how often to look. */
+/** A shell brings a running job to the foreground (`fg`) without a signal, so this is polled. */
 const BACKGROUND_POLL_MS = 200;
 
-/** Whether this process may use its terminal. Where that cannot be known, it is assumed. */
+/** Whether stdin, stdout and stderr are one terminal. */
+export function isSameTerminal(): boolean {
+  if (![0, 1, 2].every((fd) => isatty(fd))) return false;
+  const [stdin, ...others] = [0, 1, 2].map((fd) => fstatSync(fd).rdev);
+  return others.every((device) => device === stdin);
+}
+
+/** Whether this process is in the foreground of its terminal. True if the kernel does not tell. */
 export function isForegroundProcess(): boolean {
   try {
     const stat = readFileSync("/proc/self/stat", "utf8");
@@ -17,7 +24,7 @@ export function isForegroundProcess(): boolean {
   }
 }
 
-/** Tells now, after every stop (SIGCONT), and when the terminal is given back to us. */
+/** Calls the listener now, after SIGCONT, and when the terminal is given back to this process. */
 export function watchForeground(listener: (foreground: boolean) => void): Disposable {
   let timer: NodeJS.Timeout | null = null;
   const poll = (): void => {
@@ -36,12 +43,12 @@ export function watchForeground(listener: (foreground: boolean) => void): Dispos
   };
 }
 
-/** The size of the terminal we were started on, whichever of our descriptors is one; null when none is. */
+/** The size of the terminal that stdout, stderr or stdin is; null: none of them is a terminal. */
 export function currentTerminalSize(): TerminalSize | null {
   const terminal = sizedTerminal();
   if (terminal === null) return null;
   const [cols, rows] = terminal.getWindowSize();
-  // Serial lines and some containers say 0.
+  // Serial lines and some containers report 0.
   return cols > 0 && rows > 0 ? { rows, cols } : null;
 }
 
@@ -55,8 +62,8 @@ function sizedTerminal(): WriteStream | null {
 }
 
 /**
- * Hands every key to the program behind the PTY, which has a line discipline of its own (Ctrl-C and Ctrl-Z are bytes
- * for it), and tells it when the window changes. Undone by disposing, and by Node at exit whatever happens.
+ * Passes every key to the PTY of the run, whose line discipline interprets Ctrl-C and Ctrl-Z, and reports changes of the
+ * window size. Disposing restores the terminal; Node does so at exit in any case.
  */
 export function enterRawTerminal(stdin: ReadStream, onResize: (size: TerminalSize) => void): Disposable {
   const resize = (): void => {
@@ -64,7 +71,7 @@ export function enterRawTerminal(stdin: ReadStream, onResize: (size: TerminalSiz
     if (size !== null) onResize(size);
   };
   const watch = watchForeground((foreground) => {
-    // From the background, setting it would stop us (SIGTTOU); there it is the shell's.
+    // From the background, setting it would stop this process (SIGTTOU).
     if (foreground && stdin.isTTY) setRawMode(stdin);
     resize();
   });
@@ -79,10 +86,10 @@ export function enterRawTerminal(stdin: ReadStream, onResize: (size: TerminalSiz
 }
 
 function setRawMode(stdin: ReadStream): void {
-  // Off first: while it is on by its own account, Node would not set it again after a stop.
+  // Off first: Node does not set a mode again that it believes to be on, and a stop (SIGTSTP) has reset it.
   stdin.setRawMode(false);
   stdin.setRawMode(true);
-  // Node's raw mode goes on turning "\n" into "\r\n", which the PTY has done already, or which a full-screen program
-  // did not want. Node restores it with the rest. Without stty(1) it stays like that, mostly unnoticed.
+  // Node's raw mode still turns "\n" into "\r\n", which the PTY of the run has done already. Node restores the mode with
+  // the rest. Without stty(1) it stays, with little effect.
   spawnSync("stty", ["-opost"], { stdio: ["inherit", "ignore", "ignore"] });
 }

@@ -12,7 +12,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { confirm } from "../print/terminal-prompt.js";
 
-/** End a run on record although some of its processes cannot be killed. Its anchor knows who they are, and refuses otherwise. */
+/** Ends the record of a run whose processes cannot be killed. Its anchor knows them, and refuses if there are none. */
 export async function abandonRun(wanted: string, yes: boolean, json: boolean): Promise<number> {
   assertOperator("abandon a run");
   await using localState = await openLocalState();
@@ -50,7 +50,7 @@ export async function abandonRun(wanted: string, yes: boolean, json: boolean): P
         runId,
         "its anchor left without a word; `holdfast runs cleanup` looks what is left",
       );
-    // They may have died before it was carried out: then it has ended like any other.
+    // They may have ended before: then the run ended normally.
     const abandoned = exit.emptiness === "unproven";
     const left = abandoned ? exit.residue : [];
     const outcome = abandoned ? "abandoned" : "gone";

@@ -18,18 +18,18 @@ import type { LocalState } from "../client/local-state.js";
 import { isOfOtherState } from "../client/resolve-run.js";
 import type { RunFilter } from "../../store/runs/store.js";
 
-/** A run that is not over, what it is, and what proves that it is ours. */
+/** An open run with the evidence that its processes belong to it. */
 export interface RunEvidence extends Omit<Classified, "evidence"> {
   readonly evidence: readonly string[];
-  /** Its anchor answers: it can be stopped by key, whoever owns it. */
+  /** Its anchor answers: it can be stopped with its control key, whoever owns the lease. */
   readonly answers: boolean;
-  /** It is of another state directory, here or on another host: only the gateway there can stop it. */
+  /** It belongs to another state directory, here or on another host: only the gateway there can stop it. */
   readonly elsewhere: boolean;
-  /** Nobody holds the lock of its owner, whatever its lease says. Null: that lock cannot be seen here. */
+  /** Whether the lock of its owner is held, whatever its lease says. Null: that lock cannot be checked here. */
   readonly ownerAlive: boolean | null;
-  /** How long its lease still keeps others from its record; 0: no longer. */
+  /** How long its lease still protects its record; 0: it has expired. */
   readonly leaseMs: number;
-  /** The same as `ps` and `runs show` say. */
+  /** The same processes as in `ps` and `inspect`. */
   readonly processes: RunProcesses;
 }
 
@@ -68,7 +68,7 @@ async function anchorAnswers({ host }: LocalState, record: RunRecord): Promise<b
   return observer !== null;
 }
 
-/** Facts, each with what it was compared with. A name or a command line is none. */
+/** Facts with the value that each was compared with. A name or a command line is no evidence. */
 function evidenceText(
   { record, evidence: sight }: Classified,
   answers: boolean,

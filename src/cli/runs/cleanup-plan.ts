@@ -27,14 +27,14 @@ export interface CleanupRequest {
   readonly agent: string | null;
   readonly labels: Readonly<Record<string, string>>;
   readonly allOrphans: boolean;
-  /** With `allOrphans`: services, too, which live without a gateway by design. */
+  /** With `allOrphans`: also services, which run without a gateway by design. */
   readonly includeServices: boolean;
   readonly dryRun: boolean;
   readonly yes: boolean;
   readonly json: boolean;
 }
 
-/** What `--yes` does about a run. */
+/** The action of `--yes` for a run. */
 export type CleanupPlan =
   /** Stop it, then end its record if no supervisor does. */
   | "stop"
@@ -46,7 +46,7 @@ export type CleanupPlan =
   | "spawn-error"
   | "lose"
   | "leave"
-  /** A service that lives without a gateway by design. */
+  /** A service that runs without a gateway by design. */
   | "keep-service"
   /** It may be such a service. */
   | "keep-unknown";
@@ -113,7 +113,7 @@ export async function selectItems(
   ];
 }
 
-/** The anchor is asked before a run is taken for a task: its file may be of an older anchor, or could not be written. */
+/** Asks the anchor before a run counts as a task: its file may be of an older anchor, or missing. */
 async function directoryPlan(
   { host }: LocalState,
   { address, scope }: SelectedRun,
@@ -129,7 +129,7 @@ async function directoryPlan(
   return kind === "service" ? "keep-service" : "stop";
 }
 
-/** As its directory identifies it. Its numbers are looked up here: of another boot they lead to nothing. */
+/** The run as its directory identifies it. Its pids are looked up here: pids of another boot match no process. */
 async function toTracedRun({ host }: LocalState, { runId, address }: SelectedRun): Promise<InspectableRun> {
   const known = address === null ? null : await host.readIdentities(address).catch(() => null);
   const { anchor = null, root = null, cgroup = null } = known ?? {};
@@ -174,7 +174,7 @@ async function recordedLeftovers(
   return allOrphans ? all.filter(isOrphan) : all;
 }
 
-/** Nobody looks after it: its lease may be had, or will be as soon as it has expired. */
+/** It has no owner: its lease can be acquired, now or when it has expired. */
 function isOrphan({ claim, decision, ownerAlive, elsewhere }: RunEvidence): boolean {
   if (elsewhere) return false;
   return ownerAlive === false || (claim !== null && decision.row !== "elsewhere");
@@ -249,7 +249,7 @@ function processLines({ processes, claims }: RunProcesses): string[] {
   ];
 }
 
-/** A lease outlives its holder, by half a minute at most: until then nobody may write the record. */
+/** A lease outlives its owner by at most half a minute: until then no other supervisor may write the record. */
 export function reasonText({ decision, ownerAlive, leaseMs }: RunEvidence): string {
   if (decision.row !== "healthy" || ownerAlive !== false) return decision.why;
   return `its owner is gone, but its record cannot be ended before its lease expires, in ${formatDuration(leaseMs)}`;

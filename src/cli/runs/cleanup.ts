@@ -41,7 +41,7 @@ function isUntouched(result: CleanupOutcome): result is KeptOutcome {
   return result.outcome === "left-alone" || result.outcome === "kept";
 }
 
-/** Show what is left and why it is ours, ask, end it, and say what became of each. */
+/** Shows runs with evidence, asks for confirmation, ends them, and prints the results. */
 export async function cleanupRuns(request: CleanupRequest): Promise<number> {
   assertOperator("clean up runs");
   assertScope(request);
@@ -92,7 +92,7 @@ function assertScope({ run, session, agent, labels, allOrphans }: CleanupRequest
   );
 }
 
-/** Live runs are stopped through StopPath like in all commands; of the others only the records are ended. */
+/** Stops live runs with StopCoordinator, as every command does; of the others only the records are ended. */
 async function carryOutPlans(
   coordinator: StopCoordinator,
   items: readonly CleanupItem[],
@@ -116,13 +116,13 @@ async function carryOutPlans(
   const rest = items
     .filter(({ runId, plan }) => !results.has(runId) && plan !== "leave")
     .map(({ runId }) => runId);
-  // Also those that were just stopped: their records can be ended when nobody else will.
+  // Also runs that were just stopped: their records can be ended if no supervisor does.
   const orphaned = stopped
     .filter(({ surveyed, plan }) => surveyed !== null && surveyed.claim !== null && plan === "stop")
     .map(({ runId }) => runId);
   const runIds = [...new Set([...rest, ...orphaned])];
   if (runIds.length === 0) return results;
-  // Whether anything of them is left is not known: their records say how they ended.
+  // Whether processes are left is unknown: their records tell the outcome.
   const unknown = orphaned.filter((runId) => results.get(runId)?.outcome === "unknown");
   try {
     await endUnderLease(coordinator, runIds, [...rest, ...unknown], results);

@@ -1,7 +1,14 @@
 import { Option, type Command } from "commander";
 import type { RunStateName } from "../../model/run.js";
-import { collectPairs, parsePositiveInteger, type SetExitCode } from "../options/parsers.js";
-import { addRunOperatorCommands } from "./operator-commands.js";
+import {
+  asOptionParser,
+  collectPairs,
+  parsePositiveInteger,
+  RUN_ARGUMENT,
+  type SetExitCode,
+} from "../options/parsers.js";
+import { parseDuration } from "../options/units.js";
+import { addRecoveryCommands } from "./recovery-commands.js";
 
 const states: readonly RunStateName[] = ["starting", "running", "exiting", "exited"];
 
@@ -14,43 +21,33 @@ interface ListFlags {
   readonly json?: true;
 }
 
-/** Enough for a screen or two; the newest come first. */
+/** About two screens; the newest runs come first. */
 const DEFAULT_LIST_LIMIT = 100;
 
 const listExamples = `
-Only reads: it starts nothing, changes nothing and creates nothing.
-
 Examples:
-  holdfast runs list
-  holdfast runs list --all --label ticket=42
+  holdfast runs
+  holdfast runs --all --label ticket=42
   holdfast runs list --state exited --limit 10 --json | jq '.[].exit'
-`;
-
-const showExamples = `
-Only reads: it starts nothing, changes nothing and creates nothing.
-
-Examples:
-  holdfast runs show run_4k2m
-  holdfast runs show 4k2m --json | jq .exit
 `;
 
 export function addRunsCommand(program: Command, setExitCode: SetExitCode): void {
   const runs = program
     .command("runs")
-    .summary("every run on record: list, show, cancel, clean up")
-    .description("What is running, who owns it, how it ended.");
+    .summary("records of runs: list, show, stop, clean up, import")
+    .description("Records of runs: what is running, which gateway owns it, how it ended.");
 
-  runs.commandsGroup("Look:");
+  runs.commandsGroup("Read:");
   runs
-    .command("list")
-    .summary("the runs that are alive, newest first")
-    .description("The runs that are alive, newest first.")
-    .option("--all", "those that have ended and those that were hidden, too")
-    .addOption(new Option("--state <state>", "only those in this state").choices(states))
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
-    .option("--host <host>", "only on this host: its name, or the beginning of its id")
-    .option("--limit <n>", "at most this many", parsePositiveInteger, DEFAULT_LIST_LIMIT)
-    .option("--json", "the records as a JSON array")
+    .command("list", { isDefault: true })
+    .summary("list open runs, newest first")
+    .description("List open runs, newest first. Read-only.")
+    .option("-a, --all", "also list runs that have ended or were removed")
+    .addOption(new Option("--state <state>", "only runs in this state").choices(states))
+    .option("--label <key=value>", "only runs with this label (repeatable)", collectPairs)
+    .option("--host <host>", "only runs of this host: its name, or the beginning of its id")
+    .option("--limit <n>", "list at most n runs", parsePositiveInteger, DEFAULT_LIST_LIMIT)
+    .option("--json", "print a JSON array of records")
     .addHelpText("after", listExamples)
     .action(async ({ all, state, label, host, limit, json }: ListFlags) => {
       const { printRuns } = await import("./list.js");
@@ -70,18 +67,33 @@ export function addRunsCommand(program: Command, setExitCode: SetExitCode): void
 
   runs
     .command("show")
-    .summary("everything about one run")
+    .alias("inspect")
+    .summary("show everything about a run; the same as holdfast inspect")
     .description(
-      "Everything about one run: how it stands or ended, its processes now, guarantees, leftovers, events.",
+      "Show everything about a run: state or outcome, live processes, guarantees, residue and events. Read-only.",
     )
-    .argument("<run>", "its id, or the beginning of it")
-    .option("--json", "the record as JSON, with its processes and events")
-    .addHelpText("after", showExamples)
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--json", "print the record as JSON, with processes and events")
     .action(async (run: string, { json }: { readonly json?: true }) => {
-      const { showRun } = await import("./show.js");
-      setExitCode(await showRun(run, json === true));
+      const { showRuns } = await import("./show.js");
+      setExitCode(await showRuns([run], json === true));
     });
 
-  runs.commandsGroup("Clean up:");
-  addRunOperatorCommands(runs, setExitCode);
+  runs.commandsGroup("Stop and clean up:");
+  runs
+    .command("stop")
+    .alias("cancel")
+    .summary("stop a run; the same as holdfast stop")
+    .description("Stop a run with every process it started, and wait until all of them are gone.")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--grace <duration>", "time between TERM and KILL", asOptionParser(parseDuration))
+    .option("--kill", "kill at once: the same as --grace 0")
+    .option("--json", "print the result as JSON")
+    .addHelpText("after", "\nSee holdfast stop --help.\n")
+    .action(async (wanted: string, flags: { grace?: number; kill?: true; json?: true }) => {
+      const { stopRuns } = await import("../stop/stop-run.js");
+      const graceMs = flags.kill === true ? 0 : (flags.grace ?? null);
+      setExitCode(await stopRuns([wanted], graceMs, flags.json === true));
+    });
+  addRecoveryCommands(runs, setExitCode);
 }

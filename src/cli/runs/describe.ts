@@ -19,30 +19,30 @@ import {
 } from "../print/run-status.js";
 import { processTree } from "./processes.js";
 
-/** Where it is, when that is not the only place there is, and whether somebody looks after it. */
+/** The host, if there are several, and a warning about the owner. */
 export interface DisplayContext {
   readonly host: string | null;
-  readonly care: OwnerWarning | null;
+  readonly ownerWarning: OwnerWarning | null;
 }
 
 export type DisplayField = readonly [name: string, value: string | null];
 
-/** Everything about a run, for a person. */
+/** Everything about a run as text. */
 export function describeRun(
   record: RunRecord,
   live: RunProcesses,
   events: readonly RunEvent[],
   now: number,
   palette: Palette,
-  context: DisplayContext = { host: null, care: null },
+  context: DisplayContext = { host: null, ownerWarning: null },
 ): string[] {
   const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
   const section = (title: string, lines: readonly string[]): string[] =>
     lines.length === 0 ? [] : ["", palette.bold(title), ...lines.map((line) => `  ${line}`)];
   const status =
-    context.care === null
+    context.ownerWarning === null
       ? runStatusText(record)
-      : `${runStatusText(record)}, ${ownerWarningText(context.care)}`;
+      : `${runStatusText(record)}, ${ownerWarningText(context.ownerWarning)}`;
   return [
     `${palette.bold(record.runId)}  ${colours[statusTone(record)](status)}  ${sanitizeLine(record.command)}`,
     ...section("run", fieldLines(runFields(record, live, now))),
@@ -89,7 +89,7 @@ function serviceText(record: RunRecord, { processes }: RunProcesses): string | n
   return parts.length === 0 ? null : parts.join("; ");
 }
 
-/** From a cgroup the peak is the whole run's; otherwise one process's. */
+/** The peak of a cgroup is that of the whole run; otherwise that of one process. */
 function usageText({ cpuMs, peakKb, processes, peakTasks, source }: RunUsage): string {
   const whose = source.memory === "cgroup" ? "at its peak" : "in its largest process";
   const tasks = peakTasks === null ? "" : `, at most ${peakTasks} at one time with threads`;
@@ -142,7 +142,7 @@ function identityText({ pid, startTime, uniqueId }: ProcessIdentity): string {
   return `pid ${pid}, start ${startTime}${uniqueId === null ? "" : `, unique ${uniqueId}`}`;
 }
 
-/** What the system says now of an identity on record. */
+/** The live state of a recorded identity. */
 function identityState(evidence: ProcessEvidence | null): string {
   if (evidence === null) return "";
   if (!evidence.alive) return ": gone";
@@ -172,7 +172,7 @@ function residueLines({ residue, residueCount }: RunRecord): readonly string[] {
   return residueCount > residue.length ? [...lines, `and ${residueCount - residue.length} more`] : lines;
 }
 
-/** Of the many that only say "it has written something", the last is enough. */
+/** Of the output heartbeats, only the last is shown. */
 function eventLines(events: readonly RunEvent[]): readonly string[] {
   const lastOutput = events.findLast(({ type }) => type === "output");
   return events
@@ -186,7 +186,7 @@ export function fieldLines(all: readonly DisplayField[]): string[] {
   return given.map(([name, value]) => `${name.padEnd(width)}  ${sanitizeLine(value)}`);
 }
 
-/** Local time, as people read their clocks; JSON has milliseconds. */
+/** Local time; JSON has milliseconds. */
 export function formatTime(at: number): string {
   const date = new Date(at);
   const two = (number: number): string => String(number).padStart(2, "0");

@@ -24,21 +24,21 @@ import { print, toJson } from "../print/stdout.js";
 import { confirm } from "../print/terminal-prompt.js";
 
 export interface ForgetRequest {
-  /** One of the two. */
+  /** Either a run or a host is given. */
   readonly run: string | null;
   readonly host: string | null;
   readonly yes: boolean;
   readonly json: boolean;
 }
 
-/** What is given up: open runs, and with a whole host its gateways. */
+/** The records to end: open runs, and with a host its gateways. */
 interface ForgetTargets {
   readonly what: string;
   readonly runs: readonly RunRecord[];
   readonly gateways: readonly PublicGateway[];
 }
 
-/** An operator's word that a host will not come back: its open runs are ended on record, and nobody is signalled. */
+/** Ends the open runs of a host that will not come back. No process is signalled. */
 export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promise<number> {
   assertOperator("forget a host's runs");
   if ((run === null) === (host === null))
@@ -59,7 +59,7 @@ export async function forgetRuns({ run, host, yes, json }: ForgetRequest): Promi
     })),
   );
   const all = results.every(({ forgotten }) => forgotten);
-  // Its row stays for as long as somebody there may still hold a run.
+  // Its record stays while a gateway there may still own a run.
   const gateways: string[] = [];
   if (all)
     for (const { instanceId } of targets.gateways)
@@ -95,14 +95,14 @@ async function targetRun(store: Store, wanted: string): Promise<ForgetTargets> {
   if (record.hostId === (await thisHostId())) await assertNotLocal(record);
   const far = await findOwningGateway(store, record);
   const gateways = (await store.listGateways()).filter(({ instanceId }) => instanceId === far.instanceId);
-  // Of the gateway only whether it lives: it may have other runs.
+  // Only whether the gateway is alive: it may own other runs.
   await assertSilent(store, { what: runId, runs: [], gateways });
   return { what: runId, runs: [record], gateways: [] };
 }
 
-/** What can be reached from here is ended here, not given up. */
+/** A run that can be reached from here must be stopped, not forgotten. */
 async function assertNotLocal({ runId, stateId, originInstanceId, anchorPath }: RunRecord): Promise<void> {
-  // A run is started by its state directory's own copy of the anchor.
+  // A run is started by the copy of the anchor in its state directory.
   const home = dirname(dirname(anchorPath));
   const ours =
     stateId === null ? home === resolve(resolveHome()) : stateId === (await readStateId(resolveHome()));
@@ -115,7 +115,7 @@ async function assertNotLocal({ runId, stateId, originInstanceId, anchorPath }: 
     );
 }
 
-/** By its name or id, or by the instance of a gateway of it. */
+/** By name or id, or by the instance of one of its gateways. */
 async function targetHost(store: Store, wanted: string): Promise<ForgetTargets> {
   const [gateways, hosts] = [await store.listGateways(), await store.listHosts()];
   const ids = new Set([
@@ -139,7 +139,7 @@ async function targetHost(store: Store, wanted: string): Promise<ForgetTargets> 
   };
 }
 
-/** Whoever was heard of a moment ago is not gone, whatever the operator thinks. */
+/** A host that was seen within the lease time is not forgotten. */
 async function assertSilent(store: Store, { what, runs, gateways }: ForgetTargets): Promise<void> {
   const now = await store.now();
   for (const { instanceId, heartbeatAt, stoppedAt } of gateways)

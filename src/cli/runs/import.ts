@@ -22,7 +22,7 @@ import { splitShellWords } from "../../text/shell.js";
 import { assertOperator } from "../client/connect.js";
 import { print, toJson } from "../print/stdout.js";
 
-/** As other tools write it: camel or snake case; what is not known here is not read. */
+/** Fields in camel or snake case, as other tools write them; other fields are ignored. */
 const entrySchema = z
   .object({
     pid: z.int().min(2),
@@ -38,7 +38,7 @@ const entrySchema = z
   .refine(({ wrapperRoot }) => isAbsolute(wrapperRoot), "needs an absolute wrapperRoot");
 type ImportEntry = z.output<typeof entrySchema>;
 
-/** Records of another tool's processes. Each is believed only when process, place and command all match. */
+/** Imports records of another tool. A record is believed only if process, path and command match. */
 export async function importRuns(file: string, dryRun: boolean, json: boolean): Promise<number> {
   assertOperator("import processes");
   const entries = await readEntries(file);
@@ -106,7 +106,7 @@ function factsOf({ pid, command, wrapperRoot, startTime }: ImportEntry): Importe
   return { pid, commandHash: commandHash(commandWords(command)), wrapperRoot, startTime: startTime ?? null };
 }
 
-/** Quotes that do not end are no command's; taken as one word, it matches nobody's. */
+/** An unterminated quote makes the text one word, which matches no process. */
 function commandWords(command: string): readonly string[] {
   return splitShellWords(command) ?? [command];
 }
@@ -142,7 +142,7 @@ async function recordEntries(entries: readonly ImportEntry[]): Promise<readonly 
     if (before !== undefined) ids.push(before);
     else {
       const run = toNewRun(each, place);
-      // No lease that anybody holds: whoever reconciles next may look at it.
+      // No supervisor holds this lease: the next reconciliation may take the run.
       await store.insertRun(run, 0);
       known.set(keyOf(factsOf(each)), run.runId);
       ids.push(run.runId);
@@ -151,7 +151,7 @@ async function recordEntries(entries: readonly ImportEntry[]): Promise<readonly 
   return ids;
 }
 
-/** Importing a file twice imports it once. */
+/** Idempotent: a second import of a file changes nothing. */
 async function knownImports(store: Store, hostId: string): Promise<Map<string, string>> {
   const open = await store.listRuns({ states: OPEN_RUN_STATES, hostIds: [hostId] });
   return new Map(
@@ -167,7 +167,7 @@ function displayedCommand(command: string): string {
   return displayCommand(commandWords(command));
 }
 
-/** Kept besides what the other tool had on file: nothing that it did not say. */
+/** Fields that are kept from the file of the other tool. */
 function toNewRun(
   each: ImportEntry,
   place: Pick<NewRun, "hostId" | "bootId" | "pidNamespace" | "timeNamespace" | "stateId">,

@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import { observeMachineIdentity } from "../../home/machine-identity.js";
 import { resolveHome } from "../../home/state-directory.js";
 import type { RunRecord, RunStateName } from "../../model/run.js";
@@ -7,6 +6,7 @@ import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hos
 import { openReadClient } from "../client/read-client.js";
 import { openRunView, openStoreRunView } from "../client/run-view.js";
 import type { RunView } from "../client/session-run-view.js";
+import { NAME_LABEL } from "../options/run-name.js";
 import { formatDuration } from "../options/units.js";
 import { type Palette, paletteFor } from "../print/palette.js";
 import {
@@ -19,7 +19,7 @@ import {
 } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
 export interface ListRunsRequest {
   readonly states: readonly RunStateName[];
@@ -41,7 +41,7 @@ export async function printRuns(request: ListRunsRequest): Promise<number> {
     ...hostFilter(hosts, host),
     ...(hidden ? {} : { hidden: false as const }),
   };
-  // One more than shown, to know whether that was all.
+  // One more than the limit tells whether there are more.
   const found = (await store?.listRuns({ ...filter, limit: limit + 1 })) ?? [];
   const shown = found.slice(0, limit);
   if (json) {
@@ -50,16 +50,11 @@ export async function printRuns(request: ListRunsRequest): Promise<number> {
     return 0;
   }
   if (shown.length > 0) {
-    const care = store === null ? null : await ownerWarnings(store);
-    print(`${runTable(shown, Date.now(), terminalWidth(), paletteFor(1), care, hosts).join("\n")}\n`);
+    const warningOf = store === null ? null : await ownerWarnings(store);
+    print(`${runTable(shown, Date.now(), terminalWidth(), paletteFor(1), warningOf, hosts).join("\n")}\n`);
   } else
-    notice(
-      states.includes("exited")
-        ? "no such runs are recorded"
-        : "nothing is running; --all shows what has ended",
-      "dim",
-    );
-  if (found.length > limit) notice(`there are more; --limit shows them`, "dim");
+    notice(states.includes("exited") ? "no run matches" : "no run is open; --all lists ended runs", "dim");
+  if (found.length > limit) notice("there are more runs; --limit lists more", "dim");
   return 0;
 }
 
@@ -68,16 +63,20 @@ export function runTable(
   now: number,
   width: number | null,
   palette: Palette,
-  careOfRun: WarningOf | null = null,
+  warningOf: WarningOf | null = null,
   hosts: KnownHosts | null = null,
 ): string[] {
   const several = hosts?.hasSeveral === true;
+  const named = records.some(({ labels }) => labels[NAME_LABEL] !== undefined);
   const status = (record: RunRecord): string => {
-    const care = careOfRun?.(record) ?? null;
-    return care === null ? runStatusText(record) : `${runStatusText(record)}, ${ownerWarningText(care)}`;
+    const warning = warningOf?.(record) ?? null;
+    return warning === null
+      ? runStatusText(record)
+      : `${runStatusText(record)}, ${ownerWarningText(warning)}`;
   };
   const rows = records.map((record) => [
     record.runId,
+    ...(named ? [sanitizeLine(record.labels[NAME_LABEL] ?? "")] : []),
     ...(several ? [hosts.displayName(record.hostId)] : []),
     status(record),
     `${formatDuration(Math.max(0, now - record.createdAt))} ago`,
@@ -85,14 +84,23 @@ export function runTable(
     record.state === "exited" ? "-" : String(record.root?.pid ?? "-"),
     sanitizeLine(record.command),
   ]);
-  const names = ["RUN", ...(several ? ["HOST"] : []), "STATUS", "CREATED", "TIME", "PID", "COMMAND"];
-  const [head, ...lines] = formatTable([names, ...rows], width);
+  const columns = [
+    "RUN",
+    ...(named ? [{ name: "NAME", optional: 5 }] : []),
+    ...(several ? [{ name: "HOST", optional: 4 }] : []),
+    "STATUS",
+    { name: "CREATED", optional: 2 },
+    { name: "TIME", optional: 3 },
+    { name: "PID", optional: 1 },
+    "COMMAND",
+  ];
+  const [head, ...lines] = formatTable(columns, rows, width);
   const colours = { good: palette.green, bad: palette.red, live: palette.cyan, ended: palette.yellow };
   return [
     palette.bold(head ?? ""),
     ...lines.map((line, at) => {
       const record = records[at];
-      // Only the status, once the columns stand: escape sequences have no width.
+      // After the columns are aligned: escape sequences have no width.
       return record === undefined
         ? line
         : line.replace(`  ${status(record)}`, (text) => colours[statusTone(record)](text));
@@ -107,28 +115,23 @@ async function ownerWarnings(store: RunView): Promise<WarningOf> {
   return (record) => ownerWarning(record, view);
 }
 
-function terminalWidth(): number | null {
-  return isatty(1) ? process.stdout.columns : null;
-}
-
 export interface ProcessListRequest {
   readonly all: boolean;
   readonly limit: number;
   readonly json: boolean;
 }
 
-/** What the one who asks may see: runs that go on and runs that have ended, but for those that were hidden. */
+/** Lists the runs that the requester may see, open and ended, without removed ones. */
 export async function printVisibleRuns({ all, limit, json }: ProcessListRequest): Promise<number> {
   await using reader = await openReadClient();
   const { runs, storeAway } = await reader.client.listRuns({
     query: { all: "1", limit, ...(all ? { hidden: "1" } : {}) },
   });
   if (json) print(toJson(runs, 2));
-  else if (runs.length === 0) notice("there are no runs to be seen", "dim");
+  else if (runs.length === 0) notice("there are no runs", "dim");
   else {
-    const width = isatty(1) ? process.stdout.columns : null;
     const hosts = typeof storeAway === "string" ? null : await readHostsIfPossible();
-    print(`${runTable(runs, Date.now(), width, paletteFor(1), null, hosts).join("\n")}\n`);
+    print(`${runTable(runs, Date.now(), terminalWidth(), paletteFor(1), null, hosts).join("\n")}\n`);
   }
   // A gateway of an earlier version does not send storeAway.
   if (typeof storeAway === "string")
@@ -136,7 +139,7 @@ export async function printVisibleRuns({ all, limit, json }: ProcessListRequest)
   return 0;
 }
 
-/** Names only: who cannot read the store sees the runs all the same. */
+/** Host names are optional: a requester that cannot read the store still gets the list. */
 async function readHostsIfPossible(): Promise<KnownHosts | null> {
   try {
     await using store = await openStoreRunView();

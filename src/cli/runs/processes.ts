@@ -14,7 +14,7 @@ import {
 } from "../../supervisor/inspect/live-processes.js";
 import { sanitizeLine } from "../../text/sanitize.js";
 
-/** The live processes of one run; `open`: every open run, of which some may share its anchor. Loads no database. */
+/** The live processes of a run; `open`: every open run, which may share its anchor. Loads no database. */
 export async function inspectRun(record: RunRecord, open: readonly RunRecord[]): Promise<RunProcesses> {
   const machine = await observeMachineIdentity(resolveHome());
   try {
@@ -35,11 +35,11 @@ export async function inspectRun(record: RunRecord, open: readonly RunRecord[]):
   }
 }
 
-/** All but the path of the binary. */
+/** Everything except the path of the binary. */
 type InspectArguments<Asks extends (anchorPath: string, ...rest: never[]) => unknown> =
   Parameters<Asks> extends [string, ...infer Rest] ? Rest : never;
 
-/** The processes of a run for programs: as `runs cleanup`, `doctor` and the API name them. */
+/** The processes of a run as JSON, as in `runs cleanup`, `doctor` and the API. */
 export function processesJson({ processes, claims, unknown }: RunProcesses): object {
   return {
     processes: processes.map(({ identity, command, state }) => ({ ...identity, command, state })),
@@ -53,7 +53,7 @@ interface TreeNode {
   readonly label: string;
 }
 
-/** Processes as a tree, one line each, children under their parents; `top`: the anchor above them, null when it is gone. */
+/** Processes as a tree, one line each, children below their parents; `top`: the anchor, null if it is gone. */
 export function processTree(
   top: ProcessEvidence | null,
   processes: LiveProcesses,
@@ -65,13 +65,13 @@ export function processTree(
   for (const { identity, parentPid, sessionId, command, state } of processes) {
     const marks = [
       identity.pid === rootPid ? "the command" : null,
-      // Another session than the command's: it has detached itself.
+      // In another session than the command: it has detached itself.
       rootPid !== null && sessionId !== rootPid ? `session ${sessionId}` : null,
       STATE_NAMES[state] ?? null,
     ].filter((mark) => mark !== null);
     const name = state === HIDDEN_STATE ? "(hidden)" : sanitizeLine(command);
     const label = `${name}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`;
-    // The parent of an adopted service's first process may be of another run.
+    // The parent of an adopted service's leader may belong to another run.
     const parent = pids.has(parentPid) ? parentPid : above;
     const siblings = children.get(parent) ?? [];
     siblings.push({ pid: identity.pid, label });
@@ -80,7 +80,7 @@ export function processTree(
   const lines = top === null ? [] : [`${above} ${sanitizeLine(top.command)}`];
   const below = (parent: number, indent: string): void => {
     const nodes = children.get(parent) ?? [];
-    // Taken out, so that not even nonsense evidence can lead round in a circle.
+    // Removed, so that inconsistent evidence cannot lead to a cycle.
     children.delete(parent);
     for (const [at, { pid, label }] of nodes.entries()) {
       const last = at === nodes.length - 1;
@@ -92,7 +92,7 @@ export function processTree(
   return lines;
 }
 
-/** Only what is worth a word: sleeping and running are what processes do. */
+/** States worth showing; sleeping and running are normal. */
 const STATE_NAMES: Readonly<Record<string, string>> = {
   D: "uninterruptible",
   T: "stopped",

@@ -11,6 +11,7 @@ import { hostFilter, type KnownHosts, readKnownHosts } from "../client/known-hos
 import { type LocalState, openLocalState } from "../client/local-state.js";
 import { openRunView } from "../client/run-view.js";
 import type { RunView } from "../client/session-run-view.js";
+import { NAME_LABEL } from "../options/run-name.js";
 import { formatDuration, formatSize } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
 import {
@@ -26,58 +27,57 @@ import {
 } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 import { print, printOrThrow, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
 export interface PsRequest {
-  /** Left out: every kind. */
+  /** Undefined: every kind. */
   readonly kind?: RunKind;
   readonly labels: Readonly<Record<string, string>>;
   /** Null: every host. */
   readonly host: string | null;
-  readonly hidden: boolean;
+  /** Also runs that have ended or were removed. */
+  readonly all: boolean;
   readonly watch: boolean;
   readonly json: boolean;
 }
 
-/** One open run, with the processes that live in it. */
-export interface PsRow {
-  readonly record: RunRecord;
+/** A record of a run with what is known about its live processes. */
+export interface PsRow extends RunRecord {
   readonly hostName: string;
-  /** Null: it is looked after. */
+  /** Null: its owner is alive. */
   readonly care: OwnerWarning["kind"] | null;
   readonly silentMs: OwnerWarning["silentMs"];
-  /** Null: a task, or no port to judge it by. */
+  /** Null: it is a task, or a service without a port. */
   readonly health: ServiceHealth | null;
-  /** TCP ports that a service listens on. */
+  /** TCP ports that its processes listen on. */
   readonly ports: readonly number[];
   readonly processes: LiveProcesses;
-  /** Processes that carry its marker and are not verified. */
+  /** Processes that have its environment marker and are not verified. */
   readonly claims: RunProcesses["claims"];
-  /** Why there may be more processes than these; null: there are none. */
+  /** Why there may be more processes; null: these are all. */
   readonly unknown: RunProcesses["unknown"];
-  /** Its processes cannot be seen from here: how many there are, and what they use, is not known. */
+  /** It runs on another host, or cannot be inspected from here: its processes are not known. */
   readonly elsewhere: boolean;
 }
 
 const REFRESH_MS = 2_000;
 
-/** Open runs with their live processes. Reads the store and asks the anchor binary; starts and changes nothing. */
+/** Lists runs with their live processes. Reads the store and runs the anchor binary; changes nothing. */
 export async function showPs(request: PsRequest): Promise<number> {
   const { watch, json } = request;
   await using localState = await openLocalState();
   await using found = await openRunView();
   const store = found.view;
-  const tell = watch ? printOrThrow : print;
+  const write = watch ? printOrThrow : print;
   for (;;) {
     const hosts = await readKnownHosts(store);
     const shown = store === null ? [] : await readRows(localState, store, hosts, request);
-    if (json) tell(toJson(shown, watch ? undefined : 2));
+    if (json) write(toJson(shown, watch ? undefined : 2));
     else {
-      // Home and clear below: what is shown again does not scroll away.
-      if (watch && isatty(1)) tell("\x1b[H\x1b[2J");
-      if (shown.length > 0)
-        tell(`${psTable(shown, Date.now(), isatty(1) ? process.stdout.columns : null, hosts).join("\n")}\n`);
-      else notice("nothing is running", "dim");
+      // Cursor home and clear: a refresh replaces the screen.
+      if (watch && isatty(1)) write("\x1b[H\x1b[2J");
+      if (shown.length > 0) write(`${psTable(shown, Date.now(), terminalWidth(), hosts).join("\n")}\n`);
+      else notice(request.all ? "there are no runs" : "no run is open; --all lists ended runs", "dim");
     }
     if (!watch) {
       const { printRunsWithoutState } = await import("./without-state.js");
@@ -92,28 +92,29 @@ async function readRows(
   localState: LocalState | null,
   store: RunView,
   hosts: KnownHosts,
-  { kind, labels, host, hidden }: PsRequest,
+  { kind, labels, host, all }: PsRequest,
 ): Promise<readonly PsRow[]> {
-  const open = await store.listRuns({
-    states: OPEN_RUN_STATES,
+  const listed = await store.listRuns({
+    ...(all ? {} : { states: OPEN_RUN_STATES, hidden: false }),
     labels,
     ...hostFilter(hosts, host),
-    ...(hidden ? {} : { hidden: false }),
   });
-  const records = open.filter((record) => kind === undefined || record.kind === kind);
+  const open = listed.filter(({ state }) => state !== "exited");
+  const records = listed.filter((record) => kind === undefined || record.kind === kind);
   const here = localState?.host.machine ?? (await observeMachineIdentity(resolveHome()));
   const view = await leaseObserver(store, here);
+  const openRecords = records.filter(({ state }) => state !== "exited");
   const ports = records.some(({ service }) => service !== null);
-  // Without a state directory there can be runs of other hosts, and none of this one.
+  // Without a state directory, every run is of another host.
   const trees =
-    localState === null ? null : await listLiveProcesses(localState.host, records, open, { ports });
+    localState === null ? null : await listLiveProcesses(localState.host, openRecords, open, { ports });
   return records.map((record) => {
     const { processes, claims, unknown } = trees?.get(record.runId) ?? NO_PROCESSES;
     const listens = record.service === null ? [] : listeningPorts(processes);
     const health = processes.length === 0 ? null : serviceHealth(record, listens);
     const care = ownerWarning(record, view);
     return {
-      record,
+      ...record,
       hostName: hosts.nameOf(record.hostId),
       care: care?.kind ?? null,
       silentMs: care?.silentMs ?? null,
@@ -137,67 +138,90 @@ export function psTable(
   width: number | null,
   hosts: KnownHosts | null = null,
 ): string[] {
-  const host = (name: string): readonly string[] => (hosts?.hasSeveral === true ? [name] : []);
-  const rows = shown.flatMap(({ record, care, silentMs, ports, processes, claims, unknown, elsewhere }) => [
+  const several = hosts?.hasSeveral === true;
+  const named = shown.some(({ labels }) => labels[NAME_LABEL] !== undefined);
+  /** Cells for the columns that not every table has. */
+  const optionalCells = (name: string, host: string): string[] => [
+    ...(named ? [name] : []),
+    ...(several ? [host] : []),
+  ];
+  const rows = shown.flatMap((run) => [
     [
-      record.runId,
-      ...host(hosts?.displayName(record.hostId) ?? ""),
-      [
-        runStatusText(record),
-        processes.length === 0 ? null : serviceHealthText(record, ports),
-        care === null ? null : ownerWarningText({ kind: care, silentMs }),
-      ]
-        .filter((word) => word !== null)
-        .join(", "),
-      formatDuration(Math.max(0, now - (record.startedAt ?? record.createdAt))),
-      ...(elsewhere
-        ? ["-", "-", "-"]
-        : [
-            formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
-            formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
-            `${processes.length}${unknown === null ? "" : "+?"}`,
-          ]),
+      run.runId,
+      ...optionalCells(sanitizeLine(run.labels[NAME_LABEL] ?? ""), hosts?.displayName(run.hostId) ?? ""),
+      psStatus(run),
+      formatDuration(Math.max(0, (run.endedAt ?? now) - (run.startedAt ?? run.createdAt))),
+      ...usageCells(run),
       "",
-      sanitizeLine(record.command),
+      sanitizeLine(run.command),
     ],
-    ...treeRows(processes).map(([run = "", ...rest]) => [run, ...host(""), ...rest]),
-    ...noteLines(claims, elsewhere ? null : unknown).map((note) => [
+    ...treeRows(run.processes).map((cells) => ["", ...optionalCells("", ""), ...cells]),
+    ...noteLines(run.claims, run.elsewhere ? null : run.unknown).map((note) => [
       "",
-      ...host(""),
-      "",
-      "",
-      "",
-      "",
-      "",
-      "",
+      ...optionalCells("", ""),
+      ...["", "", "", "", "", ""],
       note,
     ]),
   ]);
-  const [head, ...lines] = formatTable(
-    [["RUN", ...host("HOST"), "STATUS", "TIME", "CPU", "MEMORY", "PROCS", "PID", "COMMAND"], ...rows],
-    width,
-  );
+  const columns = [
+    "RUN",
+    ...(named ? [{ name: "NAME", optional: 5 }] : []),
+    ...(several ? [{ name: "HOST", optional: 4 }] : []),
+    "STATUS",
+    { name: "TIME", optional: 3 },
+    { name: "CPU", optional: 1 },
+    { name: "MEMORY", optional: 1 },
+    { name: "PROCS", optional: 2 },
+    { name: "PID", optional: 4 },
+    "COMMAND",
+  ];
+  const [head, ...lines] = formatTable(columns, rows, width);
   return [paletteFor(1).bold(head ?? ""), ...lines];
 }
 
-/** What is said besides the processes that are verified. */
+function psStatus(run: PsRow): string {
+  const { care, silentMs, ports, processes } = run;
+  return [
+    runStatusText(run),
+    processes.length === 0 ? null : serviceHealthText(run, ports),
+    care === null ? null : ownerWarningText({ kind: care, silentMs }),
+  ]
+    .filter((word) => word !== null)
+    .join(", ");
+}
+
+/** CPU time, memory and number of processes; of an ended run, what it used in all. */
+function usageCells({ state, usage, processes, unknown, elsewhere }: PsRow): string[] {
+  if (state === "exited")
+    return usage === null
+      ? ["-", "-", "-"]
+      : [formatDuration(usage.cpuMs), formatSize(usage.peakKb * 1024), "-"];
+  if (elsewhere) return ["-", "-", "-"];
+  return [
+    formatDuration(sum(processes.map(({ cpuMs }) => cpuMs))),
+    formatSize(sum(processes.map(({ rssKb }) => rssKb)) * 1024),
+    `${processes.length}${unknown === null ? "" : "+?"}`,
+  ];
+}
+
+/** Processes that are not verified, and why there may be more. */
 function noteLines(claims: PsRow["claims"], unknown: string | null): string[] {
   return [
     ...claims.map(
       ({ identity: { pid }, command }) =>
-        `? ${pid} ${sanitizeLine(command)} carries its marker; not verified`,
+        `? ${pid} ${sanitizeLine(command)} has the marker of this run; not verified`,
     ),
     ...(unknown === null ? [] : [`? ${sanitizeLine(unknown)}`]),
   ];
 }
 
-/** Its processes, children under their parents. */
+/** Cells of its processes from STATUS on, children below their parents. */
 function treeRows(processes: PsRow["processes"]): string[][] {
-  const top = 0;
+  const root = 0;
   const pids = new Set(processes.map(({ identity }) => identity.pid));
   const children = new Map<number, PsRow["processes"][number][]>();
   for (const each of processes) {
-    const parent = pids.has(each.parentPid) ? each.parentPid : top;
+    const parent = pids.has(each.parentPid) ? each.parentPid : root;
     children.set(parent, [...(children.get(parent) ?? []), each]);
   }
   const lines: string[][] = [];
@@ -210,7 +234,6 @@ function treeRows(processes: PsRow["processes"]): string[][] {
       lines.push([
         "",
         "",
-        "",
         hidden ? "-" : formatDuration(cpuMs),
         hidden ? "-" : formatSize(rssKb * 1024),
         "",
@@ -220,7 +243,7 @@ function treeRows(processes: PsRow["processes"]): string[][] {
       below(identity.pid, `${indent}${last ? "   " : "│  "}`);
     }
   };
-  below(top, "");
+  below(root, "");
   return lines;
 }
 

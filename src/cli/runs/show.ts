@@ -13,7 +13,17 @@ import { print, toJson } from "../print/stdout.js";
 import { describeRun } from "./describe.js";
 import { inspectRun } from "./processes.js";
 
-export async function showRun(wanted: string, json: boolean): Promise<number> {
+/** Prints runs one after the other; with `json`, one record, or an array of several. */
+export async function showRuns(wanted: readonly string[], json: boolean): Promise<number> {
+  const shown: { readonly text: string; readonly record: object }[] = [];
+  for (const each of wanted) shown.push(await readRun(each));
+  const records = shown.map(({ record }) => record);
+  if (json) print(toJson(records.length === 1 ? records[0] : records, 2));
+  else print(`${shown.map(({ text }) => text).join("\n\n")}\n`);
+  return 0;
+}
+
+async function readRun(wanted: string): Promise<{ readonly text: string; readonly record: object }> {
   await using found = await openRunView();
   const { view: store, unread } = found;
   if (store === null) throw new RunNotFound(wanted);
@@ -26,15 +36,14 @@ export async function showRun(wanted: string, json: boolean): Promise<number> {
   const hosts = await readKnownHosts(store);
   const hostName = hosts.nameOf(record.hostId);
   const view = await leaseObserver(store, here);
-  if (json) print(toJson({ ...record, hostName, processes: live, events }, 2));
-  else {
-    const context = {
-      host: hosts.hasSeveral ? hosts.displayName(record.hostId) : null,
-      care: ownerWarning(record, view),
-    };
-    print(`${describeRun(record, live, events, Date.now(), paletteFor(1), context).join("\n")}\n`);
-  }
-  return 0;
+  const context = {
+    host: hosts.hasSeveral ? hosts.displayName(record.hostId) : null,
+    ownerWarning: ownerWarning(record, view),
+  };
+  return {
+    text: describeRun(record, live, events, Date.now(), paletteFor(1), context).join("\n"),
+    record: { ...record, hostName, processes: live, events },
+  };
 }
 
 async function allEvents(store: RunView, runId: string): Promise<readonly RunEvent[]> {

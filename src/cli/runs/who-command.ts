@@ -2,12 +2,12 @@ import { type Command, InvalidArgumentError } from "commander";
 import type { SetExitCode } from "../options/parsers.js";
 
 const whoExamples = `
-Ancestry, cgroup and identity prove it; a marker in the environment alone only
-claims it. Only reads. Exit status: 0, 1 when it is nobody of ours,
-5 when the store cannot be read.
+Ancestry, cgroup and identity are proof; an environment marker alone is only a claim.
 
-With --host of another host only the records can tell: a run's first process and
-its anchor are there, by number, and nothing is verified here.
+With --host of another host, only records are searched: they have the pids of the
+leader and of the anchor of each run, which cannot be verified from here.
+
+Exit status: 0 found, 1 the process belongs to no run, 5 the store cannot be read.
 
 Examples:
   holdfast who 4711
@@ -18,11 +18,11 @@ Examples:
 export function addWhoCommand(program: Command, setExitCode: SetExitCode): void {
   program
     .command("who")
-    .summary("which run a process belongs to, and what proves it")
-    .description("Which run a process belongs to, who owns that, and what proves it.")
-    .argument("<pid>", "a process", parsePid)
-    .option("--host <host>", "a process of this host: its name, or the beginning of its id")
-    .option("--json", "as JSON")
+    .summary("find the run that a process belongs to, with proof")
+    .description("Find the run that a process belongs to, its owner, and the proof. Read-only.")
+    .argument("<pid>", "a process id", parsePid)
+    .option("--host <host>", "the host of the process: its name, or the beginning of its id")
+    .option("--json", "print JSON")
     .addHelpText("after", whoExamples)
     .action(async (pid: number, { host, json }: { readonly host?: string; readonly json?: true }) => {
       const { showProcessOwner } = await import("./who.js");
@@ -32,6 +32,6 @@ export function addWhoCommand(program: Command, setExitCode: SetExitCode): void 
 
 function parsePid(text: string): number {
   const number = /^\d{1,10}$/.test(text) ? Number(text) : 0;
-  if (number < 1 || number > 2 ** 31 - 1) throw new InvalidArgumentError("Write the number of a process.");
+  if (number < 1 || number > 2 ** 31 - 1) throw new InvalidArgumentError("Write a process id.");
   return number;
 }

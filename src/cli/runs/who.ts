@@ -18,7 +18,7 @@ import { runStatusText } from "../print/run-status.js";
 import { print, toJson } from "../print/stdout.js";
 import { CLEANUP_COMMAND, listRunsWithoutState, runWithoutStateText } from "./without-state.js";
 
-/** What is said, for programs, of the run that a process belongs to. */
+/** The run of a process, as JSON. */
 export function runOwnerJson(record: RunRecord): object {
   const { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch } = record;
   return { runId, state, sessionKey, agentId, backendId, labels, command, tier, leaseEpoch };
@@ -29,7 +29,7 @@ interface RecordedProcess {
   readonly role: "leader" | "anchor";
 }
 
-/** From the records alone: whoever has that number here is somebody else, and is not looked at. */
+/** From records alone: a local process with that pid is another process, and is not inspected. */
 export async function showRecordedOwner(
   store: Pick<ReadStore, "listRuns">,
   hosts: KnownHosts,
@@ -38,7 +38,7 @@ export async function showRecordedOwner(
   json: boolean,
 ): Promise<number> {
   const open = await store.listRuns({ states: OPEN_RUN_STATES, hostIds });
-  // Of several boots or containers of a host, each may have one of this number.
+  // Several boots or containers of a host may each have a process with this pid.
   const found = open.flatMap((record): RecordedProcess[] => {
     if (record.root?.pid === pid) return [{ record, role: "leader" }];
     return record.anchor?.pid === pid ? [{ record, role: "anchor" }] : [];
@@ -77,7 +77,7 @@ function recordedOwnerLines(hosts: KnownHosts, pid: number): (recorded: Recorded
   ];
 }
 
-/** Which run a process belongs to, who owns that, and what proves it. */
+/** Finds the run of a process, its owner, and the proof. */
 export async function showProcessOwner(pid: number, host: string | null, json: boolean): Promise<number> {
   if (host !== null) {
     await using store = await openStoreRunView();
@@ -100,7 +100,7 @@ async function showLocalOwner(pid: number, json: boolean): Promise<number> {
   const { view: store, unread } = found;
   const records = (await store?.listRuns({ states: OPEN_RUN_STATES })) ?? [];
   const here = records.filter((record) => isSameMachine(record, host.machine));
-  // The same look that `ps` and `runs show` have; the evidence is then named for the run it leads to.
+  // The same inspection as `ps` and `inspect`; the evidence is that of the run found.
   const runs = await listLiveProcesses(host, here);
   const holder = here.find(({ runId }) =>
     runs.get(runId)?.processes.some(({ identity }) => isSameProcess(identity, live.identity)),
@@ -160,7 +160,7 @@ async function showOwnerWithoutState(pid: number, json: boolean, otherwise: stri
 }
 
 function notOursReason(live: ProcessEvidence, runs: number): string {
-  // Whose it is, a session is not told: it would look different from nobody's.
+  // A session gets no details: the answer must not differ from that for an unknown process.
   if (sessionToken() !== null) return "it belongs to no run that may be seen";
   if (live.state === HIDDEN_STATE)
     return "it is hidden (/proc is mounted with hidepid), and it is not below any anchor: its run is not known";

@@ -24,7 +24,7 @@ export async function listRunsWithoutState(): Promise<readonly RunWithoutState[]
   return findRunsWithoutState(findAnchorBinary(), resolveHome()).catch(() => []);
 }
 
-/** For commands that show what runs: one line each, beside what they show. */
+/** One line per run, for commands that list runs. */
 export async function printRunsWithoutState(): Promise<void> {
   for (const run of await listRunsWithoutState())
     // A run whose directory is not known may belong to another state directory that is in use.
@@ -54,7 +54,7 @@ interface EndResult {
   readonly detail: string;
 }
 
-/** Show them with the evidence, ask, end them, and say what became of each. */
+/** Shows the runs with evidence, asks for confirmation, ends them, and prints the results. */
 export async function cleanupWithoutState({
   run: wanted,
   dryRun,
@@ -88,7 +88,7 @@ export async function cleanupWithoutState({
     notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
-  // Asking takes time: an owner that has come back meanwhile keeps its run.
+  // An owner that has come back during the confirmation keeps its run.
   const now = await findRunsWithoutState(findAnchorBinary(), resolveHome());
   const ended = await Promise.all(found.map((run) => endRun(run, now)));
   if (json) print(toJson({ runs: found.map((run, at) => ({ ...run, ...ended[at] })) }, 2));

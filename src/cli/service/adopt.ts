@@ -5,7 +5,7 @@ import { print, toJson } from "../print/stdout.js";
 import { resolveRunId } from "../client/resolve-run.js";
 
 export interface AdoptRequest {
-  /** A run, or a process: ids of runs begin with `run_`, or are not only digits. */
+  /** A run, or a process: a number is a process id. */
   readonly wanted: string;
   readonly keepTimeouts: boolean;
   readonly json: boolean;

@@ -1,18 +1,19 @@
 import type { Command } from "commander";
-import { asOptionParser, collectPairs, type SetExitCode } from "../options/parsers.js";
+import { asOptionParser, collectPairs, RUN_ARGUMENT, type SetExitCode } from "../options/parsers.js";
 import { parseDuration } from "../options/units.js";
 
 const adoptExamples = `
-Of a running task: nobody's leaving ends it from here on, neither its caller's
-nor the gateway's, and its timeouts are lifted.
+A running task becomes a service: it no longer ends when its client or the gateway
+ends, and its timeouts are lifted.
 
-Of a process inside a run: it leaves that run with all below it, and has an id,
-a record and a stop of its own; either may end without the other. It keeps its
-stdout and stderr. If they are pipes or the terminal of the run it leaves, they
-break when that one ends, and it is said so. What is only digits is a process;
-a run whose id begins with digits is named with its run_ in front.
+A process inside a run leaves that run with all its descendants, and becomes a run
+of its own with its own id and record. Each of the two can end without the other.
+The process keeps its stdout and stderr. If they are pipes or the terminal of the
+run that it leaves, they break when that run ends; the command prints a warning.
 
-Exit status: 0, 1 no such run or no process of ours, 2 it cannot be adopted.
+A number is a process id. Write run_ before a run id that begins with digits.
+
+Exit status: 0 adopted, 1 no such run, or no process of a run, 2 cannot be adopted.
 
 Examples:
   holdfast service adopt 4k2m
@@ -23,16 +24,17 @@ Examples:
 export function addServiceCommand(program: Command, setExitCode: SetExitCode): void {
   const service = program
     .command("service")
-    .summary("services: list, adopt, stop; and the gateway as one")
+    .alias("services")
+    .summary("services: list, adopt, stop; install the gateway as one")
     .description(
-      "Runs that need nobody to wait for them (holdfast run --service starts one), and the gateway itself.",
+      "Services: runs that continue without a gateway (holdfast run --service starts one), and the gateway itself as a system service.",
     );
   service
-    .command("list")
-    .summary("open services, with their health and processes")
-    .description("Open services, with their health and processes: holdfast ps for services only. Only reads.")
-    .option("--label <key=value>", "only those with this label (repeatable)", collectPairs)
-    .option("--json", "as JSON")
+    .command("list", { isDefault: true })
+    .summary("list open services with their health and processes")
+    .description("List open services with their health and processes: holdfast ps for services. Read-only.")
+    .option("--label <key=value>", "only services with this label (repeatable)", collectPairs)
+    .option("--json", "print a JSON array of runs")
     .action(async ({ label, json }: { label?: Record<string, string>; json?: true }) => {
       const { showPs } = await import("../runs/ps.js");
       setExitCode(
@@ -40,7 +42,7 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
           kind: "service",
           labels: label ?? {},
           host: null,
-          hidden: false,
+          all: false,
           watch: false,
           json: json === true,
         }),
@@ -48,13 +50,11 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     });
   service
     .command("adopt")
-    .summary("make a service of a running task, or of a process inside a run")
-    .description(
-      "Make a service of a running task, or of a process inside a run, as it is, without restarting anything.",
-    )
-    .argument("<run|pid>", "a run's id, or the beginning of it; or a process id")
-    .option("--keep-timeouts", "leave the task's timeouts in force")
-    .option("--json", "its record as JSON")
+    .summary("convert a running task, or a process inside a run, to a service")
+    .description("Convert a running task, or a process inside a run, to a service without restarting it.")
+    .argument("<run|pid>", "a run, or a process id")
+    .option("--keep-timeouts", "keep the timeouts of the task")
+    .option("--json", "print the record as JSON")
     .addHelpText("after", adoptExamples)
     .action(async (wanted: string, flags: { keepTimeouts?: true; json?: true }) => {
       const { adoptService } = await import("./adopt.js");
@@ -63,23 +63,23 @@ export function addServiceCommand(program: Command, setExitCode: SetExitCode): v
     });
   service
     .command("stop")
-    .summary("stop a service, with everything it started")
-    .description("Stop a service, with everything it started: the same as holdfast runs cancel.")
-    .argument("<run>", "its id, or the beginning of it")
-    .option("--grace <duration>", "from asking to terminate to killing", asOptionParser(parseDuration))
-    .option("--json", "what became of it, as JSON")
+    .summary("stop a service; the same as holdfast stop")
+    .description("Stop a service with every process it started: the same as holdfast stop.")
+    .argument("<run>", RUN_ARGUMENT)
+    .option("--grace <duration>", "time between TERM and KILL", asOptionParser(parseDuration))
+    .option("--json", "print the result as JSON")
     .action(async (wanted: string, flags: { grace?: number; json?: true }) => {
-      const { stopRunCommand } = await import("../stop/stop-run.js");
-      setExitCode(await stopRunCommand({ wanted, graceMs: flags.grace ?? null, json: flags.json === true }));
+      const { stopRuns } = await import("../stop/stop-run.js");
+      setExitCode(await stopRuns([wanted], flags.grace ?? null, flags.json === true));
     });
   service
     .command("install")
-    .summary("keep a gateway running: write a systemd user unit")
+    .summary("write a systemd user unit that keeps a gateway running")
     .description(
-      "Write a systemd user unit for the gateway: runs get cgroups of their own and continue when the gateway restarts. For the operator only.",
+      "Write a systemd user unit for the gateway: each run gets its own cgroup and continues when the gateway restarts. Only for the operator.",
     )
-    .option("--print", "only show it")
-    .option("--json", "where it was written and what it says, as JSON")
+    .option("--print", "print the unit, write nothing")
+    .option("--json", "print the path and the unit as JSON")
     .action(async ({ print, json }: { readonly print?: true; readonly json?: true }) => {
       const { installService } = await import("./install.js");
       setExitCode(await installService(print === true, json === true));

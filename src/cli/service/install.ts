@@ -10,18 +10,18 @@ import { assertOperator } from "../client/connect.js";
 import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 
-/** What a user's systemd is told to keep a gateway running. */
+/** The parts of a systemd user unit. */
 export interface SystemdUnitOptions {
   readonly node: string;
   readonly main: string;
-  /** What it is told beside. Readable for everybody: no secret. */
+  /** Its variables. Readable by other users: no secrets. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
- * `Delegate` gives each run a cgroup of its own, and `DelegateSubgroup` keeps processes out of the unit's own, so that it
- * can hand out controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue` leave
- * the runs to their anchors when the gateway is stopped, restarted, or killed for want of memory.
+ * `Delegate` gives each run its own cgroup; `DelegateSubgroup` keeps the unit's own cgroup without processes, so that
+ * it can enable controllers for limits (an older systemd ignores it). `KillMode=process` and `OOMPolicy=continue`
+ * leave the runs to their anchors when the gateway is stopped, restarted, or killed for lack of memory.
  */
 export function systemdUnit({ node, main, environment }: SystemdUnitOptions): string {
   const told = Object.entries(environment).map(
@@ -59,15 +59,15 @@ function quoteForSystemd(word: string): string {
   return `"${safe}"`;
 }
 
-/** The database that the environment names, for a unit that has no such environment and can be read by others. */
+/** The database of the environment, for a unit that does not have that environment and that other users can read. */
 export interface UnitDatabase {
   readonly environment: Readonly<Record<string, string>>;
-  /** Where its address will be; null: where it is already, or there is none. */
+  /** The file for its URL; null: it is in a file already, or there is none. */
   readonly file: string | null;
   save(): Promise<void>;
 }
 
-/** What the config file says, the gateway reads by itself. */
+/** The gateway reads the config file itself. */
 export function unitDatabase(env: Readonly<Record<string, string | undefined>>, home: string): UnitDatabase {
   const variable = "HOLDFAST_DATABASE_URL_FILE";
   const url = env["HOLDFAST_DATABASE_URL"] ?? "";
@@ -95,9 +95,9 @@ export function unitDatabase(env: Readonly<Record<string, string | undefined>>, 
   };
 }
 
-/** Write the unit that keeps a gateway running, or only show it. Nothing is started: that is the user's word. */
+/** Writes the unit, or prints it. Starts nothing: the user decides that. */
 export async function installService(onlyPrint: boolean, json: boolean): Promise<number> {
-  // The unit starts a gateway at every login: the gateway outlives each session and has none of a session's limits.
+  // A unit outlives every session, and has none of a session's limits.
   assertOperator("install a service");
   if (process.platform !== "linux")
     throw new BadInput("platform", `there is no service for ${process.platform} yet; nothing was written`);

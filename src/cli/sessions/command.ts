@@ -16,16 +16,17 @@ import type { InboxFlags } from "./inbox.js";
 import type { ListSessionsFlags, SendMessageFlags, SessionFlags } from "./sessions.js";
 
 const createExamples = `
-A session is what a token acts for: it sees and steers its own runs, and what
-its rules allow it may execute. The first rule that matches decides, in the
-order they are written; what no rule matches is asked (holdfast approvals).
+A token acts for its session: it sees and controls the session's own runs, and may
+execute what the session's exec rules allow. The first rule that matches decides, in
+the order of the options. A command that no rule matches waits for approval
+(holdfast approvals).
 
-A rule names a program by its name on the gateway's PATH, by its absolute path, or
-by a directory that ends with /, followed by arguments: * matches any one word,
-... matches the rest. "*" alone matches every program. An allowed command has the
-gateway's clean environment; variables that are not listed are refused, or named in
-the approval question. Many programs can run other programs (git, make, tar, find,
-less): docs/reference/exec-rules.md says which programs are safe to allow.
+A rule names a program by its name in the gateway's PATH, by its absolute path, or by
+a directory that ends with /, followed by arguments: * matches one word, ... matches
+the rest. "*" alone matches every program. An allowed command gets the gateway's
+clean environment; other variables are refused, or shown in the approval. Many
+programs can run other programs (git, make, tar, find, less): docs/reference/exec-rules.md
+lists programs that are safe to allow.
 
 Examples:
   holdfast sessions create --key chat-7 --allow "ls ..." --allow "wc ..." --deny "*"
@@ -33,14 +34,13 @@ Examples:
 `;
 
 const inboxExamples = `
-An agent over ACP is told what waits at its turns. A session without one (a
-script, an agent that is run some other way) reads it here, and says that it
-has: only then a task that was to be told to it counts as delivered. Only the
-session itself and the operator acknowledge; what a turn is bringing to an
-agent at this moment is not shown.
+An ACP agent gets its messages with its turns. A session without such an agent (a
+script, or an agent that is run in another way) reads them here and acknowledges
+them; only then a notification counts as delivered. Only the session and the operator
+can acknowledge. Messages that a running turn is delivering are not shown.
 
---take is one command. Whoever must not lose anything, whatever is killed,
-reads first, and acknowledges by id when it has seen to it.
+--take reads and acknowledges in one step. To lose no message if the reader is
+killed, read first, and acknowledge by id after the message is processed.
 
 Examples:
   holdfast sessions inbox chat-7
@@ -59,11 +59,11 @@ interface CreateFlags {
   readonly json?: true;
 }
 
-const SESSION_ARGUMENT = "its id, or the key that an open one has";
+const SESSION_ARGUMENT = "its id, or the key of an open session";
 
-/** For a session that asks: less than its own level shows. */
+/** Lets a session narrow its own visibility. */
 function visibilityOption(): Option {
-  return new Option("--visibility <level>", "with a session's token: look no further than this").choices(
+  return new Option("--visibility <level>", "with a session's token: use a narrower visibility").choices(
     VISIBILITIES,
   );
 }
@@ -71,32 +71,30 @@ function visibilityOption(): Option {
 export function addSessionsCommand(program: Command, setExitCode: SetExitCode): void {
   const sessions = program
     .command("sessions")
-    .summary("who may do what, and what was said: create, list, history, inbox, send, end")
-    .description("Sessions: what a token acts for.");
-  // In the order they are written, whichever of the three each is.
+    .summary("sessions and their tokens: create, list, history, inbox, send, close")
+    .description("Sessions: identities that start work, with tokens, exec rules and messages.");
+  // The order of the three options on the command line decides.
   const rules: ExecRule[] = [];
   const rule = (effect: ExecEffect) => (text: string) =>
     void rules.push(asOptionParser((words) => parseExecRule(effect, words))(text));
   sessions
     .command("create")
-    .summary("open one; prints its id and a token, once")
-    .description(
-      "Open a session, or find the open one of that key. Prints its id and a token that acts for it.",
-    )
-    .requiredOption("--key <key>", "what it is called; one open session has a key at a time")
-    .option("--agent <id>", "the agent whose session it is")
-    .option("--parent <key>", "the open session that it belongs to")
-    .addOption(new Option("--visibility <level>", "what it sees of others").choices(VISIBILITIES))
-    .option("--sandboxed", "it sees no more than its own tree, whatever it is given")
-    .option("--allow <rule>", "it may execute this (repeatable)", rule("allow"))
-    .option("--ask <rule>", "a person is asked each time (repeatable)", rule("ask"))
-    .option("--deny <rule>", "it may not (repeatable)", rule("deny"))
+    .summary("open a session; prints its id and its token")
+    .description("Open a session, or find the open session with that key. Prints its id and a token.")
+    .requiredOption("--key <key>", "its key; keys of open sessions are unique")
+    .option("--agent <id>", "the agent it belongs to")
+    .option("--parent <key>", "the key of its parent session")
+    .addOption(new Option("--visibility <level>", "which other sessions it may see").choices(VISIBILITIES))
+    .option("--sandboxed", "limit its visibility to its own tree")
+    .option("--allow <rule>", "allow commands that match (repeatable)", rule("allow"))
+    .option("--ask <rule>", "ask the operator about commands that match (repeatable)", rule("ask"))
+    .option("--deny <rule>", "deny commands that match (repeatable)", rule("deny"))
     .option(
       "--token-ttl <duration>",
       "the token expires after this time, such as 8h or 30d",
       asOptionParser(parseDuration),
     )
-    .option("--json", "session and token as JSON")
+    .option("--json", "print session and token as JSON")
     .addHelpText("after", createExamples)
     .action(async ({ key, agent, parent, visibility, sandboxed, tokenTtl, json }: CreateFlags) => {
       const { createSession } = await import("./sessions.js");
@@ -121,16 +119,20 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     .command("rotate-token")
     .summary("issue a new token and end the session's other tokens")
     .description(
-      "Issue a new token of a session and print it once. The session's other tokens end at once, or after --grace. Tokens of its runs stay valid until their runs end.",
+      "Issue a new token for a session, and print it. The session's other tokens end at once, or after --grace. Tokens of its runs stay valid until their runs end.",
     )
-    .argument("<session>", "its id, or the key of an open one")
-    .option("--grace <duration>", "how long the other tokens stay valid", asOptionParser(parseDuration), 0)
+    .argument("<session>", SESSION_ARGUMENT)
+    .addOption(
+      new Option("--grace <duration>", "how long the other tokens stay valid")
+        .argParser(asOptionParser(parseDuration))
+        .default(0, "they end at once"),
+    )
     .option(
       "--token-ttl <duration>",
       "the new token expires after this time, such as 8h or 30d",
       asOptionParser(parseDuration),
     )
-    .option("--json", "session and token as JSON")
+    .option("--json", "print session and token as JSON")
     .action(
       async (
         wanted: string,
@@ -146,62 +148,64 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
       },
     );
   sessions
-    .command("list")
-    .summary("those that are open, newest first")
-    .description("Sessions that may be seen, newest first. Only reads.")
-    .option("--all", "those that have ended, too")
-    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
+    .command("list", { isDefault: true })
+    .summary("list open sessions, newest first")
+    .description("List the sessions that the requester may see, newest first. Read-only.")
+    .option("-a, --all", "also list closed sessions")
+    .option("--limit <n>", "list at most n sessions", positiveIntegerUpTo(1_000), 100)
     .addOption(visibilityOption())
-    .option("--json", "the rows as a JSON array")
+    .option("--json", "print a JSON array of records")
     .action(async (flags: ListSessionsFlags) => {
       const { printSessions } = await import("./sessions.js");
       setExitCode(await printSessions(flags));
     });
   sessions
     .command("status")
-    .summary("how one is: what it runs, what waits for it")
+    .summary("show a session: its runs, turn, queue and messages")
     .description(
-      "How a session is: whose it is, what it runs, its agent's turn, queue and questions, how much was said in it and waits for it. Only reads.",
+      "Show a session: its owner, its runs, its agent's turn, queue and permission requests, and the number of its messages. Read-only.",
     )
     .argument("<session>", SESSION_ARGUMENT)
     .addOption(visibilityOption())
-    .option("--json", "as JSON")
+    .option("--json", "print JSON")
     .action(async (wanted: string, flags: SessionFlags) => {
       const { showSession } = await import("./sessions.js");
       setExitCode(await showSession(wanted, flags));
     });
   sessions
     .command("history")
-    .summary("what was said in one, and what it did")
-    .description(
-      "What was said in a session, the turns of its agent, and what it had executed, in order: the newest of it. Only reads.",
-    )
+    .summary("print the messages, turns and runs of a session")
+    .description("Print the newest messages, turns and runs of a session, in order. Read-only.")
     .argument("<session>", SESSION_ARGUMENT)
-    .option("--limit <n>", "at most this many", positiveIntegerUpTo(1_000), 100)
-    .option("--before <n>", "those before this one, by its number", parsePositiveInteger)
+    .option("--limit <n>", "print at most n entries", positiveIntegerUpTo(1_000), 100)
+    .option("--before <n>", "entries before this number", parsePositiveInteger)
     .addOption(visibilityOption())
-    .option("--json", "session, messages, turns and runs as JSON")
+    .option("--json", "print session, messages, turns and runs as JSON")
     .action(async (wanted: string, flags: HistoryFlags) => {
       const { showSessionHistory } = await import("./history.js");
       setExitCode(await showSessionHistory(wanted, flags));
     });
   sessions
     .command("inbox")
-    .summary("what waits for one; --take: have it acknowledged")
+    .summary("print messages that wait for a session; --take acknowledges them")
     .description(
-      "What waits for a session: messages, and notices of its tasks. Only reads, without --take and --acknowledge.",
+      "Print the messages and task notifications that wait for a session. Read-only without --take and --acknowledge.",
     )
-    .argument("[session]", `${SESSION_ARGUMENT}; with a session's token: its own, if left out`)
-    .option("--take", "acknowledge what is shown, after it was shown: it does not wait any more")
-    .option("--acknowledge <message>", "acknowledge one that was read before (repeatable)", collectValues)
+    .argument("[session]", `${SESSION_ARGUMENT}; default with a session's token: its own`)
+    .option("--take", "acknowledge the messages after they are printed")
+    .option(
+      "--acknowledge <message>",
+      "acknowledge a message that was read before (repeatable)",
+      collectValues,
+    )
     .option(
       "--limit <n>",
-      "at most this many, the oldest",
+      "print at most the oldest n messages",
       positiveIntegerUpTo(defaults.inboxMessages),
       defaults.inboxMessages,
     )
     .addOption(visibilityOption())
-    .option("--json", "session, messages and whether there are more as JSON; what was acknowledged")
+    .option("--json", "print session and messages, or the acknowledged ids, as JSON")
     .addHelpText("after", inboxExamples)
     .action(async (wanted: string | undefined, flags: InboxFlags) => {
       const { showInbox } = await import("./inbox.js");
@@ -209,29 +213,33 @@ export function addSessionsCommand(program: Command, setExitCode: SetExitCode): 
     });
   sessions
     .command("send")
-    .summary("say something to one")
+    .summary("send a message to a session")
     .description(
-      "Say something to a session. An agent over ACP is woken by it, or told with its next turn; elsewhere it waits in the session's history.",
+      "Send a message to a session. An ACP agent gets it as a prompt or with its next turn; other sessions read it from their inbox.",
     )
     .argument("<session>", SESSION_ARGUMENT)
-    .argument("<text>", "what to say")
+    .argument("<text>", "the message")
     .addOption(
-      new Option("--deliver <when>", "wake: as a prompt of its own; next-turn: with whatever is asked next")
+      new Option(
+        "--deliver <when>",
+        "when an ACP agent gets it: as a prompt of its own, or with the next turn",
+      )
         .choices(MESSAGE_DELIVERIES)
         .default("wake"),
     )
     .addOption(visibilityOption())
-    .option("--json", "the message as JSON")
+    .option("--json", "print the message as JSON")
     .action(async (wanted: string, text: string, flags: SendMessageFlags) => {
       const { sendSessionMessage } = await import("./sessions.js");
       setExitCode(await sendSessionMessage(wanted, text, flags));
     });
   sessions
-    .command("end")
-    .summary("end one: its tokens are dead, its runs go on")
-    .description("End a session. Its tokens are dead from here on, its questions expire, its runs go on.")
-    .argument("<session>", "its id or its key")
-    .option("--json", "what was done, as JSON")
+    .command("close")
+    .alias("end")
+    .summary("close a session; its runs continue")
+    .description("Close a session. Its tokens end, its approvals expire, its runs continue.")
+    .argument("<session>", SESSION_ARGUMENT)
+    .option("--json", "print what was done as JSON")
     .action(async (wanted: string, { json }: { readonly json?: true }) => {
       const { closeSessionCommand } = await import("./sessions.js");
       setExitCode(await closeSessionCommand(wanted, json === true));

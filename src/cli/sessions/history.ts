@@ -5,7 +5,7 @@ import { formatTurn } from "../acp/sessions.js";
 import { openReadClient } from "../client/read-client.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
-import { print, toJson } from "../print/stdout.js";
+import { print, toRecordJson } from "../print/stdout.js";
 import { type SessionFlags, sessionParams } from "./sessions.js";
 
 export interface HistoryFlags extends SessionFlags {
@@ -24,7 +24,7 @@ export async function showSessionHistory(wanted: string, { json, ...query }: His
     ...answer.turns.map(({ place }) => place),
   ]);
   const first = Math.min(...places);
-  if (json === true) print(toJson(answer));
+  if (json === true) print(toRecordJson(answer));
   else if (places.size + answer.runs.length === 0) notice("nothing was said in it", "dim");
   else {
     if (first > 1 && places.size === query.limit) notice(`there may be more: --before ${first}`, "dim");
@@ -33,11 +33,11 @@ export async function showSessionHistory(wanted: string, { json, ...query }: His
   return 0;
 }
 
-/** In the order they came. */
+/** In order of time. */
 function historyEntries({ messages, turns, runs }: SessionHistory): string[] {
   const palette = paletteFor(1);
   const entries = [
-    // What is a turn's whole prompt is told by the turn.
+    // A message that is the whole prompt of a turn is shown with the turn.
     ...messages
       .filter(({ deliver, turnId }) => deliver !== "wake" || !turns.some((turn) => turn.turnId === turnId))
       .map((message) => ({ at: message.at, text: messageText(message, deliveryText(message, turns)) })),

@@ -5,7 +5,7 @@ import { connectOrStart } from "../client/connect.js";
 import { openReadClient } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
 import { notice } from "../print/stderr.js";
-import { print, printRequired, toJson } from "../print/stdout.js";
+import { print, printRequired, toRecordJson } from "../print/stdout.js";
 import { messageText } from "./history.js";
 import { type SessionFlags, sessionParams } from "./sessions.js";
 
@@ -41,7 +41,7 @@ export async function showInbox(
   return 0;
 }
 
-/** Shown first: what could not be written is acknowledged by nobody. */
+/** Prints first: a message that could not be printed is not acknowledged. */
 async function takeMessages(wanted: string | undefined, { json, ...query }: ReadFlags): Promise<number> {
   const { client } = await connectOrStart();
   const params = await namedOrOwnSession(wanted, client);
@@ -69,7 +69,7 @@ async function acknowledgeMessages(
     body: { ids: [...ids] },
   });
   const { acknowledged } = answer;
-  print(json === true ? toJson(answer) : acknowledged.map((id) => `${id} is acknowledged\n`).join(""));
+  print(json === true ? toRecordJson(answer) : acknowledged.map((id) => `${id} is acknowledged\n`).join(""));
   for (const id of ids)
     if (!acknowledged.includes(id)) notice(`${id} does not wait here, or not any more`, "dim");
   return 0;
@@ -85,7 +85,7 @@ function assertExclusiveFlags(take: true | undefined, acknowledge: readonly stri
 
 function inboxText({ session, messages, more }: Inbox, json: true | undefined): string {
   return json === true
-    ? toJson({ session, messages, more })
+    ? toRecordJson({ session, messages, more })
     : messages.map((message) => messageText(message, ` (${message.id})`)).join("\n");
 }
 
@@ -94,7 +94,7 @@ function noticeRest({ messages, more }: Inbox): void {
   else if (more) notice("there is more", "dim");
 }
 
-/** Its own, where a session asks for nobody's. */
+/** The session itself, if it asks without naming one. */
 async function namedOrOwnSession(
   wanted: string | undefined,
   client: Pick<GatewayClient, "listSessions">,

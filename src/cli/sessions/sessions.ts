@@ -1,4 +1,3 @@
-import { isatty } from "node:tty";
 import type { RequestOf, ResponseOf } from "../../api/contract.js";
 import { NotFound } from "../../errors.js";
 import type { MessageDelivery, SessionRecord, Visibility } from "../../model/session.js";
@@ -9,16 +8,16 @@ import { openReadClient } from "../client/read-client.js";
 import { formatDuration } from "../options/units.js";
 import { paletteFor } from "../print/palette.js";
 import { notice } from "../print/stderr.js";
-import { print, printRequired, toJson } from "../print/stdout.js";
-import { formatTable } from "../print/table.js";
+import { print, printRequired, toRecordJson } from "../print/stdout.js";
+import { formatTable, terminalWidth } from "../print/table.js";
 
-/** Open a session and show its token, this once. */
+/** Opens a session and prints its token. */
 export async function createSession(body: RequestOf<"openSession">["body"], json: boolean): Promise<number> {
   assertOperator("open a session");
   const { client } = await connectOrStart();
   const answer = await client.openSession({ body });
   printRequired(
-    json ? toJson(answer) : `${answer.session.id}\n${answer.token}\n`,
+    json ? toRecordJson(answer) : `${answer.session.id}\n${answer.token}\n`,
     `${answer.session.id} is open, but its token could not be written; the same command gives another`,
   );
   if (!json)
@@ -43,9 +42,9 @@ export async function printSessions({ all, json, ...query }: ListSessionsFlags):
   const { sessions } = await reader.client.listSessions({
     query: { ...query, ...(all === true ? { all: "1" as const } : {}) },
   });
-  if (json === true) print(toJson(sessions, 2));
+  if (json === true) print(toRecordJson(sessions, 2));
   else if (sessions.length === 0) notice("there are no sessions to be seen", "dim");
-  else print(`${sessionTable(sessions, Date.now(), isatty(1) ? process.stdout.columns : null).join("\n")}\n`);
+  else print(`${sessionTable(sessions, Date.now(), terminalWidth()).join("\n")}\n`);
   return 0;
 }
 
@@ -60,8 +59,16 @@ function sessionTable(sessions: readonly SessionRecord[], now: number, width: nu
     String(execRules.length),
     sanitizeLine(key),
   ]);
-  const head = ["SESSION", "STATUS", "CREATED", "AGENT", "SEES", "RULES", "KEY"];
-  const [first, ...lines] = formatTable([head, ...rows], width);
+  const head = [
+    "SESSION",
+    "STATUS",
+    { name: "CREATED", optional: 2 },
+    { name: "AGENT", optional: 3 },
+    { name: "SEES", optional: 1 },
+    { name: "RULES", optional: 1 },
+    "KEY",
+  ];
+  const [first, ...lines] = formatTable(head, rows, width);
   return [paletteFor(1).bold(first ?? ""), ...lines];
 }
 
@@ -75,13 +82,13 @@ export async function rotateSessionToken(
   const { client } = await connectOrStart();
   const answer = await client.rotateToken({ params: { id: wanted }, body });
   printRequired(
-    json ? toJson(answer) : `${answer.token}\n`,
+    json ? toRecordJson(answer) : `${answer.token}\n`,
     `the tokens of ${answer.session.id} were rotated, but the new token could not be written to the output; run the same command again for another token`,
   );
   return 0;
 }
 
-/** By id, or by the key that an open session has. Its tokens are dead from here on; its runs go on. */
+/** Closes a session by its id or key. Its tokens end; its runs continue. */
 export async function closeSessionCommand(wanted: string, json: boolean): Promise<number> {
   assertOperator("end a session");
   const { client } = await connectOrStart();
@@ -92,7 +99,7 @@ export async function closeSessionCommand(wanted: string, json: boolean): Promis
     ? await client.closeSession({ params: { id } })
     : { closed: false };
   if (!closed) throw new NotFound(`open session ${wanted}`);
-  if (json) print(toJson({ sessionId: id, ended: true }));
+  if (json) print(toRecordJson({ sessionId: id, ended: true }));
   else print(`${id} has ended; its tokens are dead, its runs go on\n`);
   return 0;
 }
@@ -113,7 +120,7 @@ export async function showSession(wanted: string, { json, ...query }: SessionFla
   await using reader = await openReadClient();
   const status = await reader.client.sessionStatus({ params, query });
   if (json === true) {
-    print(toJson(status));
+    print(toRecordJson(status));
     return 0;
   }
   const { session, state, runs, messages, acp } = status;
@@ -184,12 +191,12 @@ export async function sendSessionMessage(
   const params = sessionParams(wanted);
   const { client } = await connectOrStart();
   const { message } = await client.sendMessage({ params, body: { text, ...asked } });
-  if (json === true) print(toJson(message));
+  if (json === true) print(toRecordJson(message));
   else print(`${message.id} waits for ${message.sessionId}\n`);
   return 0;
 }
 
-/** What no session can be called is said to be none, without a gateway. */
+/** A text that cannot be a session's id or key is not found, without a gateway. */
 export function sessionParams(wanted: string): { readonly id: string } {
   if (wanted === "" || wanted.length > 200) throw new NotFound(`session ${wanted.slice(0, 200)}`);
   return { id: wanted };

@@ -2,24 +2,23 @@ import type { Command } from "commander";
 import type { SetExitCode } from "../options/parsers.js";
 
 const identityHelp = `
-A state directory records its device, inode and time of birth beside its ids.
-A copy, a snapshot and a restored backup have others: every command refuses to
-work there, because the runs in it are the original's. A directory that was
-renamed, or is reached through a bind mount, is no copy. One that was moved
-between file systems is used as it is when no run is open in it and its
-records are its own.
+A state directory records its device, inode and birth time beside its ids. In a copy,
+a snapshot or a restored backup they differ: every command refuses to use it, because
+its runs belong to the original. A directory that was renamed, or is reached through
+a bind mount, is no copy. A directory that was moved between file systems is used if
+no run is open in it and its records are its own.
 
-reset-identity makes a copy a state directory of its own: new ids; the
-original's open runs are ended on record as lost; no process is signalled. In
-a shared PostgreSQL nothing of the original's is changed.
+reset-identity makes a copy a state directory of its own: it gets new ids, and the
+records of the original's open runs are ended as lost. No process is signalled, and
+the original's records in a shared PostgreSQL database are not changed.
 
-keep-identity is for a directory that takes the place of the original, which
-is gone: ids and open runs stay. It is refused while the original is there.
+keep-identity is for a directory that replaces an original that no longer exists: ids
+and open runs stay. It is refused while the original exists.
 
-Exit status: 0, 1 refused, 3 not confirmed.
+Exit status: 0 done, 1 refused, 3 not confirmed.
 
 Examples:
-  holdfast state show
+  holdfast state
   holdfast state reset-identity
 `;
 
@@ -35,10 +34,12 @@ export function addStateCommand(program: Command, setExitCode: SetExitCode): voi
     .description("The identity of the state directory, and what to do when it is a copy of another.")
     .addHelpText("after", identityHelp);
   state
-    .command("show")
-    .summary("its ids, and what it is a copy of")
-    .description("The ids of the state directory, and which directory it is a copy of, if any. Only reads.")
-    .option("--json", "as JSON")
+    .command("show", { isDefault: true })
+    .summary("show its ids, and whether it is a copy")
+    .description(
+      "Show the ids of the state directory, and which directory it is a copy of, if any. Read-only.",
+    )
+    .option("--json", "print JSON")
     .action(async ({ json }: Flags) => {
       const { showState } = await import("./identity.js");
       setExitCode(await showState(json === true));
@@ -47,10 +48,10 @@ export function addStateCommand(program: Command, setExitCode: SetExitCode): voi
     .command("reset-identity")
     .summary("make a copy a state directory of its own")
     .description(
-      "Give a copied state directory new ids, and end the original's open runs in it on record. No process is signalled.",
+      "Give a copied state directory new ids, and end the records of the original's open runs in it. No process is signalled.",
     )
-    .option("--yes", "do not ask")
-    .option("--json", "as JSON")
+    .option("--yes", "do not ask for confirmation")
+    .option("--json", "print JSON")
     .addHelpText("after", identityHelp)
     .action(async ({ yes, json }: Flags) => {
       const { resetIdentity } = await import("./identity.js");
@@ -62,8 +63,8 @@ export function addStateCommand(program: Command, setExitCode: SetExitCode): voi
     .description(
       "Declare that this directory replaces its original, which no longer exists. Its ids and open runs are kept.",
     )
-    .option("--yes", "do not ask")
-    .option("--json", "as JSON")
+    .option("--yes", "do not ask for confirmation")
+    .option("--json", "print JSON")
     .addHelpText("after", identityHelp)
     .action(async ({ yes, json }: Flags) => {
       const { keepIdentity } = await import("./identity.js");

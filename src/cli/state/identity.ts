@@ -52,7 +52,9 @@ export async function showState(json: boolean): Promise<number> {
   return 0;
 }
 
-/** New ids for a copy. Its place is recorded last: interrupted before that, it is still a copy, and is reset again. */
+/**
+ * Gives a copy new ids. Its identity is recorded last: an interrupted reset leaves a copy, which can be reset again.
+ */
 export async function resetIdentity({ yes, json }: IdentityRequest): Promise<number> {
   assertOperator("change the identity of the state directory");
   const copy = await findCopy();
@@ -77,7 +79,7 @@ export async function resetIdentity({ yes, json }: IdentityRequest): Promise<num
     await silenceTasks(store);
     if (former !== "") await store.deleteGateway(former);
   }
-  // What the original has told a shared store must not be told again from here, nor its instances be taken for local.
+  // The original's records must not be restored from here, and its instances must not count as local.
   await rm(localCopyDirectory(home), { recursive: true, force: true });
   if (shared) await moveInstancesAside(instancesPath);
   for (const name of ["gateway-id", "state-id", "host-id"]) await rm(join(home, name), { force: true });
@@ -119,7 +121,7 @@ export async function keepIdentity({ yes, json }: IdentityRequest): Promise<numb
   return 0;
 }
 
-/** Null: there is none, or it is in use; that has been said. */
+/** Null: there is none, or it is in use, which was reported. */
 async function findCopy(): Promise<{
   readonly directory: StateDirectory;
   readonly provenance: CopiedState;
@@ -155,7 +157,7 @@ async function silenceTasks(store: Store): Promise<void> {
     await store.commitTask(taskId, version, { set: { policy: "silent" } });
 }
 
-/** Moved to a path that is not searched for instances; kept for the output in it. */
+/** Moved to a path that is not searched for instances, and kept for its output. */
 async function moveInstancesAside(instancesPath: string): Promise<void> {
   const aside = `${instancesPath}-of-original`;
   await rm(aside, { recursive: true, force: true });

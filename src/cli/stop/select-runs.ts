@@ -4,12 +4,12 @@ import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { FoundRun } from "../client/resolve-run.js";
 import type { LocalState } from "../client/local-state.js";
 
-/** Session, agent, labels and tasks of a run, from its record or its directory; a record names no task. */
+/** Session, agent, labels and tasks of a run, from its record or its directory; a record has no tasks. */
 export interface SelectedRun extends FoundRun {
   readonly scope: DirectoryScope;
   /** Null: it has no directory here. */
   readonly ownerAlive: boolean | null;
-  /** Its directory says that it has ended; its record does not, or cannot be read. */
+  /** Its directory has an exit file; its record is open or cannot be read. */
   readonly ended: boolean;
 }
 
@@ -20,13 +20,16 @@ export interface Selection {
 }
 
 /**
- * Runs that match and are not over on record, also those that only their directories know. The directories answer alone when
- * the store cannot be read or is gone.
+ * Open runs that match, including those known only from their directories. The directories are enough if the store
+ * cannot be read or is gone.
  */
 export async function selectRuns(
   localState: LocalState,
   matches: (scope: DirectoryScope, runId: string) => boolean,
-  /** Why the store is known not to be readable: then it is not tried again, which may take as long as a lock is waited for. */
+  /**
+   * Why the store cannot be read, if that is known: then it is not tried again, which may take as long as a lock
+   * timeout.
+   */
   unreadBefore: Error | null = null,
 ): Promise<Selection> {
   const directories = await openDirectories(localState);
@@ -80,7 +83,7 @@ function scopeOf(record: RunRecord): Omit<DirectoryScope, "taskIds"> {
   return { sessionKey, sessionId, backendId, agentId, labels, kind, command };
 }
 
-/** `over`: runs that have ended on record, and whose directories are kept for their output. */
+/** `over`: runs whose records have ended and whose directories are kept for their output. */
 async function openRecords(
   { directory }: LocalState,
   directories: readonly OpenDirectory[],
@@ -105,7 +108,7 @@ interface OpenDirectory {
   readonly address: RunAddress;
   readonly scope: DirectoryScope | null;
   readonly ownerAlive: boolean;
-  /** Its end is written there: it waits for its record to be completed, or is kept for its output. */
+  /** It has an exit file: its record is not completed yet, or the directory is kept for its output. */
   readonly ended: boolean;
 }
 

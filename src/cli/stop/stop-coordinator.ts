@@ -17,17 +17,17 @@ import { formatDuration } from "../options/units.js";
 import { runStatusText } from "../print/run-status.js";
 import { notice } from "../print/stderr.js";
 
-/** What one command stops, and how the gateway is asked for it. */
+/** What a command stops, and how it asks the gateway. */
 export interface StopOperation<Answer> {
   readonly ask: (connection: GatewayConnection, signal: AbortSignal) => Promise<Answer>;
-  /** False: the gateway could not end it; what is left is stopped directly. */
+  /** False: the gateway could not end it; the rest is stopped directly. */
   readonly isSettled: (answer: Answer) => boolean;
-  /** The runs to stop without the gateway. Rejects when nothing has that name; null: there is no state directory. */
+  /** The runs to stop without the gateway. Rejects if there is no such run; null: there is no state directory. */
   readonly find: (localState: LocalState | null) => Promise<readonly FoundRun[]>;
   readonly graceMs: number | null;
 }
 
-/** One run that was stopped without the gateway, and what became of it. */
+/** A run that was stopped without the gateway. */
 export interface DirectStop {
   readonly runId: string;
   readonly record: RunRecord | null;
@@ -36,25 +36,25 @@ export interface DirectStop {
 
 export type StopResult<Answer> =
   | { readonly through: "gateway"; readonly answer: Answer }
-  /** `remark`: one line about the fallback; null: there is nothing to say. */
+  /** `remark`: one line about the direct stop; null: none is needed. */
   | { readonly through: "direct"; readonly runs: readonly DirectStop[]; readonly remark: string | null };
 
-/** The gateway, or why it cannot be used. `why` is null when none runs: that needs no remark. */
+/** The gateway, or why it cannot be used. `why` is null if none is running: that needs no remark. */
 type GatewayLookup =
   | { readonly connection: GatewayConnection }
   | { readonly connection: null; readonly why: string | null };
 
-/** Why the gateway did not settle it. */
+/** Why the gateway did not end it. */
 interface Unsettled {
-  /** Null: none runs. */
+  /** Null: no gateway is running. */
   readonly why: string | null;
-  /** What is thrown when there is nothing of that name here, either. */
+  /** The error if there is no such run here either. */
   readonly error: unknown;
-  /** It was asked, and may have told the runs to stop before it failed. */
+  /** The gateway was asked, and may have stopped the runs before it failed. */
   readonly told: boolean;
 }
 
-/** Errors that are about the request itself: no other way of stopping would answer differently. */
+/** Errors about the request itself: a direct stop would fail in the same way. */
 const FINAL_CODES = new Set([
   "BAD_INPUT",
   "PEER_UNREACHABLE",
@@ -66,14 +66,14 @@ const FINAL_CODES = new Set([
 const NOT_FOUND_CODES = new Set(["RUN_NOT_FOUND", "NOT_FOUND"]);
 
 /**
- * The one way in which the command line stops runs: through the gateway if it answers in time, else directly, which needs
- * neither gateway nor store. Each way has a bound, and both together `stopBoundMs`. A session has the gateway only.
+ * Stops runs for every command: through the gateway if it answers in time, else directly, without gateway and store.
+ * Both together take at most `stopBoundMs`. A session can use only the gateway.
  */
 export class StopCoordinator {
   readonly #until: number;
   #found: Promise<GatewayLookup> | null = null;
 
-  /** `from`: when the time began to count. */
+  /** `from`: the start of the time limit. */
   constructor(graceMs: number | null, from = performance.now()) {
     const beyond = Math.max(0, (graceMs ?? 0) - defaults.graceMs);
     this.#until = from + defaults.stopBoundMs - defaults.stopReportMs + beyond;
@@ -89,7 +89,7 @@ export class StopCoordinator {
         : await command.find(localState).catch((error: unknown) => {
             throw asked.error ?? error;
           });
-    // A run of another host has at most a record here: only a gateway can hand the stop over.
+    // A run of another host has only a record here: a gateway must hand the stop over.
     if (localState === null || found === null || (await anyOwnedElsewhere(localState, found)))
       return { through: "gateway", answer: await command.ask(await connectOrStart(), this.#left(0)) };
     const stops = await Promise.all(found.map((each) => this.#stopOne(localState, each, command.graceMs)));
@@ -97,7 +97,7 @@ export class StopCoordinator {
     return { through: "direct", runs, remark: await fallbackRemark(localState, found, runs, asked.why) };
   }
 
-  /** The gateway's answer, or why there is none that settles it. */
+  /** The gateway's answer, or why there is none. */
   async #ask<Answer>(command: StopOperation<Answer>): Promise<{ answer: Answer } | Unsettled> {
     this.#found ??= lookUpGateway();
     const found = await this.#found;
@@ -106,7 +106,7 @@ export class StopCoordinator {
     const began = performance.now();
     try {
       const answer = await command.ask(found.connection, late);
-      // What is left to another host, or to a session's gateway, is settled there.
+      // A stop that was handed over, or a session's, is up to the gateway.
       if (command.isSettled(answer) || sessionToken() !== null) return { answer };
       return { why: "the gateway could not end it", error: null, told: true };
     } catch (error) {
@@ -131,7 +131,7 @@ export class StopCoordinator {
     return { runId, record, outcome: await stopFoundRun(localState, found, graceMs, { boundMs }) };
   }
 
-  /** What is left of the bound. */
+  /** The rest of the time limit. */
   get leftMs(): number {
     return Math.max(0, Math.ceil(this.#until - performance.now()));
   }
@@ -141,7 +141,7 @@ export class StopCoordinator {
   }
 }
 
-/** What the gateway was told to stop and had ended by the time of the direct look. */
+/** Results of runs that ended between the gateway's attempt and the direct stop. */
 function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
   if (outcome.outcome !== "ended-before") return { runId, record, outcome };
   const { detail } = outcome;
@@ -151,7 +151,7 @@ function endedSince({ runId, record, outcome }: DirectStop): DirectStop {
   return { runId, record, outcome: { outcome: "gone", detail } };
 }
 
-/** Stop one run without the gateway. Neither store nor lease is needed. */
+/** Stops a run without the gateway. Needs neither store nor lease. */
 export async function stopFoundRun(
   { host }: LocalState,
   { runId, address, record }: FoundRun,
@@ -194,7 +194,7 @@ function firstSentence(message: string): string {
   return message.split(/\. |\.$/, 1)[0] ?? message;
 }
 
-/** What was done instead of asking the gateway, and when the record will say so. */
+/** What was done instead of asking the gateway, and when the record is completed. */
 async function fallbackRemark(
   { host }: LocalState,
   found: readonly FoundRun[],
@@ -208,7 +208,7 @@ async function fallbackRemark(
     ({ record }) =>
       record === null || instances.find((each) => each.instanceId === record.ownerInstanceId)?.alive === true,
   );
-  // Its owner is another supervisor that lives, such as a foreground `holdfast run`: it records the end at once.
+  // Another live supervisor owns it, such as a foreground `holdfast run`, and records the end at once.
   if (why === null && owned && unread === null) return null;
   if (stopped.length === 0 && unread === null)
     return why === null ? null : `${why}; nothing was left to stop`;
@@ -225,7 +225,7 @@ async function fallbackRemark(
   ].join("; ");
 }
 
-/** Said after the answer itself. */
+/** Printed after the result. */
 export function printRemark(remark: string | null): void {
   if (remark !== null) notice(remark, "yellow");
 }

@@ -7,7 +7,7 @@ import { requireRun, resolveRun, resolveRunId } from "../client/resolve-run.js";
 import { formatDuration } from "../options/units.js";
 import { exitCodes } from "../print/exit-code.js";
 import { runStatusText } from "../print/run-status.js";
-import { notice } from "../print/stderr.js";
+import { notice, reportError } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import {
   type DirectStop,
@@ -18,22 +18,15 @@ import {
   type StopResult,
 } from "./stop-coordinator.js";
 
-export interface StopRunRequest {
-  readonly wanted: string;
-  /** Null: the run's own. */
-  readonly graceMs: number | null;
-  readonly json: boolean;
-}
-
 type KillAnswer = ResponseOf<"kill">;
 
-/** What became of a run that was to be stopped. */
+/** The result of a stop. */
 export type StopOutcome =
   | DirectStop["outcome"]
-  /** Its host has it, and has not said yet that it is done. */
+  /** The gateway of another host has the request and has not confirmed the stop. */
   | { readonly outcome: "handed-over"; readonly detail: string; readonly command: KillAnswer["command"] };
 
-/** One run, by its id or the beginning of it. */
+/** Stops one run, by its id or name. */
 export function runStopOperation(wanted: string, graceMs: number | null): StopOperation<KillAnswer> {
   return {
     graceMs,
@@ -47,16 +40,43 @@ export function runStopOperation(wanted: string, graceMs: number | null): StopOp
   };
 }
 
-export async function stopRunCommand({ wanted, graceMs, json }: StopRunRequest): Promise<number> {
-  const stopped = await new StopCoordinator(graceMs).stop(runStopOperation(wanted, graceMs));
-  const { runId, outcome } = stopOutcome(stopped);
-  if (json) print(toJson({ runId, through: stopped.through, ...outcome }));
-  else printStopOutcome(runId, outcome);
-  if (stopped.through === "direct") printRemark(stopped.remark);
-  return stopExitCode(outcome.outcome);
+/** `holdfast stop` and `holdfast kill`. A grace period of null is that of each run. */
+export async function stopRuns(
+  runs: readonly string[],
+  graceMs: number | null,
+  json: boolean,
+): Promise<number> {
+  return forEachRun(runs, async (wanted) => {
+    const stopped = await new StopCoordinator(graceMs).stop(runStopOperation(wanted, graceMs));
+    const { runId, outcome } = stopOutcome(stopped);
+    if (json) print(toJson(stopResultJson(stopped)));
+    else printStopOutcome(runId, outcome);
+    if (stopped.through === "direct") printRemark(stopped.remark);
+    return stopExitCode(outcome.outcome);
+  });
 }
 
-/** Of a stop of one run. */
+/** Does the same to several runs at once. Returns the highest exit code; reports what went wrong with each. */
+export async function forEachRun(
+  runs: readonly string[],
+  act: (wanted: string) => Promise<number>,
+): Promise<number> {
+  const [only] = runs;
+  if (only !== undefined && runs.length === 1) return act(only);
+  return Math.max(0, ...(await Promise.all([...new Set(runs)].map((each) => act(each).catch(reportError)))));
+}
+
+/** The JSON of a stop. Without a gateway `run` is null if the record could not be read. */
+export function stopResultJson(stopped: StopResult<KillAnswer>): object {
+  const { runId, outcome } = stopOutcome(stopped);
+  const facts =
+    stopped.through === "gateway"
+      ? stopped.answer
+      : { survivors: [], run: stopped.runs[0]?.record ?? null, command: null };
+  return { runId, through: stopped.through, ...facts, ...outcome };
+}
+
+/** The result of an operation that stops one run. */
 export function stopOutcome(stopped: StopResult<KillAnswer>): {
   readonly runId: string;
   readonly outcome: StopOutcome;
@@ -68,20 +88,25 @@ export function stopOutcome(stopped: StopResult<KillAnswer>): {
   return run;
 }
 
-/** What a gateway answered. */
+/** From the answer of a gateway. */
 export function toStopOutcome(answer: KillAnswer): StopOutcome {
   const { outcome, survivors, run, command } = answer;
   switch (outcome) {
     case "gone":
       return { outcome, detail: runStatusText(run) };
     case "ended-before":
-      return { outcome, detail: `it had ended before: ${runStatusText(run)}` };
+      return { outcome, detail: `it had already ended: ${runStatusText(run)}` };
     case "survivors":
-      return { outcome, survivors, detail: "its anchor stays and goes on trying" };
+      return { outcome, survivors, detail: "its anchor keeps trying to kill them" };
     case "handed-over":
       return { outcome, detail: handedOverText(answer), command };
     case "unknown":
-      return { outcome, detail: command?.error ?? "no anchor answers for it, and nothing was signalled" };
+      return {
+        outcome,
+        detail:
+          command?.error ??
+          `no anchor answers, and nothing was signalled; see holdfast runs cleanup --run ${run.runId}`,
+      };
   }
 }
 
@@ -104,10 +129,7 @@ export function survivorLines(survivors: readonly Survivor[]): string[] {
   return survivors.map((each) => `  ${sanitizeLine(describeSurvivor(each))}`);
 }
 
-/**
- * A run's anchor needs no gateway to be told. How it ended is for the next gateway to say; what became of it, for this.
- * Null: nothing is known of it.
- */
+/** Stops a run through its anchor; the next gateway completes its record. Null: there is no such run. */
 export async function stopRunWithoutGateway(
   runId: string,
   graceMs: number | null,
@@ -119,18 +141,18 @@ export async function stopRunWithoutGateway(
   return await stopFoundRun(localState, found, graceMs, { onStopSent: told });
 }
 
-/** The exit code that goes with what became of a stop. */
+/** The exit code for the result of a stop. */
 export function stopExitCode(outcome: ResponseOf<"kill">["outcome"] | "left-alone"): number {
   if (outcome === "handed-over") return exitCodes.handedOver;
   return outcome === "gone" || outcome === "ended-before" ? 0 : exitCodes.incomplete;
 }
 
-/** Who was to stop a run of another host, and that nobody has said that it is done. */
+/** Which host was asked to stop a run, and how far it is. */
 export function handedOverText({ command }: Pick<ResponseOf<"kill">, "command">): string {
   if (command === null) return "";
   const { hostName, hostId, instanceId, lastHeardAt, accepted, id } = command;
   const heard =
-    lastHeardAt === null ? "never heard of" : `last heard of ${formatDuration(Date.now() - lastHeardAt)} ago`;
-  const so = accepted ? "taken up there, not yet done" : "not yet acknowledged";
-  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${heard}): ${so}; it is carried out when that host is there (${id})`;
+    lastHeardAt === null ? "never seen" : `last seen ${formatDuration(Date.now() - lastHeardAt)} ago`;
+  const progress = accepted ? "accepted there, not yet done" : "not yet acknowledged";
+  return `handed over to host ${hostName || hostId} (gateway ${instanceId}, ${heard}): ${progress}; the run is stopped when that host is available (${id})`;
 }

@@ -13,12 +13,12 @@ import { type SelectedRun, selectRuns } from "./select-runs.js";
 
 /** A task and the runs that do its work. */
 export interface FoundTask {
-  /** Null: the store does not say; the run directories do. */
+  /** Null: only the run directories know the task. */
   readonly task: ResponseOf<"getTask">["task"] | null;
   readonly runs: readonly FoundRun[];
 }
 
-/** By what `tasks` takes for its name; without a store that can be read, by what the run directories say. */
+/** Finds a task by the names that `tasks` accepts; without a readable store, from the run directories. */
 export async function findTaskRuns(localState: LocalState | null, wanted: string): Promise<FoundTask> {
   if (localState === null) throw new NotFound(`task ${wanted}`);
   const stored = await readOffline(localState, (reader) => taskOnRecord(localState, reader, wanted));
@@ -48,7 +48,7 @@ export async function findTaskRuns(localState: LocalState | null, wanted: string
 async function taskOnRecord(localState: LocalState, reader: ReadClient, wanted: string): Promise<FoundTask> {
   const { task } = await reader.client.getTask({ params: { id: wanted } });
   const { runId, turnId, childSessionId, status } = task;
-  // A task that has ended may have a run that goes on: a gateway may have been kept from ending it.
+  // An ended task may have an open run, if a gateway could not end it.
   if (turnId === null) {
     const run = runId === null ? null : await requireRun(localState, runId);
     return {
@@ -58,10 +58,10 @@ async function taskOnRecord(localState: LocalState, reader: ReadClient, wanted: 
   }
   await using store = await openStoreForReading(localState.directory.storePath);
   const session = childSessionId === null ? null : await store?.getAcpSession(childSessionId);
-  // A session that is one run ends with it; any other stays when its turn is over.
+  // A session of mode `run` ends with its run; others stay after their turn.
   if (isTaskEnded(status) && session?.mode !== "run") return { task, runs: [] };
   const turn = await store?.getAcpTurn(turnId);
-  // Ending the agent would end the turn that runs now, which is a different one.
+  // Ending the agent would end the running turn, which is another one.
   if (turn?.state === "queued")
     throw new BadInput(
       "task",
@@ -72,7 +72,7 @@ async function taskOnRecord(localState: LocalState, reader: ReadClient, wanted: 
 
 /** An ACP session and the runs of its agent and of its agent's terminals. */
 export interface FoundSession {
-  /** Null: the store does not say; the run directories do. */
+  /** Null: only the run directories know the session. */
   readonly session: AcpSessionSummary | null;
   readonly sessionId: string;
   readonly key: string;
@@ -102,12 +102,12 @@ export async function findSessionRuns(localState: LocalState | null, wanted: str
   return { session: null, sessionId, key: going[0]?.scope.sessionKey ?? sessionId, runs: going };
 }
 
-/** The agent's own run and its terminals; what the agent has started through Holdfast goes on, as with a gateway. */
+/** The run of the agent and its terminals. Runs that the agent started through Holdfast continue, as with a gateway. */
 async function runsOfSession(localState: LocalState, sessionId: string): Promise<readonly SelectedRun[]> {
   return (await selectRuns(localState, (scope) => isAgentRun(scope) && scope.sessionId === sessionId)).runs;
 }
 
-/** The runs that have not ended; when all have ended, all of them, so that the answer can say so. */
+/** The open runs; if all have ended, all of them, so that this can be reported. */
 function openRuns(runs: readonly SelectedRun[]): readonly SelectedRun[] {
   const open = runs.filter(({ ended }) => !ended);
   return open.length > 0 ? open : runs;
@@ -137,7 +137,7 @@ function matchesId(id: string, prefix: string, wanted: string): boolean {
   );
 }
 
-/** What the store says; `unread`: why it cannot be read, null when it knows of nothing by that name. */
+/** From the store; `unread`: why it cannot be read, null if it has no such record. */
 async function readOffline<Found>(
   { directory }: LocalState,
   read: (reader: ReadClient) => Promise<Found>,

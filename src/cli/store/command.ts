@@ -2,21 +2,20 @@ import type { Command } from "commander";
 import type { SetExitCode } from "../options/parsers.js";
 
 const examples = `
-A store is a SQLite file, by its path, or the schema holdfast of a PostgreSQL
-database, by its address: env:NAME takes that from a variable, url-file:PATH
-from a file. postgres://… on the command line itself works, too, but whoever
-lists processes sees it, and the shell remembers it.
+A store is the path of a SQLite file, or the URL of a PostgreSQL database: env:NAME
+reads the URL from a variable, url-file:PATH from a file. A postgres://… URL on the
+command line works as well, but it is visible in process lists and in the shell
+history.
 
-Stop the gateways that use either store first: it is refused as long as one
-is at work. Open runs go on under their anchors, and the gateway that is
-started on the other store goes on with them; tasks are ended by their anchors
-when none has come after two minutes. The source is not changed: move it away
-afterwards, so that nobody goes on with it by mistake.
+Stop the gateways of both stores first: the copy is refused while one is running.
+Open runs continue under their anchors, and the gateway that is started on the other
+store takes them over; tasks end after two minutes without a gateway. The source is
+not changed: move it away afterwards, so that it is not used by mistake.
 
-All or nothing: interrupted at any moment, the target has no records. Every
-table is read back and compared before it counts.
+The copy is all or nothing: if it is interrupted, the target has no records. Every
+table is read back and compared.
 
-Exit status: 0, 1 refused (somebody is at work, the target has records).
+Exit status: 0 copied, 1 refused: a gateway is running, or the target has records.
 
 Examples:
   holdfast gateway stop
@@ -42,16 +41,14 @@ Examples:
 export function addStoreCommand(program: Command, setExitCode: SetExitCode): void {
   const store = program
     .command("store")
-    .summary("the records: check them, copy them, migrate their tables")
-    .description("Where records are kept: a SQLite file in the state directory, or PostgreSQL.");
+    .summary("the store: check, copy, migrate")
+    .description("The store of records: a SQLite file in the state directory, or PostgreSQL.");
   store
     .command("check")
-    .summary("whether it can be read, and what is in it")
-    .description(
-      "Open a store, look it over, and count what is in it. Only reads. Exit status 1 when it is damaged.",
-    )
-    .argument("[store]", "its path, env:NAME or url-file:PATH; else the one that is in use")
-    .option("--json", "as JSON")
+    .summary("check a store and count its records")
+    .description("Open a store, check it, and count its records. Read-only. Exit status 1: it is damaged.")
+    .argument("[store]", "its path, env:NAME or url-file:PATH; default: the store in use")
+    .option("--json", "print JSON")
     .action(async (place: string | undefined, { json }: { readonly json?: true }) => {
       const { printStoreCheck } = await import("./check.js");
       setExitCode(await printStoreCheck(place ?? null, json === true));
@@ -62,9 +59,9 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     .description(
       "Apply the pending migrations of a store, and list them. A schema of a newer version is not changed.",
     )
-    .argument("[store]", "its path, env:NAME or url-file:PATH; else the one that is in use")
-    .option("--check", "only show which migrations are pending; changes nothing")
-    .option("--json", "as JSON")
+    .argument("[store]", "its path, env:NAME or url-file:PATH; default: the store in use")
+    .option("--check", "only list pending migrations")
+    .option("--json", "print JSON")
     .addHelpText("after", migrateHelp)
     .action(async (place: string | undefined, flags: { readonly check?: true; readonly json?: true }) => {
       const { migrateStore } = await import("./migrate.js");
@@ -74,11 +71,11 @@ export function addStoreCommand(program: Command, setExitCode: SetExitCode): voi
     });
   store
     .command("copy")
-    .summary("put all records into another store")
-    .description("Put all records of one store into another that has none: SQLite to PostgreSQL, and back.")
+    .summary("copy all records to another store")
+    .description("Copy all records of a store to an empty store: SQLite to PostgreSQL, or back.")
     .requiredOption("--from <store>", "its path, env:NAME or url-file:PATH")
-    .requiredOption("--to <store>", "the same; made if need be")
-    .option("--json", "what was copied, as JSON")
+    .requiredOption("--to <store>", "its path, env:NAME or url-file:PATH; created if it does not exist")
+    .option("--json", "print what was copied as JSON")
     .addHelpText("after", examples)
     .action(async (flags: { readonly from: string; readonly to: string; readonly json?: true }) => {
       const { copyStoreRecords } = await import("./copy.js");

@@ -33,7 +33,8 @@ export async function copyStoreRecords(flags: CopyFlags): Promise<number> {
     return 0;
   }
   const [head = "", ...lines] = formatTable(
-    [["TABLE", "ROWS", "CHECKSUM"], ...tables.map((each) => [each.table, String(each.rows), each.checksum])],
+    ["TABLE", "ROWS", "CHECKSUM"],
+    tables.map((each) => [each.table, String(each.rows), each.checksum]),
     null,
   );
   print(
@@ -42,7 +43,7 @@ export async function copyStoreRecords(flags: CopyFlags): Promise<number> {
   return 0;
 }
 
-/** One line of a terminal, written over and over. */
+/** One line of a terminal, rewritten with each update. */
 class CopyProgress {
   #shown = false;
 

@@ -4,10 +4,10 @@ import { resolveHome } from "../../home/state-directory.js";
 import { findStateDirectory } from "../../store/open-state-directory.js";
 import { notice } from "../print/stderr.js";
 
-/** The store that a word of the command line names. */
+/** The store that an argument names. */
 export async function parseNamedStore(word: string): Promise<StoreLocation> {
   if (showsPassword(word)) {
-    // From here on lists of processes show this instead.
+    // Process lists show this title instead of the URL.
     process.title = "holdfast store";
     notice(
       "the command line has a password, which others may have seen; use env:NAME or url-file:PATH",

@@ -23,7 +23,7 @@ export async function migrateStore(wanted: string | null, { check, json }: Migra
     return 0;
   }
   const before = await migrationStatusAt(location);
-  // A file that was named by mistake is not created.
+  // A mistyped path does not create a file.
   if (wanted !== null && location.kind === "sqlite" && before.schema === null)
     throw new NotFound(`store at ${storeLocationName(location)}`);
   const due = before.pending.length > 0;

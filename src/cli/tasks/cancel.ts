@@ -11,7 +11,7 @@ import { type ShownTask, taskParams, taskStatusText } from "./status.js";
 
 type CancelAnswer = ResponseOf<"cancelTask">;
 
-/** Until what does it is proven to be gone, or its agent's turn is over. */
+/** Cancels a task, and waits until its run is gone or its turn has ended. */
 export async function cancelTaskCommand(wanted: string, json: boolean): Promise<number> {
   const params = taskParams(wanted);
   let task: ShownTask | null = null;
@@ -42,7 +42,7 @@ function printGatewayAnswer(answer: CancelAnswer, json: boolean): number {
   return outcome === "going-on" ? exitCodes.incomplete : 0;
 }
 
-/** Its runs were stopped; what that means for the task is for the next gateway to record. */
+/** Its runs were stopped; the next gateway records the end of the task. */
 function printDirectStop(
   wanted: string,
   task: ShownTask | null,

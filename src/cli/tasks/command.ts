@@ -1,17 +1,16 @@
 import { Argument, type Command, InvalidArgumentError } from "commander";
-import type { NotifyPolicy } from "../../model/task.js";
 import { NOTIFY_POLICIES, TASK_RUNTIMES, TASK_STATUSES } from "../../model/enums.js";
-import { positiveIntegerUpTo, rejectUnknownSubcommand, type SetExitCode } from "../options/parsers.js";
+import type { NotifyPolicy } from "../../model/task.js";
+import { positiveIntegerUpTo, type SetExitCode } from "../options/parsers.js";
 import type { TaskListFilter } from "./list.js";
 
 const about = `
-A task is the durable record of work that goes on in the background: commands,
-agents' turns, and what other programs do. A task is named by its id, by that of
-the run, turn or session that does it, or by a beginning that only one has: four
-characters of it at least, beside task_ or run_.
+A task is the durable record of background work: commands, agents' turns, and work of
+other programs. A task is given by its id, by the id of its run, turn or session, or
+by an unambiguous beginning of at least four characters after task_ or run_.
 
-Statuses: queued, running, succeeded (or blocked: it needs somebody before it
-can go on), failed, timed_out, cancelled, lost.
+Statuses: queued, running, succeeded (or blocked: it needs a person to continue),
+failed, timed_out, cancelled, lost.
 
 Examples:
   holdfast tasks
@@ -21,31 +20,31 @@ Examples:
 `;
 
 const waitHelp = `
-What is heard of it is shown on a terminal meanwhile. Its result goes to stdout,
-how it ended to stderr. A gateway that is restarted is waited for. Ctrl-C stops
-waiting, and nothing else. A task that goes on needs a gateway: one is started
-when none runs, but not from inside a run, nor for a session (HOLDFAST_TOKEN).
+On a terminal, progress is shown. The result goes to stdout, the status to stderr. The
+command waits for a gateway that is restarted. Ctrl-C ends only the wait. Waiting
+needs a gateway: one is started if none is running, except inside a run and for a
+session (HOLDFAST_TOKEN).
 
-Exit status: 0 succeeded; 1 failed, or there is no such task; 3 blocked, it
-needs somebody; 124 timed out; 125 lost, or holdfast failed; 130 cancelled.
+Exit status: 0 succeeded, 1 failed, or no such task, 3 blocked, 124 timed out,
+125 lost, or Holdfast failed, 130 cancelled.
 `;
 
 const policyHelp = `
-  done_only      of its end
-  state_changes  of its start, its progress, a stall, and its end
-  silent         of nothing
+  done_only      at its end
+  state_changes  at its start, at progress, at a stall, and at its end
+  silent         never
 
-Of a task that has ended nothing is to be decided any more.
+The policy of an ended task cannot be changed.
 `;
 
 const auditCodes = `
 Findings: stale_queued, stale_running, lost, delivery_failed, missing_cleanup,
-inconsistent_timestamps; docs/concepts/tasks.md says what each means.
+inconsistent_timestamps; see docs/concepts/tasks.md.
 
-Exit status: 0; 1 something was found.
+Exit status: 0 no findings, 1 findings.
 `;
 
-const TASK_ARGUMENT = "its id, that of its run, turn or session, or the beginning of it";
+const TASK_ARGUMENT = "its id, the id of its run, turn or session, or the beginning of one of them";
 
 interface JsonFlag {
   readonly json?: true;
@@ -56,18 +55,17 @@ type ListFlags = TaskListFilter & JsonFlag;
 export function addTasksCommand(program: Command, setExitCode: SetExitCode): void {
   const tasks = program
     .command("tasks")
-    .summary("work in the background: list, show, wait, cancel, notify, …")
-    .description("Work that goes on in the background: how it is going, what came of it, who was told.")
+    .summary("background work: list, show, wait, cancel, notify")
+    .description("Background work: its status, its result, and its notifications.")
     .addHelpText("after", about);
-  rejectUnknownSubcommand(tasks);
-  tasks.commandsGroup("Look:");
+  tasks.commandsGroup("Read:");
   addList(tasks, setExitCode);
   addShow(tasks, setExitCode);
   addWait(tasks, setExitCode);
-  tasks.commandsGroup("Decide:");
+  tasks.commandsGroup("Control:");
   addNotify(tasks, setExitCode);
   addCancel(tasks, setExitCode);
-  tasks.commandsGroup("Look after:");
+  tasks.commandsGroup("Maintain:");
   addRetryAndDismiss(tasks, setExitCode);
   addAudit(tasks, setExitCode);
   addMaintenance(tasks, setExitCode);
@@ -76,13 +74,13 @@ export function addTasksCommand(program: Command, setExitCode: SetExitCode): voi
 function addList(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("list", { isDefault: true })
-    .summary("tasks that may be seen, newest first")
-    .description("Tasks that may be seen, newest first. Only reads.")
-    .option("--status <statuses>", "only in these, separated by commas", parseCommaList(TASK_STATUSES))
-    .option("--runtime <runtimes>", "only of these, separated by commas", parseCommaList(TASK_RUNTIMES))
-    .option("--session <session>", "only those that a session asked for, or does: its id or key")
-    .option("--limit <n>", "at most this many", positiveIntegerUpTo(100_000), 100)
-    .option("--json", "the records as a JSON array")
+    .summary("list tasks, newest first")
+    .description("List the tasks that the requester may see, newest first. Read-only.")
+    .option("--status <statuses>", "only these statuses, separated by commas", parseCommaList(TASK_STATUSES))
+    .option("--runtime <runtimes>", "only these runtimes, separated by commas", parseCommaList(TASK_RUNTIMES))
+    .option("--session <session>", "only tasks that this session requested or does: its id or key")
+    .option("--limit <n>", "list at most n tasks", positiveIntegerUpTo(100_000), 100)
+    .option("--json", "print a JSON array of records")
     .action(async ({ json, ...filter }: ListFlags) => {
       const { printTasks } = await import("./list.js");
       setExitCode(await printTasks(filter, json === true));
@@ -92,12 +90,12 @@ function addList(tasks: Command, setExitCode: SetExitCode): void {
 function addShow(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("show")
-    .summary("one task: what does it, its result, who was told, its history")
+    .summary("show a task: run, result, notifications, history")
     .description(
-      "One task: its run with processes and output, how it ended and by whom, its messages with every attempt, its history. Only reads.",
+      "Show a task: its run with processes and output, how it ended, its notifications with every attempt, its history. Read-only.",
     )
     .argument("<task>", TASK_ARGUMENT)
-    .option("--json", "as JSON")
+    .option("--json", "print JSON")
     .action(async (wanted: string, { json }: JsonFlag) => {
       const { showTask } = await import("./show.js");
       setExitCode(await showTask(wanted, json === true));
@@ -107,10 +105,10 @@ function addShow(tasks: Command, setExitCode: SetExitCode): void {
 function addWait(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("wait")
-    .summary("until it has ended; prints its result")
+    .summary("wait until a task has ended, and print its result")
     .description("Wait until a task has ended, and print its result.")
     .argument("<task>", TASK_ARGUMENT)
-    .option("--json", "instead, its record when it has ended")
+    .option("--json", "print the record when the task has ended")
     .addHelpText("after", waitHelp)
     .action(async (wanted: string, { json }: JsonFlag) => {
       const { waitForTask } = await import("./wait.js");
@@ -121,11 +119,11 @@ function addWait(tasks: Command, setExitCode: SetExitCode): void {
 function addNotify(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("notify")
-    .summary("decide when its requester hears of it")
-    .description("Decide when the requester of a task that goes on hears of it.")
+    .summary("set when the requester of a task is notified")
+    .description("Set when the requester of a running task is notified.")
     .argument("<task>", TASK_ARGUMENT)
-    .addArgument(new Argument("<policy>", "of what").choices(NOTIFY_POLICIES))
-    .option("--json", "the task as JSON")
+    .addArgument(new Argument("<policy>", "when").choices(NOTIFY_POLICIES))
+    .option("--json", "print the task as JSON")
     .addHelpText("after", policyHelp)
     .action(async (wanted: string, policy: NotifyPolicy, { json }: JsonFlag) => {
       const { setNotifyPolicy } = await import("./notifications.js");
@@ -136,16 +134,13 @@ function addNotify(tasks: Command, setExitCode: SetExitCode): void {
 function addCancel(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("cancel")
-    .summary("cancel what does it")
+    .summary("cancel a task")
     .description(
-      "Cancel a task: end its run until that is proven, or its agent's turn. A program of another kind is told at its next heartbeat.",
+      "Cancel a task: stop its run, or cancel its agent's turn. Another program is told at its next heartbeat.",
     )
     .argument("<task>", TASK_ARGUMENT)
-    .option("--json", "what became of it, as JSON")
-    .addHelpText(
-      "after",
-      "\nExit status: 0 it is cancelled, or had ended before; 3 it has not stopped yet.\n",
-    )
+    .option("--json", "print the result as JSON")
+    .addHelpText("after", "\nExit status: 0 cancelled, or it had already ended, 3 not stopped yet.\n")
     .action(async (wanted: string, { json }: JsonFlag) => {
       const { cancelTaskCommand } = await import("./cancel.js");
       setExitCode(await cancelTaskCommand(wanted, json === true));
@@ -154,17 +149,19 @@ function addCancel(tasks: Command, setExitCode: SetExitCode): void {
 
 function addRetryAndDismiss(tasks: Command, setExitCode: SetExitCode): void {
   const verbs = [
-    ["retry", "retryTask", "send again what could not be delivered", "Try again, from the beginning,"],
-    ["dismiss", "dismissTask", "give up what could not be delivered", "Give up"],
+    ["retry", "retryTask", "send undelivered notifications again", "Send"],
+    ["dismiss", "dismissTask", "discard undelivered notifications", "Discard"],
   ] as const;
   for (const [name, verb, summary, does] of verbs)
     tasks
       .command(name)
       .summary(summary)
-      .description(`${does} the messages of a task that could not be delivered. For the operator alone.`)
+      .description(
+        `${does} the notifications of a task that could not be delivered${name === "retry" ? ", again" : ""}. Only for the operator.`,
+      )
       .argument("<task>", TASK_ARGUMENT)
-      .option("--json", "the task, and how many messages, as JSON")
-      .addHelpText("after", "\nExit status: 0; 1 there is no such message, or no such task.\n")
+      .option("--json", "print the task and the number of notifications as JSON")
+      .addHelpText("after", "\nExit status: 0 done, 1 there is no such notification, or no such task.\n")
       .action(async (wanted: string, { json }: JsonFlag) => {
         const { retryOrDismiss } = await import("./notifications.js");
         setExitCode(await retryOrDismiss(verb, wanted, json === true));
@@ -174,9 +171,9 @@ function addRetryAndDismiss(tasks: Command, setExitCode: SetExitCode): void {
 function addAudit(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("audit")
-    .summary("tasks that an operator should look at")
-    .description("Tasks that an operator should look at, and why. Only reads.")
-    .option("--json", "the findings as a JSON array")
+    .summary("list tasks that need the operator's attention")
+    .description("List tasks that need the operator's attention, and why. Read-only.")
+    .option("--json", "print a JSON array of findings")
     .addHelpText("after", auditCodes)
     .action(async ({ json }: JsonFlag) => {
       const { printTaskAudit } = await import("./maintenance.js");
@@ -187,19 +184,19 @@ function addAudit(tasks: Command, setExitCode: SetExitCode): void {
 function addMaintenance(tasks: Command, setExitCode: SetExitCode): void {
   tasks
     .command("maintenance")
-    .summary("bring tasks in line with what became of their work")
+    .summary("reconcile tasks with the work behind them")
     .description(
-      "What a gateway does every minute: bring tasks in line with what became of their work, and forget old ones. Only says what would be done.",
+      "Reconcile tasks with the runs and turns behind them, and delete old tasks, as a gateway does every minute. Without --apply, only print what would be done.",
     )
-    .option("--apply", "do it")
-    .option("--json", "the measures as JSON")
+    .option("--apply", "apply the actions")
+    .option("--json", "print the actions as JSON")
     .action(async ({ apply, json }: JsonFlag & { readonly apply?: true }) => {
       const { maintainTasksCommand } = await import("./maintenance.js");
       setExitCode(await maintainTasksCommand(apply === true, json === true));
     });
 }
 
-/** As the gateway takes them. */
+/** A list for a query parameter. */
 function parseCommaList(words: readonly string[]): (text: string) => string {
   return (text) => {
     if (text.split(",").every((word) => words.includes(word))) return text;

@@ -5,7 +5,7 @@ import { notice } from "../print/stderr.js";
 import { print, toJson } from "../print/stdout.js";
 import { printTable } from "../print/table.js";
 
-/** What a gateway does by itself every minute, now and over all tasks; not applied, only what it would be. */
+/** The maintenance that a gateway does every minute, now and for all tasks; without `apply`, only its plan. */
 export async function maintainTasksCommand(apply: boolean, json: boolean): Promise<number> {
   assertOperator("maintain tasks");
   const answer = await (apply ? applyMaintenance() : previewMaintenance());
@@ -27,7 +27,7 @@ async function previewMaintenance(): Promise<ResponseOf<"maintainTasks">> {
   return await reader.client.maintainTasks({ body: { apply: false } });
 }
 
-/** Ends like `doctor`: with 1 when there is something to look at. */
+/** Exits with 1 if there are findings, as `doctor` does. */
 export async function printTaskAudit(json: boolean): Promise<number> {
   assertOperator("audit tasks");
   await using reader = await openReadClient();

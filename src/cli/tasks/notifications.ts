@@ -8,7 +8,7 @@ import { taskParams } from "./status.js";
 
 const DONE_TEXT = { retryTask: "tried again", dismissTask: "dismissed" } as const;
 
-/** What is to become of a task's messages that could not be delivered. */
+/** Retries or discards notifications that could not be delivered. */
 export async function retryOrDismiss(
   verb: keyof typeof DONE_TEXT,
   wanted: string,

@@ -17,7 +17,7 @@ import {
   taskStatusText,
 } from "./status.js";
 
-/** Everything about a task, for a person. */
+/** Everything about a task as text. */
 export function describeTask(
   { task, events, messages, run, processes, output }: TaskDetails,
   now: number,
@@ -29,10 +29,10 @@ export function describeTask(
   return [
     `${palette.bold(task.taskId)}  ${status}  ${sanitizeLine(task.label)}`,
     ...section("task", fieldLines(taskFields(task, now))),
-    ...section("asked for", task.text === task.label ? [] : textLines(task.text)),
+    ...section("request", task.text === task.label ? [] : textLines(task.text)),
     ...section("error", task.error === null ? [] : textLines(task.error)),
     ...section("result", task.summary === null ? [] : textLines(task.summary)),
-    ...section("told", notificationLines(task, messages)),
+    ...section("notification", notificationLines(task, messages)),
     ...(run === null
       ? []
       : section(
@@ -54,17 +54,17 @@ function taskFields(task: ShownTask, now: number): readonly DisplayField[] {
   const { startedAt, endedAt, lastEventAt, cleanupAfter, heartbeatMs } = task;
   return [
     ["runtime", task.kind === null ? task.runtime : `${task.runtime}, ${task.kind}`],
-    ["asked by", task.ownerSessionId ?? "the operator"],
+    ["requested by", task.ownerSessionId ?? "the operator"],
     ["done by", task.childSessionId],
     ["agent", task.agentId],
     ["turn", task.turnId],
     ["part of", task.parentTaskId],
     ["created", formatTime(task.createdAt)],
     ["started", startedAt === null ? null : formatTime(startedAt)],
-    ["last heard of", endedAt === null ? formatTime(lastEventAt) : null],
+    ["last event", endedAt === null ? formatTime(lastEventAt) : null],
     ["ended", endedAt === null ? null : formatTime(endedAt)],
     [
-      endedAt === null ? "going on for" : "took",
+      endedAt === null ? "running for" : "took",
       startedAt === null ? null : formatDuration(Math.max(0, (endedAt ?? now) - startedAt)),
     ],
     ["progress", endedAt === null ? task.progress : null],
@@ -75,11 +75,11 @@ function taskFields(task: ShownTask, now: number): readonly DisplayField[] {
 
 function notificationLines(task: ShownTask, messages: TaskDetails["messages"]): readonly string[] {
   const { policy, targets, delivery } = task;
-  const whom = targets.length === 0 ? "nobody" : targets.map(targetText).join(", ");
+  const shown = targets.length === 0 ? "none" : targets.map(targetText).join(", ");
   return [
     ...fieldLines([
       ["policy", policy],
-      ["whom", whom],
+      ["targets", shown],
       ["delivery", delivery],
     ]),
     ...messages.map(outboxLine),
@@ -96,9 +96,9 @@ function outboxLine(message: TaskDetails["messages"][number]): string {
 }
 
 function outputLines({ stdout, stderr, why }: TaskOutput, runId: string): readonly string[] {
-  if (why !== null) return [sanitizeLine(`not to be read here: ${why}`)];
+  if (why !== null) return [sanitizeLine(`cannot be read: ${why}`)];
   const lines = [...textLines(stdout), ...textLines(stderr)];
-  return lines.length === 0 ? [] : [...lines, `(the end of it; all: holdfast logs ${runId})`];
+  return lines.length === 0 ? [] : [...lines, `(last lines; holdfast logs ${runId} prints all)`];
 }
 
 function textLines(text: string): string[] {
@@ -106,12 +106,12 @@ function textLines(text: string): string[] {
   return clean === "" ? [] : clean.split("\n");
 }
 
-/** The last lines of what a task's command wrote, or why they cannot be read here. */
+/** The last lines of output of a task's command, or why they cannot be read. */
 export type TaskOutput =
   | { readonly stdout: string; readonly stderr: string; readonly why: null }
   | { readonly stdout: ""; readonly stderr: ""; readonly why: string };
 
-/** A task with what does it: its processes as they are now, and the end of its output. */
+/** A task with the live processes and the last output of its run. */
 export type TaskDetails = ResponseOf<"getTask"> & {
   readonly processes: RunProcesses | null;
   readonly output: TaskOutput | null;
@@ -131,7 +131,7 @@ async function readTaskDetails(client: ReadApi, wanted: string): Promise<TaskDet
   if (run === null) return { ...answer, processes: null, output: null };
   const { runs } = await client.listRuns({ query: { hidden: "1", limit: 1_000 } });
   const processes = await inspectRun(run, runs);
-  // What an agent writes is its protocol; what it said is in its session's history.
+  // The output of an ACP agent is its protocol; its answers are in the history of its session.
   const output = task.turnId === null ? await lastOutput(client, run.runId) : null;
   return { ...answer, processes, output };
 }

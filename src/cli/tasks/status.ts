@@ -7,7 +7,7 @@ import type { Palette } from "../print/palette.js";
 
 export type ShownTask = ResponseOf<"getTask">["task"];
 
-/** How a task stands or ended, in a word or two. */
+/** The status of a task in a few words. */
 export function taskStatusText({ status, outcome, stalledAt, missingSince }: ShownTask): string {
   if (outcome === "blocked") return "blocked";
   if (missingSince !== null) return `${status}, missing`;
@@ -38,7 +38,7 @@ export function targetText(target: NotificationTarget): string {
 
 export type ShownTaskEvent = ResponseOf<"taskEvents">["events"][number];
 
-/** What happened to a task, in a few words. It may hold what others have said. */
+/** An event of a task in a few words. It may contain text of others. */
 export function taskEventText({ type, data }: ShownTaskEvent): string {
   const word = (name: string): string => {
     const value = data[name];
@@ -76,7 +76,7 @@ function joinParts(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(", ");
 }
 
-/** A task, as it was named: by its id, its run's, turn's or session's, or a beginning. Its gateway finds out which. */
+/** The parameter for a task. The gateway resolves ids of runs, turns and sessions, and prefixes. */
 export function taskParams(wanted: string): { readonly id: string } {
   if (wanted === "") throw new NotFound("task without a name");
   return { id: wanted };

@@ -27,7 +27,7 @@ export function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "ou
       return exitCodes.timeout;
     case "cancelled":
       return exitCodes.cancelled;
-    // Nobody can say how it ended, or it has not.
+    // How it ended is not known, or it has not ended.
     case "lost":
     case "queued":
     case "running":
@@ -35,7 +35,7 @@ export function taskExitCode({ status, outcome }: Pick<ShownTask, "status" | "ou
   }
 }
 
-/** How a task has ended, for a person; its result is another matter. */
+/** How a task has ended; its result is printed separately. */
 export function taskEndNotice(task: ShownTask): readonly [message: string, colour: "red" | "yellow" | "dim"] {
   const { taskId, label, startedAt, endedAt, error, status, outcome } = task;
   const took = startedAt === null || endedAt === null ? "" : ` after ${formatDuration(endedAt - startedAt)}`;
@@ -45,7 +45,7 @@ export function taskEndNotice(task: ShownTask): readonly [message: string, colou
   return [message, status === "cancelled" ? "yellow" : "red"];
 }
 
-/** Until a task has ended, whichever gateways come and go. Its result goes to stdout. */
+/** Waits until a task has ended, over restarts of the gateway. Prints its result to stdout. */
 export async function waitForTask(wanted: string, json: boolean): Promise<number> {
   const before = await findEndedTask(wanted);
   const { task, pending } =
@@ -62,7 +62,7 @@ export async function waitForTask(wanted: string, json: boolean): Promise<number
   return taskExitCode(task);
 }
 
-/** What has ended needs no gateway to be told. */
+/** An ended task needs no gateway. */
 async function findEndedTask(wanted: string): Promise<ShownTask | null> {
   await using reader = await openReadClient();
   const { task } = await reader.client.getTask({ params: taskParams(wanted) });
@@ -71,7 +71,7 @@ async function findEndedTask(wanted: string): Promise<ShownTask | null> {
 
 interface WaitResult {
   readonly task: ShownTask;
-  /** Its run has ended, and the store has not taken that yet: the task is as it will be. */
+  /** Its run has ended and its record is not written yet: the task has its future state. */
   readonly pending: { readonly run: RunRecord; readonly why: string } | null;
 }
 
@@ -93,12 +93,12 @@ async function waitUntilEnded(wanted: string, shows: boolean): Promise<WaitResul
       const now = await client.taskEvents({ params, query: { after: last } });
       return isTaskEnded(now.task.status) && now.events.length === 0;
     },
-    say: (message) => {
+    notice: (message) => {
       line.clear();
       notice(message, "dim");
     },
     subject: taskId,
-    meanwhile: "waiting for the next one, which knows what became of the task",
+    meanwhile: "waiting for the next gateway, which knows the result",
     laterCommand: `holdfast tasks show ${taskId}`,
   });
   line.show(task.label, task.progress ?? task.status);
@@ -110,12 +110,12 @@ async function waitUntilEnded(wanted: string, shows: boolean): Promise<WaitResul
   const pending = await Promise.race([recorded, awaitPendingRecord(stream, task.runId, left.signal)]);
   left.abort();
   if (pending === null) return { task: (await stream.client.getTask({ params })).task, pending };
-  // The result is not needed any more; the request ends with this process.
+  // The result is not needed; the request ends with this process.
   recorded.catch(() => undefined);
   return { task: { ...task, ...endFields(pending.run) }, pending };
 }
 
-/** Resolves when the task's run has ended and the store has not taken its record; otherwise never. */
+/** Resolves when the task's run has ended and its record is not written yet; otherwise never. */
 async function awaitPendingRecord(
   stream: ReconnectingStream<ShownTaskEvent>,
   runId: string | null,
@@ -126,7 +126,7 @@ async function awaitPendingRecord(
   while (runId !== null && !left.aborted) {
     const news = await stream.client.poll({ params: { runId }, query }, left).catch(() => null);
     if (typeof news?.recordPending === "string") return { run: news.run, why: news.recordPending };
-    // Its task says so in a moment.
+    // The task ends in a moment.
     if (news?.run.state === "exited") break;
     await setTimeout(RETRY_MS, undefined, { signal: left }).catch(() => undefined);
   }
@@ -134,9 +134,9 @@ async function awaitPendingRecord(
 }
 
 const POLL_MS = 30_000;
-/** Beyond any output; a number that a query can carry. */
+/** Beyond any output, and small enough for a query. */
 const BEYOND_OUTPUT = Number.MAX_SAFE_INTEGER;
-/** Between two questions, of which the first waited or was refused. */
+/** The pause between two polls. */
 const RETRY_MS = 200;
 
 function endFields(run: RunRecord): Partial<ShownTask> {
@@ -148,7 +148,7 @@ function endFields(run: RunRecord): Partial<ShownTask> {
 
 const INTERRUPT_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Whoever stops waiting stops nothing else. */
+/** An interrupt ends only the wait. */
 function onInterrupt(act: () => void): Disposable {
   const listeners = INTERRUPT_SIGNALS.map((signal) => {
     const leave = (): void => {

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { SetExitCode } from "../options/parsers.js";
 
 const unmanagedExamples = `
-Profiles are declared in the config file ($HOLDFAST_CONFIG, else
+Profiles are declared in the config file ($HOLDFAST_CONFIG, or
 ~/.config/holdfast/config.toml):
 
   [[foreign]]
@@ -10,39 +10,42 @@ Profiles are declared in the config file ($HOLDFAST_CONFIG, else
   marker = "JENKINS_NODE_COOKIE"
   owner = "orphaned"       # or { pid-variable = "X" }, { pid-file = "/run/x.pid" }
 
-A process counts only by the variable in its environment and by what became of
-its owner, never by its name or command line. Nothing is ended unless asked.
+A process is recognized by the variable in its environment and by the state of its
+owner, never by its name or command line.
 
 Examples:
-  holdfast foreign list
-  holdfast foreign cleanup jenkins --dry-run
+  holdfast unmanaged
+  holdfast unmanaged cleanup jenkins --dry-run
 `;
 
 export function addUnmanagedCommand(program: Command, setExitCode: SetExitCode): void {
-  const foreign = program
-    .command("foreign")
-    .summary("processes that other tools have marked and left behind")
-    .description("Processes that other tools have marked and left behind.")
+  const unmanaged = program
+    .command("unmanaged")
+    .alias("foreign")
+    .summary("processes that other tools left behind: list, clean up")
+    .description("Processes that other tools started and left behind, recognized by an environment marker.")
     .addHelpText("after", unmanagedExamples);
-  foreign
-    .command("list")
-    .summary("those whose owner is gone, with the evidence")
-    .description("Processes that carry a declared marker and whose owner is gone, with the evidence.")
-    .argument("[profile]", "only of this profile")
-    .option("--all", "those whose owner lives, too")
-    .option("--json", "as JSON")
+  unmanaged
+    .command("list", { isDefault: true })
+    .summary("list processes whose owner is gone, with the evidence")
+    .description(
+      "List processes that have a declared marker and whose owner is gone, with the evidence. Read-only.",
+    )
+    .argument("[profile]", "only processes of this profile")
+    .option("-a, --all", "also list processes whose owner is alive")
+    .option("--json", "print JSON")
     .action(async (profile: string | undefined, flags: { all?: true; json?: true }) => {
       const { printUnmanaged } = await import("./unmanaged.js");
       setExitCode(await printUnmanaged(profile ?? null, flags.all === true, flags.json === true));
     });
-  foreign
+  unmanaged
     .command("cleanup")
-    .summary("end them, after asking")
-    .description("End the processes of one profile whose owner is gone, after asking.")
-    .argument("<profile>", "of the config file")
-    .option("--dry-run", "only show")
-    .option("--yes", "do not ask")
-    .option("--json", "as JSON")
+    .summary("end processes of a profile, after confirmation")
+    .description("End the processes of a profile whose owner is gone, after confirmation.")
+    .argument("<profile>", "a profile of the config file")
+    .option("--dry-run", "change nothing")
+    .option("--yes", "do not ask for confirmation")
+    .option("--json", "print JSON")
     .action(async (profile: string, flags: { dryRun?: true; yes?: true; json?: true }) => {
       const { cleanupUnmanaged } = await import("./unmanaged.js");
       const { dryRun = false, yes = false, json = false } = flags;

@@ -3,7 +3,7 @@ import type { MarkedProcess } from "../../anchor/inspect/by-marker.js";
 import type { UnmanagedProfile } from "../../config/schema.js";
 
 export interface OwnerState {
-  /** `ours`: it is in one of our runs, whose affair it is. `unknown` counts as alive. */
+  /** `ours`: it belongs to a run. `unknown` counts as alive. */
   readonly kind: "gone" | "alive" | "unknown" | "ours";
   readonly why: string;
 }
@@ -11,20 +11,20 @@ export interface OwnerState {
 export interface OwnerCheck {
   readonly profile: UnmanagedProfile;
   readonly process: MarkedProcess;
-  /** The run of ours that it is proven to be in. */
+  /** The run that it is proven to belong to; null: none. */
   readonly runId: string | null;
-  /** All that carry the profile's marker. */
+  /** All processes with the marker of the profile. */
   readonly carriers: readonly MarkedProcess[];
-  /** Process 1 is the system's own, not a container's. */
+  /** Process 1 is that of the system, not of a container. */
   readonly wholeMachine: boolean;
-  /** By the number somebody gave: who has it now. */
+  /** The live process with the recorded pid. */
   readonly claimed: ReadonlyMap<string, ProcessEvidence | null>;
 }
 
-/** Instead of a number: the file that should hold it is not there. One that cannot be read, or is being written, says nothing. */
+/** The pid file does not exist. A file that cannot be read, or is being written, proves nothing. */
 export const PID_FILE_MISSING = "";
 
-/** Whether the tool that marked a process is gone. Numbers and ancestry only: never a name or a command line. */
+/** Whether the tool that marked a process is gone, by pids and ancestry, never by a name or a command line. */
 export function checkOwner({
   profile,
   process,
@@ -35,7 +35,7 @@ export function checkOwner({
 }: OwnerCheck): OwnerState {
   const ours = runId ?? process.runId;
   if (ours !== null) return { kind: "ours", why: `it belongs to run ${ours}` };
-  // Nothing to compare with when it comes to ending it.
+  // There is no identity to verify when it is ended.
   if (process.value === "") return { kind: "unknown", why: `${profile.marker} is empty` };
   const { owner } = profile;
   if (owner === "orphaned") return checkOrphaned(process, processes, wholeMachine);
@@ -52,7 +52,7 @@ export function checkOwner({
   return checkNamedOwner(process, pid, claimed.get(pid) ?? null, variable);
 }
 
-/** The first of its family with the marker was started by the tool; when its parent is the system's first process, the tool is gone. */
+/** The topmost process with the marker was started by the tool; if its parent is process 1, the tool is gone. */
 function checkOrphaned(
   process: MarkedProcess,
   processes: readonly MarkedProcess[],
@@ -66,7 +66,7 @@ function checkOrphaned(
     top = parent;
   }
   const { pid } = top.identity;
-  // In a container the tool itself may be process 1, and then its own children look like orphans.
+  // In a container the tool itself may be process 1: its children would look like orphans.
   if (top.parentPid === 1 && !wholeMachine)
     return {
       kind: "unknown",
@@ -88,7 +88,7 @@ function checkNamedOwner(
 ): OwnerState {
   if (evidence === null || !evidence.alive)
     return { kind: "gone", why: `process ${pid}, named by ${by}, is gone` };
-  // Whoever started it is older than it.
+  // A parent is older than its child.
   if (evidence.identity.startTime > process.identity.startTime)
     return { kind: "gone", why: `the number ${pid}, named by ${by}, has been given to a younger process` };
   return { kind: "alive", why: `process ${pid}, named by ${by}, lives` };

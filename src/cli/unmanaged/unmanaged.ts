@@ -30,7 +30,7 @@ interface UnmanagedProcess {
   readonly ownerState: OwnerState;
 }
 
-/** Processes of other tools whose owner is gone, with the evidence. Looks only. */
+/** Lists processes of other tools whose owner is gone, with the evidence. Changes nothing. */
 export async function printUnmanaged(profile: string | null, all: boolean, json: boolean): Promise<number> {
   const profiles = await resolveProfiles(profile);
   const carriers = await findUnmanaged(profiles);
@@ -41,7 +41,7 @@ export async function printUnmanaged(profile: string | null, all: boolean, json:
   return 0;
 }
 
-/** End them, each by its own identity and marker, once it has been asked for. */
+/** Ends them after confirmation, each by its verified identity and marker. */
 export async function cleanupUnmanaged(
   profile: string,
   { dryRun, yes, json }: { readonly dryRun: boolean; readonly yes: boolean; readonly json: boolean },
@@ -60,7 +60,7 @@ export async function cleanupUnmanaged(
     notice("nothing was changed", "dim");
     return exitCodes.incomplete;
   }
-  // Whoever was asked may have taken his time: an owner that is back by now keeps its processes.
+  // An owner that has come back during the confirmation keeps its processes.
   const now = await findUnmanaged(await resolveProfiles(profile));
   const ended = await Promise.all(carriers.map((each) => endOrphan(each, now)));
   if (json) print(toJson(ended, 2));
@@ -85,7 +85,7 @@ interface EndResult {
   readonly why: string;
 }
 
-/** Never rejects: one that cannot be ended is no reason not to say what became of the others. */
+/** Never rejects: a process that cannot be ended must not hide the results of the others. */
 async function endProcess({
   process: { identity, value },
   profile: { name, marker, ...rest },
@@ -137,7 +137,7 @@ async function findUnmanaged(profiles: readonly UnmanagedProfile[]): Promise<rea
   return found;
 }
 
-/** By number: the run of this state directory that a process is proven to be in, whatever its environment says. */
+/** The run of this state directory that each process is proven to belong to, by pid, whatever its environment says. */
 async function runsOfProcesses(processes: readonly MarkedProcess[]): Promise<ReadonlyMap<number, string>> {
   const found = new Map<number, string>();
   await using localState = await openLocalState();
@@ -154,7 +154,7 @@ async function runsOfProcesses(processes: readonly MarkedProcess[]): Promise<Rea
   return found;
 }
 
-/** The processes that a profile's owners are said to be, as they are now. */
+/** The live processes that a profile names as owners. */
 async function claimedOwners(
   { owner }: UnmanagedProfile,
   processes: readonly MarkedProcess[],
@@ -170,12 +170,12 @@ async function claimedOwners(
   return new Map(pids.map((pid, at) => [pid, evidence[at] ?? null] as const));
 }
 
-/** The kernel's first pid namespace has a fixed number (PROC_PID_INIT_INO); every container's is another. */
+/** The initial pid namespace has a fixed inode (PROC_PID_INIT_INO); that of a container differs. */
 async function isInitialPidNamespace(): Promise<boolean> {
   return (await readlink("/proc/self/ns/pid").catch(() => "")) === "pid:[4026531836]";
 }
 
-/** A tool that has ended takes its file with it; one that cannot be read says nothing. */
+/** A tool that ends removes its pid file; a file that cannot be read proves nothing. */
 async function readPidFile(path: string): Promise<string> {
   try {
     return (await readFile(path, "utf8")).trim() || "(empty)";

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { CliFixture } from "../../support/cli/cli-fixture.js";
+import { CliFixture, cliPath } from "../../support/cli/cli-fixture.js";
 
 let cliFixture: CliFixture;
 beforeEach(async () => {
@@ -17,20 +17,36 @@ async function offered(words: readonly string[]): Promise<string[]> {
   await writeFile(script, stdout);
   const line = words.map((word) => `'${word}'`).join(" ");
   const asked = `source '${script}'; COMP_WORDS=(holdfast ${line}); COMP_CWORD=${words.length}; _holdfast; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { stdout: answer, stderr } = spawnSync("bash", ["--norc", "-c", asked], { encoding: "utf8" });
+  const { stdout: answer, stderr } = spawnSync(
+    "bash",
+    ["--norc", "-c", `holdfast() { "${process.execPath}" "${cliPath}" "$@"; }; ${asked}`],
+    { encoding: "utf8", env: cliFixture.env },
+  );
   expect(stderr).toBe("");
   return answer.split("\n").filter((word) => word !== "");
 }
 
 test("bash completes commands, commands of commands, and options", async () => {
   expect(await offered(["ga"])).toEqual(["gateway", "gateways"]);
-  expect(await offered(["runs", "c"])).toEqual(["cancel", "cleanup"]);
+  expect(await offered(["runs", "c"])).toEqual(["cleanup"]);
   expect(await offered(["runs", "list", "--st"])).toEqual(["--state"]);
   expect(await offered(["process", "l"])).toEqual(["list", "log"]);
   expect(await offered(["approvals", "list", "--f"])).toEqual(["--follow"]);
   expect(await offered(["run", "--cwd", ""])).toEqual([]);
   expect(await offered(["run", "--cwd", "/", "--serv"])).toEqual(["--service"]);
   expect(await offered(["run", "--", "ls", "--"])).toEqual([]);
+});
+
+test("bash completes runs by id and by name, and channels", async () => {
+  const config = join(cliFixture.home, "config.toml");
+  await writeFile(config, '[channels.ops]\nkind = "bell"\n');
+  process.env["HOLDFAST_CONFIG"] = config;
+  const { stdout } = await cliFixture.holdfast("run", "--json", "--name", "web", "--", "true");
+  const { runId } = JSON.parse(stdout) as { readonly runId: string };
+  expect(await offered(["logs", "r"])).toEqual([runId]);
+  expect(await offered(["stop", "w"])).toEqual(["web"]);
+  expect(await offered(["run", "--notify-channel", "o"])).toEqual(["ops"]);
+  delete process.env["HOLDFAST_CONFIG"];
 });
 
 test("every shell gets a script that it can read", async () => {

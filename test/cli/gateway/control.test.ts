@@ -260,16 +260,19 @@ describe.concurrent("a command that acts", () => {
     const runId = await gatewayFixture.startScript("sleep 7007");
     await gatewayFixture.stop();
     const { code, stdout, stderr } = await gatewayFixture.holdfast("process", "clear");
-    expect({ code, stdout }).toEqual({ code: 0, stdout: "0 ended runs are hidden; --all shows them\n" });
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: "removed 0 ended runs from lists; --all lists them\n",
+    });
     expect(stderr).toMatch(
       /^holdfast: started a gateway in the background \(pid \d+\); `holdfast gateway stop` stops it\n$/,
     );
     const kill = (): Promise<CliResult> => gatewayFixture.holdfast("process", "kill", runId);
-    expect(await kill()).toMatchObject({ code: 0, stderr: "", stdout: `${runId} is gone\n` });
+    expect(await kill()).toMatchObject({ code: 0, stderr: "", stdout: `${runId} is gone (manual-cancel)\n` });
     expect(await kill()).toMatchObject({
       code: 0,
       stderr: "",
-      stdout: expect.stringContaining(`${runId} had ended before: `) as string,
+      stdout: expect.stringContaining(`${runId}: it had already ended: `) as string,
     });
   });
 

@@ -53,7 +53,8 @@ test("a run that has not ended is Holdfast's failure", () => {
   expect(runExitCode({ exit: null })).toBe(125);
 });
 
-test("what failed before the command could even be tried is Holdfast's failure", () => {
-  expect(spawnErrorCode(ENOENT, "cwd")).toBe(125);
+test("a missing directory is a usage error, and another step before exec is a failure of Holdfast", () => {
+  expect(spawnErrorCode(ENOENT, "cwd")).toBe(2);
+  expect(spawnErrorCode(ENOENT, "boundary")).toBe(125);
   expect(spawnErrorCode(ENOENT, "exec")).toBe(127);
 });

@@ -74,7 +74,7 @@ describe.concurrent("process, on a shell's terminal", () => {
     child.stdin.end("first\nsecond");
     expect(await finished).toMatchObject({
       code: 0,
-      stderr: "holdfast: the program has not asked for bracketed paste: each line was entered as if typed\n",
+      stderr: "holdfast: the program has not enabled bracketed paste, so each line was entered as if typed\n",
     });
     await shared.waitForOutput(runId, "[first]");
     await shared.waitForOutput(runId, "[second]");
@@ -126,7 +126,7 @@ describe.concurrent("process, on a run", () => {
     const { stdout } = await shared.holdfast("process", "poll", runId, "--wait", "5s", "--stdout", "5");
     expect(stdout).toMatch(new RegExp(`^${runId}: exit 0, `));
     expect(await shared.holdfast("process", "write", runId, "late")).toMatchObject({
-      code: 125,
+      code: 1,
       stderr: `holdfast: run ${runId}: it has ended; the input was not delivered\n`,
     });
   });
@@ -172,7 +172,7 @@ describe.concurrent("process, on a run", () => {
     const several = await poll(twin() ?? "");
     expect(several).toMatchObject({ code: 2, stdout: "" });
     expect(several.stderr).toMatch(
-      /^holdfast: "run_." is the beginning of several runs: run_\w+, run_\w+\n$/,
+      /^holdfast: "run_." is the beginning of several run ids: run_\w+, run_\w+\n$/,
     );
     for (const wanted of ["run_000000000000", "../../etc", "run_i\u001b[31m"])
       expect(await poll(wanted)).toMatchObject({
@@ -183,7 +183,7 @@ describe.concurrent("process, on a run", () => {
     for (const wanted of ["", "run_"])
       expect(await gatewayFixture.holdfast("process", "kill", wanted)).toMatchObject({
         code: 2,
-        stderr: "holdfast: say which run: its id, or the beginning of it\n",
+        stderr: "holdfast: the run is missing: give its id, the beginning of its id, or its name\n",
       });
   });
 });
@@ -225,13 +225,17 @@ describe.concurrent("logs", () => {
     await shared.waitForEnd(runId);
     const whole = Buffer.from(counted(1_100_000));
     const { stdout, stderr } = await shared.holdfast("process", "log", "-f", runId, "--offset", "0");
-    const [, dropped = "0"] = /^holdfast: (\d+) bytes of stdout were dropped\n$/.exec(stderr) ?? [];
+    const [, dropped = "0"] =
+      /^holdfast: (\d+) bytes of stdout were dropped: the run wrote more than is kept\n$/.exec(stderr) ?? [];
     expect(Number(dropped), stderr).toBeGreaterThan(0);
     expect(whole.subarray(Number(dropped)).equals(Buffer.from(stdout)), dropped).toBe(true);
     const { skipped } = await shared.json<{ skipped: number }>("process", "log", runId, "--skip", "0");
     expect(skipped).toBe(Number(dropped));
     const newest = await shared.holdfast("logs", runId, "-n", "1");
-    expect(newest).toMatchObject({ stdout: "é1100000\n", stderr: "" });
+    expect(newest.stdout).toBe("é1100000\n");
+    expect(newest.stderr).toMatch(
+      /MiB of earlier stdout not shown; holdfast logs run_\w+ -n all prints it\n$/,
+    );
   });
 
   test("-f goes on over a restart of the gateway", async () => {

@@ -22,7 +22,7 @@ async function wrote(text: string): Promise<string> {
   return runId;
 }
 
-test("list shows what goes on and what has ended; removed and cleared are hidden, and on record", async () => {
+test("list shows open and ended runs; removed and cleared runs stay on record", async () => {
   const open = await shared.gatewayFixture.startScript("sleep 7020");
   const ended = await wrote("x");
   const removed = await shared.gatewayFixture.startScript("sleep 7021");
@@ -44,7 +44,7 @@ test("list shows what goes on and what has ended; removed and cleared are hidden
   expect(await runs("--all")).toEqual([removed, ended, open]);
   expect(await shared.batchCli.holdfast("process", "clear")).toMatchObject({
     code: 0,
-    stdout: "0 ended runs are hidden; --all shows them\n",
+    stdout: "removed 0 ended runs from lists; --all lists them\n",
   });
 });
 
@@ -64,7 +64,7 @@ test("with a session's token, list and clear are that session's own", async () =
     );
   expect(await list()).toEqual([run.runId]);
   expect((await own.holdfast("process", "log", others)).code).toBe(1);
-  expect((await own.holdfast("process", "clear")).stdout).toContain("1 ended run is hidden");
+  expect((await own.holdfast("process", "clear")).stdout).toContain("removed 1 ended run");
   expect(await list()).toEqual([]);
   expect(await listed()).toContain(others);
 });

@@ -163,9 +163,34 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
     });
   });
 
-  describe("without --pty on a terminal", () => {
+  describe("without an option", () => {
+    const probe = `sh -c 'for fd in 0 1 2; do [ -t $fd ] && printf tty || printf no; done; echo'`;
+
+    test("a command on a terminal gets a PTY of the same size", async () => {
+      const screen = await terminal(`${holdfast} run -- sh -c 'stty size; tty <&2'; tty; echo "code $?"`);
+      await screen.sees("code 0");
+      const [size, inner, outer] = (await screen.end()).screen.split("\r\n");
+      expect(size).toBe("30 100");
+      expect(inner).toMatch(/^\/dev\/pts\/\d+$/);
+      expect(inner).not.toBe(outer);
+    });
+
+    test.each(["</dev/null", "2>/dev/null", "| cat", "--json 2>&1 >/dev/null"])(
+      "a command with %s gets no PTY",
+      async (redirection) => {
+        const option = redirection.startsWith("--json") ? "--json " : "";
+        const screen = await terminal(
+          `${holdfast} run ${option}-- ${probe} ${redirection.replace("--json ", "")}; echo end`,
+        );
+        await screen.sees("end");
+        expect((await screen.end()).screen).toContain("nonono");
+      },
+    );
+  });
+
+  describe("with --no-pty on a terminal", () => {
     test("what is typed reaches the command, and Ctrl-D ends it", async () => {
-      const screen = await terminal(`${holdfast} run -- sh -c 'echo ready; cat'; echo "code $?"`);
+      const screen = await terminal(`${holdfast} run --no-pty -- sh -c 'echo ready; cat'; echo "code $?"`);
       await screen.sees("ready");
       await screen.type("hello\r");
       await screen.sees("hello\r\nhello\r\n");
@@ -176,7 +201,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
 
     test("Ctrl-C cancels once and kills the second time", async () => {
       const screen = await terminal(
-        `${holdfast} run --grace 25s -- sh -c 'trap "" TERM; echo ready; while :; do sleep 0.05; done'; echo "code $?"`,
+        `${holdfast} run --no-pty --grace 25s -- sh -c 'trap "" TERM; echo ready; while :; do sleep 0.05; done'; echo "code $?"`,
       );
       await screen.sees("ready");
       await screen.type("\x03");
@@ -201,7 +226,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
     });
 
     test("messages are coloured there, and nowhere else", async () => {
-      const script = `run -- sh -c 'sleep 60 & exit 0'`;
+      const script = `run --no-pty -- sh -c 'sleep 60 & exit 0'`;
       const screen = await terminal(`${holdfast} ${script}; NO_COLOR=1 ${holdfast} ${script}`);
       const shown = (await screen.end()).screen.split("\r\n");
       expect(shown[0]).toContain("\x1b[33mholdfast: cleaned up");

@@ -26,7 +26,7 @@ describe.each(SUPERVISION_MODES)("%s", (mode) => {
     test.each<[string, readonly string[], number, string]>([
       ["127 for a command that is not there", ["--", "no-such-command"], 127, "cannot run no-such-command"],
       ["126 for one that cannot be executed", ["--", "/etc/passwd"], 126, "cannot run /etc/passwd"],
-      ["125 for a directory that is not there", ["--cwd", "/no/such", "--", "true"], 125, "/no/such"],
+      ["2 for a directory that does not exist", ["--cwd", "/no/such", "--", "true"], 2, "/no/such"],
       [
         "124 after the overall timeout",
         ["--timeout", "200ms", "--", "sleep", "60"],
@@ -306,7 +306,7 @@ describe("mistakes on the command line", () => {
       ["run", "--timout", "3", "--", "true"],
       "(did you mean --timeout?)",
     ],
-    ["an unknown command, with a suggestion", ["rnu"], "(did you mean run?)"],
+    ["an unknown command, with a suggestion", ["rnu"], "(did you mean holdfast run?)"],
     ["no command", ["run"], "missing required argument 'command'"],
     ["a duration that is none", ["run", "--timeout", "soon", "--", "true"], `"soon" is not a duration`],
     [

@@ -2,7 +2,7 @@ import picocolors from "picocolors";
 import { describe, expect, test } from "vitest";
 import { KnownHosts } from "../../../src/cli/client/known-hosts.js";
 import { ownerWarning, ownerWarningText, runStatusText } from "../../../src/cli/print/run-status.js";
-import { displayWidth } from "../../../src/cli/print/table.js";
+import { displayWidth } from "../../../src/text/width.js";
 import { runTable } from "../../../src/cli/runs/list.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import { END_REASONS } from "../../../src/model/enums.js";

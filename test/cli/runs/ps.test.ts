@@ -42,7 +42,11 @@ test("shows a run with the processes that live in it, detached ones included, an
 
 test("without anything running says so, and creates nothing", async () => {
   const { code, stdout, stderr } = await cliFixture.holdfast("ps");
-  expect({ code, stdout, stderr }).toEqual({ code: 0, stdout: "", stderr: "holdfast: nothing is running\n" });
+  expect({ code, stdout, stderr }).toEqual({
+    code: 0,
+    stdout: "",
+    stderr: "holdfast: no run is open; --all lists ended runs\n",
+  });
 });
 
 test("a process cannot forge a line", () => {
@@ -61,7 +65,7 @@ test("a process cannot forge a line", () => {
     },
   ];
   const shown = {
-    record,
+    ...record,
     hostName: "\x1b[31mhost\nrun_fake",
     care: null,
     silentMs: null,
@@ -93,8 +97,8 @@ test("what cannot be seen from here is not said to be nothing", () => {
   const nothing = { care: null, silentMs: null, health: null, ports: [], ...nobody };
   const [, here, there] = psTable(
     [
-      { record, hostName: "here", elsewhere: false, ...nothing },
-      { record, hostName: "there", elsewhere: true, ...nothing },
+      { ...record, hostName: "here", elsewhere: false, ...nothing },
+      { ...record, hostName: "there", elsewhere: true, ...nothing },
     ],
     62_000,
     null,

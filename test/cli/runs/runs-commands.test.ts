@@ -96,7 +96,7 @@ describe("runs show", () => {
     const result = await cliFixture.holdfast("runs", "show", "run_");
     expect(result.code).toBe(2);
     expect(result.stderr).toMatch(
-      /^holdfast: "run_" is the beginning of several runs: run_\w+, run_\w+, run_\w+\n$/,
+      /^holdfast: "run_" is the beginning of several run ids: run_\w+, run_\w+, run_\w+\n$/,
     );
   });
 
@@ -127,9 +127,7 @@ describe("looking", () => {
       `export HOLDFAST_HOME="${empty.home}/none"; holdfast runs list --json; holdfast runs list; holdfast runs show x; ls -A "${empty.home}"`,
     );
     expect(list.stdout).toBe("[]\n");
-    expect(list.stderr).toBe(
-      "holdfast: nothing is running; --all shows what has ended\nholdfast: no run x\n",
-    );
+    expect(list.stderr).toBe("holdfast: no run is open; --all lists ended runs\nholdfast: no run x\n");
   });
 
   test("changes nothing where something has", async () => {

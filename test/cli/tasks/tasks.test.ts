@@ -149,12 +149,12 @@ test("asked to tell of work, and not whom, it is refused where nobody would hear
       code: 2,
       stdout: "",
       stderr:
-        "holdfast: --notify state_changes alone tells nobody: add --tell <channel>; nothing was started\n",
+        "holdfast: --notify state_changes has no target: add --notify-channel <channel>; nothing was started\n",
     });
   const spawn = ["acp", "spawn", "--agent-command", SCRIPTED_AGENT, "--background", ...notify];
   const spawned = await batchCli.holdfast(...spawn, scriptedPrompt({ say: "x" }));
   expect(spawned).toMatchObject({ code: 0, stdout: expect.stringMatching(/^turn_\w+\n$/) as string });
-  expect(spawned.stderr).toMatch(/whom to tell was not said when task_\w+ was begun: nobody hears of it\n$/);
+  expect(spawned.stderr).toMatch(/task_\w+ has no notification target, so nobody will be notified\n$/);
   // A session hears itself, and who is silent need not be told.
   expect(await batchCli.holdfast("run", "--detach", "--notify", "silent", "--", "true")).toMatchObject({
     code: 0,
@@ -192,7 +192,7 @@ test("list shows the newest first, by status, runtime and session, and says when
   expect(await ids("list", "--runtime", "exec")).not.toContain(done);
   expect(await ids("--session", session.id)).toEqual([]);
   const one = await batchCli.holdfast("tasks", "--limit", "1");
-  expect(one.stderr).toBe("holdfast: there may be more than these; --limit shows more\n");
+  expect(one.stderr).toBe("holdfast: there may be more tasks; --limit lists more\n");
   expect(one.stdout).toMatch(
     new RegExp(`^TASK .*\n${done} +succeeded +external +- +\\S+ ago +count the words +twelve …\n$`),
   );
@@ -341,7 +341,7 @@ test("show has what was asked for, line by line", async () => {
   const id = await external({ label: "count", text: "Count the words.\nAll of them.", kind: "counting" });
   const { stdout } = await batchCli.holdfast("tasks", "show", id);
   expect(stdout).toMatch(/\n {2}runtime +external, counting\n/);
-  expect(stdout).toContain("\nasked for\n  Count the words.\n  All of them.\n");
+  expect(stdout).toContain("\nrequest\n  Count the words.\n  All of them.\n");
 });
 
 test("the policy of a task is changed while it goes on, and not afterwards", async () => {
@@ -356,7 +356,7 @@ test("the policy of a task is changed while it goes on, and not afterwards", asy
   expect(await batchCli.holdfast("tasks", "notify", id, "done_only")).toMatchObject({
     code: 0,
     stdout: `${id}: done_only\n`,
-    stderr: `holdfast: whom to tell was not said when ${id} was begun: nobody hears of it\n`,
+    stderr: `holdfast: ${id} has no notification target, so nobody will be notified\n`,
   });
   await client.finishTask({ params: { id }, body: { status: "succeeded" } });
   expect(await batchCli.holdfast("tasks", "notify", id, "silent")).toMatchObject({

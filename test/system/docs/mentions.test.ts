@@ -49,7 +49,11 @@ function unknownWords(mention: string): string[] {
     }
     const below = commands.flatMap(({ commands: inner }) => inner);
     if (below.length === 0) continue;
-    const found = word.split("|").map((name) => [name, below.find((one) => one.name() === name)] as const);
+    const found = word
+      .split("|")
+      .map(
+        (name) => [name, below.find((one) => one.name() === name || one.aliases().includes(name))] as const,
+      );
     const unknown = found.filter(([, command]) => command === undefined).map(([name]) => name);
     if (unknown.length > 0) return unknown;
     commands = found.flatMap(([, command]) => command ?? []);
@@ -57,7 +61,10 @@ function unknownWords(mention: string): string[] {
   return [];
 }
 
+/** A group without a verb is its `list`, `show` or `status`. */
 function hasOption(command: Command, flag: string): boolean {
+  const bare = command.commands.find((one) => ["list", "show", "status"].includes(one.name()));
+  if (bare !== undefined && hasOption(bare, flag)) return true;
   if (["--help", "-h", "--version"].includes(flag)) return true;
   return command.options.some((option) => option.long === flag || option.short === flag);
 }

@@ -2,7 +2,7 @@ import type { ResponseOf } from "../../../api/contract.js";
 import { sanitizeLine } from "../../../text/sanitize.js";
 import { formatDuration } from "../../options/units.js";
 import type { Palette } from "../../print/palette.js";
-import { displayWidth, truncateToWidth } from "../../print/table.js";
+import { displayWidth, truncateToWidth } from "../../../text/width.js";
 
 export interface ToolState {
   readonly title: string;
@@ -10,7 +10,7 @@ export interface ToolState {
   readonly status: string;
 }
 
-/** A map: the status is the agent's word, and may be `constructor`. */
+/** A Map: the status comes from the agent and may be `constructor`. */
 const STATUS_MARKS = new Map<string, readonly [mark: string, colour: "green" | "red" | "yellow" | "dim"]>([
   ["pending", ["·", "dim"]],
   ["in_progress", ["…", "yellow"]],
@@ -24,25 +24,25 @@ export function toolHasEnded({ status }: ToolState): boolean {
 
 const MIN_TITLE_COLUMNS = 8;
 
-/** One line, however many its title has. */
+/** A tool call on one line, even if its title has several. */
 export function toolLine({ title, kind, status }: ToolState, width: number, palette: Palette): string {
   const [mark, colour] = STATUS_MARKS.get(status) ?? ["·", "dim"];
   const words = toOneLine(`${kind === "other" ? "" : `${kind}: `}${title}`);
   const state = toOneLine(status.replaceAll("_", " "));
   const room = width - displayWidth(state) - 4;
-  // Where there is no room for both, the mark says it.
+  // If there is no room for both, the mark is enough.
   if (room < MIN_TITLE_COLUMNS) return `${palette[colour](mark)} ${truncateToWidth(words, width - 2)}`;
   return `${palette[colour](mark)} ${truncateToWidth(words, room)}  ${palette.dim(state)}`;
 }
 
-/** An agent's words on one line of ours. */
+/** Text of an agent as a single line. */
 export function toOneLine(text: string): string {
   return sanitizeLine(text.replaceAll(/\s+/g, " ").trim());
 }
 
 export type PermissionRequest = ResponseOf<"acpAnswer">["permission"];
 
-/** What it is about. */
+/** The subject of a permission request. */
 export function permissionSubject({ kind, title, toolCallId }: PermissionRequest): string {
   const words = title ?? toolCallId;
   return toOneLine(kind === null ? words : `${kind}: ${words}`);
@@ -52,7 +52,7 @@ export function expiryText({ expiresAt }: PermissionRequest, now: number): strin
   return `expires in ${formatDuration(Math.max(0, expiresAt - now))}`;
 }
 
-/** Null: what a rule lets through is not worth a line. */
+/** Null: a request that a rule answered is not shown. */
 export function permissionLine(permission: PermissionRequest, now: number): string | null {
   const { id, decision } = permission;
   const subject = permissionSubject(permission);
@@ -70,6 +70,6 @@ const VERDICT_WORDS = {
   expired: "expired",
 } as const;
 
-/** How what happens is shown: to be read, as it came, or the answer alone. */
+/** Formats of updates: text for reading, the frames as JSON, or only the answer. */
 export const OUTPUT_FORMATS = ["text", "json", "quiet"] as const;
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number];

@@ -1,7 +1,7 @@
 import { sanitizeText } from "../../../text/sanitize.js";
 import { printOrThrow } from "../../print/stdout.js";
 
-/** What is written on stdout, and where that stands. */
+/** Writes to stdout and keeps track of the cursor. */
 export class StdoutWriter {
   #atLineStart = true;
 
@@ -9,7 +9,7 @@ export class StdoutWriter {
     return this.#atLineStart;
   }
 
-  /** Goes on where the last left off. */
+  /** Continues where the last write ended. */
   write(text: string): void {
     if (text === "") return;
     printOrThrow(text);
@@ -21,7 +21,7 @@ export class StdoutWriter {
     printOrThrow(`${text}\n`);
   }
 
-  /** At the beginning of a line. */
+  /** Moves to the beginning of a line. */
   startLine(): void {
     if (!this.#atLineStart) printOrThrow("\n");
     this.#atLineStart = true;
@@ -30,11 +30,11 @@ export class StdoutWriter {
 
 /** The first half of a line end or of a character. */
 const PARTIAL_CHARACTER = /[\r\ud800-\udbff]$/;
-/** An escape sequence and what follows it. */
+/** An escape sequence and the text after it. */
 const OPEN_SEQUENCE = /\x1b[^\x07\x1b\n]{0,255}$/;
 const COMPLETE_SEQUENCE = /^\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z\\^-~])/;
 
-/** An agent's text, in pieces, safe to show: a sequence that is cut in two is still taken out whole. */
+/** Sanitizes an agent's text in pieces: an escape sequence that is split between two pieces is removed as a whole. */
 export class SanitizedTextStream {
   #incomplete = "";
 
@@ -44,7 +44,7 @@ export class SanitizedTextStream {
     return sanitizeText(text.slice(0, text.length - this.#incomplete.length));
   }
 
-  /** What never was finished. */
+  /** The rest that was never completed. */
   flush(): string {
     const rest = sanitizeText(this.#incomplete);
     this.#incomplete = "";
@@ -52,7 +52,7 @@ export class SanitizedTextStream {
   }
 }
 
-/** What may be the beginning of something that the next piece ends. */
+/** The end of a piece that may be the beginning of a sequence. */
 function incompleteTail(text: string): string {
   const [half] = PARTIAL_CHARACTER.exec(text) ?? [];
   if (half !== undefined) return half;
@@ -60,15 +60,15 @@ function incompleteTail(text: string): string {
   return COMPLETE_SEQUENCE.test(sequence) ? "" : sequence;
 }
 
-/** How large the terminal is. */
+/** The size of the terminal. */
 export interface TerminalDimensions {
   readonly columns: number;
   readonly rows: number;
 }
 
 /**
- * The last lines of a terminal, as long as nothing else stands below them: each can be written again in its place.
- * Every line must fit into the terminal's width, or it would be two.
+ * The last lines of a terminal, while nothing is written below them: each can be rewritten in place. Every line must
+ * fit the width of the terminal, or it would take two rows.
  */
 export class LiveLines {
   readonly #size: () => TerminalDimensions;
@@ -79,10 +79,10 @@ export class LiveLines {
     this.#size = size;
   }
 
-  /** The pen must be at the beginning of a line. */
+  /** The cursor must be at the beginning of a line. */
   set(id: string, text: string): void {
     const { columns, rows } = this.#size();
-    // What a terminal makes of its lines when it is resized is not known here.
+    // The layout of lines after a resize is not known.
     if (this.#drawnAt !== columns) this.freeze();
     this.#drawnAt = columns;
     const at = this.#ids.indexOf(id);
@@ -92,7 +92,7 @@ export class LiveLines {
       return;
     }
     printOrThrow(`${text}\n`);
-    // What has left the screen cannot be reached any more.
+    // A line that has scrolled off the screen cannot be rewritten.
     this.#ids = [...this.#ids, id].slice(-Math.max(1, rows - 1));
   }
 
@@ -100,7 +100,7 @@ export class LiveLines {
     return this.#ids.includes(id) && this.#drawnAt === this.#size().columns;
   }
 
-  /** From here on they stay as they are. */
+  /** From now on the lines are not rewritten. */
   freeze(): void {
     this.#ids = [];
   }

@@ -9,7 +9,7 @@ import { defaults } from "../../../defaults.js";
 import { sanitizeText } from "../../../text/sanitize.js";
 import { isCapableTerminal, type Palette, paletteFor } from "../../print/palette.js";
 import { notice } from "../../print/stderr.js";
-import { truncateToWidth } from "../../print/table.js";
+import { truncateToWidth } from "../../../text/width.js";
 import { permissionLine, type PermissionRequest, toolHasEnded, toolLine, toOneLine } from "./formats.js";
 import { LiveLines, SanitizedTextStream, StdoutWriter, type TerminalDimensions } from "./terminal-writer.js";
 import {
@@ -25,38 +25,38 @@ import type { AcpView, TurnChange } from "./updates.js";
 type Kind = "text" | "thought" | "lines";
 type RawUpdate = Parameters<typeof applyToolUpdate>[0];
 
-/** Where there is no terminal to be as wide as. */
+/** Width of lines if stdout is no terminal. */
 const NON_TERMINAL_WIDTH = 200;
 
-/** As much of a prompt that came to nothing as it takes to know it again. */
+/** Characters of a prompt that was not answered, enough to recognize it. */
 const PROMPT_EXCERPT_CHARS = 60;
 
 export interface TextViewOptions {
-  /** All of them, instead of their beginning. */
+  /** Show thoughts in full. */
   readonly thoughts: boolean;
-  /** A session, not one's own turn: what is asked is shown, too. */
+  /** A session is watched, not only one's own turn: prompts are shown as well. */
   readonly watching: boolean;
 }
 
-/** What an agent says and does, for a person to read as it comes. */
+/** Shows what an agent says and does while it happens. */
 export class TextView implements AcpView {
   readonly #thoughts: boolean;
   readonly #watching: boolean;
   readonly #palette: Palette = paletteFor(1);
   readonly #out = new StdoutWriter();
-  /** Null: what is written cannot be written again. */
+  /** Null: lines cannot be rewritten. */
   readonly #liveLines: LiveLines | null;
   readonly #tools = new Map<string, ToolCallSummary>();
   #stream = new SanitizedTextStream();
   #kind: Kind | null = null;
-  /** Of the text that is being written, something has been. */
+  /** Part of the current text was written. */
   #textStarted = false;
-  /** Empty lines that are written when more follows. */
+  /** Empty lines that are written only if text follows. */
   #blank = "";
   #thought = "";
   #thoughtCount = 0;
   #plan = "";
-  /** What waits for its turn, by that. */
+  /** Queued prompts by turn id. */
   readonly #queued = new Map<string, string>();
   #prompted = false;
 
@@ -83,24 +83,24 @@ export class TextView implements AcpView {
       case "late-answer":
       case "replay":
       case "client":
-        // None is of the turn that is shown; all are in the raw frames.
+        // These updates do not belong to the turn; the json format has them.
         return;
     }
   }
 
   turnEnded(): void {
-    // All of it has been shown.
+    // The text was shown already.
   }
 
-  /** Beside what the agent says. */
+  /** Prints a notice beside the agent's text. */
   notice(remark: Notice | null): void {
     if (remark === null) return;
-    // Elsewhere the two are apart, and what the agent says stays whole.
+    // If stdout is no terminal, notices go to stderr and the agent's text stays whole.
     if (isatty(1)) this.flush();
     notice(...remark);
   }
 
-  /** Nothing that stands there changes any more; what comes next begins a line. */
+  /** No line is rewritten from now on; the next output begins a line. */
   flush(): void {
     this.#endText();
     this.#out.startLine();
@@ -114,20 +114,20 @@ export class TextView implements AcpView {
     this.#queued.delete(turnId);
     if (state === "running") return asked === undefined ? undefined : this.#showPrompt(asked);
     const remark = turnEndNotice({ outcome, stopReason, problem });
-    // It never began: what is shown meanwhile is another's.
+    // The turn never began: the current output belongs to another turn.
     if (asked !== undefined && remark !== null)
       return this.notice([
         `${remark[0]}; it was to be: ${truncateToWidth(toOneLine(asked), PROMPT_EXCERPT_CHARS)}`,
         remark[1],
       ]);
     this.flush();
-    // The next turn's tools may be called like this one's.
+    // The next turn may use the same tool ids.
     this.#tools.clear();
     this.#plan = "";
     this.notice(remark);
   }
 
-  /** What somebody has asked the agent, where its answer begins. */
+  /** Prints the prompt before its answer. */
   #showPrompt(text: string): void {
     this.flush();
     if (this.#prompted) this.#out.writeLine("");
@@ -157,7 +157,7 @@ export class TextView implements AcpView {
       case "plan":
         return this.#showPlan(update["entries"]);
       default:
-        // News of the session, and what is not known: in the raw frames.
+        // Updates of the session and unknown updates are only in the json format.
         return;
     }
   }
@@ -165,11 +165,11 @@ export class TextView implements AcpView {
   #showText(kind: "text" | "thought", piece: string): void {
     if (piece === "") return;
     this.#switchTo(kind);
-    // What set it apart from the text before a tool's line is done by a line of its own here.
+    // A line of its own separates it from the text before.
     const next = this.#stream.push(piece);
     const whole = this.#textStarted ? this.#blank + next : next.trimStart();
     const words = whole.replace(/\n+$/, "");
-    // What comes next stands apart anyway.
+    // The next output is separated anyway.
     const ends = words !== whole && (words !== "" || !this.#out.atLineStart);
     const shown = ends ? `${words}\n` : words;
     this.#blank = whole.slice(shown.length);
@@ -205,7 +205,7 @@ export class TextView implements AcpView {
     const line = toolLine(tool, lineWidth(), this.#palette);
     if (known !== undefined && line === toolLine(known, lineWidth(), this.#palette)) return;
     if (this.#liveLines?.has(id) === true) return this.#liveLines.set(id, line);
-    // In its place it may change as often as it likes; below, only its end is worth another line.
+    // In place, a line may change often; below, only its end is worth another line.
     if (known !== undefined && !toolHasEnded(tool)) return;
     this.#showLine(id, line);
   }
@@ -227,7 +227,7 @@ export class TextView implements AcpView {
     else this.#liveLines.set(id, line);
   }
 
-  /** Text stands apart from everything else. */
+  /** Separates text from other output. */
   #switchTo(kind: Kind): void {
     if (this.#kind === kind) return;
     const before = this.#kind;
@@ -254,7 +254,7 @@ export class TextView implements AcpView {
     }
   }
 
-  /** A line end inside would take the colour along to the next line. */
+  /** A line end inside would carry the colour to the next line. */
   #dim(text: string): string {
     return text
       .split("\n")
@@ -265,11 +265,11 @@ export class TextView implements AcpView {
 
 function terminalDimensions(): TerminalDimensions {
   const { columns, rows } = process.stdout;
-  // Some terminals do not know how large they are.
+  // Some terminals do not know their size and report 0.
   return { columns: columns > 0 ? columns : 80, rows: rows > 0 ? rows : 24 };
 }
 
-/** One less than there is: a terminal may wrap when its last column is filled. */
+/** One column less: a terminal may wrap when its last column is filled. */
 function lineWidth(): number {
   return isatty(1) ? terminalDimensions().columns - 1 : NON_TERMINAL_WIDTH;
 }

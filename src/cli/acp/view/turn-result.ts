@@ -3,7 +3,7 @@ import { exitCodes } from "../../print/exit-code.js";
 
 export type ShownTurn = ResponseOf<"acpPrompt">["turn"];
 
-/** Something to be said about a turn, and how urgently. */
+/** A notice about a turn and its colour. */
 export type Notice = readonly [message: string, colour: "red" | "yellow" | "dim"];
 
 /** The exit code of a command that has waited for a turn. */
@@ -30,7 +30,7 @@ export function turnExitCode(
 
 const STOPPED_EARLY = /^max_/;
 
-/** What a person has to know of how a turn has ended. Nothing: it has, as it should. */
+/** What a user must know about the end of a turn. Null: it ended normally. */
 export function turnEndNotice({
   outcome,
   stopReason,

@@ -6,12 +6,12 @@ export type WatchedUpdate = ResponseOf<"acpWatch">["updates"][number];
 
 export interface AcpUpdateStreamOptions extends Pick<
   ReconnectingStreamOptions,
-  "connection" | "after" | "say"
+  "connection" | "after" | "notice"
 > {
   readonly sessionId: string;
 }
 
-/** What happens in a session until it is closed. */
+/** The updates of a session until it is closed. */
 export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
   constructor({ sessionId, ...parts }: AcpUpdateStreamOptions) {
     const params = { id: sessionId };
@@ -21,7 +21,7 @@ export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
       isOver: async (client, last) => {
         const { session } = await client.acpShow({ params });
         if (session.state !== "closed") return false;
-        // It may have been closed since the stream broke off.
+        // It may have been closed since the stream ended.
         return (await client.acpWatch({ params, query: { after: last, limit: 1 } })).updates.length === 0;
       },
       subject: "the agent",
@@ -30,17 +30,17 @@ export class AcpUpdateStream extends ReconnectingStream<WatchedUpdate> {
   }
 }
 
-/** How what happens is shown. */
+/** Shows the updates of a session in one format. */
 export interface AcpView {
   show(update: WatchedUpdate): void;
-  /** A turn that was waited for has ended, and this is its record. */
+  /** A turn that the command waited for has ended. */
   turnEnded(turn: ShownTurn): void;
-  /** Beside what the agent says. */
+  /** Prints a notice beside the agent's text. */
   notice(remark: Notice): void;
-  /** What comes next is not the view's. */
+  /** The next output does not come from the view. */
   flush(): void;
 }
 
-/** What an update of a turn says of it. */
+/** The fields of a turn that an update carries. */
 export type TurnChange = Pick<ShownTurn, "turnId" | "state"> &
   Partial<Pick<ShownTurn, "prompt" | "outcome" | "stopReason" | "problem">>;

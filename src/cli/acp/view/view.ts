@@ -25,7 +25,7 @@ const silentView: AcpView = {
   show: ({ type, data }) => {
     const remark = type === "turn" ? endNotice(data as TurnChange) : null;
     if (remark !== null) notice(...remark);
-    // Or it would be waited for, and nobody would know what for.
+    // Otherwise the command would wait without saying why.
     const question = type === "permission" ? (data as PermissionRequest) : null;
     if (question?.decision === null) notice(permissionLine(question, Date.now()) ?? "", "yellow");
   },
