@@ -7,6 +7,7 @@ import type { GatewayClient } from "../../src/api/client.js";
 import { startGateway } from "../../src/gateway/start.js";
 import { reachGateway } from "../../src/gateway/locate.js";
 import { removeStateDirectory } from "../support/temporary-directory.js";
+import { waitUntilStopped } from "../support/gateway/gateway-process.js";
 
 const main = join(process.cwd(), "dist/cli/main.js");
 const RUNS = process.env["HOLDFAST_SOAK"] === "1" ? 200 : 40;
@@ -42,8 +43,7 @@ test(
     expect(second.pid).not.toBe(first.pid);
     onTestFinished(async () => {
       await second.client.stop({ body: { runs: "terminate" } }).catch(() => undefined);
-      while ((await reachGateway(home).catch(() => null)) !== null)
-        await new Promise((done) => setTimeout(done, 20));
+      await waitUntilStopped(home);
     });
     const whole = Array.from({ length: LINES }, (_, n) => `line ${n + 1}\n`).join("");
     await Promise.all(

@@ -2,7 +2,6 @@ import { spawn } from "node:child_process";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout } from "node:timers/promises";
 import {
   afterAll,
   afterEach,
@@ -108,10 +107,7 @@ describe.skipIf(whyNoPostgres !== null)("two state directories of one host on on
     expect(await two.gateway.supervisor.retain({ endedKept: 0 })).toMatchObject({ records: 1 });
     expect(await store.getRun(ended)).toBeNull();
     // It says every ten seconds that it is there.
-    const isBack = async (): Promise<boolean> => {
-      await setTimeout(200);
-      return (await store.getGateway(one.gateway.instanceId)) !== null;
-    };
+    const isBack = async (): Promise<boolean> => (await store.getGateway(one.gateway.instanceId)) !== null;
     await waitFor("it is known again", isBack, 30_000);
   });
 

@@ -4,6 +4,7 @@ import { openSupervisor } from "../../../src/supervisor/open.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
 import { cliPath, type CliFixture } from "../../support/cli/cli-fixture.js";
 import { fixtureFactory, SUPERVISION_MODES } from "../../support/cli/supervision-modes.js";
+import { waitFor } from "../../support/wait-for.js";
 
 /** `holdfast` on a real terminal, which is a PTY of ours: what a person at a keyboard would see and type. */
 class Terminal {
@@ -21,12 +22,7 @@ class Terminal {
   }
 
   async sees(text: string): Promise<void> {
-    const until = performance.now() + 15_000;
-    while (!this.#screen.includes(text)) {
-      if (performance.now() > until)
-        throw new Error(`no ${JSON.stringify(text)} in ${JSON.stringify(this.#screen)}`);
-      await setTimeout(10);
-    }
+    await waitFor(`${JSON.stringify(text)} is shown`, () => this.#screen.includes(text));
   }
 
   async type(keys: string): Promise<void> {

@@ -50,11 +50,10 @@ test(
         killGateway(pid);
         ({ client, pid } = await startGatewayProcess(home));
       }
-      let [last] = (await client.acpHistory({ params })).turns;
-      while (last?.state !== "ended") {
-        await sleep(20);
-        [last] = (await client.acpHistory({ params })).turns;
-      }
+      const last = await waitFor("the turn has ended", async () => {
+        const [newest] = (await client.acpHistory({ params })).turns;
+        return newest?.state === "ended" && newest;
+      });
       expect(last).toMatchObject({ ordinal: turn + 1, outcome: "completed", stopReason: "end_turn" });
     }
     const updates = await allUpdates(client, "one");
@@ -121,11 +120,10 @@ test(
     killGateway(pid);
     ({ client, pid } = await startGatewayProcess(home));
     writeFileSync(go, "");
-    let [turn] = (await client.acpHistory({ params: { id: "one" } })).turns;
-    while (turn?.state !== "ended") {
-      await sleep(20);
-      [turn] = (await client.acpHistory({ params: { id: "one" } })).turns;
-    }
+    const turn = await waitFor("the turn has ended", async () => {
+      const [newest] = (await client.acpHistory({ params: { id: "one" } })).turns;
+      return newest?.state === "ended" && newest;
+    });
     expect(turn).toMatchObject({ outcome: "completed" });
     expect(answers()).toEqual(steps.map((_, at) => `answered ask-${at + 1}`));
     const said = parseAnswers(turn);
@@ -175,14 +173,11 @@ test(
     // oxlint-disable-next-line no-restricted-properties -- the agent of this test, by the number its run has
     process.kill(run.root?.pid ?? 0, "SIGKILL");
     const second = await startGatewayProcess(home);
-    const ended = async (turnId: string) => {
-      for (;;) {
+    const ended = (turnId: string) =>
+      waitFor("the turn has ended", async () => {
         const { turns } = await second.client.acpHistory({ params: { id: "one" } });
-        const turn = turns.find((each) => each.turnId === turnId);
-        if (turn?.state === "ended") return turn;
-        await sleep(20);
-      }
-    };
+        return turns.find((each) => each.turnId === turnId && each.state === "ended");
+      });
     expect(await ended(running.turnId)).toMatchObject({ outcome: "interrupted", text: "on my way\n" });
     expect(await ended(queued.turn.turnId)).toMatchObject({ outcome: "completed", text: "next\n" });
     await second.client.acpClose({ params: { id: "one" } });

@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
 import type { defaults } from "../../../src/defaults.js";
 import { removeStateDirectory } from "../temporary-directory.js";
+import { waitFor } from "../wait-for.js";
 
 export const cliPath = resolve("dist/cli/main.js");
 
@@ -139,13 +139,12 @@ export class CliFixture implements AsyncDisposable {
   }
 
   async expectNoProcesses(withinMs = 3_000): Promise<void> {
-    const until = performance.now() + withinMs;
-    let left = await this.processes();
-    while (left.length > 0 && performance.now() < until) {
-      await setTimeout(20);
+    let left: readonly string[] = [];
+    const areGone = async (): Promise<boolean> => {
       left = await this.processes();
-    }
-    expect(left).toEqual([]);
+      return left.length === 0;
+    };
+    await waitFor(areGone, withinMs).catch(() => expect(left).toEqual([]));
   }
 
   protected async cleanUp(): Promise<void> {

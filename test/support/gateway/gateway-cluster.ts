@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout } from "node:timers/promises";
 import { expect, vi } from "vitest";
 import { WebSocket } from "ws";
 import { type AttachServerMessage, decodeFrame } from "../../../src/api/attach-frames.js";
@@ -18,6 +17,7 @@ import { startPgBouncer } from "../store/postgres-pooler.js";
 import { type ReplicatedServer, startReplicatedServer } from "../store/postgres-replication.js";
 import { type PostgresDatabase, type PostgresServer, startPostgresServer } from "../store/postgres-server.js";
 import { removeStateDirectory } from "../temporary-directory.js";
+import { waitFor } from "../wait-for.js";
 
 /** A gateway in this process, with a state directory of its own. */
 export interface ClusterGateway {
@@ -125,12 +125,7 @@ export class GatewayCluster implements AsyncDisposable {
         ? readOperatorToken(its)
         : null;
     };
-    let token: string | null = null;
-    for (const end = performance.now() + 30_000; token === null && performance.now() < end;) {
-      token = await ready();
-      await setTimeout(20);
-    }
-    if (token === null) throw new Error("the gateway did not get ready");
+    const token = await waitFor("the gateway is ready", ready, 30_000);
     return {
       home: its,
       token,

@@ -2,12 +2,12 @@ import { spawn } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import type { GatewayClient } from "../../../src/api/client.js";
 import { startGateway } from "../../../src/gateway/start.js";
 import { reachGateway } from "../../../src/gateway/locate.js";
 import { removeStateDirectory } from "../temporary-directory.js";
+import { waitFor } from "../wait-for.js";
 
 const cliPath = join(process.cwd(), "dist/cli/main.js");
 
@@ -42,7 +42,7 @@ export async function temporaryHomeWithBystander(): Promise<string> {
 
 /** It has answered, and leaves. */
 export async function waitUntilStopped(home: string): Promise<void> {
-  while ((await reachGateway(home).catch(() => null)) !== null) await sleep(20);
+  await waitFor("no gateway answers", async () => (await reachGateway(home).catch(() => null)) === null);
 }
 
 export function killGateway(pid: number): void {

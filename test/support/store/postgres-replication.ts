@@ -1,5 +1,5 @@
-import { setTimeout } from "node:timers/promises";
 import { startPostgresServer, type PostgresDatabase, type PostgresServer } from "./postgres-server.js";
+import { waitFor } from "../wait-for.js";
 
 /** A primary, and a stand-by that has everything the primary has promised (synchronous replication). */
 export interface ReplicatedServer extends AsyncDisposable {
@@ -18,10 +18,10 @@ export async function startReplicatedServer(): Promise<ReplicatedServer> {
   const admin = await primary.createDatabase();
   await admin.query("alter system set synchronous_standby_names = '*'");
   await admin.query("select pg_reload_conf()");
-  for (let synchronous = false; !synchronous; await setTimeout(20)) {
+  await waitFor("the stand-by is synchronous", async () => {
     const rows = await admin.query("select 1 from pg_stat_replication where sync_state = 'sync'");
-    synchronous = rows.length > 0;
-  }
+    return rows.length > 0;
+  });
   let failed = false;
   return {
     primary,

@@ -17,6 +17,7 @@ import { stdinAccepted } from "./children/stdin-accepted.mjs";
 import { hash, numberedLines } from "../../support/byte-pattern.js";
 import { repetitions } from "../../support/soak.js";
 import { scaled } from "../../support/machine-speed.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const INSTANCE = "in_again";
 const KIB = 1024;
@@ -287,7 +288,7 @@ test("the record of a run that ended unattended says when that was, not when som
   });
   const [runId = ""] = await started.runIds;
   await started.kill();
-  while ((await findProcessesOfRun(runId)).length > 0) await setTimeout(20);
+  await waitFor("the run is gone", async () => (await findProcessesOfRun(runId)).length === 0);
   const gone = Date.now();
   await setTimeout(1_500);
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
@@ -312,7 +313,7 @@ test.each([
   const [runId = ""] = await started.runIds;
   await started.kill();
   const began = performance.now();
-  while ((await findProcessesOfRun(runId)).length > 0) await setTimeout(20);
+  await waitFor("the run is gone", async () => (await findProcessesOfRun(runId)).length === 0);
   expect(performance.now() - began).toBeLessThan(scaled(600 + 1_000));
   const supervisor = await realSupervisor({ home, instanceId: INSTANCE });
   await Promise.all((await supervisor.recover()).map((run) => run.wait()));

@@ -11,6 +11,7 @@ import { newInstanceId } from "../../../src/model/ids.js";
 import type { RunRecord } from "../../../src/model/run.js";
 import type { Problem, Supervisor } from "../../../src/supervisor/api.js";
 import { openSupervisor } from "../../../src/supervisor/open.js";
+import { waitFor } from "../../support/wait-for.js";
 
 const VICTIM_SCRIPT = fileURLToPath(new URL("children/victim.mjs", import.meta.url));
 /** A launcher and its anchors leave within milliseconds; this is a loaded machine. */
@@ -114,13 +115,12 @@ export class SpawnFixture {
   }
 
   async #gone(withinMs: number, counts: (process: SeenProcess) => boolean): Promise<void> {
-    const deadline = performance.now() + withinMs + SLACK_MS;
-    for (;;) {
-      const left = (await this.#processes()).filter(counts).map(({ pid, text }) => `${pid} ${text}`);
-      if (left.length === 0) return;
-      if (performance.now() > deadline) expect(left, "still alive").toEqual([]);
-      await setTimeout(10);
-    }
+    let left: readonly string[] = [];
+    const areGone = async (): Promise<boolean> => {
+      left = (await this.#processes()).filter(counts).map(({ pid, text }) => `${pid} ${text}`);
+      return left.length === 0;
+    };
+    await waitFor(areGone, withinMs + SLACK_MS).catch(() => expect(left, "still alive").toEqual([]));
   }
 
   /** Everything that must be true of a home, whoever was killed in it, and of its records afterwards. */

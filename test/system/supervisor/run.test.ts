@@ -213,8 +213,7 @@ test("a locked store does not keep a run from being stopped, and its end is reco
   const locker = new DatabaseSync(join(supervisor.home, "store.sqlite"));
   locker.exec("begin immediate");
   await run.cancel({ actor: "test" });
-  while ((await findProcessesOfRun(run.runId)).length > 0)
-    await new Promise((resolve) => setTimeout(resolve, 5));
+  await waitFor("the run is gone", async () => (await findProcessesOfRun(run.runId)).length === 0);
   await waitFor("the store's refusal is reported", () => problems.length > 0);
   expect(problems.join()).toContain("the store refuses to be written");
   locker.exec("rollback");
