@@ -27,7 +27,8 @@ const unit = [
   "supervisor",
   "tasks",
   "text",
-].map((folder) => `test/${folder}/**/*.test.ts`);
+  // Not those that kill writers or start database servers.
+].map((folder) => `test/${folder}/**/!(killed-writer|shared-database|*.postgres).test.ts`);
 
 /** Files that take minutes: no worker begins one of them when the others are done. */
 const slowest = [
