@@ -4,7 +4,7 @@ import { LeaseLost, RunNotFound, StateUnusable, SupervisorClosed } from "../../.
 import { RunLocator } from "../../../src/gateway/peers/locators.js";
 import { RemoteStopExecutor } from "../../../src/gateway/remote-stops/executor.js";
 import type { RemoteStopResult } from "../../../src/model/gateway.js";
-import type { RemoteStopStore } from "../../../src/store/remote-stops.js";
+import type { RemoteStopStore } from "../../../src/store/gateways/store.js";
 import { openSqliteStore } from "../../../src/store/sqlite/open.js";
 import type { Store } from "../../../src/store/store.js";
 import type { RunStopResult } from "../../../src/supervisor/api.js";
