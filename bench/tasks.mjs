@@ -113,7 +113,7 @@ async function drained(name, store, count) {
     if (sent === total) all.resolve();
     return { status: "delivered", receipt: null };
   };
-  const notifier = new Notifier({ store, deliverer: { deliver }, owner: "bench" });
+  const notifier = new Notifier({ store, deliver, owner: "bench" });
   const began = performance.now();
   notifier.start();
   await all.promise;

@@ -1,19 +1,18 @@
 import { defaults } from "../defaults.js";
 
-/** How long everything may take, and how much of it there may be. */
+/** Timeouts and bounds of ACP sessions. */
 export interface AcpLimits {
   readonly initializeMs: number;
   readonly newSessionMs: number;
   readonly noFramesMs: number;
   readonly cancelMs: number;
   readonly closeMs: number;
-  /** After the end of its input, before it is terminated. */
-  readonly leaveMs: number;
+  /** Time for an agent to exit by itself after its input or output ended. */
+  readonly ownExitMs: number;
   readonly graceMs: number;
   readonly toolGraceMs: number;
   readonly permissionMs: number;
-  /** Of one turn. */
-  readonly questions: number;
+  readonly permissionRequestsPerTurn: number;
 }
 
 export const defaultAcpLimits: AcpLimits = {
@@ -22,9 +21,9 @@ export const defaultAcpLimits: AcpLimits = {
   noFramesMs: defaults.acpNoFramesMs,
   cancelMs: defaults.acpCancelMs,
   closeMs: defaults.acpCloseMs,
-  leaveMs: defaults.acpLeaveMs,
+  ownExitMs: defaults.acpOwnExitMs,
   graceMs: defaults.graceMs,
   toolGraceMs: defaults.acpToolGraceMs,
   permissionMs: defaults.approvalMs,
-  questions: defaults.acpQuestions,
+  permissionRequestsPerTurn: defaults.acpPermissionRequests,
 };

@@ -6,7 +6,6 @@ import type { Clock } from "../async/clock.js";
 export interface SessionWriterDeps {
   readonly store: AcpStore;
   readonly clock: Clock;
-  /** Something was written. */
   readonly onWritten: (sessionId: string, change: AcpChange) => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
@@ -15,8 +14,8 @@ const FIRST_RETRY_MS = 20;
 const LONGEST_RETRY_MS = 1_000;
 
 /**
- * A session's row, written by one after the other: what a change is made of is looked at when it is its turn. A store
- * that fails is tried again for as long as it takes: meanwhile nothing is let go of, and the agent is held back.
+ * Writes the row of a session, one change after the other; a change is built when its turn comes. A failed write is
+ * retried without limit: meanwhile nothing is acknowledged, so the agent is held back.
  */
 export class SessionWriter {
   readonly #deps: SessionWriterDeps;
@@ -29,15 +28,15 @@ export class SessionWriter {
     this.#deps = deps;
   }
 
-  /** As it was written last. */
+  /** As last written. */
   get row(): AcpSession {
     return this.#row;
   }
 
   /**
-   * `build` says what to write; null: nothing. `done` is called in the same breath. False: not written, because a turn
-   * or a question was not in the state that was thought. Rejects with AcpNotHeld when another gateway has the session.
-   * Once this process leaves the session to the next, it never resolves: whoever waits must not go on.
+   * Writes the change that `build` returns (null: none), then calls `done` synchronously. False: not written, because a
+   * turn or a request was not in the expected state. Rejects with AcpNotHeld if another gateway has the session. After
+   * `detach` the promise stays pending, so that the caller does not continue.
    */
   commit(build: () => AcpChange | null, done: () => void = () => undefined): Promise<boolean> {
     const written = this.#lastWrite.then(() => this.#write(build, done));
@@ -45,7 +44,7 @@ export class SessionWriter {
     return written;
   }
 
-  /** What is under way is finished; nothing is written after that. */
+  /** Finishes the current write; nothing is written after that. */
   async detach(): Promise<void> {
     this.#detached = true;
     await Promise.race([this.#lastWrite, this.#deps.clock.sleep(LONGEST_RETRY_MS)]);
@@ -61,7 +60,7 @@ export class SessionWriter {
       if (change === null) return false;
       const { sessionId, gatewayInstanceId } = this.#row;
       try {
-        // A connection may have broken with the answer on its way.
+        // The connection to the store may have broken after the write.
         const applied = pause > FIRST_RETRY_MS && (await this.#wasWritten());
         const seq = applied
           ? this.#row.seq
@@ -74,13 +73,13 @@ export class SessionWriter {
       } catch (cause) {
         if (!(cause instanceof StateUnusable)) throw cause;
         if (pause === FIRST_RETRY_MS)
-          onProblem(`the ACP session ${sessionId} could not be written; trying again`, cause);
+          onProblem(`ACP session ${sessionId} could not be written; retrying`, cause);
         await clock.sleep(pause);
       }
     }
   }
 
-  /** Nobody else writes it: one version more is the change that was not known to be written. */
+  /** This process is the only writer, so a version one higher is the change whose result was unknown. */
   async #wasWritten(): Promise<boolean> {
     const { sessionId, gatewayInstanceId, version } = this.#row;
     const found = await this.#deps.store.getAcpSession(sessionId);

@@ -1,5 +1,6 @@
 import { defaults } from "../defaults.js";
 import { redactText } from "../text/redact.js";
+import { firstChars, lastChars } from "../text/truncate.js";
 import { parseCliOutput } from "./cli-output.js";
 import { isAgentSessionId } from "./command-line.js";
 import type { CliOutput } from "../config/agents.js";
@@ -27,11 +28,11 @@ export function oneShotResult(output: CliOutput, { stdout, stderr, failure }: On
     return { text, error: said.error === null ? null : limitLength(said.error), agentSessionId };
   // Another version, perhaps: what it printed is all there is.
   if (failure === null) return { text: limitLength(stdout.trim()), error: null, agentSessionId };
-  const complaint = redactText(stderr.trim()).slice(-defaults.agentComplaintChars);
+  const complaint = lastChars(redactText(stderr.trim()), defaults.agentComplaintChars);
   const why = said?.error ?? complaint;
   return { text, error: why === "" ? failure : limitLength(`${failure}: ${why}`), agentSessionId };
 }
 
 function limitLength(text: string): string {
-  return text.slice(0, defaults.messageChars);
+  return firstChars(text, defaults.messageChars);
 }

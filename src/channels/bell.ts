@@ -1,31 +1,32 @@
-import { DeliveryFailed, type Notification } from "../tasks/delivery.js";
+import type { Notification } from "../model/outbox.js";
+import { DeliveryFailed } from "../tasks/delivery.js";
 import type { Channel } from "./channel.js";
 
-/** Rung for everybody who listens: terminals that are attached now. */
+/** Rings the bell of the terminals that are attached now. */
 export class Bell {
   readonly #listeners = new Set<(notification: Notification) => boolean>();
 
-  /** `listener`: whether it has heard it; one that is about to leave has not. */
+  /** `listener` returns false if its terminal is closing and did not ring. */
   listen(listener: (notification: Notification) => boolean): Disposable {
-    // One of its own, should the same function listen twice.
+    // A new function, because the same listener may be added twice.
     const own = (notification: Notification): boolean => listener(notification);
     this.#listeners.add(own);
     return { [Symbol.dispose]: () => this.#listeners.delete(own) };
   }
 
-  /** How many have heard it. */
+  /** Returns the number of terminals that rang. */
   ring(notification: Notification): number {
     return [...this.#listeners].filter((listener) => listener(notification)).length;
   }
 }
 
-/** What nobody heard is not delivered. */
+/** The delivery fails if no terminal rang. */
 export function bellChannel(bell: Bell): Channel {
   return {
     deliver: async (notification) => {
-      const heard = bell.ring(notification);
-      if (heard === 0) throw new DeliveryFailed("no terminal is attached that could ring");
-      return heard === 1 ? "1 terminal" : `${heard} terminals`;
+      const count = bell.ring(notification);
+      if (count === 0) throw new DeliveryFailed("no terminal is attached");
+      return count === 1 ? "1 terminal" : `${count} terminals`;
     },
   };
 }

@@ -1,12 +1,11 @@
-import type { Notification } from "../tasks/delivery.js";
+import type { Notification } from "../model/outbox.js";
 
-/** One way to reach somebody. */
 export interface Channel {
   /**
-   * Delivers once, and resolves with what the receiver calls it, if anything; or rejects with DeliveryFailed. `address`: whom
-   * within the channel; null: as it is configured.
+   * Makes one attempt. Resolves with the receiver's id of the message, if it has one; rejects with DeliveryFailed.
+   * `address`: the receiver within the channel; null: as configured.
    */
   deliver(notification: Notification, address: string | null, signal: AbortSignal): Promise<string | null>;
-  /** Shows for a few seconds that somebody is at work. Left out: it cannot, or is not to. */
+  /** Shows a typing indicator for a few seconds. Missing: unsupported, or turned off. */
   typing?(address: string | null, signal: AbortSignal): Promise<void>;
 }

@@ -13,7 +13,7 @@ import { readSecret } from "./secrets.js";
 import { TELEGRAM_TOKEN } from "./telegram.js";
 import { parseSigningKey } from "./webhook.js";
 
-/** Something about a channel that is not as it should be. `fatal`: nothing arrives that way. */
+/** A fault in the configuration of a channel. `fatal`: no notification can be delivered. */
 export interface ChannelProblem {
   readonly fatal: boolean;
   readonly what: string;
@@ -22,13 +22,13 @@ export interface ChannelProblem {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Where it leads, without what must not be shown. */
+/** The destination, without secrets. */
 export function describeChannel(entry: ChannelEntry): string {
   switch (entry.kind) {
     case "webhook":
       return new URL(entry.url).origin;
     case "telegram":
-      return `${entry.chat === undefined ? "" : `chat ${entry.chat} by `}${new URL(entry.root).origin}`;
+      return `${entry.chat === undefined ? "" : `chat ${entry.chat} at `}${new URL(entry.root).origin}`;
     case "slack":
       return "file" in entry.url ? `the address in ${entry.url.file}` : `the address in ${entry.url.env}`;
     case "command":
@@ -36,11 +36,11 @@ export function describeChannel(entry: ChannelEntry): string {
     case "desktop":
       return desktopProgram();
     case "bell":
-      return "terminals that are attached";
+      return "attached terminals";
   }
 }
 
-/** Everything that can be told without asking anybody else. Secrets and programs are looked for as a process with this environment would. */
+/** Finds the faults that show without a request to the receiver. Secrets and programs are looked up with this environment. */
 export async function checkChannel(
   entry: ChannelEntry,
   env: Environment = process.env,
@@ -55,19 +55,26 @@ export async function checkChannel(
       return [
         ...checkAddress(entry.root, entry),
         ...(await checkSecrets([entry.token], env, (token) => {
-          if (!TELEGRAM_TOKEN.test(token)) throw new Error("the token does not look like one (123456:ABC…)");
+          if (!TELEGRAM_TOKEN.test(token))
+            throw new Error("the token does not have the form of a bot token (123456:ABC…)");
         })),
         ...(entry.chat === undefined
-          ? [channelProblem(false, "it has no chat: only what names one itself arrives", 'set chat = "…"')]
+          ? [
+              channelProblem(
+                false,
+                "it has no chat: only notifications with an address of their own are delivered",
+                'set chat = "…"',
+              ),
+            ]
           : []),
       ];
     case "slack":
       return checkSecrets([entry.url], env, (address) => {
-        if (!isHttpUrl(address)) throw new Error("it does not hold an address as https://host/path");
+        if (!isHttpUrl(address)) throw new Error("it does not hold an address of the form https://host/path");
         if (new URL(address).protocol !== "https:" && !entry["allow-http"])
-          throw new Error("it holds an address that is not https, and allow-http is not set");
-        const [wrong] = checkAddress(address, entry);
-        if (wrong !== undefined) throw new Error(wrong.what);
+          throw new Error("its address is not https, and allow-http is not set");
+        const [fault] = checkAddress(address, entry);
+        if (fault !== undefined) throw new Error(fault.what);
       });
     case "command":
       return checkProgram(entry.argv[0] ?? "", env, "correct argv");
@@ -84,7 +91,7 @@ function channelProblem(fatal: boolean, what: string, remedy: string): ChannelPr
   return { fatal, what, remedy };
 }
 
-/** Names are not looked up: that would ask somebody. */
+/** Host names are not resolved: that would be a request. */
 function checkAddress(
   address: string,
   { "allow-networks": allowed }: HttpChannelOptions,
@@ -95,7 +102,7 @@ function checkAddress(
     : [
         channelProblem(
           true,
-          `${host} is no public address: nothing is sent there`,
+          `${host} is not a public address, so nothing is sent to it`,
           `allow-networks = ["${host}"]`,
         ),
       ];
@@ -115,14 +122,14 @@ async function checkSecret(
   env: Environment,
   check: (secret: string) => void,
 ): Promise<readonly ChannelProblem[]> {
-  // A gateway that was started elsewhere may have the variable.
-  const isThere = "file" in source || (env[source.env] ?? "") !== "";
+  // Not fatal for a missing variable: the gateway may have it in its own environment.
+  const isSet = "file" in source || (env[source.env] ?? "") !== "";
   const where = "file" in source ? source.file : source.env;
   try {
     check(await readSecret(source, env));
   } catch (error) {
-    const remedy = isThere ? `correct ${where}` : `set ${where} where the gateway is started, or use a file`;
-    return [channelProblem(isThere, error instanceof Error ? error.message : String(error), remedy)];
+    const remedy = isSet ? `correct ${where}` : `set ${where} where the gateway is started, or use a file`;
+    return [channelProblem(isSet, error instanceof Error ? error.message : String(error), remedy)];
   }
   if (!("file" in source) || ((await stat(source.file)).mode & 0o077) === 0) return [];
   return [channelProblem(false, `others can read the secret in ${source.file}`, `chmod 600 ${source.file}`)];
@@ -142,8 +149,8 @@ function checkDesktopBus(env: Environment): readonly ChannelProblem[] {
   return [
     channelProblem(
       false,
-      "there is no desktop's message bus in this environment",
-      "start the gateway in the desktop's session, with DBUS_SESSION_BUS_ADDRESS",
+      "this environment has no desktop message bus",
+      "start the gateway in the desktop session, with DBUS_SESSION_BUS_ADDRESS",
     ),
   ];
 }

@@ -1,10 +1,10 @@
-import type { Notification } from "../tasks/delivery.js";
+import type { Notification } from "../model/outbox.js";
 import type { Channel } from "./channel.js";
 import type { ChannelEntryOf } from "../config/channels.js";
 import { boundText, notificationPayload } from "./payload.js";
 import { runChannelProgram, type Spawner } from "./run-program.js";
 
-/** The notification is on its stdin, as JSON, and in its environment; never in its command line. */
+/** Passes the notification on stdin as JSON and in the environment, never on the command line. */
 export function commandChannel(name: string, entry: ChannelEntryOf<"command">, spawner: Spawner): Channel {
   return {
     deliver: (notification, address, signal) =>
@@ -22,18 +22,18 @@ export function commandChannel(name: string, entry: ChannelEntryOf<"command">, s
   };
 }
 
-/** What is not known is empty. */
+/** Unknown values are empty. */
 export function notificationVariables(
   notification: Notification,
   address: string | null,
 ): Readonly<Record<string, string>> {
   const { id, taskId, kind, status, outcome, label, runtime, summary, error, text } = notification;
-  const said = {
+  const values = {
     ...{ ID: id, TASK_ID: taskId, KIND: kind, STATUS: status, OUTCOME: outcome, LABEL: label },
     ...{ RUNTIME: runtime, SUMMARY: summary, ERROR: error, TEXT: text, ADDRESS: address },
   };
   return Object.fromEntries(
-    Object.entries(said).map(([name, value]) => [
+    Object.entries(values).map(([name, value]) => [
       `HOLDFAST_NOTIFICATION_${name}`,
       boundText(value ?? "").replaceAll("\0", "\uFFFD"),
     ]),

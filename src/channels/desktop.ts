@@ -1,13 +1,13 @@
 import { defaults } from "../defaults.js";
 import { sanitizeLine, sanitizeText } from "../text/sanitize.js";
-import type { Notification } from "../tasks/delivery.js";
+import type { Notification } from "../model/outbox.js";
 import { truncate } from "../text/truncate.js";
 import type { Channel } from "./channel.js";
 import { notificationVariables } from "./command.js";
 import type { ChannelEntryOf } from "../config/channels.js";
 import { runChannelProgram, type Spawner } from "./run-program.js";
 
-/** A program of the system shows it; where there is none, nobody sees it, and that is said. */
+/** Shows the notification with a program of the operating system. The delivery fails if there is none. */
 export function desktopChannel(
   name: string,
   entry: ChannelEntryOf<"desktop">,
@@ -33,20 +33,20 @@ export function desktopChannel(
   };
 }
 
-/** Which program it is that shows notifications. */
+/** The program that shows notifications. */
 export function desktopProgram(platform: NodeJS.Platform = process.platform): string {
   if (platform === "win32") return "powershell.exe";
   return platform === "darwin" ? "/usr/bin/osascript" : "notify-send";
 }
 
-/** A command line in which nothing of the notification is taken for an option, for markup or for a script. */
+/** A command line in which no part of the notification can act as an option, markup or script. */
 export function desktopCommand(notification: Notification, platform: NodeJS.Platform): readonly string[] {
   const program = desktopProgram(platform);
   const title = titleOf(notification);
   const body = bodyOf(notification);
-  // There, the text is in the environment, where the script reads it.
+  // The script reads the text from the environment.
   if (platform === "win32") return [program, "-NoProfile", "-NonInteractive", "-Command", POWERSHELL_TOAST];
-  // The title begins with a word, so that whatever follows it is an argument, too.
+  // The title begins with a word, so osascript takes it and the rest as arguments.
   if (platform === "darwin")
     return [program, ...APPLESCRIPT_LINES.flatMap((line) => ["-e", line]), title, body];
   return [program, "--app-name=Holdfast", "--", title, escapeForNotifySend(body)];
@@ -77,7 +77,7 @@ function bodyOf({ text }: Notification): string {
   return truncate(sanitizeText(text), defaults.desktopTextChars);
 }
 
-/** It undoes backslash escapes in the body, and the desktop then reads markup in it. */
+/** notify-send resolves backslash escapes in the body, and the desktop then interprets markup in it. */
 function escapeForNotifySend(body: string): string {
   return body
     .replaceAll("&", "&amp;")

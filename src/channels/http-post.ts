@@ -12,7 +12,7 @@ import { DeliveryFailed } from "../tasks/delivery.js";
 import { truncate } from "../text/truncate.js";
 import { redactSecrets } from "./secrets.js";
 
-/** What a Retry-After header asks for: seconds, or a date. Null: nothing that can be understood. */
+/** The delay in a Retry-After header (seconds or a date). Null: missing or invalid. */
 export function parseRetryAfter(header: string | undefined, now: number): number | null {
   if (header === undefined) return null;
   const ms = /^\s*\d+\s*$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - now;
@@ -28,35 +28,35 @@ export interface HttpMessage {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body: string;
   readonly rules: HttpChannelOptions;
-  /** Not to be repeated in a message, beside the parts of the address. */
+  /** Redacted in messages, like the parts of the address. */
   readonly secrets?: readonly string[];
 }
 
 export interface HttpResult {
   readonly status: number;
-  /** As much of it as is read at all. */
+  /** The part that was read. */
   readonly body: string;
-  /** The beginning of it, fit to be shown. */
+  /** Its beginning, redacted and sanitized. */
   readonly excerpt: string;
   readonly retryAfterMs: number | null;
 }
 
-/** Every address of a name. */
+/** Resolves a host name to all its addresses. */
 export type ResolveAddresses = (name: string) => Promise<readonly LookupAddress[]>;
 
-/** A name that is not answered for holds one of the four threads that this process also has for its files. */
+/** A slow lookup blocks one of the four libuv threads, which also do file operations. */
 const MAX_LOOKUPS = 2;
 const lookupSlots = new Semaphore(MAX_LOOKUPS);
-/** By name: one of them at a time, so that it leaves the other thread to others. */
+/** One lookup per name, so that a slow name leaves the other slot free. */
 const lookupSlotsByName = new Map<string, Semaphore>();
 const systemResolve: ResolveAddresses = (name) => lookup(name, { all: true });
 
-/** Short parts of an address are words, and no secrets. */
+/** Shorter parts of an address are words, not secrets. */
 const MIN_SECRET_CHARS = 6;
 
 /**
- * One POST with JSON, answered within a time and to an end. Follows no redirect, and connects only where the rules allow: the
- * addresses that were looked at are the ones that are connected to, so a name cannot change its mind in between.
+ * Sends one POST with JSON and reads the answer, within the timeout. Redirects are not followed. Only allowed addresses
+ * are connected to: the checked address is the one used, so a second lookup cannot lead elsewhere.
  */
 export async function postJson(
   message: HttpMessage,
@@ -65,40 +65,42 @@ export async function postJson(
 ): Promise<HttpResult> {
   const { url, rules } = message;
   if (url.protocol !== "https:" && !rules["allow-http"])
-    throw new DeliveryFailed(`${url.host} is not reached by https, and allow-http is not set`);
+    throw new DeliveryFailed(`the address at ${url.host} is not https, and allow-http is not set`);
   const literal = url.hostname.replace(/^\[|\]$/g, "");
   if (isIP(literal) !== 0 && !isAllowedAddress(literal, rules["allow-networks"]))
     throw forbiddenAddressError(url);
-  const late = AbortSignal.timeout(rules["timeout-ms"]);
+  const timeout = AbortSignal.timeout(rules["timeout-ms"]);
   let resultUnknown = false;
   try {
     const response = await sendRequest(
       message,
-      AbortSignal.any([signal, late]),
+      AbortSignal.any([signal, timeout]),
       resolve,
       () => (resultUnknown = true),
     );
     const answer = await readResponse(message, response);
     if (answer.status >= 300 && answer.status < 400)
-      throw new DeliveryFailed(`${url.host} redirects elsewhere (${answer.status}), which is not followed`);
+      throw new DeliveryFailed(
+        `${url.host} answered with a redirect (${answer.status}), which is not followed`,
+      );
     return answer;
   } catch (error) {
     if (error instanceof DeliveryFailed) throw error;
-    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was given up`, { resultUnknown });
-    const why = `${url.host} did not answer to the end within ${rules["timeout-ms"]} ms`;
-    if (late.aborted) throw new DeliveryFailed(why, { resultUnknown });
+    if (signal.aborted) throw new DeliveryFailed(`sending to ${url.host} was aborted`, { resultUnknown });
+    const why = `${url.host} did not complete its answer within ${rules["timeout-ms"]} ms`;
+    if (timeout.aborted) throw new DeliveryFailed(why, { resultUnknown });
     throw connectionError(url, error, resultUnknown);
   }
 }
 
-/** A receiver that does not take it: `permanent` are the statuses that will not change by themselves. */
+/** The error for a status that is not a success. `permanent`: statuses for which a retry cannot succeed. */
 export function rejectionError(
   { url }: HttpMessage,
   answer: HttpResult,
   permanent: readonly number[],
 ): DeliveryFailed {
-  const words = answer.excerpt === "" ? "" : `: ${answer.excerpt}`;
-  return new DeliveryFailed(`${url.host} answered ${answer.status}${words}`, {
+  const detail = answer.excerpt === "" ? "" : `: ${answer.excerpt}`;
+  return new DeliveryFailed(`${url.host} answered ${answer.status}${detail}`, {
     permanent: permanent.includes(answer.status),
     retryAfterMs: answer.retryAfterMs,
   });
@@ -118,7 +120,7 @@ function sendRequest(
   const options: RequestOptions = {
     method: "POST",
     agent: false,
-    // Also where NODE_TLS_REJECT_UNAUTHORIZED is 0, for whatever else runs in that environment.
+    // Also if NODE_TLS_REJECT_UNAUTHORIZED is 0 in the environment.
     rejectUnauthorized: true,
     signal,
     lookup: filteredLookup(message, signal, resolve),
@@ -132,14 +134,14 @@ function sendRequest(
   };
   return new Promise((answered, reject) => {
     const outgoing: ClientRequest = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, options);
-    // It may break again while the answer is read, which then says so itself.
+    // Stays attached: a second error while the answer is read also rejects the answer itself.
     outgoing.on("error", reject);
     outgoing.once("finish", onSent);
     outgoing.once("response", answered);
-    // Without an error, as when another protocol is answered.
+    // The connection can close without an error, for example if the server speaks another protocol.
     outgoing.once("close", () => {
       const resultUnknown = outgoing.writableFinished;
-      reject(new DeliveryFailed(`${url.host} has closed without an answer`, { resultUnknown }));
+      reject(new DeliveryFailed(`${url.host} closed the connection without an answer`, { resultUnknown }));
     });
     outgoing.end(body);
   });
@@ -154,7 +156,7 @@ async function readResponse(
   for await (const chunk of response) {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
-    // Enough: what it says about the notification is in its status.
+    // The status is enough to judge the delivery.
     if (size > defaults.channelAnswerBytes) break;
   }
   const body = Buffer.concat(chunks).subarray(0, defaults.channelAnswerBytes).toString();
@@ -175,17 +177,17 @@ function filteredLookup(
   resolve: ResolveAddresses,
 ): LookupFunction {
   return (name, options, callback) => {
-    const alone = lookupSlotsByName.get(name) ?? new Semaphore(1);
-    lookupSlotsByName.set(name, alone);
-    const ask = async (): Promise<readonly LookupAddress[]> => {
-      // It may have been given up while it waited for others.
+    const slot = lookupSlotsByName.get(name) ?? new Semaphore(1);
+    lookupSlotsByName.set(name, slot);
+    const query = async (): Promise<readonly LookupAddress[]> => {
+      // The delivery may have been aborted while the lookup waited for a slot.
       signal.throwIfAborted();
       return resolve(name);
     };
-    const asked = alone.run(() => lookupSlots.run(ask));
-    asked.then(
-      (found) => {
-        const usable = found.filter(({ address }) => isAllowedAddress(address, rules["allow-networks"]));
+    const found = slot.run(() => lookupSlots.run(query));
+    found.then(
+      (addresses) => {
+        const usable = addresses.filter(({ address }) => isAllowedAddress(address, rules["allow-networks"]));
         const [first] = usable;
         if (first === undefined) callback(forbiddenAddressError(url), []);
         else if (options.all === true) callback(null, usable);
@@ -197,26 +199,24 @@ function filteredLookup(
 }
 
 function forbiddenAddressError({ host }: URL): DeliveryFailed {
-  return new DeliveryFailed(
-    `${host} is no public address, and allow-networks does not name it; nothing was sent`,
-  );
+  return new DeliveryFailed(`${host} is not a public address and not in allow-networks; nothing was sent`);
 }
 
 const ERROR_TEXTS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "nobody listens there",
-  ECONNRESET: "it broke the connection off",
-  ENOTFOUND: "there is no such name",
-  EAI_AGAIN: "the name could not be looked up now",
-  EHOSTUNREACH: "there is no way to it",
-  ENETUNREACH: "there is no way to it",
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection reset",
+  ENOTFOUND: "unknown host name",
+  EAI_AGAIN: "the name cannot be resolved now",
+  EHOSTUNREACH: "no route to the host",
+  ENETUNREACH: "no route to the host",
 };
 
-/** By its code only: what the error itself says may repeat the address. */
+/** Uses only the code: the message of the error may contain the address. */
 function connectionError({ host }: URL, cause: unknown, resultUnknown: boolean): DeliveryFailed {
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "no code";
   const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/.test(code) ? "its certificate is not accepted" : null;
-  const words = ERROR_TEXTS[code] ?? certificate ?? "the connection failed";
-  return new DeliveryFailed(`${host} has not answered: ${words} (${code})`, { cause, resultUnknown });
+  const reason = ERROR_TEXTS[code] ?? certificate ?? "the connection failed";
+  return new DeliveryFailed(`${host} did not answer: ${reason} (${code})`, { cause, resultUnknown });
 }
 
 function tryDecode(part: string): string {

@@ -8,14 +8,13 @@ import { slackChannel } from "./slack.js";
 import { telegramChannel } from "./telegram.js";
 import { webhookChannel } from "./webhook.js";
 
-/** What channels need that is not theirs. */
 export interface ChannelDeps {
   /** For channels that are programs. */
   readonly supervisor: Spawner;
   readonly bell: Bell;
 }
 
-/** Those of the config, by name. Nothing is opened or looked up before something is to be delivered. */
+/** The channels of the config, by name. Nothing is connected or resolved before the first delivery. */
 export function openChannels(
   entries: Readonly<Record<string, ChannelEntry>>,
   deps: ChannelDeps,

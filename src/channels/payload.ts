@@ -1,8 +1,8 @@
 import { defaults } from "../defaults.js";
-import type { Notification } from "../tasks/delivery.js";
+import type { Notification } from "../model/outbox.js";
 import { truncate } from "../text/truncate.js";
 
-/** A notification as programs read it: on a webhook, and on a command's stdin. */
+/** A notification as JSON, for webhooks and for the stdin of commands. */
 export function notificationPayload(notification: Notification, address: string | null): string {
   const { kind, at, ...rest } = notification;
   const { label, summary, error, text } = rest;
@@ -20,7 +20,7 @@ export function notificationPayload(notification: Notification, address: string 
   });
 }
 
-/** Each text of a notification, as it is handed on. */
+/** Truncates a text to the length that channels get. */
 export function boundText(text: string): string {
   return truncate(text, defaults.channelTextChars);
 }

@@ -9,7 +9,7 @@ import { truncate } from "../text/truncate.js";
 export type Spawner = Pick<Supervisor, "spawn">;
 
 export interface ProgramCall {
-  /** Of the channel, which is put on the run. */
+  /** The channel, which becomes a label of the run. */
   readonly name: string;
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -19,7 +19,7 @@ export interface ProgramCall {
 
 const CHANNEL_BACKEND = "channel";
 
-/** A run like any other, which has delivered when it exits with 0. Resolves with its id. */
+/** Runs the program of a channel as an ordinary run. It succeeds if it exits with 0. Resolves with the run's id. */
 export async function runChannelProgram(
   spawner: Spawner,
   call: ProgramCall,
@@ -42,13 +42,13 @@ export async function runChannelProgram(
   const [{ record }] = await Promise.all([run.end(), writeInput(run, input)]);
   const failure = describeFailedExit(record, timeoutMs);
   if (failure === null) return run.runId;
-  const complaint = await stderrExcerpt(run);
-  throw new DeliveryFailed(`${failure}${complaint === "" ? "" : `: ${complaint}`} (${run.runId})`, {
+  const excerpt = await stderrExcerpt(run);
+  throw new DeliveryFailed(`${failure}${excerpt === "" ? "" : `: ${excerpt}`} (${run.runId})`, {
     resultUnknown: record.exit?.reason !== "exit",
   });
 }
 
-/** A program need not read what it is given. */
+/** Ignores failures: a program need not read its stdin. */
 async function writeInput(run: Run, input: string): Promise<void> {
   await run
     .write(input)
@@ -64,14 +64,14 @@ function notStartedError(cause: unknown): DeliveryFailed {
 function describeFailedExit({ exit }: RunRecord, timeoutMs: number): string | null {
   if (exit?.reason === "exit") return exit.code === 0 ? null : `the program exited with ${exit.code}`;
   if (exit?.reason === "overall-timeout")
-    return `the program was stopped: it had not ended within ${timeoutMs} ms`;
-  if (exit?.reason === "signal") return `the program ended by ${exit.signal}`;
-  return `the program did not end by itself (${exit?.reason ?? "lost"})`;
+    return `the program was stopped after its timeout of ${timeoutMs} ms`;
+  if (exit?.reason === "signal") return `the program was ended by ${exit.signal}`;
+  return `the program was stopped (${exit?.reason ?? "lost"})`;
 }
 
 async function stderrExcerpt(run: Run): Promise<string> {
   const { bytes } = await run.read("stderr", { maxBytes: 4 * defaults.channelExcerptChars });
-  // In that order: a secret with an escape in it is put together by taking that out.
+  // Sanitized first: removing an escape sequence can join the parts of a secret.
   return truncate(
     redactText(sanitizeLine(Buffer.from(bytes).toString().trim())),
     defaults.channelExcerptChars,

@@ -7,18 +7,18 @@ import { warnIfReadable } from "../home/readable-secrets.js";
 import { DeliveryFailed } from "../tasks/delivery.js";
 import type { SecretSource } from "../config/channels.js";
 
-/** More is no secret, but the wrong file. */
+/** A larger file is not a secret. */
 const MAX_SECRET_BYTES = 4_096;
 
-/** Read anew for every use: a secret that was changed holds at once. It is in no message. */
+/** Read for every use, so a changed secret takes effect at once. Error messages never contain it. */
 export async function readSecret(
   source: SecretSource,
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<string> {
   if ("file" in source) return readSecretFile(source.file);
-  const said = env[source.env]?.trim() ?? "";
-  if (said !== "") return said;
-  // Another gateway, or the next one here, may have it.
+  const value = env[source.env]?.trim() ?? "";
+  if (value !== "") return value;
+  // Not permanent: another gateway, or the next one here, may have the variable.
   throw new DeliveryFailed(`the variable ${source.env} is not set in this environment`);
 }
 
@@ -27,12 +27,12 @@ async function readSecretFile(path: string): Promise<string> {
     new DeliveryFailed(`the secret in ${path} cannot be used: ${why}`, { cause });
   const fault = findPathFault(path);
   if (fault !== null) throw fail(`${fault.path} ${fault.problem}. ${fault.remedy}`);
-  // Not blocking: opening a pipe that nobody writes to would wait for ever.
+  // O_NONBLOCK: opening a FIFO without a writer would block for ever.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
     throw fail(errnoOf(error) ?? "it cannot be opened", error);
   });
   try {
-    if (!(await file.stat()).isFile()) throw fail("it is no file");
+    if (!(await file.stat()).isFile()) throw fail("it is not a regular file");
     const { bytesRead, buffer } = await file.read(
       Buffer.alloc(MAX_SECRET_BYTES + 1),
       0,
@@ -40,16 +40,16 @@ async function readSecretFile(path: string): Promise<string> {
       0,
     );
     if (bytesRead > MAX_SECRET_BYTES) throw fail(`it is longer than ${MAX_SECRET_BYTES} bytes`);
-    const said = buffer.toString("utf8", 0, bytesRead).trim();
-    if (said === "") throw fail("it is empty");
+    const secret = buffer.toString("utf8", 0, bytesRead).trim();
+    if (secret === "") throw fail("it is empty");
     warnIfReadable(path);
-    return said;
+    return secret;
   } finally {
     await file.close();
   }
 }
 
-/** A line from outside, fit to be shown, without what must not be, in case it repeats it: also with escapes in between. */
+/** Sanitizes a line from a receiver and redacts the secrets that it repeats, also with escape sequences inside them. */
 export function redactSecrets(text: string, secrets: readonly string[]): string {
   return secrets
     .filter((each) => each !== "")

@@ -6,16 +6,18 @@ import { isHttpUrl, type ChannelEntryOf } from "../config/channels.js";
 import { isAccepted, postJson, rejectionError } from "./http-post.js";
 import { readSecret } from "./secrets.js";
 
-/** What was sent, the webhook or its channel will not be accepted later either. */
+/** The message, the webhook or its channel is invalid. */
 const PERMANENT_STATUSES = [400, 403, 404, 410];
 
-/** An incoming webhook as Slack has them; others understand the same. It knows no ids: a repeat is seen twice. */
+/** An incoming webhook of Slack or a compatible service. It has no message ids, so a repeat is shown twice. */
 export function slackChannel(entry: ChannelEntryOf<"slack">): Channel {
   return {
     deliver: async ({ text }, address, signal) => {
       const written = await readSecret(entry.url);
       if (!isHttpUrl(written))
-        throw new DeliveryFailed("the Slack webhook's secret is not an address as https://host/path");
+        throw new DeliveryFailed(
+          "the secret of the Slack webhook is not an address of the form https://host/path",
+        );
       const body = JSON.stringify({
         text: escapeSlack(truncate(text, defaults.slackTextChars)),
         mrkdwn: false,
@@ -32,8 +34,8 @@ export function slackChannel(entry: ChannelEntryOf<"slack">): Channel {
 }
 
 /**
- * The three characters by which Slack tells links, mentions and entities from text. Others read Markdown and plain names, also
- * `@everyone`: what makes a mention, or words the face of a link, is parted by a space that is not seen.
+ * Escapes the three characters that start links, mentions and entities in Slack. Compatible services also interpret
+ * Markdown and plain names such as `@everyone`, so a zero-width space breaks mentions and links.
  */
 function escapeSlack(text: string): string {
   return text

@@ -7,10 +7,10 @@ import type { Channel } from "./channel.js";
 import { boundRetryAfter, postJson, rejectionError } from "./http-post.js";
 import { readSecret, redactSecrets } from "./secrets.js";
 
-/** A wrong chat or text, a wrong token, a bot that was blocked or thrown out. */
+/** Wrong chat, text or token, or the bot was blocked or removed. */
 const PERMANENT_STATUSES = [400, 401, 403, 404];
 
-/** As a bot's father hands them out. */
+/** The form of a bot token, as @BotFather issues it. */
 export const TELEGRAM_TOKEN = /^\d{1,20}:[\w-]{20,100}$/;
 
 const errorReply = z.object({
@@ -20,10 +20,10 @@ const errorReply = z.object({
 });
 const messageResult = z.object({ message_id: z.int() });
 
-/** The Bot API. It knows no ids: a repeat is seen twice. */
+/** The Telegram Bot API. It has no message ids for retries, so a repeat is shown twice. */
 export function telegramChannel(entry: ChannelEntryOf<"telegram">): Channel {
   const deliver: Channel["deliver"] = async ({ text }, address, signal) => {
-    // Without parse_mode: whatever the text holds, it is text.
+    // Without parse_mode nothing in the text is interpreted as markup.
     const fields = {
       text: truncate(text, defaults.telegramTextChars),
       link_preview_options: { is_disabled: true },
@@ -50,27 +50,27 @@ async function callBotApi<Result>(
   const { chat, thread } = parseChatAddress(address ?? entry.chat ?? "");
   const token = await readSecret(entry.token);
   if (!TELEGRAM_TOKEN.test(token))
-    throw new DeliveryFailed("the Telegram bot's token does not look like one (123456:ABC…)");
+    throw new DeliveryFailed("the token of the Telegram bot does not have the form of one (123456:ABC…)");
   const chatFields = { chat_id: chat, ...(thread === null ? {} : { message_thread_id: thread }) };
   const secrets = [token, token.slice(token.indexOf(":") + 1)];
   const url = new URL(`${entry.root.replace(/\/$/, "")}/bot${token}/${method}`);
   const message = { url, body: JSON.stringify({ ...chatFields, ...fields }), rules: entry, secrets };
   const answer = await postJson(message, signal);
   const reply = z.union([z.object({ ok: z.literal(true), result }), errorReply]);
-  const said = reply.safeParse(parseJson(answer.body)).data;
-  if (said?.ok === true) return said.result;
-  // Something else than the Bot API has answered, which knows nothing of bots and chats.
-  if (said === undefined) throw rejectionError(message, answer, []);
-  const excerpt = truncate(redactSecrets(said.description, secrets), defaults.channelExcerptChars);
-  const { retry_after: seconds } = said.parameters;
-  const asked = seconds === undefined ? answer.retryAfterMs : boundRetryAfter(seconds * 1_000);
-  throw rejectionError(message, { ...answer, excerpt, retryAfterMs: asked }, PERMANENT_STATUSES);
+  const parsed = reply.safeParse(parseJson(answer.body)).data;
+  if (parsed?.ok === true) return parsed.result;
+  // The answer is not from the Bot API, so its status says nothing about the bot or the chat.
+  if (parsed === undefined) throw rejectionError(message, answer, []);
+  const excerpt = truncate(redactSecrets(parsed.description, secrets), defaults.channelExcerptChars);
+  const { retry_after: seconds } = parsed.parameters;
+  const retryAfterMs = seconds === undefined ? answer.retryAfterMs : boundRetryAfter(seconds * 1_000);
+  throw rejectionError(message, { ...answer, excerpt, retryAfterMs }, PERMANENT_STATUSES);
 }
 
 function parseChatAddress(address: string): { readonly chat: string; readonly thread: number | null } {
   const [, chat, thread] = TELEGRAM_ADDRESS.exec(address) ?? [];
   if (chat !== undefined) return { chat, thread: thread === undefined ? null : Number(thread) };
-  throw new DeliveryFailed("no Telegram chat is named: neither with the notification nor in the config", {
+  throw new DeliveryFailed("neither the notification nor the config has a Telegram chat", {
     permanent: true,
   });
 }

@@ -7,22 +7,22 @@ import { notificationPayload } from "./payload.js";
 import { readSecret } from "./secrets.js";
 
 export const SECRET_PREFIX = "whsec_";
-/** As https://www.standardwebhooks.com asks for. */
+/** Limits of https://www.standardwebhooks.com. */
 const MIN_KEY_BYTES = 24;
 const MAX_KEY_BYTES = 64;
 
-/** The key in a secret as it is written: `whsec_` and 24 to 64 bytes in base64. */
+/** Parses a secret: `whsec_` and 24 to 64 bytes in base64. */
 export function parseSigningKey(secret: string): Buffer {
-  const written = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : "";
-  const key = Buffer.from(written, "base64");
-  const exact = key.toString("base64").replace(/=+$/, "") === written.replace(/=+$/, "");
+  const encoded = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : "";
+  const key = Buffer.from(encoded, "base64");
+  const exact = key.toString("base64").replace(/=+$/, "") === encoded.replace(/=+$/, "");
   if (exact && key.length >= MIN_KEY_BYTES && key.length <= MAX_KEY_BYTES) return key;
   throw new DeliveryFailed(
-    `the webhook's secret must be ${SECRET_PREFIX} and ${MIN_KEY_BYTES} to ${MAX_KEY_BYTES} bytes in base64`,
+    `the secret of the webhook must be ${SECRET_PREFIX} followed by ${MIN_KEY_BYTES} to ${MAX_KEY_BYTES} bytes in base64`,
   );
 }
 
-/** The headers of Standard Webhooks, with a signature for each key: a receiver accepts if one of them is its own. */
+/** The headers of Standard Webhooks with one signature per key; a receiver accepts any of them. */
 export function signedHeaders(
   id: string,
   seconds: number,
@@ -38,10 +38,10 @@ export function signedHeaders(
   };
 }
 
-/** The receiver wants no more of them. Everything else may have changed at the next try. */
+/** 410 Gone: the receiver wants no more webhooks. Any other status may change. */
 const PERMANENT_STATUSES = [410];
 
-/** Standard Webhooks: signed, under an id by which the receiver drops what it has had. */
+/** Standard Webhooks: signed, with an id by which the receiver drops repeats. */
 export function webhookChannel(entry: ChannelEntryOf<"webhook">): Channel {
   return {
     deliver: async (notification, address, signal) => {

@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { BadInput } from "../errors.js";
 import { isSecretName } from "../text/secret-names.js";
+import { truncate } from "../text/truncate.js";
 
 export function settingKey(path: readonly PropertyKey[]): string {
   return path.map((part) => (typeof part === "number" ? part + 1 : String(part))).join(".");
@@ -32,7 +33,7 @@ export function describeIssue(issue: z.core.$ZodIssue, file: unknown): string {
   if (value === undefined && issue.path.length > 0) return "is missing";
   const whole = JSON.stringify(value);
   const hidden = issue.path.some((part) => isSecretName(String(part)));
-  const said = hidden ? "***" : whole.length > MAX_QUOTED ? `${whole.slice(0, MAX_QUOTED)}…` : whole;
+  const said = hidden ? "***" : truncate(whole, MAX_QUOTED);
   switch (issue.code) {
     case "invalid_value":
       return `is ${said}; it may be ${joinWithOr(issue.values.map(String))}`;

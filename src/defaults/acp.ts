@@ -20,13 +20,11 @@ export const acpDefaults = {
   /** Silence during a turn without open permission requests: a thinking model sends something within minutes. */
   acpNoFramesMs: 600_000,
   /** Time to exit after the end of input: most agents take 170 ms, some two seconds. */
-  acpLeaveMs: 3_000,
-  /** Parts of a turn kept in memory: its newest text (a book has a million characters), thoughts, tool calls, plan and updates. */
+  acpOwnExitMs: 3_000,
+  /** Parts of a turn kept in memory: its newest text (a book has a million characters), tool calls and plan. */
   acpTextChars: 1_000_000,
-  acpThoughtChars: 4_000,
   acpToolCalls: 1_000,
   acpPlanEntries: 100,
-  acpRawUpdates: 32,
   /** Updates of one turn kept in the store: a long day's work with tools takes a few megabytes. */
   acpTurnBytes: 16 * 1024 * 1024,
   /** Size of a page of updates: many of the usual ones, and a thousand pages of the largest fit into memory. */
@@ -41,7 +39,7 @@ export const acpDefaults = {
   /** Characters of the details that agents of one session give about tool calls, kept in memory while permission requests wait: one whole frame. */
   acpDetailChars: 32 * 1024 * 1024,
   /** Requests of an agent in one turn: a day's work asks for thousands of tools, and an agent in a loop ends here. */
-  acpQuestions: 10_000,
+  acpPermissionRequests: 10_000,
   /** A cancel is answered within 306 ms by agents that answer it; this is for one that cleans up first, on a loaded machine. */
   acpCancelMs: 10_000,
   /** Grace period of tools that are stopped. */
@@ -50,7 +48,6 @@ export const acpDefaults = {
   acpCloseMs: 5_000,
   /** Length of a prompt: what fits into a request to the gateway. */
   acpPromptChars: 1_000_000,
-  acpRawUpdateBytes: 64 * 1024,
   /** Size of a file that an agent reads or writes through the gateway: JSON may need six times as much, and a frame has 32 MiB. */
   acpFileBytes: 4 * 1024 * 1024,
   /** Terminals of one agent that it has not released: more than a model uses. */

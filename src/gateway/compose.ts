@@ -11,7 +11,7 @@ import { systemClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
 import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
 import { Bell } from "../channels/bell.js";
-import { createDeliverer, createSessionInbox } from "../channels/deliver.js";
+import { createDeliver } from "../channels/deliver.js";
 import { openChannels } from "../channels/open-channels.js";
 import type { Config } from "../config/schema.js";
 import { defaults } from "../defaults.js";
@@ -162,7 +162,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const history = new SessionHistory(store);
   const bell = new Bell();
   const channels = openChannels(config.channels, { supervisor, bell });
-  const deliverer = createDeliverer(channels, createSessionInbox(history));
+  const deliver = createDeliver(channels, history);
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };
   // Lost or failed, it is found at the next round.
@@ -206,7 +206,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       acp,
       oneShotAgents,
       channels,
-      courier: deliverer,
+      deliver,
       instanceId,
       onProblem,
     },
@@ -271,7 +271,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       agents,
       oneShotAgents,
       channels: config.channels,
-      courier: deliverer,
+      deliver,
       assertAcceptingRuns: () => shutdown.assertAcceptingRuns(),
       defaults: config.defaults,
       gatewayStatus: async () => ({

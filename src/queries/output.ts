@@ -7,6 +7,7 @@ import { readLinePage } from "../output/line-page.js";
 import type { OutputChunk } from "../supervisor/api.js";
 import type { ReadOptions } from "../supervisor/run-options.js";
 import { sanitizeText } from "../text/sanitize.js";
+import { lastChars } from "../text/truncate.js";
 import type { RunReader } from "./runs.js";
 
 export interface OutputPiece {
@@ -83,9 +84,7 @@ export function outputPieceResponse({ text, bytes, ...piece }: OutputPiece, raw:
 function lastCharacters(bytes: Buffer, maxChars: number): { readonly text: string; readonly at: number } {
   const whole = bytes.toString("utf8");
   if (whole.length <= maxChars) return { text: whole, at: 0 };
-  const cut = maxChars === 0 ? "" : whole.slice(-maxChars);
-  // Not between the halves of a pair.
-  const text = /^[\uDC00-\uDFFF]/.test(cut) ? cut.slice(1) : cut;
+  const text = lastChars(whole, maxChars);
   if (Buffer.byteLength(whole) === bytes.length) return { text, at: bytes.length - Buffer.byteLength(text) };
   // Bytes that are no characters became replacement marks, which are longer: their place has to be looked for.
   let low = 0;

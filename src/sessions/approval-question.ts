@@ -2,6 +2,7 @@ import { defaults } from "../defaults.js";
 import { BadInput } from "../errors.js";
 import { keyedFingerprint, UNMASKED, maskArguments, maskWord, type MaskedWord } from "../text/mask.js";
 import { isSecretName } from "../text/secret-names.js";
+import { firstChars } from "../text/truncate.js";
 
 /**
  * A whole question to the operator: every text that decides what happens if it is allowed, each with a label. It is kept
@@ -170,7 +171,7 @@ function summarize(
   show: (words: readonly string[]) => Iterable<MaskedWord> = maskArguments,
 ): Pick<ApprovalQuestion, "summary" | "whole"> {
   const most = defaults.displayCommandChars;
-  const some = words.slice(0, most).map((word) => truncateAt(word, 2 * most));
+  const some = words.slice(0, most).map((word) => firstChars(word, 2 * most));
   let line = "";
   for (const { text } of show(some)) {
     line += (line === "" ? "" : " ") + text;
@@ -178,7 +179,7 @@ function summarize(
   }
   const cut = line.length > most || words.some((word, at) => word !== some[at]);
   return {
-    summary: cut ? `${truncateAt(line, most)}… (not shown whole)` : line,
+    summary: cut ? `${firstChars(line, most)}… (not shown whole)` : line,
     whole: complete && !cut,
   };
 }
@@ -189,17 +190,12 @@ function* splitIntoParts(
   note: string | null = null,
 ): Generator<QuestionPart> {
   for (let rest = text, first = true; ; first = false) {
-    const piece = truncateAt(rest, defaults.questionPieceChars);
+    const piece = firstChars(rest, defaults.questionPieceChars);
     const continues = piece.length < rest.length;
     yield { label, text: piece, note: first ? note : null, continues, masked: first ? masked : 0 };
     if (!continues) return;
     rest = rest.slice(piece.length);
   }
-}
-
-/** Not in the middle of a surrogate pair. */
-function truncateAt(text: string, chars: number): string {
-  return text.length <= chars ? text : text.slice(0, chars).replace(/[\uD800-\uDBFF]$/, "");
 }
 
 export interface QuestionHead {

@@ -16,24 +16,24 @@ export type AuditCode = (typeof AUDIT_CODES)[number];
 export interface AuditFinding {
   readonly code: AuditCode;
   readonly taskId: string;
-  /** One sentence for a person. */
+  /** One sentence for the operator. */
   readonly detail: string;
 }
 
-/** Clocks of hosts differ by less, unless something is wrong with one. */
+/** A larger difference between the clocks of hosts is a fault. */
 const MAX_CLOCK_SKEW_MS = 60_000;
 
-/** What an operator should look at. */
+/** The problems of one task that an operator should know. */
 export function auditTask(task: TaskRecord, now: number): readonly AuditFinding[] {
   const checks: readonly (readonly [AuditCode, string | null])[] = [
     ["stale_queued", staleQueued(task, now)],
     ["stale_running", staleRunning(task, now)],
-    ["lost", task.status === "lost" ? (task.error ?? "what became of it is not known") : null],
+    ["lost", task.status === "lost" ? (task.error ?? "how it ended is not known") : null],
     ["delivery_failed", undeliveredNotice(task)],
     [
       "missing_cleanup",
       isTaskEnded(task.status) && task.cleanupAfter === null
-        ? "it has ended, and nobody said when it may be forgotten"
+        ? "it has ended, but has no time after which it may be deleted"
         : null,
     ],
     ["inconsistent_timestamps", inconsistentTimestamps(task, now)],
@@ -43,29 +43,31 @@ export function auditTask(task: TaskRecord, now: number): readonly AuditFinding[
 
 function staleQueued({ status, lastEventAt }: TaskRecord, now: number): string | null {
   return status === "queued" && now - lastEventAt >= defaults.taskStaleQueuedMs
-    ? `it has been waiting to begin for ${minutes(now - lastEventAt)} min`
+    ? `it has been queued for ${minutes(now - lastEventAt)} min`
     : null;
 }
 
 function staleRunning({ status, lastEventAt }: TaskRecord, now: number): string | null {
   return status === "running" && now - lastEventAt >= defaults.taskStaleRunningMs
-    ? `nothing has been heard of it for ${minutes(now - lastEventAt)} min`
+    ? `it has had no event for ${minutes(now - lastEventAt)} min`
     : null;
 }
 
 function undeliveredNotice({ delivery }: TaskRecord): string | null {
-  if (delivery === "failed") return "how it ended could not be delivered";
-  return delivery === "parent_missing" ? "the session that was to be told how it ended is gone" : null;
+  if (delivery === "failed") return "the notification of its end could not be delivered";
+  return delivery === "parent_missing" ? "the session to be notified of its end is gone" : null;
 }
 
 function inconsistentTimestamps(task: TaskRecord, now: number): string | null {
   const { createdAt, startedAt, endedAt, lastEventAt } = task;
   const order = [createdAt, startedAt, endedAt].filter((at) => at !== null);
   if (order.some((at, index) => at < (order[index - 1] ?? at)))
-    return "it was created, started and ended in another order";
-  if (lastEventAt < createdAt) return "it was heard of before it was created";
+    return "its times of creation, start and end are out of order";
+  if (lastEventAt < createdAt) return "its last event is older than its creation";
   const latest = Math.max(lastEventAt, ...order);
-  return latest > now + MAX_CLOCK_SKEW_MS ? `it is ${minutes(latest - now)} min ahead of this clock` : null;
+  return latest > now + MAX_CLOCK_SKEW_MS
+    ? `its times are ${minutes(latest - now)} min ahead of this clock`
+    : null;
 }
 
 function minutes(ms: number): number {

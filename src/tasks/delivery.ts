@@ -1,32 +1,28 @@
 import type { Notification, NotificationTarget } from "../model/outbox.js";
 
-export type { Notification, NotificationTarget };
-
 export type DeliveryReceipt =
   | { readonly status: "delivered"; readonly receipt: string | null }
-  /** It waits in the parent session: not delivered until that has read it. */
+  /** In the inbox of the parent session, and delivered when that session has read it. */
   | { readonly status: "session_queued" }
   | { readonly status: "parent_missing" };
 
-/** Delivers once or throws; whoever calls tries again. */
-export interface Deliverer {
-  deliver(
-    target: NotificationTarget,
-    notification: Notification,
-    signal: AbortSignal,
-  ): Promise<DeliveryReceipt>;
-}
+/** Makes one attempt to deliver a notification. Throws if it fails; the notifier retries. */
+export type Deliver = (
+  target: NotificationTarget,
+  notification: Notification,
+  signal: AbortSignal,
+) => Promise<DeliveryReceipt>;
 
 export interface DeliveryFailedOptions extends ErrorOptions {
-  /** Trying again cannot help: the receiver says so, or it is addressed to nobody. What is wrong here may be mended. */
+  /** A retry cannot succeed: the receiver says so, or there is no address. */
   readonly permanent?: boolean;
-  /** What the receiver asked for. */
+  /** The delay that the receiver asked for. */
   readonly retryAfterMs?: number | null;
-  /** It may have arrived all the same: the next attempt may repeat it. */
+  /** The notification may have arrived, so a retry may repeat it. */
   readonly resultUnknown?: boolean;
 }
 
-/** A courier could not deliver. Its message is kept with the entry and shown. */
+/** An attempt to deliver failed. The message is stored with the outbox entry and shown. */
 export class DeliveryFailed extends Error {
   override readonly name = "DeliveryFailed";
   readonly permanent: boolean;
@@ -34,10 +30,10 @@ export class DeliveryFailed extends Error {
   readonly resultUnknown: boolean;
 
   constructor(message: string, options: DeliveryFailedOptions = {}) {
-    const { permanent = false, retryAfterMs = null, resultUnknown: unheard = false, ...rest } = options;
+    const { permanent = false, retryAfterMs = null, resultUnknown = false, ...rest } = options;
     super(message, rest);
     this.permanent = permanent;
     this.retryAfterMs = retryAfterMs;
-    this.resultUnknown = unheard;
+    this.resultUnknown = resultUnknown;
   }
 }

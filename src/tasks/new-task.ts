@@ -7,7 +7,7 @@ import type { NewTask } from "../store/tasks/store.js";
 import { multiLine, singleLine } from "../text/truncate.js";
 import { expectedDelivery } from "./transition.js";
 
-/** Who asked an agent or another program for something waits for it; who put a command in the background need not. */
+/** The requester of an agent or an external program waits for its result; a command in the background may run unnoticed. */
 const policyByRuntime: Readonly<Record<TaskRuntime, NotifyPolicy>> = {
   acp: "done_only",
   subagent: "done_only",
@@ -19,12 +19,12 @@ export function defaultNotifyPolicy(runtime: TaskRuntime): NotifyPolicy {
   return policyByRuntime[runtime];
 }
 
-/** What is known of work before it begins. */
+/** A task as it is known before its work starts. */
 export interface TaskInput {
   readonly runtime: TaskRuntime;
-  /** One of `key.ts`; null: it is like no other. */
+  /** Unique key of the work (see `taskKeyOfRun` and its neighbours); null: none. */
   readonly key: string | null;
-  /** What it is called; otherwise as the first line of what was asked for. */
+  /** Default: the first line of the text. */
   readonly label?: string | undefined;
   readonly text: string;
   readonly kind?: string | undefined;
@@ -35,7 +35,7 @@ export interface TaskInput {
   readonly runId?: string | null;
   readonly turnId?: string | null;
   readonly policy?: NotifyPolicy | undefined;
-  /** Who is to be told; nobody, unless said so. */
+  /** Default: none. */
   readonly targets?: readonly NotificationTarget[];
   readonly heartbeatMs?: number | undefined;
 }
@@ -43,12 +43,12 @@ export interface TaskInput {
 export function newTask(input: TaskInput, now: number): NewTask {
   const { runtime, policy = defaultNotifyPolicy(runtime), targets = [], heartbeatMs = null } = input;
   if (heartbeatMs !== null && !(heartbeatMs >= 1 && heartbeatMs <= defaults.taskKeptMs))
-    throw new BadInput("heartbeatMs", "a task's heartbeat is a number of milliseconds, a week at most");
+    throw new BadInput("heartbeatMs", "the heartbeat of a task must be between 1 ms and one week");
   const text = multiLine(input.text, defaults.taskTextChars);
   const named = singleLine(input.label ?? text.split("\n", 1)[0] ?? "", defaults.taskLabelChars);
-  // A prompt of invisible characters is one all the same.
+  // A prompt may consist of invisible characters only.
   const label = named === "" && runtime !== "external" ? runtime : named;
-  if (label === "") throw new BadInput("label", "a task needs a label or a text; nothing was recorded");
+  if (label === "") throw new BadInput("label", "a task needs a label or a text; no task was created");
   return {
     taskId: newTaskId(),
     key: input.key,
@@ -82,7 +82,7 @@ export function newTask(input: TaskInput, now: number): NewTask {
   };
 }
 
-/** What may have one task only. */
+/** Keys are unique, so a run or turn has one task at most. */
 export function taskKeyOfRun(runId: string): string {
   return `run:${runId}`;
 }
@@ -91,12 +91,12 @@ export function taskKeyOfTurn(turnId: string): string {
   return `turn:${turnId}`;
 }
 
-/** A name that means something to whoever gave it, and to nobody else. Null: an operator. */
+/** A key that a caller chose, in a namespace of its own. `sessionId` null: the operator. */
 export function taskKeyOfCaller(sessionId: string | null, name: string): string {
   if (name === "" || name.length > defaults.taskKeyChars)
     throw new BadInput(
       "key",
-      `a task's key has 1 to ${defaults.taskKeyChars} characters; nothing was recorded`,
+      `the key of a task has 1 to ${defaults.taskKeyChars} characters; no task was created`,
     );
   return `caller:${sessionId ?? "operator"}:${name}`;
 }

@@ -3,20 +3,20 @@ import { isTaskEnded, type TaskRecord } from "../model/task.js";
 import type { Notification } from "../model/outbox.js";
 import { singleLine, multiLine } from "../text/truncate.js";
 
-/** What a message about a change is about. */
+/** The change that a notification tells. */
 export type NoticeChange =
   | { readonly type: "started" }
   | { readonly type: "progress" }
   | { readonly type: "stalled"; readonly silentMs: number };
 
-/** Of a command's output, in a message. */
+/** Lines of a command's output in a notification. */
 const COMMAND_OUTPUT_LINES = 3;
 
 export function endNotificationId(taskId: string): string {
   return `task-terminal:${taskId}`;
 }
 
-/** How a task has ended, for its requester. */
+/** The notification that a task has ended. */
 export function endNotification(task: TaskRecord): Notification {
   const { taskId, summary, lastEventAt } = task;
   return createNotification(
@@ -28,7 +28,7 @@ export function endNotification(task: TaskRecord): Notification {
   );
 }
 
-/** A change of a task, under the number of its event. */
+/** The notification that a task changed. `seq`: the number of the event, which makes the id unique. */
 export function stateNotification(
   task: TaskRecord,
   seq: number,
@@ -39,7 +39,7 @@ export function stateNotification(
   return createNotification(task, id, at, task.progress ?? "", notificationText(task, change));
 }
 
-/** The same, by whoever cannot know whether it was told before. */
+/** Marks a notification that may have arrived before. */
 export function markRepeated(notification: Notification): Notification {
   return { ...notification, repeat: true, text: `(again) ${notification.text}` };
 }
@@ -54,11 +54,11 @@ const STATUS_TEXTS = {
   lost: "was lost",
 } as const;
 
-/** The message as a person reads it: which task, what became of it, and the result. Null: it is about the task's end. */
+/** The text for people: the task, its state and its result. `change` null: the task has ended. */
 export function notificationText(task: TaskRecord, change: NoticeChange | null): string {
   const label = singleLine(task.label, defaults.taskLabelChars);
-  const said = [verbText(task, change), resultText(task, change)].filter((part) => part !== "").join(": ");
-  return `Task “${label}” ${said}`;
+  const parts = [verbText(task, change), resultText(task, change)].filter((part) => part !== "");
+  return `Task “${label}” ${parts.join(": ")}`;
 }
 
 function verbText({ status, outcome }: TaskRecord, change: NoticeChange | null): string {
@@ -70,12 +70,12 @@ function verbText({ status, outcome }: TaskRecord, change: NoticeChange | null):
 
 function resultText({ error, summary, progress, runtime }: TaskRecord, change: NoticeChange | null): string {
   if (change !== null) return change.type === "started" ? "" : (progress ?? "");
-  const said = runtime === "exec" ? lastLines(summary) : summary;
-  const parts = [error, said].filter((part) => part !== null && part !== "");
+  const result = runtime === "exec" ? lastLines(summary) : summary;
+  const parts = [error, result].filter((part) => part !== null && part !== "");
   return multiLine(parts.join("\n"), defaults.taskNoticeChars);
 }
 
-/** What came of a command is the last it said; the rest is in the record. */
+/** A command prints its result last; the record has the rest. */
 function lastLines(summary: string | null): string | null {
   const lines = summary?.split("\n").filter((line) => line.trim() !== "") ?? [];
   return lines.length === 0 ? null : lines.slice(-COMMAND_OUTPUT_LINES).join("\n");

@@ -1,22 +1,22 @@
 import { defaults } from "../defaults.js";
-import type { OutboxEntry } from "../model/outbox.js";
+import type { NotificationTarget, OutboxEntry } from "../model/outbox.js";
 import type { OutboxResult, TaskStore } from "../store/tasks/store.js";
 import { systemClock, type Clock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
-import { DeliveryFailed, type Deliverer, type DeliveryReceipt, type NotificationTarget } from "./delivery.js";
+import { type Deliver, DeliveryFailed, type DeliveryReceipt } from "./delivery.js";
 import { nextAttempt, type RetryLimits } from "./retry.js";
 import { markRepeated } from "./notification-text.js";
 import { singleLine } from "../text/truncate.js";
 
 export interface NotifierOptions {
   readonly store: Pick<TaskStore, "claimOutbox" | "settleOutbox" | "nextOutboxDelay" | "releaseOutbox">;
-  readonly deliverer: Deliverer;
-  /** Nobody else of this name is at work: what a former one was sending is sent anew at once. */
+  readonly deliver: Deliver;
+  /** Unique among running notifiers. Entries that an earlier notifier of this name had claimed are released at start. */
   readonly owner: string;
   readonly clock?: Clock;
-  /** The store does not answer; it is asked again. */
+  /** Called when the store fails; the operation is retried. */
   readonly onStoreError?: (what: string, cause: unknown) => void;
-  /** What came of an attempt is written down. */
+  /** Called when the result of an attempt is stored. */
   readonly onSettled?: (status: OutboxResult["status"]) => void;
   readonly limits?: Partial<NotifierLimits>;
 }
@@ -42,22 +42,22 @@ export const defaultNotifierLimits: NotifierLimits = {
   slowMs: defaults.deliverySlowMs,
 };
 
-/** Something may be due and not to be had: another is at it. Not asked for again in a loop. */
+/** An entry may be due while another notifier has claimed it, so a due entry does not end the pause at once. */
 const MIN_PAUSE_MS = 100;
-/** While most are under way, those that end meanwhile are replaced together: a claim costs as much for one as for many. */
+/** While most places are taken, freed ones are refilled together: a claim costs as much for one entry as for many. */
 const BATCH_WAIT_MS = 5;
-/** A store that is away. */
+/** Pause after a failure of the store. */
 const RETRY_MS = 1_000;
-/** Attempts that are under way when it is stopped have this long; then they count as failed. */
+/** Time for the running attempts to finish when the notifier stops; then they count as failed. */
 const STOP_TIMEOUT_MS = 2_000;
 
-/** Sends what is in the outbox, each message to each target, until it is delivered or given up. */
+/** Sends the entries of the outbox until each is delivered or has finally failed. */
 export class Notifier {
   readonly #options: NotifierOptions;
   readonly #clock: Clock;
   readonly #limits: NotifierLimits;
   readonly #inFlight = new Map<Promise<void>, OutboxEntry>();
-  /** Channels whose receiver lets one wait, or has at the last try: together they have half of the places. */
+  /** Channels whose last attempt was slow. Together they get at most half of the places. */
   readonly #slowChannels = new Set<string>();
   readonly #stopping = new AbortController();
   readonly #attempts = new Set<AbortController>();
@@ -74,12 +74,12 @@ export class Notifier {
     this.#running ??= this.#runLoop();
   }
 
-  /** There is something new. */
+  /** Call when an entry was added. */
   wake(): void {
     this.#woken.resolve();
   }
 
-  /** Begins nothing more; resolves when nothing is under way. What was not delivered will be by whoever comes next. */
+  /** Starts no more attempts, and resolves when none is running. The next notifier continues. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.wake();
@@ -93,7 +93,7 @@ export class Notifier {
 
   async #runLoop(): Promise<void> {
     const { store, owner } = this.#options;
-    await this.#retryWhileStoreAway("what a former gateway was sending", () => store.releaseOutbox(owner));
+    await this.#retryOnStoreError("outbox entries of an earlier gateway", () => store.releaseOutbox(owner));
     while (!this.#stopping.signal.aborted) {
       this.#woken = deferred<void>();
       if (2 * this.#inFlight.size > this.#limits.concurrency) await this.#clock.sleep(BATCH_WAIT_MS);
@@ -103,28 +103,28 @@ export class Notifier {
     await Promise.all(this.#inFlight.keys());
   }
 
-  /** How long to wait before the next, unless there is a hint. */
+  /** Starts the due entries. Resolves with the pause before the next call, unless `wake` ends it. */
   async #claimDue(): Promise<number> {
     const { concurrency, pollMs } = this.#limits;
     const limit = concurrency - this.#inFlight.size;
-    // Each of them is a hint when it is over.
+    // The end of each attempt calls `wake`.
     if (limit === 0) return pollMs;
     const slow = [...this.#slowChannels];
-    const forAll =
+    const openToAll =
       slow.length === 0 ? limit : Math.min(limit, Math.ceil(concurrency / 2) - this.#slowInFlight());
     try {
-      const claimed = await this.#claim(forAll, []);
+      const claimed = await this.#claim(openToAll, []);
       const more = slow.length === 0 ? 0 : await this.#claim(limit - claimed, slow);
       if (claimed + more > 0) return 0;
-      const dueIn = (await this.#options.store.nextOutboxDelay(forAll > 0 ? [] : slow)) ?? pollMs;
+      const dueIn = (await this.#options.store.nextOutboxDelay(openToAll > 0 ? [] : slow)) ?? pollMs;
       return Math.min(Math.max(dueIn, MIN_PAUSE_MS), pollMs);
     } catch (cause) {
-      this.#options.onStoreError?.("the messages that wait", cause);
+      this.#options.onStoreError?.("due outbox entries", cause);
       return RETRY_MS;
     }
   }
 
-  /** How many were begun. */
+  /** Resolves with the number of attempts started. */
   async #claim(limit: number, except: readonly string[]): Promise<number> {
     if (limit <= 0) return 0;
     const { owner, store } = this.#options;
@@ -135,62 +135,61 @@ export class Notifier {
     return claimed.length;
   }
 
-  /** By slow ones. */
   #slowInFlight(): number {
     return [...this.#inFlight.values()].filter(({ target }) => this.#slowChannels.has(channelOf(target)))
       .length;
   }
 
-  /** How much is left of one that begins now. Only the wall clock goes on while the host sleeps. */
+  /** The time left of a lease that starts now. The wall clock is read too, because it continues while the host sleeps. */
   #leaseTimer(ms: number): () => number {
     const [now, wall] = [this.#clock.now(), this.#clock.wall()];
     return () => ms - Math.max(this.#clock.now() - now, this.#clock.wall() - wall);
   }
 
   #startSending(entry: OutboxEntry, remainingMs: () => number): void {
-    const going = this.#send(entry, remainingMs).finally(() => {
-      this.#inFlight.delete(going);
+    const sending = this.#send(entry, remainingMs).finally(() => {
+      this.#inFlight.delete(sending);
       this.wake();
     });
-    this.#inFlight.set(going, entry);
+    this.#inFlight.set(sending, entry);
   }
 
   async #send(entry: OutboxEntry, remainingMs: () => number): Promise<void> {
     const { store, onSettled } = this.#options;
-    const began = this.#clock.now();
-    // The host or this process slept, or the store was slow: by the time it is sent, another may be sending it.
+    const startedAt = this.#clock.now();
+    // The host or this process was suspended, or the store was slow: the lease may end during the attempt.
     if (remainingMs() < this.#limits.attemptMs) return;
     const sent =
       entry.unheard < this.#limits.maxUnknownResults ? this.#attempt(entry) : rejectTooManyUnknown(entry);
     const result = await sent.then(
       (receipt): OutboxResult => ({ ...receipt, at: this.#clock.wall() }),
-      (error: unknown) => this.#failureResult(entry, error, this.#clock.now() - began),
+      (error: unknown) => this.#failureResult(entry, error, this.#clock.now() - startedAt),
     );
     const settle = async (): Promise<void> => {
       if (await store.settleOutbox(entry, result)) onSettled?.(result.status);
     };
-    await this.#retryWhileStoreAway("what came of a message", settle, remainingMs);
+    await this.#retryOnStoreError("the result of a delivery", settle, remainingMs);
   }
 
   async #attempt({ target, notification, unheard }: OutboxEntry): Promise<DeliveryReceipt> {
     const attempt = new AbortController();
     const { signal } = attempt;
     const { attemptMs } = this.#limits;
-    const why = `there was no answer within ${attemptMs} ms`;
+    const why = `no answer within ${attemptMs} ms`;
     const late = (): void => attempt.abort(new DeliveryFailed(why, { resultUnknown: true }));
     const timer = this.#clock.setTimer(attemptMs, late, { keepAlive: true });
-    const began = this.#clock.now();
+    const startedAt = this.#clock.now();
     const aborted = deferred<never>();
-    // A courier that does not listen is not waited for.
+    // An attempt that ignores its signal is not awaited.
     signal.addEventListener("abort", () => aborted.reject(signal.reason), { once: true });
     this.#attempts.add(attempt);
     try {
       const message = unheard > 0 ? markRepeated(notification) : notification;
-      return await Promise.race([this.#options.deliverer.deliver(target, message, signal), aborted.promise]);
+      return await Promise.race([this.#options.deliver(target, message, signal), aborted.promise]);
     } finally {
       this.#attempts.delete(attempt);
       timer.cancel();
-      if (this.#clock.now() - began < this.#limits.slowMs) this.#slowChannels.delete(channelOf(target));
+      if (this.#clock.now() - startedAt < this.#limits.slowMs) this.#slowChannels.delete(channelOf(target));
       else if (target.kind === "channel") this.#slowChannels.add(target.channel);
     }
   }
@@ -214,15 +213,15 @@ export class Notifier {
     };
   }
 
-  /** Again and again while the store is away, until it is too late or this is stopped. */
-  async #retryWhileStoreAway(
+  /** Retries while the store fails, until the lease ends or the notifier stops. */
+  async #retryOnStoreError(
     what: string,
-    ask: () => Promise<unknown>,
+    work: () => Promise<unknown>,
     remainingMs = () => Infinity,
   ): Promise<void> {
     for (;;) {
       try {
-        await ask();
+        await work();
         return;
       } catch (cause) {
         this.#options.onStoreError?.(what, cause);
@@ -233,13 +232,13 @@ export class Notifier {
   }
 }
 
-/** One that nobody survives sending must not end one gateway after the other. */
+/** A notification that crashes the gateway must not crash one gateway after the other. */
 function rejectTooManyUnknown({ unheard }: OutboxEntry): Promise<never> {
-  const why = `whoever was sending it was gone before it could say what came of it, ${unheard} times; it may have arrived, and is not sent again`;
+  const why = `${unheard} attempts ended without a result; it may have arrived and is not sent again`;
   return Promise.reject(new DeliveryFailed(why, { permanent: true }));
 }
 
-/** No channel has an empty name. */
+/** Empty for a session: no channel has an empty name. */
 function channelOf(target: NotificationTarget): string {
   return target.kind === "channel" ? target.channel : "";
 }

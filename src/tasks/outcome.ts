@@ -2,11 +2,12 @@ import { defaults } from "../defaults.js";
 import type { AcpTurn } from "../model/acp.js";
 import type { EndReason, RunExit, RunRecord } from "../model/run.js";
 import type { TaskOutcome } from "../model/task.js";
+import { truncateStart } from "../text/truncate.js";
 import type { TaskFinish } from "./transition.js";
 
 type TaskEndStatus = TaskFinish["status"];
 
-/** What the end of a run is for its task. `exit`: by its code. */
+/** The status of a task by how its run ended. For `exit`, the code decides. */
 const statusByEndReason: Readonly<Record<Exclude<EndReason, "exit">, TaskEndStatus>> = {
   signal: "failed",
   "spawn-error": "failed",
@@ -24,7 +25,7 @@ export function taskStatusOfExit({ reason, code }: Pick<RunExit, "reason" | "cod
   return statusByEndReason[reason];
 }
 
-/** The end of the task of a run that has ended. Null: it has not. A run that could not be started began when it was tried. */
+/** The end of a task whose run has ended. Null: it has not. A run that could not be started counts as started when it was created. */
 export function outcomeOfRun(run: RunRecord, summary: string | null): TaskFinish | null {
   const { exit, createdAt, startedAt, endedAt } = run;
   if (exit === null) return null;
@@ -46,32 +47,32 @@ function describeFailure({ reason, code, signal, detail, actor }: RunExit): stri
   if (detail !== null) return detail;
   switch (reason) {
     case "exit":
-      return `it ended with code ${code ?? "unknown"}`;
+      return `it exited with code ${code ?? "unknown"}`;
     case "signal":
       return `it was ended by ${signal ?? "a signal"}`;
     case "manual-cancel":
       return actor === "" ? "it was cancelled" : `it was cancelled by ${actor}`;
     case "overall-timeout":
-      return "it took longer than it may";
+      return "it exceeded its timeout";
     case "no-output-timeout":
-      return "it was silent for longer than it may";
+      return "it exceeded the limit without output";
     case "spawn-error":
       return "it could not be started";
     case "ownership-escape":
       return "it left processes behind";
     case "owner-lost":
-      return "nobody was there to see to it";
+      return "its supervisor was lost";
     case "lost":
-      return "what became of it is not known";
+      return "how it ended is not known";
     case "shutdown":
-      return "it was ended with its supervisor";
+      return "it was stopped with its supervisor";
   }
 }
 
 interface TurnOutcome {
   readonly status: TaskFinish["status"];
   readonly outcome: TaskOutcome | null;
-  /** For one that does not say itself what went wrong. */
+  /** Used if the turn itself has no problem on record. */
   readonly error: string | null;
 }
 
@@ -80,12 +81,12 @@ const BLOCKED: TurnOutcome = { status: "succeeded", outcome: "blocked", error: n
 const failedWith = (error: string): TurnOutcome => ({ status: "failed", outcome: null, error });
 const CANCELLED: TurnOutcome = { status: "cancelled", outcome: null, error: null };
 
-/** How an agent that answered says that it stopped. What is not known here is taken for done: it did answer. */
+/** By the stop reason of the agent's answer. An unknown reason counts as success, because the agent did answer. */
 const outcomeByStopReason: Readonly<Record<string, TurnOutcome>> = {
   end_turn: SUCCEEDED,
   max_tokens: BLOCKED,
   max_turn_requests: BLOCKED,
-  refusal: failedWith("the agent refused to go on"),
+  refusal: failedWith("the agent refused to continue"),
   cancelled: CANCELLED,
 };
 
@@ -98,33 +99,28 @@ function turnOutcomeOf({ outcome, stopReason, problem, cancel }: AcpTurn): TurnO
     case "cancel-unconfirmed":
       return CANCELLED;
     case "interrupted":
-      return cancel === null ? failedWith("its agent's process ended on the way") : CANCELLED;
+      return cancel === null ? failedWith("the agent's process ended during the turn") : CANCELLED;
     case "failed":
       if (problem?.code === "ACP_TIMEOUT") return { status: "timed_out", outcome: null, error: null };
-      return failedWith("the agent could not do it");
+      return failedWith("the agent failed");
   }
 }
 
-/** The end of the task of a turn that has ended. Null: it has not. What was said on the way to a failure is no result. */
+/** The end of a task whose turn has ended. Null: it has not. The text of a failed turn is not a result. */
 export function outcomeOfTurn(turn: AcpTurn): TaskFinish | null {
   if (turn.state !== "ended") return null;
   const { status, outcome, error } = turnOutcomeOf(turn);
   const { createdAt, startedAt, endedAt, cancel, problem } = turn;
   const actor = cancel?.actor ?? "";
-  const byWhom = actor === "" ? "it was cancelled" : `it was cancelled by ${actor}`;
+  const cancelled = actor === "" ? "it was cancelled" : `it was cancelled by ${actor}`;
   return {
     type: "finish",
     at: endedAt ?? createdAt,
     status,
     outcome,
-    summary: status === "succeeded" ? keepEnd(turn.text.trim(), defaults.taskSummaryChars) : null,
-    error: status === "cancelled" ? byWhom : status === "succeeded" ? null : (problem?.message ?? error),
+    summary: status === "succeeded" ? truncateStart(turn.text.trim(), defaults.taskSummaryChars) : null,
+    error: status === "cancelled" ? cancelled : status === "succeeded" ? null : (problem?.message ?? error),
     actor,
     startedAt: startedAt ?? (status === "cancelled" ? null : createdAt),
   };
-}
-
-/** Of a long answer, the end: that is where agents say what came of it. */
-function keepEnd(text: string, chars: number): string {
-  return text.length <= chars ? text : `…${text.slice(1 - chars).replace(/^[\uDC00-\uDFFF]/, "")}`;
 }

@@ -2,26 +2,26 @@ import { defaults } from "../defaults.js";
 import { isTaskEnded, type TaskRecord } from "../model/task.js";
 import type { TaskFinish, TaskInputEvent } from "./transition.js";
 
-/** What is known of the run or the session that does the work of a task. */
+/** The state of the run or turn that does the work of a task. */
 export type WorkStatus =
-  /** `startedAt`: when it began, if it has; `activeAt`: when it was last heard of. */
+  /** `startedAt` null: not started; `activeAt`: the time of the last activity. */
   | { readonly state: "alive"; readonly activeAt: number | null; readonly startedAt?: number | null }
   | { readonly state: "ended"; readonly finish: TaskFinish }
   | { readonly state: "gone" }
-  /** Nobody here can tell: it is elsewhere, or there is nothing to look at. Never taken for gone. */
+  /** It cannot be probed from here. Never treated as gone. */
   | { readonly state: "unknown" };
 
-/** What is to be done about a task, as it was when it was looked at. */
+/** A change to a task. It applies only to this version of the record. */
 export type MaintenanceAction = { readonly taskId: string; readonly version: number } & (
-  | { readonly act: "tell"; readonly happening: TaskInputEvent }
-  /** It has ended, and nobody said when it may be forgotten. */
+  | { readonly act: "tell"; readonly event: TaskInputEvent }
+  /** The task has ended without a time of deletion. */
   | { readonly act: "date"; readonly cleanupAfter: number }
   | { readonly act: "forget" }
 );
 
 /**
- * What the sweep does about a task now, if anything. The same whether it is done or only shown. `watchedSince`: what was
- * not heard of before it is not held against anybody.
+ * The change that the sweep makes to a task now; null: none. `watchedSince`: silence before this time does not count,
+ * because nothing could be observed.
  */
 export function planMaintenance(
   task: TaskRecord,
@@ -32,19 +32,19 @@ export function planMaintenance(
   const { taskId, version, cleanupAfter } = task;
   if (!isTaskEnded(task.status)) {
     const event = eventFor(task, applyHeartbeatLimit(task, work, now), now, watchedSince);
-    return event === null ? null : { taskId, version, act: "tell", happening: event };
+    return event === null ? null : { taskId, version, act: "tell", event };
   }
   if (cleanupAfter === null)
     return { taskId, version, act: "date", cleanupAfter: (task.endedAt ?? now) + defaults.taskKeptMs };
   return isDeletable(task, now) ? { taskId, version, act: "forget" } : null;
 }
 
-/** A message that is still to be sent needs its task. */
+/** A pending notification still needs its task. */
 function isDeletable({ cleanupAfter, delivery }: TaskRecord, now: number): boolean {
   return cleanupAfter !== null && cleanupAfter < now && delivery !== "pending";
 }
 
-/** Who promised to be heard of and is not is gone; who did not promise may be at work. */
+/** Work that promised a heartbeat and missed it is gone; other unknown work may be alive. */
 function applyHeartbeatLimit(
   { heartbeatMs, lastEventAt }: TaskRecord,
   work: WorkStatus,
@@ -69,7 +69,7 @@ function eventFor(
     case "alive": {
       const { activeAt, startedAt = null } = work;
       if (task.status === "queued" && startedAt !== null)
-        return { type: "start", at: startedAt, overheard: true };
+        return { type: "start", at: startedAt, observed: true };
       if (missingSince !== null) return { type: "found", at: now };
       return activeAt === null ? null : activityEvent(task, activeAt, now, watchedSince);
     }
@@ -81,20 +81,20 @@ function eventFor(
   }
 }
 
-/** What is heard of work that goes on: that it does, or that it has not been for long. */
+/** A heartbeat, or a stall after a long silence. */
 function activityEvent(
   { status, lastEventAt, stalledAt }: TaskRecord,
   activeAt: number,
   now: number,
   watchedSince: number,
 ): TaskInputEvent | null {
-  // Not for every word it says: often enough that nobody takes it for stuck.
-  const news = activeAt - lastEventAt;
-  if (stalledAt === null ? news >= defaults.taskStallMs / 2 : news > 0)
+  // Not for every activity: often enough that the task does not look stalled.
+  const newerByMs = activeAt - lastEventAt;
+  if (stalledAt === null ? newerByMs >= defaults.taskStallMs / 2 : newerByMs > 0)
     return { type: "heartbeat", at: activeAt };
   const silentMs = now - Math.max(activeAt, lastEventAt, watchedSince);
-  const stalls = status === "running" && stalledAt === null && silentMs >= defaults.taskStallMs;
-  return stalls ? { type: "stall", at: now, silentMs } : null;
+  const stalled = status === "running" && stalledAt === null && silentMs >= defaults.taskStallMs;
+  return stalled ? { type: "stall", at: now, silentMs } : null;
 }
 
 function lostFinish(missingSince: number, at: number): TaskFinish {
@@ -105,43 +105,43 @@ function lostFinish(missingSince: number, at: number): TaskFinish {
     status: "lost",
     outcome: null,
     summary: null,
-    error: `nobody has been known to work on it for ${minutes} min`,
+    error: `nothing has worked on it for ${minutes} min`,
     actor: "maintenance",
     startedAt: null,
   };
 }
 
-/** A measure, for a person. */
+/** An action for people. */
 export function describeAction(action: MaintenanceAction): {
   readonly taskId: string;
   readonly act: MaintenanceAction["act"];
   readonly detail: string;
 } {
   const { taskId, act } = action;
-  if (act === "forget") return { taskId, act, detail: "it ended long ago, and is forgotten" };
+  if (act === "forget") return { taskId, act, detail: "it ended long ago; its record is deleted" };
   if (act === "date")
     return {
       taskId,
       act,
-      detail: `it may be forgotten after ${new Date(action.cleanupAfter).toISOString()}`,
+      detail: `its record may be deleted after ${new Date(action.cleanupAfter).toISOString()}`,
     };
-  return { taskId, act, detail: describeEvent(action.happening) };
+  return { taskId, act, detail: describeEvent(action.event) };
 }
 
 function describeEvent(event: TaskInputEvent): string {
   switch (event.type) {
     case "start":
-      return "it has begun";
+      return "it has started";
     case "finish":
       return `it has ended: ${event.status}${event.error === null ? "" : ` (${event.error})`}`;
     case "missing":
-      return "nobody is known to do it; it is lost if that stays so";
+      return "its work is missing; the task is lost if that lasts";
     case "found":
-      return "somebody does it after all";
+      return "its work was found again";
     case "stall":
-      return `it has not been heard of for ${Math.round(event.silentMs / 60_000)} min`;
+      return `it has made no progress for ${Math.round(event.silentMs / 60_000)} min`;
     case "heartbeat":
-      return "it is at work";
+      return "it is active";
     case "progress":
     case "policy":
     case "link":

@@ -1,45 +1,43 @@
 import type { InteractionMode } from "../model/session.js";
 import type { NotificationTarget } from "../model/outbox.js";
 
-/** Where a session's user speaks with it: alone, among others, or where many read. */
+/** The chat in which a user talks to a session. */
 export interface ReplyOrigin {
   readonly chat: "direct" | "group" | "channel";
-  /** Of the config. */
+  /** Name of a channel in the config. */
   readonly channel: string;
   readonly address: string | null;
 }
 
 export interface ReplyRequest {
-  /** Of the work that has something to say. */
+  /** Of the session that does the work. */
   readonly mode: InteractionMode;
   readonly parentSessionId: string | null;
-  /** The session that asked for it. */
+  /** The session that requested the work. */
   readonly requesterSessionId: string | null;
-  /** Null: it is not known where its user is. */
+  /** Null: unknown. */
   readonly origin: ReplyOrigin | null;
 }
 
 export interface ReplyRouting {
-  /** `background`: owned by a parent, who alone decides what its user hears. */
+  /** `background`: the parent alone decides what its user is told. */
   readonly kind: "background" | "interactive";
-  /** What came of it, and what it says. Null, in every lane: nobody hears it. */
+  /** The result. Null, also in the fields below: no target. */
   readonly text: NotificationTarget | null;
-  /** How it is going. */
   readonly progress: NotificationTarget | null;
-  /** That somebody is at work. A session has no use for that. */
+  /** The typing indicator; only channels show one. */
   readonly typing: ChannelTarget | null;
 }
 
-/** Where a user is, and no session. */
 export type ChannelTarget = Extract<NotificationTarget, { readonly kind: "channel" }>;
 
 /**
- * Who hears of a piece of work: the one place that decides it.
+ * Decides who is notified of work:
  *
- *     a parent's background work ─▶ the parent, and no user's channel in any lane
- *     asked for in a group       ─▶ the session that speaks there
- *     asked for in a direct chat ─▶ that chat
- *     anywhere else              ─▶ the parent, or else who asked
+ *     background work of a parent ─▶ the parent, never a user's channel
+ *     requested in a group        ─▶ the session that talks there
+ *     requested in a direct chat  ─▶ that chat
+ *     requested elsewhere         ─▶ the parent, or else the requester
  */
 export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
   const { mode, parentSessionId, requesterSessionId, origin } = request;
@@ -49,13 +47,12 @@ export function resolveReplyRouting(request: ReplyRequest): ReplyRouting {
   return routeTo("interactive", { kind: "channel", channel: origin.channel, address: origin.address });
 }
 
-/** Who hears what came of it: one, or nobody. */
+/** The targets of the result: one or none. */
 export function resultTargets(request: ReplyRequest): readonly NotificationTarget[] {
   const { text } = resolveReplyRouting(request);
   return text === null ? [] : [text];
 }
 
-/** Of those who hear of work, who can also see that somebody is at it: a user. */
 export function canShowTyping(target: NotificationTarget): target is ChannelTarget {
   return target.kind === "channel";
 }

@@ -1,11 +1,10 @@
-/** An attempt that failed. */
 export interface FailedAttempt {
-  /** Of the time for all attempts, what was gone before it, and what it took. */
+  /** Time spent on this notification before the attempt. */
   readonly spentMs: number;
   readonly tookMs: number;
-  /** Trying again cannot help. */
+  /** A retry cannot succeed. */
   readonly permanent: boolean;
-  /** What the receiver asked for. */
+  /** The delay that the receiver asked for. */
   readonly retryAfterMs: number | null;
 }
 
@@ -21,8 +20,9 @@ export interface NextAttempt {
 }
 
 /**
- * When to try again; null: never. Pauses double, up to a bound, and are a little longer than that, so that those who met
- * the same receiver do not come back in step. Only what was spent on it counts: while no gateway runs, nothing is.
+ * The pause before the next attempt; null: no more attempts. Pauses double up to a bound, plus jitter, so that
+ * notifications to the same receiver do not retry in step. Only time spent in attempts and pauses counts towards
+ * `totalMs`, not the time while no gateway runs.
  */
 export function nextAttempt(
   failure: FailedAttempt,
@@ -31,11 +31,11 @@ export function nextAttempt(
 ): NextAttempt | null {
   if (failure.permanent) return null;
   const exponent = Math.floor(Math.log2(1 + failure.spentMs / retryMs));
-  const usual = Math.min(retryMs * 2 ** exponent, maxRetryMs);
-  const pause = usual + (usual - jitter(usual)) / 2;
+  const backoff = Math.min(retryMs * 2 ** exponent, maxRetryMs);
+  const pause = backoff + (backoff - jitter(backoff)) / 2;
   const left = totalMs - failure.spentMs - failure.tookMs;
   if (pause > left) return null;
-  // Who asks for more than there is, is asked a last time.
+  // A receiver that asks for a longer delay than is left gets one last attempt.
   const inMs = Math.max(pause, Math.min(failure.retryAfterMs ?? 0, left));
   return { inMs, spentMs: failure.spentMs + failure.tookMs + inMs };
 }

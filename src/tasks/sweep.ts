@@ -5,18 +5,15 @@ import { type AuditFinding, auditTask } from "./audit.js";
 import { type MaintenanceAction, planMaintenance, type WorkStatus } from "./plan-maintenance.js";
 import type { Tasks } from "./tasks.js";
 
-/** Between two looks there is less, unless the host slept, the store was away, or the clock was set. */
+/** Sweeps further apart mean that the host slept, the store was unavailable, or the clock was set. */
 const MAX_GAP_MS = 2 * defaults.taskSweepMs;
 
-/**
- * Since when somebody has been looking, without a gap. Of the time before it nobody can say who was not heard of: whoever
- * does the work could not be either.
- */
+/** Since when tasks have been observed without a gap. Before that, missing activity proves nothing. */
 export class ObservationWindow {
   #since = Number.NaN;
   #last = Number.NaN;
 
-  /** `now`: of the wall clock. */
+  /** `now`: wall-clock milliseconds. */
   observedSince(now: number): number {
     if (!(Math.abs(now - this.#last) <= MAX_GAP_MS)) this.#since = now;
     this.#last = now;
@@ -24,38 +21,38 @@ export class ObservationWindow {
   }
 }
 
-/** Read at a time: a page is a few hundred kilobytes. */
+/** A page is a few hundred kilobytes. */
 const PAGE_TASKS = 500;
 
 export interface SweepPlanOptions {
   readonly store: Pick<TaskStore, "listTasks">;
-  /** What is known of whoever does it. Asked for open tasks only. */
+  /** Called for open tasks only. */
   readonly workStatusOf: (task: TaskRecord) => Promise<WorkStatus>;
   readonly now: () => number;
-  /** Left out: what is on record counts, whoever wrote it. */
+  /** Default: silence counts from the last event on record. */
   readonly window?: ObservationWindow;
-  /** Also look at every task that has ended, for what no index tells. */
+  /** Also examine every ended task, which no index finds. */
   readonly thorough?: boolean;
 }
 
 export interface SweepOptions extends SweepPlanOptions {
   readonly store: Pick<TaskStore, "listTasks" | "commitTask" | "deleteTasks">;
   readonly tasks: Pick<Tasks, "apply">;
-  /** False: only say what would be done. */
+  /** False: dry run. */
   readonly apply: boolean;
 }
 
-/** At start and then again and again: bring open tasks in line with what became of their work, and forget old ones. */
+/** Brings open tasks in line with the state of their work, and deletes old ones. */
 export async function sweepTasks(options: SweepOptions): Promise<readonly MaintenanceAction[]> {
-  const taken: MaintenanceAction[] = [];
+  const planned: MaintenanceAction[] = [];
   for await (const actions of planSweep(options)) {
-    taken.push(...actions);
+    planned.push(...actions);
     if (options.apply) await applyActions(options, actions);
   }
-  return taken;
+  return planned;
 }
 
-/** What is to be done about all tasks, some at a time. Changes nothing. */
+/** Plans the changes to all tasks, one page at a time, without making them. */
 export async function* planSweep(
   options: SweepPlanOptions,
 ): AsyncGenerator<readonly MaintenanceAction[], void, undefined> {
@@ -68,14 +65,14 @@ export async function* planSweep(
       for (const task of page) {
         const status = await openWorkStatus(options, task);
         const at = now();
-        const wanted = planMaintenance(task, status, at, window?.observedSince(at));
-        if (wanted !== null) actions.push(wanted);
+        const action = planMaintenance(task, status, at, window?.observedSince(at));
+        if (action !== null) actions.push(action);
       }
       yield actions;
     }
 }
 
-/** Everything that an operator should look at, newest task first. */
+/** The findings of all tasks, newest task first. */
 export async function auditAllTasks(
   store: Pick<TaskStore, "listTasks">,
   now: number,
@@ -94,15 +91,15 @@ async function applyActions(
   { store, tasks }: SweepOptions,
   actions: readonly MaintenanceAction[],
 ): Promise<void> {
-  const old: string[] = [];
-  for (const { taskId, version, ...wanted } of actions) {
-    // What was changed meanwhile stays as it is: the next sweep looks again.
-    if (wanted.act === "tell") await tasks.apply(taskId, wanted.happening, version);
-    if (wanted.act === "date")
-      await store.commitTask(taskId, version, { set: { cleanupAfter: wanted.cleanupAfter } });
-    if (wanted.act === "forget") old.push(taskId);
+  const deletable: string[] = [];
+  for (const { taskId, version, ...action } of actions) {
+    // A task that changed in the meantime is left to the next sweep.
+    if (action.act === "tell") await tasks.apply(taskId, action.event, version);
+    if (action.act === "date")
+      await store.commitTask(taskId, version, { set: { cleanupAfter: action.cleanupAfter } });
+    if (action.act === "forget") deletable.push(taskId);
   }
-  await store.deleteTasks(old);
+  await store.deleteTasks(deletable);
 }
 
 async function* taskPages(

@@ -3,17 +3,17 @@ import type { TaskStore } from "../store/tasks/store.js";
 import { newTask, type TaskInput } from "./new-task.js";
 import { transition, type TaskInputEvent, type RejectReason } from "./transition.js";
 
-/** What came of something that was said of a task. */
+/** The result of applying an event to a task. */
 export type ApplyResult =
   | { readonly kind: "changed" | "same"; readonly task: TaskRecord }
-  /** It came too late, or too early: the task's history says so. */
+  /** The event came too late or too early. The task's history records that. */
   | { readonly kind: "refused"; readonly task: TaskRecord; readonly why: RejectReason };
 
 export interface TasksOptions {
   readonly store: Pick<TaskStore, "insertTask" | "commitTask" | "getTask">;
   /** Wall-clock milliseconds. */
   readonly now?: () => number;
-  /** There is something to send. */
+  /** Called when a notification was added to the outbox. */
   readonly onNotice?: () => void;
   readonly onEnd?: (status: TaskStatus) => void;
 }
@@ -32,14 +32,14 @@ export class Tasks {
     this.#onEnd = onEnd;
   }
 
-  /** Before the work begins. The task that has this key, where there is one: what it says stands. */
+  /** Call before the work starts. Returns the existing task, unchanged, if one has the key. */
   create(input: TaskInput): Promise<{ readonly task: TaskRecord; readonly created: boolean }> {
     const task = newTask(input, this.#now());
     const { runtime, policy } = task;
     return this.#store.insertTask(task, [{ type: "created", at: task.createdAt, data: { runtime, policy } }]);
   }
 
-  /** Null: there is no such task. `version`: it is said of the task as it was then, and of no other. */
+  /** Null: there is no such task. `version`: apply only if the task has this version. */
   async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
     for (;;) {
       const task = await this.#store.getTask(taskId);
@@ -48,7 +48,7 @@ export class Tasks {
       const step = transition(task, event);
       if (step.kind === "same") return { kind: "same", task };
       const after = await this.#store.commitTask(taskId, task.version, step.change);
-      // Somebody else was faster: what is to be said of it now may be another thing.
+      // The task changed in the meantime, so the event may have another effect.
       if (after === null) continue;
       if ((step.change.notices ?? []).length > 0) this.#onNotice();
       if (!isTaskEnded(task.status) && isTaskEnded(after.status)) this.#onEnd(after.status);

@@ -15,13 +15,13 @@ import { multiLine, singleLine } from "../text/truncate.js";
 import { endNotification, type NoticeChange, stateNotification } from "./notification-text.js";
 
 /**
- * In how many milliseconds a change may be told: changes of one task keep their distance, and one that waits for its
- * time is replaced by the next. `noticedAt`: when the last one was told, or is to be.
+ * The delay before a change is notified. Notifications of one task keep a distance, and one that still waits is replaced
+ * by the next. `noticedAt`: when the last one was sent, or is to be.
  */
 export function noticeDelay(noticedAt: number | null, now: number, everyMs: number): number {
   if (noticedAt === null) return 0;
   const at = noticedAt > now ? noticedAt : noticedAt + everyMs;
-  // Not longer, wherever the wall clock was when it was written.
+  // Bounded, because the wall clock may have been set back.
   return Math.min(Math.max(0, at - now), everyMs);
 }
 
@@ -30,41 +30,39 @@ export interface TaskFinish {
   readonly type: "finish";
   readonly at: number;
   readonly status: Exclude<TaskStatus, "queued" | "running">;
-  /** Of one that succeeds, and only of such. */
+  /** Only if the task succeeded. */
   readonly outcome: TaskOutcome | null;
-  /** The result. */
   readonly summary: string | null;
   readonly error: string | null;
-  /** Who or what ended it; empty: it came to its end. */
+  /** Who or what ended the task; empty: it ended by itself. */
   readonly actor: string;
-  /** When the work began, for a task that nobody has told so; null: not known, or it never did. */
+  /** When the work started, if no event told it; null: unknown, or never. */
   readonly startedAt: number | null;
-  /** Whoever asked has waited for it, and has the answer: no message is due. */
+  /** The requester waited and has the answer, so no notification is due. */
   readonly answered?: boolean;
 }
 
-/** Seen by whoever looks on: when it comes after the end, nobody has made a mistake. */
+/** An event from observation rather than a report: after the end it is ignored, not refused. */
 interface Observed {
-  readonly overheard?: boolean;
+  readonly observed?: boolean;
 }
 
-/** What is said of a task. */
 export type TaskInputEvent =
   | ({ readonly type: "start"; readonly at: number } & Observed)
   | ({ readonly type: "progress"; readonly at: number; readonly text: string } & Observed)
-  /** Whoever does it is alive. */
+  /** The work is alive. */
   | { readonly type: "heartbeat"; readonly at: number }
   | { readonly type: "stall"; readonly at: number; readonly silentMs: number }
   | { readonly type: "policy"; readonly at: number; readonly policy: NotifyPolicy; readonly actor: string }
-  /** Who does it is known by now. */
+  /** The run, turn or session that does the work is known. */
   | {
       readonly type: "link";
       readonly at: number;
       readonly to: Partial<Pick<TaskRecord, "runId" | "turnId" | "childSessionId">>;
     }
-  /** Nobody is known to do it. */
+  /** The work cannot be found. */
   | { readonly type: "missing"; readonly at: number }
-  /** Somebody does, after all. */
+  /** The work was found again. */
   | { readonly type: "found"; readonly at: number }
   | TaskFinish;
 
@@ -72,13 +70,13 @@ export type RejectReason = "ended" | "not-started";
 
 export type Transition =
   | { readonly kind: "changed"; readonly change: TaskChange }
-  /** It says what is so already: a repetition, and no mistake. */
+  /** The task already is in this state. */
   | { readonly kind: "same" }
   | { readonly kind: "refused"; readonly why: RejectReason; readonly change: TaskChange };
 
 type CellAction = "take" | "same" | RejectReason;
 
-/** Every cell is filled: what is ignored is so on purpose. Of an end, `onFinish` decides. */
+/** Every state and event is listed, so nothing is ignored by accident. `decideFinish` handles the end. */
 const TRANSITIONS: Readonly<
   Record<
     "queued" | "running" | "ended",
@@ -87,7 +85,7 @@ const TRANSITIONS: Readonly<
 > = {
   queued: {
     start: "take",
-    // A place in a queue is progress, too.
+    // For example a new place in a queue.
     progress: "take",
     heartbeat: "take",
     stall: "not-started",
@@ -109,7 +107,7 @@ const TRANSITIONS: Readonly<
   ended: {
     start: "ended",
     progress: "ended",
-    // Of one that is on its way when the work ends, nobody needs to know.
+    // A heartbeat may be under way when the work ends.
     heartbeat: "same",
     stall: "ended",
     policy: "ended",
@@ -119,23 +117,20 @@ const TRANSITIONS: Readonly<
   },
 };
 
-/** Work that never began can be cancelled or lost, and nothing else; an end that is told again is no second one. */
+/** Work that never started can only be cancelled or lost. A repeated end has no effect. */
 function decideFinish(task: TaskRecord, finish: TaskFinish): CellAction {
   const { status, startedAt } = finish;
   if (isTaskEnded(task.status))
     return task.status === status && task.outcome === finishOutcome(finish) ? "same" : "ended";
-  const began = task.startedAt ?? startedAt;
-  return began !== null || status === "cancelled" || status === "lost" ? "take" : "not-started";
+  const start = task.startedAt ?? startedAt;
+  return start !== null || status === "cancelled" || status === "lost" ? "take" : "not-started";
 }
 
 function finishOutcome({ status, outcome }: TaskFinish): TaskOutcome | null {
   return status === "succeeded" ? (outcome ?? "succeeded") : null;
 }
 
-/**
- * What follows from a happening: the new record with its events and messages, or why there is none. Pure; a task that
- * has ended is never moved by anything.
- */
+/** The change that an event makes to a task, or why there is none. Pure; an ended task never changes its status. */
 export function transition(task: TaskRecord, input: TaskInputEvent): Transition {
   const { status } = task;
   const row = TRANSITIONS[status === "queued" || status === "running" ? status : "ended"];
@@ -147,10 +142,10 @@ export function transition(task: TaskRecord, input: TaskInputEvent): Transition 
 }
 
 function isObserved(input: TaskInputEvent): boolean {
-  return "overheard" in input && (input.overheard ?? false);
+  return "observed" in input && (input.observed ?? false);
 }
 
-/** Whether a delivery is to be expected, for a task that goes on. */
+/** The delivery status of a task that has not ended. */
 export function expectedDelivery({ policy, targets }: Pick<TaskRecord, "policy" | "targets">): TaskDelivery {
   return policy === "silent" || targets.length === 0 ? "not_applicable" : "pending";
 }
@@ -166,7 +161,7 @@ function rejection(input: TaskInputEvent, why: RejectReason, task: TaskRecord): 
 }
 
 function applyEvent(task: TaskRecord, input: TaskInputEvent): TaskChange | null {
-  // The wall clock may be set back; a history goes forward.
+  // The wall clock may be set back, but the times of a history must not decrease.
   const at = Math.max(input.at, task.lastEventAt);
   const alive: TaskPatch = { lastEventAt: at, missingSince: null, stalledAt: null };
   switch (input.type) {
@@ -216,7 +211,7 @@ function applyEvent(task: TaskRecord, input: TaskInputEvent): TaskChange | null 
   }
 }
 
-const ANSWERED_ACTOR = "whoever asked, and has the answer";
+const ANSWERED_ACTOR = "the requester, who has the answer";
 
 function policyEvent(
   { policy: from }: TaskRecord,
@@ -230,8 +225,8 @@ function policyEvent(
 function endChange(task: TaskRecord, finish: TaskFinish, at: number): TaskChange {
   const { status, actor, answered = false } = finish;
   const policy = answered ? "silent" : task.policy;
-  const began = task.startedAt ?? finish.startedAt;
-  const startedAt = began === null ? null : Math.min(Math.max(began, task.createdAt), at);
+  const start = task.startedAt ?? finish.startedAt;
+  const startedAt = start === null ? null : Math.min(Math.max(start, task.createdAt), at);
   const outcome = finishOutcome(finish);
   const set: TaskPatch = {
     status,
@@ -262,7 +257,7 @@ function endChange(task: TaskRecord, finish: TaskFinish, at: number): TaskChange
   return { set: { ...set, delivery }, events, notices };
 }
 
-/** A change, and its message where the requester wants to hear of changes. */
+/** A change, with its notification if the policy asks for state changes. */
 function changeWithNotice(
   task: TaskRecord,
   at: number,

@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
 import { defaults } from "../defaults.js";
 import { findSecretOptionValues, isSecretName, SecretOptionScanner } from "./secret-names.js";
+import { sanitizeLine } from "./sanitize.js";
 import { shellQuote } from "./shell.js";
+import { truncate } from "./truncate.js";
 
 const hidden = "***";
 
@@ -54,8 +56,7 @@ export function displayCommand(
     line += (line === "" ? "" : " ") + shellQuote(word);
     if (line.length > limit) break;
   }
-  // Do not split a surrogate pair.
-  return line.length > limit ? `${line.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, "")}…` : line;
+  return truncate(line, limit);
 }
 
 /**
@@ -128,4 +129,15 @@ function redactOptionValues(script: string): string {
     end = to;
   }
   return shown + script.slice(end);
+}
+
+/** Output of an agent for people: one truncated line, with secrets redacted and control sequences removed. */
+export function redactedExcerpt(
+  input: Uint8Array | string,
+  chars: number = defaults.acpExcerptChars,
+): string {
+  // Bounds the work: the input may be megabytes. A character has at most four bytes.
+  const text = typeof input === "string" ? input : Buffer.from(input.subarray(0, 4 * chars)).toString();
+  const line = sanitizeLine(redactText(text.slice(0, 2 * chars)));
+  return truncate(text.length > 2 * chars ? `${line}…` : line, chars);
 }

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { AcpFixture, shellAgent } from "../support/agents/acp-fixture.js";
 import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
 
-test("an agent that lives and is not held yet gets no second beside it; once it is, it serves", async () => {
+test("a live agent that is not owned yet gets no second agent beside it", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const pid = await fixture.pid(session);
@@ -27,7 +27,7 @@ test("an agent that lives and is not held yet gets no second beside it; once it 
   await second.waitForAgentExit(session);
 });
 
-test("an agent whose end comes to light later: its turn is interrupted then, and the session goes on", async () => {
+test("an agent whose end is found later interrupts its turn, and the session continues", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("resume"));
   const turn = await fixture.prompt(session, "echo on; sleep 3106");
@@ -46,7 +46,7 @@ test("an agent whose end comes to light later: its turn is interrupted then, and
   await second.waitForAgentExit(session);
 });
 
-test("why a session is down is still true after a restart", async () => {
+test("the problem of a session stays after a restart", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const { runId } = await fixture.session(session);
@@ -60,7 +60,7 @@ test("why a session is down is still true after a restart", async () => {
 });
 
 test.each(["starting", "closing"] as const)(
-  "an agent that was %s when its gateway died is ended, and its TMPDIR after it",
+  "an agent that was %s when its gateway died is stopped and its TMPDIR removed",
   async (state) => {
     const fixture = await AcpFixture.open();
     const session = await fixture.spawn(shellAgent());
@@ -86,8 +86,8 @@ test.each(["starting", "closing"] as const)(
   },
 );
 
-test("a prompt that comes while its agent is on its way out waits for the next one", async () => {
-  const fixture = await AcpFixture.open({ leaveMs: 1_500 });
+test("a prompt during the exit of the agent goes to the next agent", async () => {
+  const fixture = await AcpFixture.open({ ownExitMs: 1_500 });
   const session = await fixture.spawn(misbehavingAgent("answers-and-closes-stdout"));
   const { runId } = await fixture.session(session);
   const run = fixture.supervisor.run(runId ?? "") ?? expect.fail("no agent");

@@ -6,7 +6,7 @@ import { newTurnId } from "../../src/model/ids.js";
 import type { Store } from "../../src/store/store.js";
 import { AcpFixture, overrideStore, shellAgent } from "../support/agents/acp-fixture.js";
 
-test("a cancel that a gateway took to its grave is carried out by the next", async () => {
+test("the next gateway carries out a cancel that was recorded before a crash", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const turn = await fixture.prompt(session, "echo on; sleep 3106");
@@ -27,7 +27,7 @@ test("a cancel that a gateway took to its grave is carried out by the next", asy
   await second.waitForAgentExit(session);
 });
 
-test("a session that is closed looks for no further prompt, also not in a store that is gone", async () => {
+test("a closed session reads no further prompt, also if the store fails", async () => {
   const looked = deferred<void>();
   const gate = deferred<void>();
   let asked = 0;
@@ -55,7 +55,7 @@ test("a session that is closed looks for no further prompt, also not in a store 
   expect(problems).toEqual([]);
 });
 
-test("a cancel finds the turn that is sent while it is looked for in the queue", async () => {
+test("a cancel finds a turn that is sent while the queue is searched", async () => {
   let turnSent = Promise.resolve();
   const through = (store: Store): Store =>
     overrideStore(store, {
@@ -78,7 +78,7 @@ test("a cancel finds the turn that is sent while it is looked for in the queue",
   await fixture.waitForAgentExit(session);
 });
 
-test("a cancel that comes too late for its turn is not heard by the next", async () => {
+test("a late cancel does not reach the next turn", async () => {
   const ending = deferred<void>();
   const goOn = deferred<void>();
   const through = (store: Store): Store =>
@@ -104,7 +104,7 @@ test("a cancel that comes too late for its turn is not heard by the next", async
   await fixture.waitForAgentExit(session);
 });
 
-test("closing cancels every prompt that waits, also when the first of them is sent meanwhile", async () => {
+test("a close cancels every queued prompt, also if the first is sent meanwhile", async () => {
   const listed = deferred<void>();
   const sent = deferred<void>();
   const through = (store: Store): Store =>
@@ -164,7 +164,7 @@ test("an agent is not started for a session that is being closed", async () => {
   await fixture.waitForAgentExit(session);
 });
 
-test("a prompt that is asked twice at once is one, and another session's is none", async () => {
+test("a repeated prompt is one turn, and the turn id of another session is refused", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const request = { text: "echo once", askedBy: "test", turnId: newTurnId() };
@@ -177,7 +177,7 @@ test("a prompt that is asked twice at once is one, and another session's is none
   for (const each of [session, other]) await fixture.acp.closeSession(each, { actor: "test" });
 });
 
-test("closing ends the agent also when nothing can be written; it is on record when it can be again", async () => {
+test("a close stops the agent while the store fails, and is recorded later", async () => {
   let broken = false;
   const through = (store: Store): Store =>
     overrideStore(store, {
@@ -202,6 +202,6 @@ test("closing ends the agent also when nothing can be written; it is on record w
   broken = false;
   expect(await closed).toMatchObject({ session: { state: "closed" } });
   expect(await fixture.waitForTurnEnd(turn)).toMatchObject({ state: "ended" });
-  expect(problems).toEqual([`the ACP session ${session} could not be written; trying again`]);
+  expect(problems).toEqual([`ACP session ${session} could not be written; retrying`]);
   await fixture.waitForAgentExit(session);
 });

@@ -62,7 +62,7 @@ test.each([
   },
 );
 
-test("a session is closed with what the agent offers, and its own state goes when that is asked for", async () => {
+test("a close uses the agent's session/close, and session/delete on request", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("close", "delete"));
   await fixture.acp.closeSession(session, { actor: "test", discardPersistentState: true });
@@ -75,7 +75,7 @@ test("a session is closed with what the agent offers, and its own state goes whe
   });
 });
 
-test("closing in mid-turn, and while prompts wait, ends all of it", async () => {
+test("a close during a turn ends the turn and the queued prompts", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("deaf"), {});
   const running = await fixture.prompt(session, "echo on; sleep 3106");
@@ -89,7 +89,7 @@ test("closing in mid-turn, and while prompts wait, ends all of it", async () => 
   await short.waitForAgentExit(session);
 });
 
-test("mode run: one prompt, and the session closes itself", async () => {
+test("a session in mode run closes itself after one prompt", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { mode: "run" });
   expect(await fixture.promptAndWait(session, "echo once")).toMatchObject({
@@ -100,7 +100,7 @@ test("mode run: one prompt, and the session closes itself", async () => {
   await fixture.waitForAgentExit(session);
 });
 
-test("a stale session of another gateway is not touched, nor are its processes", async () => {
+test("a stale session of another gateway and its processes are left alone", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const other = await AcpFixture.open({}, { home: fixture.home, instanceId: "in_else" });
@@ -118,7 +118,7 @@ test("a stale session of another gateway is not touched, nor are its processes",
   await fixture.waitForAgentExit(session);
 });
 
-test("a session whose gateway goes on with it meanwhile is not closed as lost", async () => {
+test("a session whose gateway came back is not closed as lost", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("resume"));
   await killed(fixture, session);
@@ -138,7 +138,7 @@ test("a session whose gateway goes on with it meanwhile is not closed as lost", 
   await fixture.waitForAgentExit(session);
 });
 
-test("an agent that nobody has a session for is ended at the next start; the others go on", async () => {
+test("an agent without a session is stopped at the next start, and the others continue", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const stray = await fixture.supervisor.spawn({ io: "pipe", argv: ["sleep", "3018"] }, { backendId: "acp" });
@@ -156,7 +156,7 @@ test("an agent that nobody has a session for is ended at the next start; the oth
   await second.supervisor.run(kin.runId)?.cancel({ graceMs: 0 });
 });
 
-test("what looks like a secret in a command line is not kept: without it, the agent is not started again", async () => {
+test("a command line with a secret is not stored, so the agent is not restarted", async () => {
   const fixture = await AcpFixture.open();
   const argv = [...shellAgent("resume"), "--api-key=sk-abcdefghijklmnop1234"];
   const session = await fixture.spawn(argv);
@@ -176,7 +176,7 @@ test("what looks like a secret in a command line is not kept: without it, the ag
   await second.waitForAgentExit(session);
 });
 
-test("an answer that comes after the agent's process has died is recorded, and not relied on", async () => {
+test("an answer after the death of the agent's process is recorded as interrupted", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const turn = await fixture.prompt(session, "ghost");
@@ -190,7 +190,7 @@ test("an answer that comes after the agent's process has died is recorded, and n
   await fixture.waitForAgentExit(session);
 });
 
-test("an agent has its own TMPDIR, and marks and a token of its session in its environment", async () => {
+test("an agent has its own TMPDIR, and the markers and token of its session in its environment", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const { text } = await fixture.promptAndWait(session, 'env; ls -d "$TMPDIR"');
@@ -206,7 +206,7 @@ test("an agent has its own TMPDIR, and marks and a token of its session in its e
   expect(existsSync(tmpdir ?? "/")).toBe(false);
 });
 
-test("what an agent said while no gateway was there is kept, also when it has died since", async () => {
+test("the output of an agent while no gateway ran is stored, also if the agent has died", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("resume"), { rules: [{ effect: "ask" }] });
   const go = join(fixture.home, "go");
@@ -219,7 +219,7 @@ test("what an agent said while no gateway was there is kept, also when it has di
   const { runId } = await fixture.session(session);
   await fixture.detach();
   await writeFile(go, "");
-  // Its answer is in the spool, and nobody has read it.
+  // The answer is in the spool and was not read.
   const spooled = async () =>
     Buffer.from((await fixture.supervisor.readOutput(runId ?? "", "stdout")).bytes).toString();
   await waitFor("it has answered", async () => (await spooled()).includes("end_turn"));

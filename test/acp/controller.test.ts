@@ -18,7 +18,7 @@ test.each([
   ["never-new", { newSessionMs: SOON }, { code: "ACP_TIMEOUT" }],
   ["garbage", {}, { code: "ACP_CLOSED", reason: "protocol-error" }],
   ["wrong-version", {}, { code: "ACP_CLOSED", reason: "wrong-version" }],
-])("%s: no session comes of it, and nothing is left", async (mode, limits, error) => {
+])("%s: no session is created, and nothing is left", async (mode, limits, error) => {
   const fixture = await AcpFixture.open(limits);
   expect(await failure(fixture.spawn(misbehavingAgent(mode)))).toMatchObject(error);
   const [session] = await fixture.store.listAcpSessions({});
@@ -28,8 +28,8 @@ test.each([
   expect(fixture.malformed).toHaveLength(mode === "garbage" ? 10 : 0);
 });
 
-test("an agent that says rubbish and leaves is told by that, not by what could not be said to it", async () => {
-  const fixture = await AcpFixture.open({ leaveMs: 10_000 }, { onProblem: () => undefined });
+test("the error of an agent that prints garbage and exits shows its output", async () => {
+  const fixture = await AcpFixture.open({ ownExitMs: 10_000 }, { onProblem: () => undefined });
   const rubbish = fixture.spawn(["sh", "-c", "yes rubbish | head -n 2000"]);
   await expect(rubbish).rejects.toMatchObject({ code: "ACP_CLOSED", reason: "protocol-error" });
 });
@@ -38,13 +38,13 @@ test.each([
   ["never-prompt", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["half-frames", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["asks-forever", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
-  ["asks-forever", { questions: 100 }, undefined, "interrupted", "more than 100 times"],
+  ["asks-forever", { permissionRequestsPerTurn: 100 }, undefined, "interrupted", "more than 100 times"],
   ["flood", {}, SOON * 2, "failed", "ACP_TIMEOUT"],
   ["ignores-cancel", { noFramesMs: SOON }, undefined, "interrupted", "no-frames"],
   ["giant-frame", {}, undefined, "interrupted", "frame-too-large"],
   ["unterminated", {}, undefined, "interrupted", "frame-too-large"],
   ["closes-stdout", {}, undefined, "interrupted", "(ended)"],
-  ["dies-mid-frame", {}, undefined, "interrupted", "mid-frame"],
+  ["dies-mid-frame", {}, undefined, "interrupted", "middle of a frame"],
 ] as const)(
   "%s: the turn ends with a typed error, and nothing is left",
   async (mode, limits, timeout, outcome, says) => {
@@ -62,7 +62,7 @@ test.each([
 );
 
 test.each(["answers-twice", "unknown-methods", "in-pieces"])(
-  "%s: the turn completes, and so does the next",
+  "%s: this turn and the next complete",
   async (mode) => {
     const fixture = await AcpFixture.open();
     const session = await fixture.spawn(misbehavingAgent(mode));
@@ -76,7 +76,7 @@ test.each(["answers-twice", "unknown-methods", "in-pieces"])(
   },
 );
 
-test("one prompt is in flight; the others wait where they can be seen and cancelled", async () => {
+test("one prompt runs, and the queued ones can be listed and cancelled", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const pid = await fixture.pid(session);
@@ -106,7 +106,7 @@ test("one prompt is in flight; the others wait where they can be seen and cancel
   await fixture.waitForAgentExit(session);
 });
 
-test("a cancel reports what the turn left, ends it only when asked to, and the same process serves the next", async () => {
+test("a cancel reports the processes that the turn left, ends them only on request, and keeps the agent", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent());
   const pid = await fixture.pid(session);
@@ -138,7 +138,7 @@ test("a cancel reports what the turn left, ends it only when asked to, and the s
   await fixture.waitForAgentExit(session);
 });
 
-test("by policy, what a turn leaves is ended with it", async () => {
+test("a session with the policy always ends the processes that a turn leaves", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { reap: "always" });
   const turn = await fixture.promptAndWait(session, STUBBORN_TREE_THEN_EXIT);
@@ -154,7 +154,7 @@ test("by policy, what a turn leaves is ended with it", async () => {
   await fixture.waitForAgentExit(session);
 });
 
-test("an agent that does not hear a cancel: unconfirmed; the next prompt has another process", async () => {
+test("a cancel that the agent ignores is unconfirmed, and the next prompt gets a new process", async () => {
   const fixture = await AcpFixture.open({ cancelMs: SOON });
   const session = await fixture.spawn(shellAgent("deaf", "resume"));
   const pid = await fixture.pid(session);

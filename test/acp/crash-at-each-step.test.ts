@@ -13,12 +13,12 @@ interface Death {
 }
 
 const deaths: readonly Death[] = Array.from({ length: STEPS }, (_, step) => [
-  // The first is the prompt itself, which nobody was told of before.
+  // The first write is the prompt itself, which was not acknowledged before.
   { at: step + 1, written: false },
   { at: step + 1, written: true },
 ]).flat();
 
-test("a gateway that dies at any step of a turn: the prompt is sent once, the question answered once, nothing is said twice", async () => {
+test("after a crash at any step of a turn, the prompt is sent once and the request answered once", async () => {
   const dying = new Map<string, Death>();
   const counts = new Map<string, number>();
   const dead = new Set<string>();

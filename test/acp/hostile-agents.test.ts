@@ -5,7 +5,7 @@ import type { AcpTurn } from "../../src/model/acp.js";
 import { AcpFixture, scriptedAgent } from "../support/agents/acp-fixture.js";
 import { misbehavingAgent } from "../support/agents/adapter-fixture.js";
 
-test("what there is nothing to keep of is passed for the next process, too: it misses nothing, and reads none of it again", async () => {
+test("ignored frames are acknowledged, so the next process neither misses nor repeats any", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(scriptedAgent);
   const go = join(fixture.home, "go");
@@ -21,7 +21,7 @@ test("what there is nothing to keep of is passed for the next process, too: it m
 });
 
 test.each(["{}", "null", '{"stopReason":5}'])(
-  "a turn that is answered with %s is not completed",
+  "a turn that is answered with %s does not complete",
   async (result) => {
     const fixture = await AcpFixture.open();
     const session = await fixture.spawn(scriptedAgent);
@@ -53,7 +53,7 @@ async function deaf(fixture: AcpFixture, effect: "ask" | "reject"): Promise<AcpT
   return turn;
 }
 
-test("an agent that does not read holds up neither a cancel nor a close", async () => {
+test("an agent that does not read blocks neither a cancel nor a close", async () => {
   const fixture = await AcpFixture.open({ cancelMs: 300 });
   const { sessionId, turnId } = await deaf(fixture, "ask");
   await fixture.waitFor(
@@ -66,7 +66,7 @@ test("an agent that does not read holds up neither a cancel nor a close", async 
   await fixture.waitForAgentExit(sessionId);
 });
 
-test("an agent that does not read the answer it asked for is silent", async () => {
+test("an agent that does not read an answer counts as silent", async () => {
   const fixture = await AcpFixture.open({ noFramesMs: 500 });
   const turn = await deaf(fixture, "reject");
   const problem = { message: expect.stringContaining("no-frames") as string };
@@ -75,7 +75,7 @@ test("an agent that does not read the answer it asked for is silent", async () =
   await fixture.waitForAgentExit(turn.sessionId);
 });
 
-test("questions are kept in bounds, rules see all of them, and one that cannot be answered is no question", async () => {
+test("permission requests are bounded when stored, rules see the whole title, and an invalid one is refused", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(scriptedAgent, {
     rules: [{ effect: "reject", title: "* --force" }, { effect: "allow" }],
@@ -102,7 +102,7 @@ test("questions are kept in bounds, rules see all of them, and one that cannot b
   await fixture.acp.closeSession(session, { actor: "test" });
 });
 
-test("what is nested too deeply to be written out again is no frame, and the turn goes on", async () => {
+test("a frame that is nested too deeply is malformed, and the turn continues", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(scriptedAgent);
   const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;

@@ -9,7 +9,7 @@ const argv = [process.execPath, "--import", at("../support/agents/programs/fast-
 
 const EDITS = [{ effect: "allow" as const, kind: "edit" as const, title: "Modifying * file" }];
 
-test("a whole turn of the protocol's own example agent, with a permission that a rule gives", async () => {
+test("the SDK's example agent completes a turn with a permission that a rule allows", async () => {
   const agent = await openAdapterFixture(argv, { rules: EDITS });
   await agent.open();
   const turn = agent.beginTurn();
@@ -23,7 +23,7 @@ test("a whole turn of the protocol's own example agent, with a permission that a
   await agent.waitForExit();
 });
 
-test("without a rule the answer is no; a cancelled turn leaves the same process to serve the next", async () => {
+test("without a rule a request is denied, and the process of a cancelled turn serves the next turn", async () => {
   const agent = await openAdapterFixture(argv);
   await agent.open();
   const pid = agent.adapter.run.rootPid;

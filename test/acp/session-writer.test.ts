@@ -28,7 +28,7 @@ function failing(store: Store, how: ("before" | "after")[]): AcpStore {
   });
 }
 
-test("what a store fails to write is tried again, and what it wrote without saying so is not written twice", async () => {
+test("a failed write is retried, and a write with an unknown result is not repeated", async () => {
   await using world = await openSessionFixture();
   const row = newSession();
   await world.store.createSession(row);
@@ -59,7 +59,7 @@ test("what a store fails to write is tried again, and what it wrote without sayi
   expect(problems).toHaveLength(2);
 });
 
-test("a session that another gateway has taken is refused, and one that was left is not written any more", async () => {
+test("a write to a session of another gateway is refused, and nothing is written after detach", async () => {
   await using world = await openSessionFixture();
   const row = newSession();
   await world.store.createSession(row);

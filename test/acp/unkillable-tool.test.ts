@@ -3,7 +3,7 @@ import { CgroupFreezer } from "../support/anchor/cgroup-freezer.js";
 import { AcpFixture, shellAgent } from "../support/agents/acp-fixture.js";
 
 test.skipIf(!CgroupFreezer.isAvailable)(
-  "a session whose tool survives KILL stays closing, says who it is, and closes when that is gone",
+  "a session whose tool survives KILL stays closing, names it, and closes when it is gone",
   async () => {
     const problems: string[] = [];
     const fixture = await AcpFixture.open({}, { onRunProblem: ({ message }) => problems.push(message) });

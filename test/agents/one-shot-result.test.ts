@@ -17,13 +17,13 @@ test("an answer, a failure in the agent's words, and one in ours", () => {
     error: "no key",
     agentSessionId: "s1",
   });
-  const failure = "it ended with code 1";
+  const failure = "it exited with code 1";
   expect(oneShotResult("result", { stdout: badly, stderr: "noise", failure })).toMatchObject({
-    error: "it ended with code 1: no key",
+    error: "it exited with code 1: no key",
   });
   expect(oneShotResult("result", { stdout: "", stderr: " usage: x\n", failure })).toEqual({
     text: "",
-    error: "it ended with code 1: usage: x",
+    error: "it exited with code 1: usage: x",
     agentSessionId: null,
   });
   expect(oneShotResult("result", { stdout: "", stderr: "", failure })).toMatchObject({ error: failure });
@@ -57,7 +57,7 @@ test("secrets in a complaint are hidden, and neither it nor an answer is without
 test("a reason without end is cut, and what cannot be a session id is none", () => {
   const line = (more: object): string => JSON.stringify({ type: "result", result: "x", ...more });
   const result = "y".repeat(2 * defaults.messageChars);
-  for (const failure of [null, "it ended with code 1"])
+  for (const failure of [null, "it exited with code 1"])
     expect(
       oneShotResult("result", { ...nothing, stdout: line({ is_error: true, result }), failure }).error,
     ).toHaveLength(defaults.messageChars);

@@ -19,7 +19,7 @@ const WEBHOOK = 'kind = "webhook"\nsecrets = [{ env = "X" }]\n';
 const NO_SECRET_HERE =
   'must be { env = "NAME" } or { file = "/absolute/path" }: a secret does not stand in this file';
 
-describe("the table of a channel", () => {
+describe("the config table of a channel", () => {
   test.each([
     [
       'kind = "telegraph"',
@@ -61,12 +61,12 @@ describe("the table of a channel", () => {
     ['kind = "slack"\nurl = "https://hooks.slack.com/hush"', `line 3: channels.x.url ${NO_SECRET_HERE}`],
     ['kind = "command"\nargv = []', "line 3: channels.x.argv must not be empty"],
     ['kind = "bell"\nurl = "x"', "line 3: channels.x.url is no setting (there are kind)"],
-  ])("that is wrong is refused with its place, and no secret is said back: %s", (lines, message) => {
+  ])("is refused with its line and without secrets if it is wrong: %s", (lines, message) => {
     expect(problem(lines)).toContain(`c.toml, ${message}`);
     expect(problem(lines)).not.toMatch(/hush(?!" \})/);
   });
 
-  test("is filled in, and shown by its name only", () => {
+  test("gets its defaults, and is shown by its name only", () => {
     const text = `[channels.ops]\n${WEBHOOK}url = "https://a/b?key=hush"\n[channels.me]\nkind = "desktop"\n`;
     expect(parseConfig(text, "c.toml").channels).toMatchObject({
       ops: { kind: "webhook", "timeout-ms": 10_000, "allow-http": false, "allow-networks": [] },
@@ -77,30 +77,30 @@ describe("the table of a channel", () => {
   });
 });
 
-describe("without asking anybody,", () => {
+describe("without a request,", () => {
   const inspected = async (kind: Parameters<typeof channelEntry>[0], fields: object, env: object = {}) =>
     (
       await checkChannel(channelEntry(kind, fields as Record<string, unknown>), env as Record<string, string>)
     ).map(({ fatal, what }) => `${fatal ? "bad" : "warn"}: ${what}`);
   const strong = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
 
-  test("a webhook's secrets and address are looked at", async () => {
+  test("a webhook's secrets and address are checked", async () => {
     const hook = { url: "https://example.com/x", secrets: [{ env: "A" }] };
     expect(await inspected("webhook", hook, { A: strong })).toEqual([]);
     expect(await inspected("webhook", hook)).toEqual(["warn: the variable A is not set in this environment"]);
     expect(await inspected("webhook", hook, { A: "whsec_aHVzaA==" })).toEqual([
-      "bad: the webhook's secret must be whsec_ and 24 to 64 bytes in base64",
+      "bad: the secret of the webhook must be whsec_ followed by 24 to 64 bytes in base64",
     ]);
     const inside = { ...hook, url: "https://169.254.169.254/x", "allow-networks": [] };
     expect(await inspected("webhook", inside, { A: strong })).toEqual([
-      "bad: 169.254.169.254 is no public address: nothing is sent there",
+      "bad: 169.254.169.254 is not a public address, so nothing is sent to it",
     ]);
     expect(
       await inspected("webhook", { ...inside, "allow-networks": ["169.254.169.254"] }, { A: strong }),
     ).toEqual([]);
   });
 
-  test("a secret that others can read is worth a word", async () => {
+  test("a secret that others can read is reported", async () => {
     const directory = await mkdtemp(join(tmpdir(), "hf-"));
     onTestFinished(() => rm(directory, { recursive: true }));
     const file = join(directory, "token");
@@ -112,24 +112,24 @@ describe("without asking anybody,", () => {
     await rm(file);
     expect(await inspected("telegram", bot)).toEqual([`bad: the secret in ${file} cannot be used: ENOENT`]);
     expect(await inspected("telegram", { token: { env: "T" } }, { T: "hush" })).toEqual([
-      "bad: the token does not look like one (123456:ABC…)",
-      "warn: it has no chat: only what names one itself arrives",
+      "bad: the token does not have the form of a bot token (123456:ABC…)",
+      "warn: it has no chat: only notifications with an address of their own are delivered",
     ]);
   });
 
-  test("Slack's address is looked at, and not shown", async () => {
+  test("Slack's address is checked and not shown", async () => {
     const slack = { url: { env: "S" }, "allow-http": false, "allow-networks": [] };
     expect(await inspected("slack", slack, { S: "https://hooks.slack.com/services/x" })).toEqual([]);
     expect(await inspected("slack", slack, { S: "http://hooks.slack.com/hush" })).toEqual([
-      "bad: it holds an address that is not https, and allow-http is not set",
+      "bad: its address is not https, and allow-http is not set",
     ]);
     expect(await inspected("slack", slack, { S: "https://10.0.0.1/hush" })).toEqual([
-      "bad: 10.0.0.1 is no public address: nothing is sent there",
+      "bad: 10.0.0.1 is not a public address, so nothing is sent to it",
     ]);
     expect(describeChannel(channelEntry("slack", slack))).toBe("the address in S");
   });
 
-  test("programs are looked for where a run would find them", async () => {
+  test("programs are looked up where a run would find them", async () => {
     expect(await inspected("command", { argv: ["sh"] }, { PATH: "/bin:/usr/bin" })).toEqual([]);
     expect(await inspected("command", { argv: ["no-such-pager"] }, { PATH: "/bin" })).toEqual([
       "bad: there is no program no-such-pager",

@@ -38,7 +38,7 @@ const command = (script: string, fields: Readonly<Record<string, unknown>> = {})
   );
 
 describe("a command", () => {
-  test("gets the notification on stdin and in its environment, and no shell reads any of it", async () => {
+  test("gets the notification on stdin and in its environment without a shell", async () => {
     plantLookalike("sleep", "3081");
     const channel = command(
       'cd "$0" && cat > stdin && env -0 > env && tr "\\0" "\\n" < /proc/$$/cmdline > argv',
@@ -70,7 +70,7 @@ describe("a command", () => {
     });
   });
 
-  test("that does not read its stdin, or leaves something behind, has delivered when it exits with 0", async () => {
+  test("that ignores its stdin, or leaves processes, has delivered when it exits with 0", async () => {
     const runId = await command("sleep 3082 & exit 0").deliver(
       sampleNotification({ summary: "x".repeat(1_000_000) }),
       null,
@@ -79,7 +79,7 @@ describe("a command", () => {
     expect(await findProcessesOfRun(runId ?? "")).toEqual([]);
   });
 
-  test("that fails says why, without secrets and escapes, and may be tried again", async () => {
+  test("that fails is reported without secrets and escapes, and can be retried", async () => {
     const failure = await deliveryFailure(
       command(String.raw`printf 'no \033[31mway: password=hush\n' >&2; exit 7`).deliver(
         sampleNotification(),
@@ -96,14 +96,14 @@ describe("a command", () => {
     const killed = await deliveryFailure(
       command("kill -9 $$").deliver(sampleNotification(), null, NEVER_ABORTED),
     );
-    expect(killed.message).toMatch(/^the program ended by SIGKILL \(run_\w+\)$/);
+    expect(killed.message).toMatch(/^the program was ended by SIGKILL \(run_\w+\)$/);
   });
 
-  test("that hangs is stopped with all it started when its time is over, or nobody waits", async () => {
+  test("that hangs is stopped with its processes at the timeout or on abort", async () => {
     plantLookalike("sleep", "3083");
     const hanging = command("setsid sleep 3083 & sleep 3083", { "timeout-ms": 300 });
     const late = await deliveryFailure(hanging.deliver(sampleNotification(), null, NEVER_ABORTED));
-    expect(late.message).toMatch(/^the program was stopped: it had not ended within 300 ms \(run_\w+\)$/);
+    expect(late.message).toMatch(/^the program was stopped after its timeout of 300 ms \(run_\w+\)$/);
     expect(late.permanent).toBe(false);
     const giveUp = new AbortController();
     const waiting = deliveryFailure(command("sleep 3083").deliver(sampleNotification(), null, giveUp.signal));
@@ -113,13 +113,11 @@ describe("a command", () => {
       15_000,
     );
     giveUp.abort();
-    expect((await waiting).message).toMatch(
-      /^the program did not end by itself \(manual-cancel\) \(run_\w+\)$/,
-    );
+    expect((await waiting).message).toMatch(/^the program was stopped \(manual-cancel\) \(run_\w+\)$/);
     for (const { runId } of await supervisor.listRuns()) expect(await findProcessesOfRun(runId)).toEqual([]);
   });
 
-  test("that is not there may be installed later", async () => {
+  test("that does not exist can be retried", async () => {
     const none = commandChannel("pager", channelEntry("command", { argv: ["/no/such/pager"] }), supervisor);
     const failure = await deliveryFailure(none.deliver(sampleNotification(), null, NEVER_ABORTED));
     expect(failure.message).toContain("the program was not started: ");
@@ -129,7 +127,7 @@ describe("a command", () => {
 });
 
 describe("the desktop", () => {
-  test("is told by notify-send in words that nothing is read into", async () => {
+  test("gets text through notify-send that is not interpreted as markup", async () => {
     const program = join(directory, "notify-send");
     await writeFile(program, `#!/bin/sh\nprintf '%s\\0' "$@" > "${directory}/said"\n`);
     await chmod(program, 0o755);
@@ -149,7 +147,7 @@ describe("the desktop", () => {
     ]);
   });
 
-  test("without such a program is not told", async () => {
+  test("without a notification program is a failed delivery", async () => {
     const spawner = {
       spawn: (...[input, options]: Parameters<Supervisor["spawn"]>) =>
         supervisor.spawn(input, { ...options, env: { ...options?.env, PATH: directory } }),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { Bell, bellChannel } from "../../src/channels/bell.js";
 import type { Channel } from "../../src/channels/channel.js";
-import { createDeliverer, createSessionInbox } from "../../src/channels/deliver.js";
+import { createDeliver } from "../../src/channels/deliver.js";
 import { defaults } from "../../src/defaults.js";
 import { SessionHistory } from "../../src/sessions/history.js";
 import { deliveryFailure, NEVER_ABORTED, sampleNotification } from "../support/http-receiver.js";
@@ -19,17 +19,16 @@ async function parent(): Promise<
   const world = await openSessionFixture();
   const history = new SessionHistory(world.store, world.clock);
   const { id } = (await world.sessions.open("main")).session;
-  const courier = createDeliverer(none, createSessionInbox(history));
   const deliver = () =>
-    courier.deliver({ kind: "session", sessionId: id }, sampleNotification(), NEVER_ABORTED);
+    createDeliver(none, history)({ kind: "session", sessionId: id }, sampleNotification(), NEVER_ABORTED);
   return { ...world, history, id, deliver, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
 }
 
-describe("to a session", () => {
-  test("is queued once, however often it is tried, and delivered when its agent has taken it", async () => {
+describe("a notification to a session", () => {
+  test("is queued once over several attempts, and delivered when the agent has read it", async () => {
     await using world = await parent();
     expect(await world.deliver()).toEqual({ status: "session_queued" });
-    // Tried again, as after a crash between the delivery and its note.
+    // A second attempt, as after a crash before the first was recorded.
     expect(await world.deliver()).toEqual({ status: "session_queued" });
     const waiting = await world.history.waiting(world.id);
     expect(waiting).toMatchObject([
@@ -40,10 +39,9 @@ describe("to a session", () => {
     expect(await world.history.waiting(world.id)).toEqual([]);
   });
 
-  test("that is closed, or never was, finds no parent", async () => {
+  test("finds no parent if the session is closed or does not exist", async () => {
     await using world = await parent();
-    const courier = createDeliverer(none, createSessionInbox(world.history));
-    const missing = await courier.deliver(
+    const missing = await createDeliver(none, world.history)(
       { kind: "session", sessionId: "ses_none" },
       sampleNotification(),
       NEVER_ABORTED,
@@ -55,7 +53,7 @@ describe("to a session", () => {
     ]);
   });
 
-  test("that has no room may have some later", async () => {
+  test("is retried if the inbox is full", async () => {
     await using world = await parent();
     for (let at = 0; at < defaults.inboxMessages; at += 1)
       await world.history.send(world.id, "system", { text: "x", actor: "tasks" });
@@ -65,10 +63,10 @@ describe("to a session", () => {
   });
 });
 
-describe("to a channel", () => {
-  const inbox = createSessionInbox({ send: () => Promise.reject(new Error("no session is meant")) });
+describe("a notification to a channel", () => {
+  const noSession = { send: () => Promise.reject(new Error("no session is a target")) };
 
-  test("goes by its name, with its address, and comes back with the receipt", async () => {
+  test("is passed to the channel with its address, and returns the receipt", async () => {
     const seen: unknown[] = [];
     const team: Channel = {
       deliver: async ({ id }, address) => {
@@ -76,36 +74,36 @@ describe("to a channel", () => {
         return "17";
       },
     };
-    const courier = createDeliverer(new Map([["team", team]]), inbox);
+    const deliver = createDeliver(new Map([["team", team]]), noSession);
     const target = { kind: "channel", channel: "team", address: "42" } as const;
-    expect(await courier.deliver(target, sampleNotification(), NEVER_ABORTED)).toEqual({
+    expect(await deliver(target, sampleNotification(), NEVER_ABORTED)).toEqual({
       status: "delivered",
       receipt: "17",
     });
     expect(seen).toEqual([["task-terminal:tsk_1", "42"]]);
   });
 
-  test("that is not in the config may be in that of another gateway, or the next", async () => {
+  test("is retried if the channel is not in the config, because another gateway may have it", async () => {
     const target = { kind: "channel", channel: "gone", address: null } as const;
     const failure = await deliveryFailure(
-      createDeliverer(none, inbox).deliver(target, sampleNotification(), NEVER_ABORTED),
+      createDeliver(none, noSession)(target, sampleNotification(), NEVER_ABORTED),
     );
     expect(failure.message).toBe("there is no channel gone in the config");
     expect(failure.permanent).toBe(false);
   });
 
-  test("after it was given up is not begun", async () => {
+  test("is not attempted after it was aborted", async () => {
     const bell = new Bell();
     const heard: string[] = [];
     using _ = bell.listen(({ id }) => heard.push(id) > 0);
-    const courier = createDeliverer(new Map([["bell", bellChannel(bell)]]), inbox);
+    const deliver = createDeliver(new Map([["bell", bellChannel(bell)]]), noSession);
     const target = { kind: "channel", channel: "bell", address: null } as const;
-    await expect(courier.deliver(target, sampleNotification(), AbortSignal.abort())).rejects.toThrow();
+    await expect(deliver(target, sampleNotification(), AbortSignal.abort())).rejects.toThrow();
     expect(heard).toEqual([]);
   });
 });
 
-test("a bell rings on every terminal that is attached and not about to leave; where none is, nothing was delivered", async () => {
+test("a bell rings on every attached terminal that is not closing; without one the delivery fails", async () => {
   const bell = new Bell();
   const channel = bellChannel(bell);
   const heard: string[] = [];
@@ -118,7 +116,7 @@ test("a bell rings on every terminal that is attached and not about to leave; wh
   expect(await channel.deliver(sampleNotification(), null, NEVER_ABORTED)).toBe("1 terminal");
   other[Symbol.dispose]();
   const failure = await deliveryFailure(channel.deliver(sampleNotification(), null, NEVER_ABORTED));
-  expect(failure.message).toBe("no terminal is attached that could ring");
+  expect(failure.message).toBe("no terminal is attached");
   expect(failure.permanent).toBe(false);
   expect(heard).toHaveLength(3);
 });

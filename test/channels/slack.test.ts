@@ -23,7 +23,7 @@ async function channelTo(address: string, fields: object = {}): Promise<Channel>
   return slackChannel(channelEntry("slack", { url: { file }, ...fields }));
 }
 
-test("those who read Slack's messages in their own way find no mention, and no link with another face", async () => {
+test("compatible services find no mention and no disguised link in a Slack message", async () => {
   const { url, received } = await startHttpReceiver();
   const channel = await channelTo(`${url}${PATH}`);
   await channel.deliver(
@@ -36,7 +36,7 @@ test("those who read Slack's messages in their own way find no mention, and no l
   });
 });
 
-test("text stays text: no link, mention or entity can be made of it, and an emoji is not cut in two", async () => {
+test("text cannot form links, mentions or entities, and an emoji is not split", async () => {
   const { url, received } = await startHttpReceiver();
   const channel = await channelTo(`${url}${PATH}`);
   expect(
@@ -68,7 +68,7 @@ test.each([
   [410, "channel_is_archived", true],
   [429, "rate_limited", false],
   [500, "rollup_error", false],
-])("an answer of %i %s is passed on; permanent: %s", async (status, said, permanent) => {
+])("an answer of %i %s is reported; permanent: %s", async (status, said, permanent) => {
   const { url } = await startHttpReceiver((request, response) =>
     response.writeHead(status, { "retry-after": "30" }).end(`${said} ${request.url}`),
   );
@@ -80,11 +80,13 @@ test.each([
   expect(failure).toMatchObject({ permanent, retryAfterMs: 30_000 });
 });
 
-test("an address that is none is not shown", async () => {
+test("an invalid address is not shown", async () => {
   const failure = await deliveryFailure(
     (await channelTo("hush")).deliver(sampleNotification(), null, NEVER_ABORTED),
   );
-  expect(failure.message).toBe("the Slack webhook's secret is not an address as https://host/path");
+  expect(failure.message).toBe(
+    "the secret of the Slack webhook is not an address of the form https://host/path",
+  );
 });
 
 test.each(["http://hooks.example.com/hush", "https://10.0.0.7/hush"])(
@@ -94,7 +96,7 @@ test.each(["http://hooks.example.com/hush", "https://10.0.0.7/hush"])(
     const failure = await deliveryFailure(
       (await channelTo(address, entry)).deliver(sampleNotification(), null, NEVER_ABORTED),
     );
-    expect(failure.message).toMatch(/allow-http is not set|is no public address/);
+    expect(failure.message).toMatch(/allow-http is not set|is not a public address/);
     expect(failure.message).not.toContain("hush");
     expect(failure.permanent).toBe(false);
   },

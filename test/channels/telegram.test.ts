@@ -19,7 +19,7 @@ const channelAt = (root: string, fields: Readonly<Record<string, unknown>> = {})
   telegramChannel(channelEntry("telegram", { root, token: { env: VARIABLE }, chat: "42", ...fields }));
 
 describe("at the Bot API", () => {
-  test("a message arrives as plain text, in its chat and thread, and its number is the receipt", async () => {
+  test("a message arrives as plain text in its chat and thread, and its id is the receipt", async () => {
     const api = await startTelegramServer();
     const text = "*bold* <b>x</b> _y_ [a](b) & done";
     const receipt = await channelAt(api.config.apiURL).deliver(
@@ -40,7 +40,7 @@ describe("at the Bot API", () => {
     expect(second?.message).toMatchObject({ chat_id: "-1001234567890", message_thread_id: 17 });
   });
 
-  test("a long one is cut to what is taken, between characters", async () => {
+  test("a long message is truncated between characters", async () => {
     const api = await startTelegramServer();
     const long = sampleNotification({ text: `x${"😀".repeat(5_000)}` });
     await channelAt(api.config.apiURL).deliver(long, null, NEVER_ABORTED);
@@ -50,7 +50,7 @@ describe("at the Bot API", () => {
     expect(text).not.toMatch(/\p{Cs}/u);
   });
 
-  test("a wrong root is what the server there says, and not its address", async () => {
+  test("a wrong root reports the answer of the server without the address", async () => {
     const api = await startTelegramServer();
     const failure = await deliveryFailure(
       channelAt(`${api.config.apiURL}/wrong`).deliver(sampleNotification(), null, NEVER_ABORTED),
@@ -74,14 +74,14 @@ test.each([
   [403, "Forbidden: bot was blocked by the user", true],
   [404, "Not Found", true],
   [500, "Internal Server Error", false],
-])("an answer of %i %s is passed on; permanent: %s", async (status, description, permanent) => {
+])("an answer of %i %s is reported; permanent: %s", async (status, description, permanent) => {
   const { url } = await refusal(status, description);
   const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
   expect(failure.message).toMatch(new RegExp(`^127\\.0\\.0\\.1:\\d+ answered ${status}: ${description}$`));
   expect(failure).toMatchObject({ permanent, retryAfterMs: null });
 });
 
-test("too many messages are tried again when the API says", async () => {
+test("a rate limit is retried after the delay of the API", async () => {
   const { url } = await refusal(429, "Too Many Requests: retry after 14", { retry_after: 14 });
   const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
   expect(failure).toMatchObject({ permanent: false, retryAfterMs: 14_000 });
@@ -98,7 +98,7 @@ test.each([400, 401, 403, 404])(
   },
 );
 
-test("the token is in no message, whatever goes wrong", async () => {
+test("no error message contains the token", async () => {
   const echo = await startHttpReceiver((request, response) =>
     response.writeHead(502).end(`${request.url} ${decodeURIComponent(request.url ?? "")} ${TOKEN.slice(7)}`),
   );
@@ -115,12 +115,12 @@ test("the token is in no message, whatever goes wrong", async () => {
   ).toBe(false);
 });
 
-test("a token or a chat that cannot be one is sent nowhere", async () => {
+test("an invalid token or chat sends nothing", async () => {
   const { url, received } = await startHttpReceiver();
   const nobody = await deliveryFailure(
     channelAt(url, { chat: undefined }).deliver(sampleNotification(), null, NEVER_ABORTED),
   );
-  expect(nobody.message).toBe("no Telegram chat is named: neither with the notification nor in the config");
+  expect(nobody.message).toBe("neither the notification nor the config has a Telegram chat");
   expect(nobody.permanent).toBe(true);
   for (const address of ["", "../x", "1/2/3", "@x", "42?text=x"])
     expect(
@@ -129,13 +129,13 @@ test("a token or a chat that cannot be one is sent nowhere", async () => {
   for (const token of ["hush", "1:../../hush", `123456:${"hush/".repeat(8)}`]) {
     process.env[VARIABLE] = token;
     const failure = await deliveryFailure(channelAt(url).deliver(sampleNotification(), null, NEVER_ABORTED));
-    expect(failure.message).toBe("the Telegram bot's token does not look like one (123456:ABC…)");
+    expect(failure.message).toBe("the token of the Telegram bot does not have the form of one (123456:ABC…)");
   }
   expect(received).toEqual([]);
 });
 
-describe("that somebody is typing", () => {
-  test("is shown in the chat and thread, where that is wanted", async () => {
+describe("the typing indicator", () => {
+  test("is shown in the chat and thread if configured", async () => {
     const { url, received } = await startHttpReceiver((_, response) =>
       response.end('{"ok":true,"result":true}'),
     );
@@ -153,11 +153,11 @@ describe("that somebody is typing", () => {
     ]);
   });
 
-  test("is sent by the rules that messages are sent by", async () => {
+  test("obeys the network rules of messages", async () => {
     const { url, received } = await startHttpReceiver();
     const shut = channelAt(url, { typing: true, "allow-networks": [] });
     const failure = await deliveryFailure(shut.typing?.(null, NEVER_ABORTED) ?? Promise.resolve());
-    expect(failure.message).toMatch(/is no public address/);
+    expect(failure.message).toMatch(/is not a public address/);
     expect(received).toEqual([]);
   });
 });

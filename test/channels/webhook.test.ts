@@ -44,7 +44,7 @@ test("signs as the reference library of Standard Webhooks does", () => {
   expect(headers["webhook-signature"]).toBe("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
 });
 
-test("delivers the notification under its id, signed with every secret there is now", async () => {
+test("delivers the notification with its id, signed with every current secret", async () => {
   const there = await startHttpReceiver();
   const file = await secretFile("secret", OLD);
   const before = webhookChannel(channelEntry("webhook", { url: `${there.url}/x`, secrets: [file] }));
@@ -82,7 +82,7 @@ test("delivers the notification under its id, signed with every secret there is 
   ]).toEqual([true, true]);
 });
 
-test("what is sent is bounded, whatever a task has to say, and cut between characters", async () => {
+test("texts are truncated between characters", async () => {
   const there = await startHttpReceiver();
   const secrets = [await secretFile("secret", NEW)];
   const long = "😀".repeat(1_000_000);
@@ -109,23 +109,23 @@ describe("an answer of", () => {
     expect(await answered(status)).toBe(String(status));
   });
 
-  test.each([400, 401, 403, 404, 413, 429, 500, 502, 503])("%i may be another one later", async (status) => {
+  test.each([400, 401, 403, 404, 413, 429, 500, 502, 503])("%i can be retried", async (status) => {
     const failure = await deliveryFailure(answered(status));
     expect(failure.message).toMatch(new RegExp(`^127\\.0\\.0\\.1:\\d+ answered ${status}: said$`));
     expect(failure).toMatchObject({ permanent: false, retryAfterMs: null });
   });
 
-  test("410 is the last one", async () => {
+  test("410 is permanent", async () => {
     expect((await deliveryFailure(answered(410))).permanent).toBe(true);
   });
 
-  test("429 or 503 with Retry-After says when", async () => {
+  test("429 or 503 with Retry-After sets the delay", async () => {
     for (const status of [429, 503])
       expect((await deliveryFailure(answered(status, { "retry-after": "7" }))).retryAfterMs).toBe(7_000);
   });
 });
 
-test("a secret that a receiver repeats is not shown, nor the key in it", async () => {
+test("a secret that a receiver repeats is redacted, also without its prefix", async () => {
   const said = `not signed with ${NEW}, that is ${NEW.slice(6)}`;
   const { url } = await startHttpReceiver((_, response) => response.writeHead(401).end(said));
   const secrets = [await secretFile("secret", NEW)];
@@ -147,7 +147,7 @@ describe("a secret that", () => {
       NEVER_ABORTED,
     );
 
-  test("is too short, no base64 or of another kind is not used, and not shown", async () => {
+  test("is too short, not base64 or of another kind is refused and not shown", async () => {
     const { url, received } = await startHttpReceiver();
     for (const hush of [
       "whsec_c2hvcnQ=",
@@ -156,19 +156,21 @@ describe("a secret that", () => {
       `whsec_${"A".repeat(100)}`,
     ]) {
       const failure = await deliveryFailure(delivered(await secretFile("secret", hush), url));
-      expect(failure.message).toBe("the webhook's secret must be whsec_ and 24 to 64 bytes in base64");
+      expect(failure.message).toBe(
+        "the secret of the webhook must be whsec_ followed by 24 to 64 bytes in base64",
+      );
     }
     expect(received).toEqual([]);
   });
 
-  test("is not there, is empty, is no file or far too large is said so; it may be there at the next try", async () => {
+  test("is missing, empty, not a file or too large is reported and can be retried", async () => {
     const { url, received } = await startHttpReceiver();
     const large = join(directory, "large");
     await writeFile(large, "x".repeat(10_000));
     const cases = [
       [join(directory, "none"), "ENOENT"],
-      [directory, "it is no file"],
-      ["/dev/zero", "it is no file"],
+      [directory, "it is not a regular file"],
+      ["/dev/zero", "it is not a regular file"],
       [large, "it is longer than 4096 bytes"],
       [(await secretFile("empty", "")).file, "it is empty"],
     ];

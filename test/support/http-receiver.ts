@@ -3,7 +3,8 @@ import { createServer as createRawServer, type AddressInfo, type Server, type So
 import { text } from "node:stream/consumers";
 import { onTestFinished } from "vitest";
 import { channelTablesSchema, type ChannelEntry, type ChannelEntryOf } from "../../src/config/channels.js";
-import { DeliveryFailed, type Notification } from "../../src/tasks/delivery.js";
+import type { Notification } from "../../src/model/outbox.js";
+import { DeliveryFailed } from "../../src/tasks/delivery.js";
 
 export interface ReceivedRequest {
   readonly method: string;

@@ -7,7 +7,7 @@ import type { Store } from "../../src/store/store.js";
 import { endWithNotification, newTask, taskEvent } from "../support/store/task-samples.js";
 import { openTaskRegistry } from "../support/task-registry.js";
 
-test("a task, its end, the attempt to tell of it and what an operator decides are on the disk before anybody goes on; a heartbeat need not be", async () => {
+test("a task, its end, its deliveries and operator decisions are synced to disk; a heartbeat need not be", async () => {
   await using registry = await openTaskRegistry();
   const { taskId, version } = await registry.startTask();
   const undelivered = await registry.finishTask();
@@ -18,7 +18,7 @@ test("a task, its end, the attempt to tell of it and what an operator decides ar
   const calls: Readonly<Record<string, (store: Store) => Promise<unknown>>> = {
     heartbeat: (store) => store.commitTask(taskId, version, { set: { lastEventAt: 5 } }),
     insertTask: (store) => store.insertTask(named, [taskEvent("created")]),
-    // Nor does whoever finds it there: the sync of who wrote it has failed.
+    // A second writer that finds the record does not continue either: the first sync failed.
     "insertTask again": (store) => store.insertTask(named, [taskEvent("created")]),
     commitTask: (store) => store.commitTask(taskId, version + 1, endWithNotification(taskId)),
     retryOutbox: (store) => store.retryOutbox(undelivered.taskId, taskEvent("retried")),
@@ -26,7 +26,7 @@ test("a task, its end, the attempt to tell of it and what an operator decides ar
   };
   for (const [name, call] of Object.entries(calls)) {
     await using store = await openSqliteStore({ path: registry.path });
-    // Only who wants to sync the log has to find it: SQLite has it open.
+    // Only the sync has to find the log: SQLite has it open.
     await rename(`${registry.path}-wal`, `${registry.path}-elsewhere`);
     const error: unknown = await call(store).then(
       () => null,
@@ -38,7 +38,7 @@ test("a task, its end, the attempt to tell of it and what an operator decides ar
   }
 });
 
-test("what was put off or leased on the clock of another boot is due", async () => {
+test("an entry delayed or leased by the clock of another boot is due", async () => {
   await using registry = await openTaskRegistry();
   const { taskId } = await registry.finishTask();
   const claim = { owner: "b", limit: 9, leaseMs: 60_000 };

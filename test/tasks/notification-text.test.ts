@@ -29,12 +29,12 @@ const record = (change: Partial<TaskRecord> = {}): TaskRecord => ({
   ...change,
 });
 
-test("a message names the task, says what became of it, and the result", () => {
+test("a notification names the task, its state and its result", () => {
   const texts: readonly (readonly [Partial<TaskRecord>, string])[] = [
     [SUCCEEDED, "Task “build” succeeded: all built"],
     [{ ...SUCCEEDED, summary: null }, "Task “build” succeeded"],
     [{ ...SUCCEEDED, outcome: "blocked", summary: "which key?" }, "Task “build” is blocked: which key?"],
-    [{ status: "failed", error: "it ended with code 3" }, "Task “build” failed: it ended with code 3"],
+    [{ status: "failed", error: "it exited with code 3" }, "Task “build” failed: it exited with code 3"],
     [{ status: "timed_out", error: "too long", summary: "half" }, "Task “build” timed out: too long\nhalf"],
     [{ status: "cancelled" }, "Task “build” was cancelled"],
     [{ status: "lost" }, "Task “build” was lost"],
@@ -45,7 +45,7 @@ test("a message names the task, says what became of it, and the result", () => {
   expect(notificationText(running, { type: "progress" })).toBe("Task “build” is running: 2 of 3");
 });
 
-test("of a command a message has the last lines, not all that it said on the way", () => {
+test("the notification of a command has the last lines of its output", () => {
   const summary = `${"step\n".repeat(15)}\n2 warnings\n\n12 files\nin 3 s`;
   const done = record({ ...SUCCEEDED, runtime: "exec", summary });
   expect(notificationText(done, null)).toBe("Task “build” succeeded: 2 warnings\n12 files\nin 3 s");
@@ -54,7 +54,7 @@ test("of a command a message has the last lines, not all that it said on the way
   );
 });
 
-test("hostile words stay words, and long ones are cut", () => {
+test("hostile text is sanitized and long text truncated", () => {
   const { text } = endNotification(
     record({
       ...SUCCEEDED,
@@ -68,7 +68,7 @@ test("hostile words stay words, and long ones are cut", () => {
   expect(text).not.toMatch(/\p{Cs}/u);
 });
 
-test("a message has the same id whenever it is told, and says when it may be a repetition", () => {
+test("a notification keeps its id and is marked when it may be a repeat", () => {
   const task = record(SUCCEEDED);
   expect(endNotification(task)).toEqual(endNotification(task));
   expect(endNotification(task).id).toBe(`task-terminal:${task.taskId}`);
@@ -81,7 +81,7 @@ test("a message has the same id whenever it is told, and says when it may be a r
   expect(again.text).toBe("(again) Task “build” succeeded: all built");
 });
 
-test("how a run ended is how its task ended", () => {
+test("the status of a task follows the end of its run", () => {
   const of = (reason: (typeof END_REASONS)[number], code: number | null = null) =>
     taskStatusOfExit({ reason, code });
   expect(of("exit", 0)).toBe("succeeded");
@@ -147,7 +147,7 @@ test("pauses double from 15 s to 5 min, a little longer each, for 30 min in all"
   expect(nextAttempt({ ...asked, permanent: true }, defaultNotifierLimits, (ms) => ms)).toBeNull();
 });
 
-test("labels, keys and heartbeats are checked at the entrance; each runtime has its policy", () => {
+test("labels, keys and heartbeats are validated, and each runtime has a default policy", () => {
   expect(
     ["acp", "subagent", "exec", "external"].map((runtime) => defaultNotifyPolicy(runtime as "acp")),
   ).toEqual(["done_only", "done_only", "silent", "done_only"]);

@@ -30,10 +30,10 @@ const turn = (change: Partial<AcpTurn>): AcpTurn => ({
 const cancel = { actor: "operator", at: 1, reapTools: false };
 const said = "I will look. It is 42.";
 
-describe("what the end of a turn is for its task", () => {
+describe("the end of a turn as the end of its task", () => {
   const ended: Readonly<Record<string, readonly [Partial<AcpTurn>, object]>> = {
-    "it was answered": [{}, { status: "succeeded", outcome: "succeeded", summary: said, error: null }],
-    "it stopped for a reason of its own": [
+    "it completed": [{}, { status: "succeeded", outcome: "succeeded", summary: said, error: null }],
+    "it stopped for an unknown reason": [
       { stopReason: "tired" },
       { status: "succeeded", outcome: "succeeded" },
     ],
@@ -41,30 +41,30 @@ describe("what the end of a turn is for its task", () => {
       { stopReason: "max_tokens" },
       { status: "succeeded", outcome: "blocked", summary: said },
     ],
-    "it asked its model too often": [{ stopReason: "max_turn_requests" }, { outcome: "blocked" }],
+    "it reached the limit of model requests": [{ stopReason: "max_turn_requests" }, { outcome: "blocked" }],
     "it refused": [
       { stopReason: "refusal" },
-      { status: "failed", summary: null, error: "the agent refused to go on" },
+      { status: "failed", summary: null, error: "the agent refused to continue" },
     ],
     "it was cancelled": [
       { outcome: "cancelled", cancel },
       { status: "cancelled", summary: null, error: "it was cancelled by operator", actor: "operator" },
     ],
-    "it was cancelled before it was sent": [
+    "it was cancelled in the queue": [
       { outcome: "cancelled", startedAt: null, text: "" },
       { status: "cancelled", startedAt: null, error: "it was cancelled" },
     ],
-    "it never said that it stopped": [{ outcome: "cancel-unconfirmed", cancel }, { status: "cancelled" }],
+    "its cancel was not confirmed": [{ outcome: "cancel-unconfirmed", cancel }, { status: "cancelled" }],
     "its agent died": [
       { outcome: "interrupted", problem: { code: "ACP_CLOSED", message: "it died" } },
       { status: "failed", summary: null, error: "it died" },
     ],
-    "its agent died of being cancelled": [{ outcome: "interrupted", cancel }, { status: "cancelled" }],
-    "it took too long": [
+    "its agent died after a cancel": [{ outcome: "interrupted", cancel }, { status: "cancelled" }],
+    "it timed out": [
       { outcome: "failed", problem: { code: "ACP_TIMEOUT", message: "too long" } },
       { status: "timed_out", summary: null, error: "too long" },
     ],
-    "its agent did not come up": [
+    "its agent did not start": [
       { outcome: "failed", startedAt: null, problem: { code: "SPAWN_FAILED", message: "no such file" } },
       { status: "failed", error: "no such file", startedAt: newAcpTurn("turn_1").createdAt },
     ],
@@ -72,12 +72,12 @@ describe("what the end of a turn is for its task", () => {
   for (const [name, [change, finish]] of Object.entries(ended))
     test(name, () => expect(outcomeOfTurn(turn(change))).toMatchObject({ type: "finish", at: 9, ...finish }));
 
-  test("every outcome has one, and a turn that goes on has none", () => {
+  test("every outcome has an end, and an open turn has none", () => {
     for (const outcome of ACP_TURN_OUTCOMES) expect(outcomeOfTurn(turn({ outcome }))).not.toBeNull();
     for (const state of ["queued", "running"] as const) expect(outcomeOfTurn(turn({ state }))).toBeNull();
   });
 
-  test("of a long answer, the end is the result", () => {
+  test("the result of a long answer is its end", () => {
     const summary = outcomeOfTurn(turn({ text: `${"x".repeat(9_000)} and so it is 42` }))?.summary ?? "";
     expect(summary).toHaveLength(defaults.taskSummaryChars);
     expect(summary.endsWith("so it is 42")).toBe(true);

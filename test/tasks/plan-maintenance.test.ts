@@ -27,71 +27,75 @@ const gone: WorkStatus = { state: "gone" };
 const unknown: WorkStatus = { state: "unknown" };
 const over: WorkStatus = { state: "ended", finish: SUCCEEDED_FINISH };
 
-describe("what is to be done about a task", () => {
-  const told = (happening: object): object => ({ act: "tell", happening });
+describe("the maintenance of a task", () => {
+  const told = (event: object): object => ({ act: "tell", event });
   const missing = running({ missingSince: NOW - defaults.taskLostMs });
   const cases: Readonly<Record<string, readonly [TaskRecord, WorkStatus, object | null]>> = {
-    "its run goes on": [running(), alive, null],
-    "its run has ended meanwhile: the true end": [running(), over, told(SUCCEEDED_FINISH)],
-    "nobody can tell, however long": [running({ lastEventAt: 0 }), unknown, null],
-    "nobody can tell any more": [missing, unknown, null],
-    "nobody does it: noted first": [running({ lastEventAt: 0 }), gone, told({ type: "missing", at: NOW })],
-    "nobody does it, not for long enough": [
+    "its run is alive": [running(), alive, null],
+    "its run has ended": [running(), over, told(SUCCEEDED_FINISH)],
+    "its work is unknown for long": [running({ lastEventAt: 0 }), unknown, null],
+    "its work was missing and is unknown now": [missing, unknown, null],
+    "its work is gone: recorded as missing": [
+      running({ lastEventAt: 0 }),
+      gone,
+      told({ type: "missing", at: NOW }),
+    ],
+    "its work is missing, not for long enough": [
       running({ missingSince: NOW - defaults.taskLostMs + 1 }),
       gone,
       null,
     ],
-    "nobody does it for five minutes": [missing, gone, told({ type: "finish", status: "lost" })],
-    "somebody does it after all": [missing, alive, told({ type: "found" })],
-    "it has ended while nobody was known to do it": [missing, over, told(SUCCEEDED_FINISH)],
-    "it is at work, and nothing was said of it for long": [
+    "its work is missing for five minutes": [missing, gone, told({ type: "finish", status: "lost" })],
+    "its missing work was found": [missing, alive, told({ type: "found" })],
+    "its missing work has ended": [missing, over, told(SUCCEEDED_FINISH)],
+    "it is active without an event for long": [
       running({ lastEventAt: NOW - 20 * MIN }),
       { state: "alive", activeAt: NOW - 1 },
       told({ type: "heartbeat", at: NOW - 1 }),
     ],
-    "it has begun, and nobody said so": [
+    "it has started without an event": [
       running({ status: "queued", startedAt: null }),
       { state: "alive", activeAt: null, startedAt: NOW - 5 },
       told({ type: "start", at: NOW - 5 }),
     ],
-    "it waits to begin": [
+    "it is queued": [
       running({ status: "queued", startedAt: null, lastEventAt: 0 }),
       { state: "alive", activeAt: null, startedAt: null },
       null,
     ],
-    "it is silent, not for long": [
+    "it is silent for a short time": [
       running({ lastEventAt: NOW - STALL + 1 }),
       { state: "alive", activeAt: NOW - STALL + 1 },
       null,
     ],
-    "it is silent for long: said once": [
+    "it is silent for long: one stall": [
       running({ lastEventAt: NOW - 2 * STALL }),
       { state: "alive", activeAt: NOW - 2 * STALL },
       told({ type: "stall", at: NOW, silentMs: 2 * STALL }),
     ],
-    "it is silent still": [
+    "it is still silent after a stall": [
       running({ lastEventAt: NOW - 2 * STALL, stalledAt: NOW - STALL }),
       { state: "alive", activeAt: NOW - 2 * STALL },
       null,
     ],
-    "it is heard of again": [
+    "it is active again after a stall": [
       running({ lastEventAt: NOW - 2 * STALL, stalledAt: NOW - STALL }),
       { state: "alive", activeAt: NOW - 1 },
       told({ type: "heartbeat", at: NOW - 1 }),
     ],
     "its heartbeat is not due yet": [running({ heartbeatMs: 2 * MIN }), unknown, null],
     "its heartbeat is missing": [running({ heartbeatMs: 1_000 }), unknown, told({ type: "missing" })],
-    "its heartbeat is missing, its run is not": [running({ heartbeatMs: 1_000 }), alive, null],
+    "its heartbeat is missing, but its run is alive": [running({ heartbeatMs: 1_000 }), alive, null],
     "its heartbeat is missing for five minutes": [
       { ...missing, heartbeatMs: 1_000 },
       unknown,
       told({ type: "finish", status: "lost" }),
     ],
     "it has ended and is old": [done(), unknown, { act: "forget" }],
-    "it has ended and is not": [done({ cleanupAfter: NOW }), unknown, null],
-    "it is old and still to be told": [done({ delivery: "pending" }), unknown, null],
-    "it is old and could not be told": [done({ delivery: "failed" }), unknown, { act: "forget" }],
-    "nobody said when it may be forgotten": [
+    "it has ended and is not old": [done({ cleanupAfter: NOW }), unknown, null],
+    "it is old with a pending notification": [done({ delivery: "pending" }), unknown, null],
+    "it is old with a failed notification": [done({ delivery: "failed" }), unknown, { act: "forget" }],
+    "it has no deletion time": [
       done({ cleanupAfter: null, endedAt: 5 }),
       unknown,
       { act: "date", cleanupAfter: 5 + defaults.taskKeptMs },
@@ -105,7 +109,7 @@ describe("what is to be done about a task", () => {
     });
 });
 
-test("an audit names what an operator should look at, and nothing healthy", () => {
+test("an audit finds the faulty tasks only", () => {
   const codes = (task: TaskRecord): readonly string[] => auditTask(task, NOW).map(({ code }) => code);
   const queued = running({ status: "queued", startedAt: null });
   expect(codes(queued)).toEqual([]);
@@ -151,7 +155,7 @@ describe("a sweep", () => {
   const statusOf = async ({ taskId }: TaskRecord): Promise<unknown> =>
     (await registry.store.getTask(taskId))?.status ?? "forgotten";
 
-  test("only shown, it changes nothing; done, it does just that; done again, nothing is left to do", async () => {
+  test("a dry run changes nothing, a sweep makes exactly the planned changes, and a second one has none", async () => {
     const [ended, lost, fine] = [
       await registry.startTask(),
       await registry.startTask(),
@@ -188,7 +192,7 @@ describe("a sweep", () => {
     );
   });
 
-  test("a task that is heard of while it is looked at is not lost", async () => {
+  test("a task with an event during the sweep is not lost", async () => {
     const task = await registry.startTask();
     await swept({ [task.taskId]: gone }, NOW + MIN, true);
     await sweepTasks({
@@ -203,7 +207,7 @@ describe("a sweep", () => {
     expect(await statusOf(task)).toBe("running");
   });
 
-  test("while nobody looked, nobody is lost: after a restart, a sleep or a jump of the clock the time begins anew", async () => {
+  test("after a restart, a sleep or a clock change, the time until a task is lost starts anew", async () => {
     const task = await registry.startTask({ runtime: "external", heartbeatMs: MIN });
     let at = NOW + 2 * MIN;
     const minutes = async (watch: ObservationWindow, count: number): Promise<void> => {
@@ -221,7 +225,7 @@ describe("a sweep", () => {
     const first = new ObservationWindow();
     await minutes(first, 3);
     expect((await registry.store.getTask(task.taskId))?.missingSince).toBe(NOW + 2 * MIN);
-    // The host sleeps; then the gateway is away. Who does it could not say anything meanwhile.
+    // The host sleeps, then the gateway is down: the work could not report anything.
     at += 60 * MIN;
     await minutes(first, 5);
     expect(await statusOf(task)).toBe("running");
@@ -233,7 +237,7 @@ describe("a sweep", () => {
     expect(await statusOf(task)).toBe("lost");
   });
 
-  test("what was silent while nobody looked does not stall at once: the time begins anew there, too", async () => {
+  test("after a gap in the observation, the time until a stall starts anew", async () => {
     const task = await registry.startTask();
     const silent: WorkStatus = { state: "alive", activeAt: NOW };
     const watch = new ObservationWindow();
@@ -259,7 +263,7 @@ describe("a sweep", () => {
     expect(await minutes(1)).toBe(woken + STALL);
   });
 
-  test("a thorough one dates what nobody dated, and an audit goes over all pages", async () => {
+  test("a thorough sweep sets missing deletion times, and an audit reads all pages", async () => {
     const { taskId } = await registry.finishTask();
     const db = new DatabaseSync(registry.path);
     db.exec("update tasks set cleanup_after = null");

@@ -7,7 +7,7 @@ const PARENT = "ses_parent";
 const REQUESTER = "ses_requester";
 const chat = (kind: ReplyOrigin["chat"]): ReplyOrigin => ({ chat: kind, channel: "team", address: "42" });
 
-/** Who hears: `P`arent, `R`equester, the user's `C`hat, or nobody. */
+/** The target: `P`arent, `R`equester, the user's `C`hat, or none. */
 type Hears = "P" | "R" | "C" | "-";
 
 /** Text and progress, then typing; for each origin: not known, direct, group, channel. */
@@ -46,7 +46,7 @@ const rows = table.flatMap(([mode, parent, requester, kind, ...byOrigin]) =>
   })),
 );
 
-describe("who hears of a piece of work", () => {
+describe("the targets of work", () => {
   test.each(rows)(
     "$mode, parent $parentSessionId, requester $requesterSessionId, origin $origin.chat: $kind, $hears",
     ({ kind, hears, ...request }) => {
@@ -60,7 +60,7 @@ describe("who hears of a piece of work", () => {
     },
   );
 
-  test("the table has every case once", () => {
+  test("the table lists every case once", () => {
     const cases = INTERACTION_MODES.flatMap((mode) =>
       [PARENT, null].flatMap((parent) =>
         [REQUESTER, null].flatMap((requester) =>
@@ -87,7 +87,7 @@ const request = fc.record({
   origin: fc.option(origin),
 });
 
-test("a background child never reaches a user's channel, in no lane; nor does anybody reach a group directly", () => {
+test("a background child never reaches a user's channel, and nothing is sent to a group directly", () => {
   fc.assert(
     fc.property(request, (asked) => {
       const { kind, ...lanes } = resolveReplyRouting(asked);

@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => registry[Symbol.asyncDispose]());
 
-test("work is recorded before it begins, once for each key, and what was recorded first stands", async () => {
+test("a task is recorded before its work, once per key, and the first record stays", async () => {
   const key = taskKeyOfCaller("ses_a", "nightly");
   const input = { runtime: "external", key, text: "nightly build" } as const;
   const first = await registry.tasks.create(input);
@@ -21,7 +21,7 @@ test("work is recorded before it begins, once for each key, and what was recorde
   expect(await registry.store.listTaskEvents(first.task.taskId)).toMatchObject([{ type: "created" }]);
 });
 
-test("of many ends at once, through two connections, one wins; the others are refused and noted", async () => {
+test("of concurrent ends one wins, and the others are refused and recorded", async () => {
   await using second = await openSqliteStore({ path: registry.path });
   const others = new Tasks({ store: second });
   const { taskId } = await registry.startTask();
@@ -43,7 +43,7 @@ test("of many ends at once, through two connections, one wins; the others are re
   expect(registry.hintCount()).toBeLessThanOrEqual(1);
 });
 
-test("progress by two at once loses neither's word from the history", async () => {
+test("concurrent progress is complete in the history", async () => {
   const { taskId } = await registry.startTask();
   const words = Array.from({ length: 10 }, (_, n) => `step ${n}`);
   await Promise.all(words.map((text) => registry.tasks.apply(taskId, { type: "progress", at: 5, text })));
@@ -55,7 +55,7 @@ test("progress by two at once loses neither's word from the history", async () =
   expect((await registry.store.getTask(taskId))?.progress).toBe(said.at(-1));
 });
 
-test("of what is not there nothing is said; what was said of another version is not said of this one", async () => {
+test("an event for a missing task or another version has no effect", async () => {
   expect(await registry.tasks.apply("task_none", SUCCEEDED_FINISH)).toBeNull();
   const { taskId, version } = await registry.startTask();
   await registry.tasks.apply(taskId, { type: "heartbeat", at: Date.now() });
@@ -65,7 +65,7 @@ test("of what is not there nothing is said; what was said of another version is 
   });
 });
 
-test("a message waits in the outbox as soon as a task has ended; another policy takes back what was not sent", async () => {
+test("the end of a task adds a notification, and a silent policy removes unsent ones", async () => {
   const { taskId } = await registry.finishTask();
   expect(registry.hintCount()).toBe(1);
   expect(await registry.store.listOutbox({ taskId })).toMatchObject([

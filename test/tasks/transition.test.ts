@@ -37,24 +37,24 @@ function changeOf(step: Transition): TaskChange {
   return step.kind === "changed" ? step.change : expect.fail(step.kind);
 }
 
-function after(before: TaskRecord, ...happenings: readonly TaskInputEvent[]): TaskRecord {
-  return happenings.reduce((now, each) => applied(now, changeOf(transition(now, each))), before);
+function after(before: TaskRecord, ...events: readonly TaskInputEvent[]): TaskRecord {
+  return events.reduce((now, each) => applied(now, changeOf(transition(now, each))), before);
 }
 
-const kindOf = (before: TaskRecord, happening: TaskInputEvent): string => {
-  const step = transition(before, happening);
+const kindOf = (before: TaskRecord, event: TaskInputEvent): string => {
+  const step = transition(before, event);
   return step.kind === "refused" ? step.why : step.kind;
 };
 
-describe("what may happen to a task", () => {
+describe("the events of a task", () => {
   const queued = task();
   const running = after(queued, start);
   const done = after(running, finish("succeeded"));
   const all: readonly (readonly [TaskInputEvent, string, string, string])[] = [
     [start, "changed", "same", "ended"],
     [progress("1 of 3"), "changed", "changed", "ended"],
-    [{ type: "start", at: AT, overheard: true }, "changed", "same", "same"],
-    [{ type: "progress", at: AT, text: "1 of 3", overheard: true }, "changed", "changed", "same"],
+    [{ type: "start", at: AT, observed: true }, "changed", "same", "same"],
+    [{ type: "progress", at: AT, text: "1 of 3", observed: true }, "changed", "changed", "same"],
     [{ type: "heartbeat", at: AT }, "changed", "changed", "same"],
     [{ type: "stall", at: AT, silentMs: 1 }, "not-started", "changed", "ended"],
     [{ type: "policy", at: AT, policy: "silent", actor: "ada" }, "changed", "changed", "ended"],
@@ -70,16 +70,16 @@ describe("what may happen to a task", () => {
     [finish("cancelled"), "changed", "changed", "ended"],
     [finish("lost"), "changed", "changed", "ended"],
   ];
-  for (const [happening, whenQueued, whenRunning, whenEnded] of all)
-    test(`${happening.type} ${"status" in happening ? `${happening.status} ${happening.outcome}` : ""}: ${whenQueued}, ${whenRunning}, ${whenEnded}`, () => {
-      expect([queued, running, done].map((each) => kindOf(each, happening))).toEqual([
+  for (const [event, whenQueued, whenRunning, whenEnded] of all)
+    test(`${event.type} ${"status" in event ? `${event.status} ${event.outcome}` : ""}: ${whenQueued}, ${whenRunning}, ${whenEnded}`, () => {
+      expect([queued, running, done].map((each) => kindOf(each, event))).toEqual([
         whenQueued,
         whenRunning,
         whenEnded,
       ]);
     });
 
-  test("what is refused is noted, and nothing else of it is written", () => {
+  test("a refused event is recorded and has no other effect", () => {
     const step = transition(done, finish("cancelled", { actor: "ada" }));
     const data = { said: "finish", status: "cancelled", why: "ended" };
     expect(step).toEqual({
@@ -89,7 +89,7 @@ describe("what may happen to a task", () => {
     });
   });
 
-  test("an end is told with its result, once per target; a silent one to nobody", () => {
+  test("an end is notified once per target, and a silent one to none", () => {
     const change = changeOf(
       transition(
         after(task({ targets: [PARENT, CHAT] }), start),
@@ -114,7 +114,7 @@ describe("what may happen to a task", () => {
     expect(nobody).toMatchObject({ set: { delivery: "not_applicable" }, notices: [] });
   });
 
-  test("of an end that whoever asked has for an answer nobody is told, and the history says why, in one change", () => {
+  test("an end that the requester waited for is not notified, and the history has the reason", () => {
     const eager = after(task({ policy: "state_changes", targets: [PARENT, CHAT] }), start);
     const change = changeOf(transition(eager, finish("failed", { answered: true })));
     expect(change).toMatchObject({
@@ -130,7 +130,7 @@ describe("what may happen to a task", () => {
     expect(events?.map(({ type }) => type)).toEqual(["ended"]);
   });
 
-  test("one that nobody saw begin has begun all the same", () => {
+  test("a task that ends without a start event has a start time", () => {
     const change = changeOf(transition(queued, finish("failed", { startedAt: AT + 3 })));
     expect(change.set).toMatchObject({ startedAt: AT + 3 });
     expect(change.events?.map(({ type, at }) => [type, at])).toEqual([
@@ -144,12 +144,12 @@ describe("what may happen to a task", () => {
     expect(after(running, finish("failed", { outcome: "succeeded" })).outcome).toBeNull();
   });
 
-  test("a clock that was set back leaves a history that goes forward", () => {
+  test("times in a history never decrease when the clock is set back", () => {
     const late = after(task(), { ...start, at: AT + 100 }, finish("succeeded", { at: AT - 1_000 }));
     expect(late).toMatchObject({ startedAt: AT + 100, endedAt: AT + 100, lastEventAt: AT + 100 });
   });
 
-  test("progress is one line of at most 240 characters, whole ones, safe to show; said again it is a sign of life", () => {
+  test("progress is one sanitized line of at most 240 characters, and a repeat is a heartbeat", () => {
     const family = "\u{1F469}\u200D\u{1F469}\u200D\u{1F466}";
     const { progress: kept } = after(running, progress(`a\r\n\x1b[31mb\u202e ${family.repeat(60)}`));
     expect(kept?.length).toBeLessThanOrEqual(defaults.taskProgressChars);
@@ -172,13 +172,13 @@ describe("what may happen to a task", () => {
   });
 });
 
-describe("messages about changes", () => {
+describe("notifications of changes", () => {
   const lively = task({ policy: "state_changes" });
   const everyMs = defaults.taskStateNoticeMs;
   const toldIn = (step: Transition): readonly number[] =>
     (changeOf(step).notices ?? []).map(({ inMs }) => inMs);
 
-  test("they keep their distance, and one that waits is replaced by the next at the same time", () => {
+  test("notifications keep a distance, and a waiting one is replaced by the next", () => {
     const began = transition(lively, start);
     expect(changeOf(began).notices).toMatchObject([
       { inMs: 0, notification: { id: `task-state:${lively.taskId}:2`, kind: "state", status: "running" } },
@@ -196,13 +196,13 @@ describe("messages about changes", () => {
     }
   });
 
-  test("whatever the wall clock says, none is put off for longer", () => {
+  test("the delay is bounded for any wall clock", () => {
     const odd = { ...after(lively, start), noticedAt: AT + 1e12 };
     expect(toldIn(transition(odd, progress("x")))).toEqual([everyMs]);
     expect(toldIn(transition({ ...odd, noticedAt: 0 }, progress("x")))).toEqual([0]);
   });
 
-  test("a stall is told once, until there was progress", () => {
+  test("a stall is notified once until there is progress", () => {
     const stall: TaskInputEvent = { type: "stall", at: AT + 200_000, silentMs: 180_000 };
     const running = after(lively, start);
     const stalled = after(running, stall);
@@ -214,7 +214,7 @@ describe("messages about changes", () => {
     expect(kindOf(after(stalled, { type: "heartbeat", at: AT + 300_000 }), stall)).toBe("changed");
   });
 
-  test("only who wants to hear of changes does, also when the policy is another in the middle", () => {
+  test("changes are notified only under the policy state_changes, also after a change of policy", () => {
     for (const policy of NOTIFY_POLICIES) {
       const { notices = [] } = changeOf(transition(after(task({ policy }), start), progress("x")));
       expect(notices).toHaveLength(policy === "state_changes" ? 1 : 0);
@@ -229,7 +229,7 @@ describe("messages about changes", () => {
 
 const ends = TASK_STATUSES.filter(isTaskEnded) as TaskFinish["status"][];
 const at = fc.integer({ min: AT - 100_000, max: AT + 1_000_000 });
-const happenings: fc.Arbitrary<TaskInputEvent> = fc.oneof(
+const events: fc.Arbitrary<TaskInputEvent> = fc.oneof(
   at.map((when): TaskInputEvent => ({ type: "start", at: when })),
   at.map((when): TaskInputEvent => ({ type: "heartbeat", at: when })),
   at.map((when): TaskInputEvent => ({ type: "missing", at: when })),
@@ -246,41 +246,37 @@ const happenings: fc.Arbitrary<TaskInputEvent> = fc.oneof(
     ),
 );
 
-test("no sequence of happenings moves a task that has ended, or yields two messages about an end", () => {
+test("no sequence of events changes an ended task or notifies its end twice", () => {
   fc.assert(
-    fc.property(
-      fc.constantFrom(...NOTIFY_POLICIES),
-      fc.array(happenings, { maxLength: 40 }),
-      (policy, all) => {
-        let now = task({ policy, targets: [PARENT, CHAT] });
-        const told: string[] = [];
-        let end: TaskRecord | null = null;
-        for (const each of all) {
-          const before = structuredClone(now);
-          const step = transition(now, each);
-          expect(now).toEqual(before);
-          if (step.kind === "same") continue;
-          const { change } = step;
-          if (step.kind === "refused") expect(change.set).toBeUndefined();
-          if (isTaskEnded(now.status) || (each.type === "finish" && each.answered === true))
-            expect(change.notices ?? []).toEqual([]);
-          const seqs = (change.events ?? []).length;
-          for (const { notification, target } of change.notices ?? [])
-            told.push(`${notification.id} ${JSON.stringify(target)}`);
-          now = applied(now, change);
-          expect(now.seq).toBe(before.seq + seqs);
-          if (end !== null) expect({ ...now, seq: 0, version: 0 }).toEqual({ ...end, seq: 0, version: 0 });
-          else if (isTaskEnded(now.status)) end = now;
-        }
-        expect(new Set(told).size).toBe(told.length);
-        const terminal = told.filter((id) => id.startsWith("task-terminal"));
-        expect(terminal.length).toBe(end === null || end.delivery === "not_applicable" ? 0 : 2);
-        if (end !== null) expect(end.delivery === "not_applicable").toBe(end.policy === "silent");
-        const { createdAt, startedAt, endedAt } = now;
-        const order = [createdAt, startedAt, endedAt].filter((each) => each !== null);
-        expect(order).toEqual(order.toSorted((one, other) => one - other));
-      },
-    ),
+    fc.property(fc.constantFrom(...NOTIFY_POLICIES), fc.array(events, { maxLength: 40 }), (policy, all) => {
+      let now = task({ policy, targets: [PARENT, CHAT] });
+      const told: string[] = [];
+      let end: TaskRecord | null = null;
+      for (const each of all) {
+        const before = structuredClone(now);
+        const step = transition(now, each);
+        expect(now).toEqual(before);
+        if (step.kind === "same") continue;
+        const { change } = step;
+        if (step.kind === "refused") expect(change.set).toBeUndefined();
+        if (isTaskEnded(now.status) || (each.type === "finish" && each.answered === true))
+          expect(change.notices ?? []).toEqual([]);
+        const seqs = (change.events ?? []).length;
+        for (const { notification, target } of change.notices ?? [])
+          told.push(`${notification.id} ${JSON.stringify(target)}`);
+        now = applied(now, change);
+        expect(now.seq).toBe(before.seq + seqs);
+        if (end !== null) expect({ ...now, seq: 0, version: 0 }).toEqual({ ...end, seq: 0, version: 0 });
+        else if (isTaskEnded(now.status)) end = now;
+      }
+      expect(new Set(told).size).toBe(told.length);
+      const terminal = told.filter((id) => id.startsWith("task-terminal"));
+      expect(terminal.length).toBe(end === null || end.delivery === "not_applicable" ? 0 : 2);
+      if (end !== null) expect(end.delivery === "not_applicable").toBe(end.policy === "silent");
+      const { createdAt, startedAt, endedAt } = now;
+      const order = [createdAt, startedAt, endedAt].filter((each) => each !== null);
+      expect(order).toEqual(order.toSorted((one, other) => one - other));
+    }),
     { numRuns: repetitions(100, 500) },
   );
 });

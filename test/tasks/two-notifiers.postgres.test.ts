@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.js";
-import type { Deliverer } from "../../src/tasks/delivery.js";
+import type { Deliver } from "../../src/tasks/delivery.js";
 import { Notifier } from "../../src/tasks/notifier.js";
 import { Tasks } from "../../src/tasks/tasks.js";
 import { startPostgresServer, whyNoPostgres } from "../support/store/postgres-server.js";
@@ -12,7 +12,7 @@ const MESSAGES = process.env["HOLDFAST_SOAK"] === "1" ? 10_000 : 600;
 const AT_ONCE = 16;
 
 describe.skipIf(whyNoPostgres !== null)("two notifiers on one PostgreSQL", () => {
-  test("each message is received once, and both have work to do", async () => {
+  test("each notification is received once, and both notifiers send some", async () => {
     await using server = await startPostgresServer();
     await using database = await server.createDatabase();
     await using first = await database.open();
@@ -22,12 +22,12 @@ describe.skipIf(whyNoPostgres !== null)("two notifiers on one PostgreSQL", () =>
     const senders = new Set<string>();
     const notifiers = [first, second].map((store, index) => {
       const owner = `gateway-${index}`;
-      const deliver: Deliverer["deliver"] = async (target, { id }) => {
+      const deliver: Deliver = async (target, { id }) => {
         got.push(`${id} ${JSON.stringify(target)}`);
         senders.add(owner);
         return { status: "delivered", receipt: null };
       };
-      return new Notifier({ store, deliverer: { deliver }, owner });
+      return new Notifier({ store, deliver, owner });
     });
     for (const notifier of notifiers) notifier.start();
     await expect

@@ -9,8 +9,8 @@ import type { Clock } from "../../async/clock.js";
 import { systemClock } from "../../async/clock.js";
 import { removeAgentTmpdir } from "./agent-tmpdir.js";
 import { addExitReason } from "./exit-reason.js";
-import { AcpConnection, type ConnectionState } from "../wire/connection.js";
-import type { ConnectionHandlers } from "../wire/handlers.js";
+import { AcpConnection } from "../wire/connection.js";
+import type { ConnectionHandlers, ConnectionState } from "../wire/handlers.js";
 import { StderrTail } from "../wire/stderr-tail.js";
 
 export interface AdapterOptions extends Pick<
@@ -30,54 +30,53 @@ export interface AdapterOptions extends Pick<
 > {
   readonly argv: readonly string[];
   readonly handlers: ConnectionHandlers;
-  /** Its TMPDIR, which is removed when the run has ended. Default: a new one. */
+  /** The agent's TMPDIR, removed when the run has ended. Default: a new one. */
   readonly tmpdir?: string;
   readonly clock?: Clock;
-  /** How long it may take to leave by itself once its input or its output has ended. */
-  readonly leaveMs?: number;
+  /** Time to exit by itself after the input or output ended. */
+  readonly ownExitMs?: number;
 }
 
-type AdapterDeps = Pick<AdapterOptions, "handlers" | "clock" | "leaveMs">;
+type AdapterDeps = Pick<AdapterOptions, "handlers" | "clock" | "ownExitMs">;
 
-/** Where an earlier process stood with a run that is still going. */
+/** The state in which an earlier gateway process left a run. */
 export interface AdapterResumption {
   readonly state: ConnectionState;
-  /** The offset up to which the effects of its frames were kept. */
+  /** The effects of the frames before this offset are stored. */
   readonly startAt: number;
   readonly tmpdir: string;
 }
 
-/** How an adapter ended: what the connection says, and what became of the processes. */
 export interface AdapterEnd {
   readonly closed: AcpClosed;
   readonly record: RunRecord;
-  /** Why its TMPDIR could not be removed; null: it was. */
+  /** Why the TMPDIR could not be removed; null: it was. */
   readonly leftover: unknown;
 }
 
 /**
- * An ACP agent: a run like any other, and the connection over its stdin and stdout. When the connection is over, for
- * whatever reason, the run is terminated; when the run is over, so is the connection.
+ * The run of an ACP agent and the connection over its stdin and stdout. The run is stopped when the connection closes,
+ * and the connection closes when the run ends.
  *
- * Who keeps adapters over restarts has to keep, in one place, what `handlers` are given (what comes with its `end`, what
- * goes as the frame that is on its way) and `tmpdir`: that is what a `Resumption` is made of.
+ * To resume after a restart, the caller stores `tmpdir` and what the handlers get: received data with its `end`, and the
+ * frame that is being sent. `AdapterResumption` is made of these.
  */
 export class Adapter implements AsyncDisposable {
   readonly run: Run;
   readonly connection: AcpConnection;
   readonly stderr = new StderrTail();
   readonly tmpdir: string;
-  /** When the connection is closed, every process is gone and the TMPDIR was seen to. Rejects when the run was let go of. */
+  /** Resolves when the connection is closed, every process is gone and the TMPDIR is removed. Rejects if the run was detached. */
   readonly ended: Promise<AdapterEnd>;
   readonly #clock: Clock;
-  readonly #leaveMs: number;
+  readonly #ownExitMs: number;
 
   constructor(run: Run, tmp: string, options: AdapterDeps, resumption?: AdapterResumption) {
-    const { handlers, clock, leaveMs = defaults.acpLeaveMs } = options;
+    const { handlers, clock, ownExitMs = defaults.acpOwnExitMs } = options;
     this.run = run;
     this.tmpdir = tmp;
     this.#clock = clock ?? systemClock;
-    this.#leaveMs = leaveMs;
+    this.#ownExitMs = ownExitMs;
     this.connection = new AcpConnection({
       source: (signal) =>
         run.follow({ streams: ["stdout"], offsets: { stdout: resumption?.startAt ?? 0 }, signal }),
@@ -93,7 +92,7 @@ export class Adapter implements AsyncDisposable {
     this.ended.catch(() => undefined);
   }
 
-  /** The end of its input, and some time to leave by itself; then as any run is ended. */
+  /** Closes stdin, waits for the agent to exit by itself, then stops the run. */
   async close(actor = "acp"): Promise<AdapterEnd> {
     this.run.closeStdin().catch(() => undefined);
     await this.#awaitOwnExit();
@@ -107,10 +106,10 @@ export class Adapter implements AsyncDisposable {
 
   async #awaitEnd(drained: Promise<void>): Promise<AdapterEnd> {
     const closed = await this.connection.closed;
-    // One that is about to leave closes its output first.
+    // An agent that is exiting closes its output first.
     if (closed.reason === "ended") await this.#awaitOwnExit();
     await this.run.cancel({ actor: `acp: ${closed.reason}` });
-    // Rejects when this supervisor lets go of the run: then it goes on elsewhere, and so does its TMPDIR.
+    // Rejects if this supervisor detaches from the run: then the run continues elsewhere and needs its TMPDIR.
     const { record } = await this.run.end();
     await drained;
     const leftover = await removeAgentTmpdir(this.tmpdir);
@@ -118,10 +117,10 @@ export class Adapter implements AsyncDisposable {
   }
 
   #awaitOwnExit(): Promise<void> {
-    return this.#clock.sleep(this.#leaveMs, this.run.end());
+    return this.#clock.sleep(this.#ownExitMs, this.run.end());
   }
 
-  /** Always: a full stderr pipe would hold the agent back, and its spool keeps only the newest. */
+  /** A full stderr pipe would block the agent, and the spool keeps only the newest output. */
   async #drainStderr(): Promise<void> {
     for await (const { bytes } of this.run.follow({ streams: ["stderr"] })) this.stderr.push(bytes);
     this.stderr.finish();
@@ -135,7 +134,7 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
     tmpdir: given,
     handlers: _handlers,
     clock: _clock,
-    leaveMs: _leaveMs,
+    ownExitMs: _ownExitMs,
     ...rest
   } = options;
   const tmp = given ?? (await mkdtemp(join(tmpdir(), "hf-acp-")));
@@ -148,7 +147,7 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
         kind: "task",
         onEscape: "sweep",
         stdin: "pipe",
-        // Nothing may be lost, and nothing is let go of before its effects are kept.
+        // No frame may be lost, and none is acknowledged before its effects are stored.
         stdout: { policy: "back-pressure", boundBytes: defaults.acpSpoolBytes },
       },
     );
@@ -159,7 +158,7 @@ export async function startAdapter(supervisor: Supervisor, options: AdapterOptio
   }
 }
 
-/** An adapter that an earlier process started, and whose run is held here now. */
+/** Continues an adapter that an earlier gateway process started. */
 export function resumeAdapter(run: Run, deps: AdapterDeps, resumption: AdapterResumption): Adapter {
   return new Adapter(run, resumption.tmpdir, deps, resumption);
 }

@@ -6,24 +6,24 @@ import type { AcpSession } from "../../model/acp.js";
 import type { AgentCommand } from "../agent-command.js";
 
 export interface RequestedAgentCommand {
-  /** Of the catalogue; or `argv`, any command that speaks ACP. */
+  /** An agent of the catalogue; otherwise `argv` is a command that speaks ACP. */
   readonly agent?: string | undefined;
   readonly argv?: readonly string[] | undefined;
-  /** The caller's. Not stored: an agent that is started again after a restart of the gateway has the gateway's. */
+  /** The caller's environment. Not stored: after a restart of the gateway, an agent gets the gateway's. */
   readonly environment?: Readonly<Record<string, string>> | undefined;
-  /** The absolute path of the program that was judged. Default: the first word of the command line. */
+  /** The absolute path that the exec rules allowed. Default: the first word of the command line. */
   readonly executable?: string | undefined;
 }
 
-/** How agents are started: as was asked for, and again, as far as that is known. */
+/** The commands of agents: as requested, and for a restart as far as they are known. */
 export class AgentCommands {
   readonly #agents: ReadonlyMap<string, AgentEntry>;
   readonly #sessions: Pick<Sessions, "issueRunToken" | "bindToken">;
   readonly #passEnv: readonly string[];
-  /** What callers said to this process, their environment included; by session. */
+  /** Commands that callers gave this process, with their environment; by session. */
   readonly #fromCaller = new Map<string, AgentCommand>();
 
-  /** `passEnv`: variables that the config lets through to runs of sessions. */
+  /** `passEnv`: variables that the config passes to runs of sessions. */
   constructor(
     agents: ReadonlyMap<string, AgentEntry>,
     sessions: Pick<Sessions, "issueRunToken" | "bindToken">,
@@ -34,10 +34,10 @@ export class AgentCommands {
     this.#passEnv = passEnv;
   }
 
-  /** What would be started; throws when it is not known. */
+  /** Throws if there is no such agent. */
   resolve({ agent, argv, environment, executable }: RequestedAgentCommand): AgentCommand {
     if ((agent === undefined) === (argv === undefined))
-      throw new BadInput("agent", "say which agent: by its name, or by its command; nothing was started");
+      throw new BadInput("agent", "give either the name of an agent or a command; nothing was started");
     const known = this.#lookup(agent ?? null, argv ?? null);
     if (known !== null)
       return {
@@ -47,11 +47,11 @@ export class AgentCommands {
       };
     throw new BadInput(
       "agent",
-      `there is no agent ${JSON.stringify(agent)} that speaks ACP: \`holdfast agents list\` shows those there are; nothing was started`,
+      `there is no ACP agent ${JSON.stringify(agent)}; \`holdfast agents list\` shows the agents. Nothing was started`,
     );
   }
 
-  /** With a token of its session: what the agent starts can ask the gateway as that session. Null: not known any more. */
+  /** The command with a token of the session, for requests of the agent to the gateway. Null: no longer known. */
   async forRestart({ sessionId, agent, argv }: AcpSession): Promise<AgentCommand | null> {
     const known = this.#fromCaller.get(sessionId) ?? this.#lookup(agent, argv);
     if (known === null) return null;
@@ -59,13 +59,13 @@ export class AgentCommands {
     return token === null ? known : { ...known, env: { ...known.env, HOLDFAST_TOKEN: token } };
   }
 
-  /** Binds the token of `again` to this run; null: no run was started with it. Never rejects: a token without a run ends by its age. */
+  /** Binds the token of the command to this run; null: no run was started. Never rejects: a token without a run expires. */
   async bindToken(command: AgentCommand | null, runId: string | null): Promise<void> {
     const token = command?.env?.["HOLDFAST_TOKEN"];
     if (token !== undefined) await this.#sessions.bindToken(token, runId).catch(() => undefined);
   }
 
-  /** The first that is said of a session holds. */
+  /** The first command of a session stays. */
   remember(sessionId: string, command: AgentCommand): void {
     if (!this.#fromCaller.has(sessionId)) this.#fromCaller.set(sessionId, command);
   }

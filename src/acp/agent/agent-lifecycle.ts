@@ -8,12 +8,12 @@ import { removeAgentTmpdir } from "./agent-tmpdir.js";
 import { toProblem } from "./exit-reason.js";
 
 export interface AgentLifecycleDeps extends AgentProcessDeps {
-  /** Its agent is another supervisor's now, or the next process's. */
+  /** Called when another supervisor, or the next gateway process, has the agent. */
   readonly onDetached: () => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
-/** Where a session's agent process is, if there is one: it comes, it goes, and both are written down. */
+/** Starts, resumes and ends the agent process of a session, and records its end. */
 export class AgentLifecycle {
   readonly #deps: AgentLifecycleDeps;
   readonly #exits = new WeakMap<AgentProcess, Promise<void>>();
@@ -21,7 +21,7 @@ export class AgentLifecycle {
   #starting: Promise<AgentProcess> | null = null;
   #closed = false;
   #detached = false;
-  /** The agent of the next turn knows nothing of those before. */
+  /** The agent has lost the context of earlier turns. */
   contextLost = false;
 
   constructor(deps: AgentLifecycleDeps) {
@@ -32,12 +32,12 @@ export class AgentLifecycle {
     return this.#agent;
   }
 
-  /** It was let go of, and lives on elsewhere. */
+  /** The agent continues under another supervisor. */
   get detached(): boolean {
     return this.#detached;
   }
 
-  /** An agent that waits for a prompt, started if there is none. */
+  /** Returns an agent that is ready for a prompt; starts one if there is none. */
   async ensureStarted(): Promise<AgentProcess> {
     const agent = this.#agent;
     if (agent?.isUsable === true) return agent;
@@ -45,7 +45,7 @@ export class AgentLifecycle {
     return this.#starting;
   }
 
-  /** The one that an earlier process has left. */
+  /** Continues with the agent that an earlier gateway process started. */
   async resume(run: Run, running: AcpTurn | null): Promise<AgentProcess> {
     const agent = new AgentProcess(this.#deps);
     await agent.resume(run, running);
@@ -53,7 +53,7 @@ export class AgentLifecycle {
     return agent;
   }
 
-  /** Its agent ended while nobody listened: what it still said is heard, and its end written down. */
+  /** The agent ended while no gateway ran: reads its remaining output, and records its end. */
   async recordLost(): Promise<void> {
     const { writer, store } = this.#deps;
     const { sessionId, tmpdir, runId } = writer.row;
@@ -61,11 +61,11 @@ export class AgentLifecycle {
     const [running = null] = await store.listAcpTurns({ sessionId, states: ["running"] });
     const agent = new AgentProcess(this.#deps);
     await agent.readRemainingOutput(runId, running);
-    const message = "the agent's process ended while no gateway was there";
+    const message = "the agent's process ended while no gateway was running";
     await this.#commitEnd(agent, { code: "ACP_CLOSED", message });
   }
 
-  /** None is started from here on. Of one that is being started there is nothing to be kept. */
+  /** Starts no more agents, and ends one that is being started. */
   async preventStart(): Promise<void> {
     this.#closed = true;
     if (this.#starting === null) return;
@@ -73,7 +73,7 @@ export class AgentLifecycle {
     await this.#starting.catch(() => undefined);
   }
 
-  /** Resolves when its end is written down. */
+  /** Resolves when the agent's end is stored. */
   recordExit(agent: AgentProcess): Promise<void> {
     let exit = this.#exits.get(agent);
     if (exit === undefined) {
@@ -87,7 +87,7 @@ export class AgentLifecycle {
   async #start(previous: AgentProcess | null): Promise<AgentProcess> {
     const { writer, clock } = this.#deps;
     if (previous !== null) {
-      await previous.adapter.close("acp: another takes its place");
+      await previous.adapter.close("acp: replaced by a new agent");
       await this.recordExit(previous);
     }
     const command = await this.#deps.command();
@@ -104,7 +104,7 @@ export class AgentLifecycle {
       }));
       throw error;
     }
-    const gone = this.#setAgent(agent);
+    const exit = this.#setAgent(agent);
     if (this.#closed) agent.adapter.connection.close("closed", "its session is closed");
     try {
       const { contextLost } = await agent.openSession();
@@ -117,7 +117,7 @@ export class AgentLifecycle {
       this.contextLost ||= contextLost;
       return agent;
     } catch (error) {
-      await gone;
+      await exit;
       throw preferExitReason(error, await agent.ended());
     }
   }
@@ -144,16 +144,16 @@ export class AgentLifecycle {
 
   #reportLeftoverTmpdir(path: string | null, why: unknown): void {
     if (why !== null)
-      this.#deps.onProblem(`${path}, the TMPDIR of an agent that has ended, could not be removed`, why);
+      this.#deps.onProblem(`TMPDIR ${path} of an agent that has ended could not be removed`, why);
   }
 
-  /** Of the turn, and of the session. */
+  /** Records the agent's end in its turn and its session. */
   async #commitEnd(
     agent: AgentProcess,
     problem: StoredError,
-    ofSession: StoredError | null = problem,
+    sessionProblem: StoredError | null = problem,
   ): Promise<void> {
-    // Before it is written down: whoever finds it written need not look for them.
+    // Before the end is stored, so that a stored end means that no terminal is left.
     await agent.terminals.stopAll("acp: its agent has ended");
     const { turn } = agent.recorder;
     const change = (): AcpChange => ({
@@ -162,7 +162,7 @@ export class AgentLifecycle {
         tmpdir: null,
         sending: null,
         pending: [],
-        problem: ofSession,
+        problem: sessionProblem,
       },
       ...agent.permissionRequests.expireAllChange("the agent has ended"),
     });
@@ -175,9 +175,9 @@ export class AgentLifecycle {
   }
 }
 
-/** Where it ended by itself, that says more than what could not be asked any more. */
+/** The reason why the agent exited by itself says more than the failed request. */
 function preferExitReason(error: unknown, end: AdapterEnd | null): unknown {
   if (end === null || end.closed.reason === "closed") return error;
-  const isWhy = error instanceof AcpClosed && error.reason === end.closed.reason;
-  return isWhy || error instanceof StdinClosed ? end.closed : error;
+  const isSameReason = error instanceof AcpClosed && error.reason === end.closed.reason;
+  return isSameReason || error instanceof StdinClosed ? end.closed : error;
 }

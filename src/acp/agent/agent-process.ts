@@ -2,8 +2,13 @@ import type { Survivor } from "../../model/process.js";
 import { packageVersion } from "../../home/package.js";
 import { defaults } from "../../defaults.js";
 import { AcpSessionClosed, StdinClosed } from "../../errors.js";
-import type { AcpTurn } from "../../model/acp.js";
+import type { AcpPermissionRequest, AcpTurn } from "../../model/acp.js";
 import type { AcpStore } from "../../store/acp/store.js";
+import {
+  type ApprovalQuestion,
+  type LabelledText,
+  questionAboutText,
+} from "../../sessions/approval-question.js";
 import type { ExecRule } from "../../model/session.js";
 import type { OutputChunk, Run, Supervisor } from "../../supervisor/api.js";
 import type { Clock } from "../../async/clock.js";
@@ -31,22 +36,27 @@ export interface AgentProcessDeps {
   readonly limits: AcpLimits;
   readonly onProblem: (message: string, cause: unknown) => void;
   readonly owner: AgentOwner;
-  /** What it may use of ours. */
+  /** Files and terminals that the agent may use. */
   readonly clientAccess: ClientAccess;
-  /** How to start the agent now; null: that is not known any more. */
+  /** The command to start the agent; null: no longer known. */
   readonly command: () => Promise<AgentCommand | null>;
-  /** Binds the token in the command's environment to this run; null: no run was started with it. */
+  /** Binds the token in the command's environment to this run; null: no run was started. */
   readonly bindToken?: (command: AgentCommand | null, runId: string | null) => Promise<void>;
   readonly execRules: () => Promise<readonly ExecRule[]>;
 }
 
-/** Whose process it is. */
 export interface AgentOwner {
   readonly sessionKey: string;
   readonly agentId: string | null;
 }
 
-/** An agent's process, and what is said with it. */
+/** Stands in place of the details, which are not stored because they may contain secrets. */
+const ASKED_BEFORE_RESTART: LabelledText = [
+  "note",
+  "asked before the gateway was restarted: only the first 16384 characters of the title were kept",
+];
+
+/** The process of an agent, its connection, and the requests and terminals that belong to it. */
 export class AgentProcess {
   readonly #deps: AgentProcessDeps;
   readonly permissionRequests: PermissionRequests;
@@ -66,7 +76,7 @@ export class AgentProcess {
       writer,
       clock,
       waitMs: limits.permissionMs,
-      maxPerTurn: limits.questions,
+      maxPerTurn: limits.permissionRequestsPerTurn,
       connection,
       turn: () => this.#turnOfPermission(),
       executeDecided: (permission, decision) => this.clientRequests.onDecided(permission, decision),
@@ -80,9 +90,9 @@ export class AgentProcess {
       clientRequests: this.clientRequests,
       isAlive,
       stdinAccepted: () => this.#adapter?.run.stdinAccepted ?? 0,
-      onMalformed: (why, shown) =>
+      onMalformed: (why, excerpt) =>
         onProblem(
-          `the agent of the ACP session ${writer.row.sessionId} wrote a line that is no frame (${why}): ${shown}`,
+          `the agent of ACP session ${writer.row.sessionId} wrote a line that is not a frame (${why}): ${excerpt}`,
           null,
         ),
     });
@@ -97,12 +107,12 @@ export class AgentProcess {
     return this.adapter.run;
   }
 
-  /** Of it, or of one of its terminals. */
+  /** Processes of the agent or its terminals that survived their KILL. */
   get survivors(): readonly Survivor[] {
     return [...this.run.survivors, ...this.terminals.survivors];
   }
 
-  /** It was told to stop and never said that it has: another prompt would meet the one before. */
+  /** The agent never answered a cancelled prompt, so another prompt would meet the one before. */
   get isStuck(): boolean {
     return (
       this.recorder.turn === null &&
@@ -110,12 +120,23 @@ export class AgentProcess {
     );
   }
 
-  /** It can be asked; not when it is on its way out, either. */
+  /** Whether the agent can take a prompt. */
   get isUsable(): boolean {
     return !this.isStuck && !this.adapter.connection.isClosed && this.run.state === "running";
   }
 
-  /** Recorded before it exists: whichever process comes next finds it, or that it never was. */
+  /** The whole question of a pending permission request. */
+  async questionOf(permission: AcpPermissionRequest): Promise<ApprovalQuestion> {
+    const known = this.permissionRequests.questionOf(permission.id);
+    if (known !== null) return known;
+    const question =
+      (await this.clientRequests.questionOf(permission)) ??
+      questionAboutText(["title", permission.title ?? ""], [ASKED_BEFORE_RESTART]);
+    this.permissionRequests.setQuestion(permission.id, question);
+    return question;
+  }
+
+  /** The run id is stored before the spawn, so the next gateway process finds the run, or that it was never created. */
   async start(command: AgentCommand): Promise<void> {
     const { supervisor, writer, limits, owner } = this.#deps;
     const { sessionKey, agentId } = owner;
@@ -142,7 +163,7 @@ export class AgentProcess {
     const { env, inherit } = command;
     this.#adapter = await startAdapter(supervisor, {
       ...{ argv: executedArgv(command), env, inherit },
-      // Whatever an entry of the catalogue sets, the operator has vouched for.
+      // The operator wrote the catalogue, so its variables are trusted.
       allowEnv: Object.keys(env),
       cwd,
       runId,
@@ -151,13 +172,13 @@ export class AgentProcess {
       ...(agentId === null ? {} : { agentId }),
       backendId: ACP_BACKEND,
       graceMs: limits.graceMs,
-      leaveMs: limits.leaveMs,
+      ownExitMs: limits.ownExitMs,
       tmpdir: tmp,
       handlers: this.recorder,
     });
   }
 
-  /** Ready for a prompt. Rejects when it does not come to that: then it is on its way out. */
+  /** Resolves when the agent is ready for a prompt. Closes the connection and rejects if that fails. */
   async openSession(): Promise<{ readonly contextLost: boolean }> {
     const { writer, clock, limits, clientAccess: access } = this.#deps;
     const { connection } = this.adapter;
@@ -178,26 +199,26 @@ export class AgentProcess {
         previousSessionId,
       });
     } catch (error) {
-      // One that left before it could be asked has not been heard out.
-      if (error instanceof StdinClosed) await clock.sleep(limits.leaveMs, connection.closed);
+      // The agent has exited: its output may tell why, so it is read to the end.
+      if (error instanceof StdinClosed) await clock.sleep(limits.ownExitMs, connection.closed);
       connection.close("closed", error instanceof Error ? error.message : String(error));
       throw error;
     }
   }
 
-  /** The one an earlier process has left, as the store has it. */
+  /** Continues with the agent of an earlier gateway process, from its stored state. */
   async resume(run: Run, running: AcpTurn | null): Promise<void> {
     const { writer, limits } = this.#deps;
     const { end, tmpdir: tmp } = writer.row;
     const { state, open } = await this.#restoreState(running);
-    const deps = { handlers: this.recorder, leaveMs: limits.leaveMs };
+    const deps = { handlers: this.recorder, ownExitMs: limits.ownExitMs };
     this.#adapter = resumeAdapter(run, deps, { state, startAt: end, tmpdir: tmp ?? "" });
     this.#connection = this.#adapter.connection;
     this.permissionRequests.restore(open);
     this.clientRequests.resume();
   }
 
-  /** One that has ended while nobody listened: what it still said is kept. */
+  /** Stores the rest of the output of an agent that ended while no gateway ran. */
   async readRemainingOutput(runId: string | null, running: AcpTurn | null): Promise<void> {
     const { writer, supervisor } = this.#deps;
     const { state, open } = await this.#restoreState(running);
@@ -221,23 +242,23 @@ export class AgentProcess {
     this.recorder.replayFilter = new ReplayFilter(agentSessionId ?? "");
     if (running !== null) {
       const updates = await store.listAcpUpdates({ sessionId, turnId: running.turnId });
-      const said = updates.filter(({ type }) => type === "update");
-      this.recorder.restoreTurn(running, said);
+      const fromAgent = updates.filter(({ type }) => type === "update");
+      this.recorder.restoreTurn(running, fromAgent);
     }
     if (grantsAnyAccess(access)) {
       const log = await store.listAcpUpdates({ sessionId, type: "client" });
       await this.clientRequests.restore(log, runId ?? "");
     }
     const { waiting } = this.clientRequests;
-    const asked = open.filter(({ rpcId }) => !waiting.some((each) => each.rpcId === rpcId));
+    const permissions = open.filter(({ rpcId }) => !waiting.some((each) => each.rpcId === rpcId));
     const openRequests = [
-      ...asked.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" })),
+      ...permissions.map(({ rpcId }) => ({ id: rpcId, method: "session/request_permission" })),
       ...waiting.map(({ rpcId, method }) => ({ id: rpcId, method })),
     ];
-    return { open, state: { pending, questions: openRequests, outgoing: sending } };
+    return { open, state: { pending, openRequests, outgoing: sending } };
   }
 
-  /** Resolves when its processes are gone; null: it was let go of, and lives on elsewhere. */
+  /** Resolves when the processes are gone; null: the run was detached and continues elsewhere. */
   async ended(): Promise<AdapterEnd | null> {
     return this.adapter.ended.catch(() => null);
   }
@@ -253,7 +274,7 @@ export class AgentProcess {
   }
 }
 
-/** Of a run that has ended: from an offset on, whatever is kept. */
+/** The stored output of an ended run, from an offset on. */
 async function* readOutputToEnd(
   supervisor: Supervisor,
   runId: string,

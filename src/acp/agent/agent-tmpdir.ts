@@ -2,19 +2,19 @@ import { chmod, mkdir, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** An agent's own TMPDIR is named before it exists: whoever comes next knows what to remove. */
+/** The name is known before the directory exists, so the next gateway process can remove it. */
 export function agentTmpdirPath(runId: string): string {
   return join(tmpdir(), `hf-acp-${runId}`);
 }
 
-/** Fails when somebody else has made it: it is not ours then. */
+/** Fails if the directory exists: then it is not ours. */
 export async function createAgentTmpdir(path: string): Promise<void> {
   await mkdir(path, { mode: 0o700 });
 }
 
 /**
- * When nobody lives who could use it. Null: it is gone; else why it is not. What agents leave is theirs to choose, such
- * as caches without leave to write: that one cannot be removed must change nothing else.
+ * Call when no process can use the directory. Returns null, or the error if it cannot be removed. Agents may leave
+ * directories without write permission, so these are made writable first.
  */
 export async function removeAgentTmpdir(path: string | null): Promise<unknown> {
   if (path === null || !path.includes("/hf-acp-")) return null;
@@ -33,7 +33,7 @@ function removeTree(path: string): Promise<void> {
   return rm(path, { recursive: true, force: true, maxRetries: 3 });
 }
 
-/** Directories only, and never through a link. */
+/** Only directories; links are not followed. */
 async function makeWritable(path: string): Promise<void> {
   await chmod(path, 0o700);
   for (const entry of await readdir(path, { withFileTypes: true }))

@@ -10,28 +10,28 @@ export interface OpenAgentSessionOptions {
   readonly capabilities: InitializeResponse;
   readonly cwd: string;
   readonly deadlineMs: number;
-  /** The agent's session to go on with; null: a new one. */
+  /** The agent's session to continue; null: open a new one. */
   readonly previousSessionId: string | null;
 }
 
 /**
- * A session of the agent's: the former one resumed, or else loaded, where the agent offers it and can; otherwise a new
- * one. Some offer what they cannot do. Returns whether the agent knows nothing of what was said before.
+ * Resumes or loads the agent's previous session if the agent supports that; otherwise opens a new one. Some agents claim
+ * support and fail, so each way is tried in turn. `contextLost`: the agent does not know the earlier turns.
  */
 export async function openAgentSession(
-  begin: OpenAgentSessionOptions,
+  options: OpenAgentSessionOptions,
 ): Promise<{ readonly contextLost: boolean }> {
-  const { connection, recorder, capabilities, cwd, deadlineMs, previousSessionId } = begin;
-  const offers = capabilities.agentCapabilities;
+  const { connection, recorder, capabilities, cwd, deadlineMs, previousSessionId } = options;
+  const supported = capabilities.agentCapabilities;
   if (previousSessionId !== null) {
-    const again = { sessionId: previousSessionId, cwd, mcpServers: [] };
+    const previous = { sessionId: previousSessionId, cwd, mcpServers: [] };
     recorder.replayFilter = new ReplayFilter(previousSessionId);
-    if (isSupported(offers?.sessionCapabilities?.resume))
-      if (await succeeds(connection.request("session/resume", again, { deadlineMs })))
+    if (isSupported(supported?.sessionCapabilities?.resume))
+      if (await succeeds(connection.request("session/resume", previous, { deadlineMs })))
         return { contextLost: false };
-    if (offers?.loadSession === true) {
+    if (supported?.loadSession === true) {
       recorder.replayFilter.beginReplay();
-      if (await succeeds(connection.request("session/load", again, { deadlineMs })))
+      if (await succeeds(connection.request("session/load", previous, { deadlineMs })))
         return { contextLost: false };
     }
   }
@@ -43,7 +43,7 @@ export function isSupported(capability: object | null | undefined): boolean {
   return capability !== null && capability !== undefined;
 }
 
-/** Refused, or not answered: there may be another way. Anything else is the end of the connection. */
+/** False: refused or timed out, so another way can be tried. Rejects if the connection is closed. */
 async function succeeds(answer: Promise<unknown>): Promise<boolean> {
   try {
     await answer;

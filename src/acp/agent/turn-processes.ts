@@ -4,30 +4,31 @@ import type { Clock } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type { LeftoverProcess, TurnAudit } from "../../model/acp.js";
 import type { Run } from "../../supervisor/api.js";
-import { redactedExcerpt } from "../../text/truncate.js";
+import { redactedExcerpt } from "../../text/redact.js";
 import type { AcpLimits } from "../limits.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AgentProcess } from "./agent-process.js";
-import type { RunningTurn } from "./turn-recorder.js";
+import type { RunningTurn } from "../turn/running-turn.js";
 
-/** Looks at a tree that is asked to go. */
 const POLL_MS = 50;
-/** Rounds of STOP, look and KILL: whoever is left then does not die of signals. */
+/** Rounds of STOP, list and KILL. Processes left after that cannot be killed. */
 const KILL_ROUNDS = 20;
 
-/** Everybody in an agent's tree, by identity. */
+/** The identities of all processes in the agent's tree. */
 export async function listProcessKeys(run: Run): Promise<readonly string[]> {
   return (await listAllMembers(run)).map(({ identity: { pid, startTime } }) => `${pid}:${startTime}`);
 }
 
-/** Who is not named could be taken for one who was not there. */
+/** Throws if the list is incomplete: a process missing from it would look like a new one. */
 async function listAllMembers(run: Run): Promise<LiveProcesses> {
   const members = await run.members();
   if (members.length < MAX_LISTED_PROCESSES) return members;
-  throw new Error(`its agent has ${members.length} processes or more: who was there before cannot be told`);
+  throw new Error(
+    `the agent has ${members.length} or more processes, so new ones cannot be told from old ones`,
+  );
 }
 
-/** Who lives and did not before: told by identity, never by a name. The agent's own process was there before any turn. */
+/** Live processes that did not exist before, by identity. The agent's own process existed before any turn. */
 export async function processesStartedSince(
   run: Run,
   before: readonly string[],
@@ -39,8 +40,8 @@ export async function processesStartedSince(
 }
 
 /**
- * End who was born since; the agent and what it had before go on. TERM first; then they are stopped until nobody new
- * appears, and killed. Returns who is left.
+ * Ends the processes that were started since; the agent and older processes stay. TERM first; then SIGSTOP until no new
+ * process appears, and SIGKILL. Returns the survivors.
  */
 export async function killStartedSince(
   run: Run,
@@ -84,33 +85,33 @@ export interface TurnAuditDeps {
 }
 
 /**
- * Born in the turn and alive: reported; ended where that was asked for, or is the session's policy. That nobody is left is
- * said only of a tree that was seen.
+ * Reports the processes that a turn left, and ends them if that was requested or is the session's policy. If the tree
+ * could not be listed, the audit says so instead of reporting none.
  */
 export async function auditTurn(
   { writer, clock, limits }: TurnAuditDeps,
   { run, terminals }: Pick<AgentProcess, "run" | "terminals">,
   { turnId, before, cancel }: Pick<RunningTurn, "turnId" | "before" | "cancel">,
 ): Promise<void> {
-  // With the agent everybody ends, and its run says how.
+  // The run ends with the agent, and its record tells the rest.
   if (run.state !== "running") return;
   const { reap } = writer.row;
-  const asked = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
+  const shouldReap = reap === "always" || (cancel !== null && (cancel.reapTools || reap === "cancel"));
   let left: readonly LeftoverProcess[] = [];
   let survivors: readonly LeftoverProcess[] = [];
   let [reaped, unknown]: [boolean, string | null] = [false, null];
   try {
     const inTerminals = await terminals.liveProcessesOf(turnId);
     survivors = left = inTerminals;
-    if (asked) await terminals.stopTurn(turnId);
-    if (before === null) throw new Error("its agent's processes could not be seen when it began");
+    if (shouldReap) await terminals.stopTurn(turnId);
+    if (before === null) throw new Error("the agent's processes could not be listed when the turn began");
     survivors = left = [...(await processesStartedSince(run, before)), ...inTerminals];
-    if (asked)
+    if (shouldReap)
       survivors = [
         ...(await killStartedSince(run, before, clock, limits.toolGraceMs)),
         ...(await terminals.liveProcessesOf(turnId)),
       ];
-    reaped = asked;
+    reaped = shouldReap;
   } catch (error) {
     unknown = error instanceof Error ? error.message : String(error);
   }

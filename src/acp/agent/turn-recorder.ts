@@ -1,76 +1,47 @@
 import type { Clock } from "../../async/clock.js";
-import { deferred, type Deferred } from "../../async/deferred.js";
 import { defaults } from "../../defaults.js";
-import { AcpRefused } from "../../errors.js";
-import type {
-  AcpTurn,
-  AcpTurnCancellation,
-  AcpTurnOutcome,
-  AcpUpdate,
-  NewAcpUpdate,
-  StoredError,
-} from "../../model/acp.js";
-import type { NewRunEvent } from "../../model/run-event.js";
+import type { AcpTurn, AcpUpdate, NewAcpUpdate } from "../../model/acp.js";
 import type { AcpChange, AcpSessionPatch } from "../../store/acp/store.js";
-import { redactedExcerpt } from "../../text/truncate.js";
 import type { ClientRequests } from "../client/client-requests.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { SessionWriter } from "../session-writer.js";
 import { ReplayFilter } from "../turn/replay-filter.js";
-import type { TurnSummary } from "../turn/turn-summary.js";
+import { newRunningTurn, type RunningTurn } from "../turn/running-turn.js";
+import {
+  answeredRequestId,
+  countersPatch,
+  mergeChanges,
+  sessionPatchFrom,
+  type TurnEnd,
+  turnEndChange,
+  turnEndOf,
+  turnEvents,
+} from "../turn/turn-changes.js";
 import type { OutgoingFrame } from "../wire/frame-writer.js";
 import type { ConnectionHandlers } from "../wire/handlers.js";
-import { isObject, type RpcId, type RpcOutcome } from "../wire/message.js";
+import type { RpcOutcome } from "../wire/message.js";
 import type { PendingRequest } from "../wire/pending-requests.js";
 import type { SessionUpdate } from "../wire/session-update.js";
-
-/** The turn that is under way. */
-export interface RunningTurn {
-  readonly turnId: string;
-  readonly askedBy: string;
-  /** Who lived in the agent's tree before; null: it could not be seen. */
-  readonly before: readonly string[] | null;
-  readonly contextLost: boolean;
-  /** Messages that go to the agent with it, beside its own. */
-  readonly messageIds: readonly string[];
-  readonly summary: TurnSummary;
-  /** Resolves when its end is kept. */
-  readonly endRecorded: Deferred<void>;
-  /** Resolves when what it left has been seen to. */
-  readonly audited: Deferred<void>;
-  /** Null: it has not been sent. */
-  requestId: number | null;
-  cancel: AcpTurnCancellation | null;
-  ended: boolean;
-  keptBytes: number;
-  droppedUpdates: number;
-}
-
-export interface TurnEnd {
-  readonly outcome: AcpTurnOutcome;
-  readonly stopReason?: string | null;
-  readonly problem?: StoredError | null;
-}
 
 export interface TurnRecorderDeps {
   readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly permissionRequests: PermissionRequests;
   readonly clientRequests: ClientRequests;
-  /** Whether the agent's own process is known to live: what it says after its death is not trusted. */
+  /** Whether the agent's own process is known to be alive. */
   readonly isAlive: () => boolean;
-  /** How much of its stdin cannot be lost any more. */
+  /** Bytes of stdin that the agent's anchor has accepted. */
   readonly stdinAccepted: () => number;
-  /** A line that is no frame: of the first ones, each. */
-  readonly onMalformed: (why: string, shown: string) => void;
+  /** Called for the first malformed lines. */
+  readonly onMalformed: (why: string, excerpt: string) => void;
 }
 
-/** Whoever writes more of them writes the same again. */
+/** Later malformed lines are counted, not reported. */
 const MALFORMED_REPORTED = 10;
 
 /**
- * What is said between us and one agent process, and kept: everything that comes with the offset after it, everything
- * that goes before it is written.
+ * Stores the conversation with one agent process. Everything received is stored together with the offset after it;
+ * everything sent is stored before it is written.
  */
 export class TurnRecorder implements ConnectionHandlers {
   readonly #deps: TurnRecorderDeps;
@@ -83,12 +54,12 @@ export class TurnRecorder implements ConnectionHandlers {
   constructor(deps: TurnRecorderDeps) {
     this.#deps = deps;
     this.requests = {
-      "session/request_permission": (question) => deps.permissionRequests.onRequest(question),
+      "session/request_permission": (request) => deps.permissionRequests.onRequest(request),
       ...deps.clientRequests.handlers,
     };
   }
 
-  /** Not sent yet: that is when it counts. */
+  /** Prepares a turn. It starts when its prompt is sent. */
   beginTurn(
     turn: AcpTurn,
     before: readonly string[] | null,
@@ -96,36 +67,24 @@ export class TurnRecorder implements ConnectionHandlers {
     messageIds: readonly string[] = [],
   ): RunningTurn {
     this.#bytesBetweenTurns = 0;
-    return this.#setTurn({
-      turnId: turn.turnId,
-      askedBy: turn.askedBy,
-      before,
-      contextLost,
-      messageIds,
-      summary: this.replayFilter.beginTurn(),
-      endRecorded: deferred<void>(),
-      audited: deferred<void>(),
-      requestId: null,
-      cancel: null,
-      ended: false,
-      keptBytes: 0,
-      droppedUpdates: 0,
-    });
+    const summary = this.replayFilter.beginTurn();
+    const running = newRunningTurn(turn, { before, contextLost, messageIds, summary });
+    this.turn = running;
+    return running;
   }
 
-  /** One that an earlier process has sent, with what it has kept of it. */
+  /** Continues a turn that an earlier gateway process sent, from its stored updates. */
   restoreTurn(turn: AcpTurn, updates: readonly AcpUpdate[]): RunningTurn {
     const running = this.beginTurn(turn, turn.before, turn.contextLost);
     running.requestId = turn.requestId;
     running.cancel = turn.cancel;
     running.keptBytes = turn.keptBytes;
     running.droppedUpdates = turn.droppedUpdates;
-    for (const { data } of updates)
-      running.summary.apply({ update: data as SessionUpdate["update"], bytes: JSON.stringify(data).length });
+    for (const { data } of updates) running.summary.apply({ update: data as SessionUpdate["update"] });
     return running;
   }
 
-  /** False: it had ended before. */
+  /** False: the turn had already ended. */
   endTurn(turn: RunningTurn, end: TurnEnd, more: () => AcpChange = () => ({})): Promise<boolean> {
     return this.#deps.writer.commit(
       () => (turn.ended ? null : mergeChanges(this.#endChange(turn, end), more())),
@@ -133,13 +92,13 @@ export class TurnRecorder implements ConnectionHandlers {
     );
   }
 
-  /** It was ended while it waited, and never sent. */
+  /** Drops a turn that was cancelled in the queue and never sent. */
   dropTurn(turn: RunningTurn): void {
     this.#markEnded(turn);
   }
 
-  onMalformed(why: string, shown: string): void {
-    if (this.#malformed++ < MALFORMED_REPORTED) this.#deps.onMalformed(why, shown);
+  onMalformed(why: string, excerpt: string): void {
+    if (this.#malformed++ < MALFORMED_REPORTED) this.#deps.onMalformed(why, excerpt);
   }
 
   async onUpdates(batch: readonly SessionUpdate[]): Promise<void> {
@@ -155,7 +114,7 @@ export class TurnRecorder implements ConnectionHandlers {
     }));
   }
 
-  /** What is let go of and was not kept to that place would be missed by the next process. */
+  /** Stores the offset: the next gateway process reads from there, and the spool may drop what is before it. */
   async onConsumed(end: number): Promise<void> {
     const { writer } = this.#deps;
     await writer.commit(() => (end > writer.row.end ? { session: { end } } : null));
@@ -182,7 +141,7 @@ export class TurnRecorder implements ConnectionHandlers {
           turns: [{ turnId, from: "queued", set }],
           take: { turnId, messages: messageIds },
           updates: [{ turnId, at, type: "turn", data: { turnId, state: "running", contextLost } }],
-          events: this.#turnEvents(turnId, null, askedBy, at),
+          events: turnEvents(writer.row.runId, turnId, null, askedBy, at),
         };
       },
       () => {
@@ -190,10 +149,10 @@ export class TurnRecorder implements ConnectionHandlers {
         if (isPrompt && this.turn !== null) this.turn.requestId = request.id;
       },
     );
-    if (!written) throw new Error("it was cancelled before it was sent");
+    if (!written) throw new Error("the turn was cancelled before its prompt was sent");
   }
 
-  /** What was on its way could not be written, and never will be. */
+  /** Forgets a prompt that could not be written. */
   async discardUnsent({ requestId }: RunningTurn): Promise<void> {
     const { writer } = this.#deps;
     await writer.commit(() => ({
@@ -216,13 +175,15 @@ export class TurnRecorder implements ConnectionHandlers {
         if (request.method !== "session/prompt") return { session };
         ended = this.turn?.requestId === request.id ? this.turn : null;
         if (ended !== null)
-          return mergeChanges(this.#endChange(ended, this.#turnEndOf(ended, outcome)), { session });
+          return mergeChanges(this.#endChange(ended, turnEndOf(ended, outcome, this.#deps.isAlive())), {
+            session,
+          });
         const late = { method: request.method, outcome };
         return { session, updates: [{ turnId: null, at: clock.wall(), type: "late-answer", data: late }] };
       },
       () => {
         if (ended !== null) this.#markEnded(ended);
-        // In the same breath: the next frame may be an update already.
+        // Synchronously: the next frame may already be an update.
         const { agentSessionId } = writer.row;
         if (request.method === "session/new" && agentSessionId !== null)
           this.replayFilter = new ReplayFilter(agentSessionId);
@@ -231,54 +192,9 @@ export class TurnRecorder implements ConnectionHandlers {
     );
   }
 
-  #turnEndOf(turn: RunningTurn, outcome: RpcOutcome): TurnEnd {
-    const stopReason =
-      "result" in outcome && isObject(outcome.result)
-        ? redactedExcerpt(String(outcome.result["stopReason"]))
-        : null;
-    const said = stopReason === null ? {} : { stopReason };
-    if (!this.#deps.isAlive()) {
-      const message = "the agent's process had ended before its answer came; what it said is not relied on";
-      return { outcome: "interrupted", ...said, problem: { code: "ACP_CLOSED", message } };
-    }
-    if (turn.cancel !== null || stopReason === "cancelled") return { outcome: "cancelled", ...said };
-    if (!("error" in outcome)) return { outcome: "completed", ...said };
-    const { code, message } = new AcpRefused(
-      "session/prompt",
-      outcome.error.code,
-      redactedExcerpt(outcome.error.message),
-    );
-    return { outcome: "failed", problem: { code, message } };
-  }
-
   #endChange(turn: RunningTurn, end: TurnEnd): AcpChange {
-    const { outcome, stopReason = null, problem = null } = end;
-    const at = this.#deps.clock.wall();
-    const { turnId, summary, requestId, cancel, askedBy } = turn;
-    const set = {
-      state: "ended",
-      endedAt: at,
-      outcome,
-      stopReason,
-      problem,
-      text: summary.text.text,
-      toolCalls: summary.tools,
-      keptBytes: turn.keptBytes,
-      droppedUpdates: turn.droppedUpdates,
-    } as const;
-    const data = { turnId, state: "ended", outcome, stopReason, problem };
-    return {
-      turns: [{ turnId, from: requestId === null ? "queued" : "running", set }],
-      ...(outcome === "completed" ? { delivered: { turnId, at } } : {}),
-      updates: [{ turnId, at, type: "turn", data }],
-      events: this.#turnEvents(turnId, outcome, cancel?.actor ?? askedBy, at),
-    };
-  }
-
-  #turnEvents(turnId: string, outcome: AcpTurnOutcome | null, actor: string, at: number): NewRunEvent[] {
-    const { runId } = this.#deps.writer.row;
-    if (runId === null) return [];
-    return [{ runId, at, rootPid: null, descendants: 0, type: "turn", data: { turnId, outcome, actor } }];
+    const { writer, clock } = this.#deps;
+    return turnEndChange(turn, end, writer.row.runId, clock.wall());
   }
 
   #markEnded(turn: RunningTurn): void {
@@ -290,12 +206,7 @@ export class TurnRecorder implements ConnectionHandlers {
     turn.endRecorded.resolve();
   }
 
-  #setTurn(turn: RunningTurn): RunningTurn {
-    this.turn = turn;
-    return turn;
-  }
-
-  /** History that is told again is in the store already; another session's is not ours. */
+  /** Replayed history is already stored; updates of other sessions are ignored. */
   #storableUpdates(
     { update, bytes }: SessionUpdate,
     scope: ReturnType<ReplayFilter["classify"]>,
@@ -316,40 +227,11 @@ export class TurnRecorder implements ConnectionHandlers {
     return [{ turnId: null, at, type: "update", data: update }];
   }
 
-  /** A frame that its anchor has whole need not be kept: it may be large, and would be written again with every row. */
+  /** Drops a frame that the anchor has accepted whole: it may be large, and every write of the row would repeat it. */
   #clearAcceptedFrame(): AcpSessionPatch {
     const { sending } = this.#deps.writer.row;
     if (sending === null) return {};
-    const whole = this.#deps.stdinAccepted() >= sending.at + Buffer.byteLength(sending.text);
-    return whole ? { sending: null } : {};
+    const accepted = this.#deps.stdinAccepted() >= sending.at + Buffer.byteLength(sending.text);
+    return accepted ? { sending: null } : {};
   }
-}
-
-function countersPatch({ turnId, keptBytes, droppedUpdates }: RunningTurn) {
-  return { turnId, from: "running", set: { keptBytes, droppedUpdates } } as const;
-}
-
-function sessionPatchFrom({ method }: PendingRequest, outcome: RpcOutcome): AcpSessionPatch {
-  if (!("result" in outcome) || !isObject(outcome.result)) return {};
-  if (method === "initialize") return { capabilities: outcome.result };
-  const { sessionId } = outcome.result;
-  return method === "session/new" && typeof sessionId === "string" ? { agentSessionId: sessionId } : {};
-}
-
-/** What it answers; undefined: it is no answer. */
-function answeredRequestId({ text }: OutgoingFrame): RpcId | undefined {
-  const { id, method } = JSON.parse(text) as { id?: RpcId; method?: string };
-  return method === undefined ? id : undefined;
-}
-
-/** Both in one transaction. */
-function mergeChanges(one: AcpChange, other: AcpChange): AcpChange {
-  return {
-    ...one,
-    ...other,
-    session: { ...one.session, ...other.session },
-    turns: [...(one.turns ?? []), ...(other.turns ?? [])],
-    updates: [...(one.updates ?? []), ...(other.updates ?? [])],
-    events: [...(one.events ?? []), ...(other.events ?? [])],
-  };
 }

@@ -1,52 +1,33 @@
 import { z } from "zod";
-import type { ExecDecision } from "../../sessions/exec-rules.js";
-import type { ApprovalQuestion as WholeQuestion } from "../../sessions/approval-question.js";
-import type { AcpPermissionRequest, AcpUpdate, NewAcpUpdate, PermissionDecision } from "../../model/acp.js";
-import type { AcpChange } from "../../store/acp/store.js";
 import type { Clock } from "../../async/clock.js";
+import type { AcpPermissionRequest, AcpUpdate, PermissionDecision } from "../../model/acp.js";
+import type { ApprovalQuestion } from "../../sessions/approval-question.js";
+import type { ExecDecision } from "../../sessions/exec-rules.js";
+import type { AcpChange } from "../../store/acp/store.js";
 import type { PermissionRequests } from "../permissions/permission-requests.js";
 import type { AcpConnection } from "../wire/connection.js";
-import type { ConnectionHandlers, AgentRpcRequest } from "../wire/handlers.js";
-import type { RpcOutcome, RpcId } from "../wire/message.js";
-import { INVALID_PARAMS, REQUEST_REFUSED, RpcFailure, toRpcOutcome, toErrorOutcome } from "./rpc-failure.js";
+import type { AgentRpcRequest, ConnectionHandlers } from "../wire/handlers.js";
+import { INVALID_PARAMS, type RpcId, type RpcOutcome } from "../wire/message.js";
 import {
+  type ClientOperation,
+  clientOperations,
   isOperationMethod,
+  type OperationDeps,
+  type OperationMethod,
   parseParams,
   storableParams,
-  type ClientOperation,
-  type OperationMethod,
-  type OperationDeps,
-  clientOperations,
 } from "./operations.js";
+import { REQUEST_REFUSED, RpcFailure, toErrorOutcome, toRpcOutcome } from "./rpc-failure.js";
+import { terminalParams, type WaitingRequest, WaitingRequests } from "./waiting-requests.js";
 
 export interface ClientRequestsDeps extends OperationDeps {
   readonly clock: Clock;
   readonly permissionRequests: PermissionRequests;
   readonly connection: () => AcpConnection;
-  /** Whether the agent's own process is known to live: for a dead one nothing is done. */
+  /** Whether the agent's own process is known to be alive. Requests of a dead agent are ignored. */
   readonly isAlive: () => boolean;
 }
 
-/** A request that is answered later. It is kept until then, and the next gateway goes on with it. */
-interface WaitingRequest {
-  readonly runId: string;
-  readonly rpcId: RpcId;
-  readonly method: string;
-  /** Null: not stored. */
-  readonly params: unknown;
-  /** The same when it is done again. */
-  readonly seed: string;
-  readonly turnId: string | null;
-}
-
-/** What is written of it: that it waits, and that it does not any more. */
-type ClientLogEntry =
-  | { readonly waiting: WaitingRequest }
-  | { readonly answered: Pick<WaitingRequest, "runId" | "rpcId"> };
-
-/** Ours are shorter. */
-const LONGEST_TERMINAL_ID = 100;
-const terminalParams = z.object({ terminalId: z.string().max(LONGEST_TERMINAL_ID) });
 const sessionParams = z.object({ sessionId: z.string() });
 const PERMISSION_OPTIONS = [
   { optionId: "allow", name: "Allow", kind: "allow_once" as const },
@@ -54,18 +35,18 @@ const PERMISSION_OPTIONS = [
 ];
 
 /**
- * What an agent asks us to do for it.
+ * The file and terminal requests of an agent.
  *
- *     asked ──rule──▶ done ──▶ answered, and let go of, in one transaction
- *       └──▶ waiting ──operator, a terminal's end──▶ done ──▶ answered
+ *     asked ──rule──▶ executed ──▶ answered and acknowledged, in one transaction
+ *       └──▶ waiting ──operator, end of a terminal──▶ executed ──▶ answered
  *
- * What is done at once is let go of with its answer: after a crash it is asked, done and answered again, and each of them
- * may be done twice. What waits is kept.
+ * A request that is executed at once is acknowledged with its answer: after a crash the agent's frame is read again, and
+ * the operation is repeated, which every operation allows. A waiting request is stored.
  */
 export class ClientRequests {
   readonly #deps: ClientRequestsDeps;
-  readonly #waiting = new Map<RpcId, WaitingRequest>();
-  /** What is written together with an answer. */
+  readonly #waiting = new WaitingRequests();
+  /** Changes that are committed together with an answer. */
   readonly #withAnswer = new Map<RpcId, AcpChange>();
   readonly handlers: ConnectionHandlers["requests"];
 
@@ -89,44 +70,28 @@ export class ClientRequests {
     };
   }
 
-  /** Of the log of a session whose agent an earlier process has left. */
+  /** Restores the state of an agent that an earlier gateway process started, from the log of its session. */
   async restore(log: readonly AcpUpdate[], agentRunId: string): Promise<void> {
-    const released = new Set<string>();
-    for (const { data } of log) {
-      const note = data as Partial<{
-        waiting: WaitingRequest;
-        answered: Pick<WaitingRequest, "runId" | "rpcId">;
-      }>;
-      if (note.waiting?.runId === agentRunId) {
-        this.#waiting.set(note.waiting.rpcId, note.waiting);
-        continue;
-      }
-      if (note.answered?.runId !== agentRunId) continue;
-      const over = this.#waiting.get(note.answered.rpcId);
-      if (over?.method === "terminal/release")
-        released.add(parseParams(terminalParams, over.params).terminalId);
-      this.#waiting.delete(note.answered.rpcId);
-    }
-    await this.#deps.terminals.restore(agentRunId, released);
+    await this.#deps.terminals.restore(agentRunId, this.#waiting.restore(log, agentRunId));
   }
 
   get waiting(): readonly Pick<WaitingRequest, "rpcId" | "method">[] {
-    return [...this.#waiting.values()];
+    return this.#waiting.list;
   }
 
-  /** What waits, and not for a person. */
+  /** Continues with the waiting requests that no operator has to decide. */
   resume(): void {
-    for (const waiting of this.#waiting.values())
-      if (!isOperationMethod(waiting.method)) void this.#runLongRunning(waiting, waiting.method);
+    for (const request of this.#waiting.list)
+      if (!isOperationMethod(request.method)) void this.#runLongRunning(request);
   }
 
-  /** What goes into the commit with which the answer goes out. */
+  /** The change to commit together with the answer. */
   changeWithAnswer(id: RpcId): AcpChange {
     return this.#withAnswer.get(id) ?? {};
   }
 
-  /** The question as it is now. Null: it is not a question of this class, or its text was lost in a restart. */
-  async questionOf({ rpcId }: AcpPermissionRequest): Promise<WholeQuestion | null> {
+  /** The question of a waiting operation. Null: it is another request, or its parameters were not stored over a restart. */
+  async questionOf({ rpcId }: AcpPermissionRequest): Promise<ApprovalQuestion | null> {
     const waiting = this.#waiting.get(rpcId);
     if (waiting === undefined || !isOperationMethod(waiting.method) || waiting.params === null) return null;
     const operation = await clientOperations[waiting.method](waiting.params, this.#deps, waiting.seed).catch(
@@ -135,7 +100,7 @@ export class ClientRequests {
     return operation?.question ?? null;
   }
 
-  /** Somebody has decided about what waits. Null: it is not one of these. */
+  /** Executes or refuses a waiting operation. Null: the permission request is not for an operation. */
   onDecided({ id, rpcId, title }: AcpPermissionRequest, decision: PermissionDecision): Promise<void> | null {
     const waiting = this.#waiting.get(rpcId);
     if (waiting === undefined || !isOperationMethod(waiting.method)) return null;
@@ -146,21 +111,21 @@ export class ClientRequests {
         if (params === null)
           throw new RpcFailure(
             REQUEST_REFUSED,
-            "what was asked for was not kept over a restart of the gateway: ask again",
+            "the request was not stored over a restart of the gateway; ask again",
           );
         const operation = await clientOperations[method](params, this.#deps, seed);
         if (operation.displayTitle !== title)
           throw new RpcFailure(
             REQUEST_REFUSED,
-            `${title ?? "it"} was allowed, and this is ${operation.displayTitle} now`,
+            `${title ?? "it"} was allowed, but the request is now for ${operation.displayTitle}`,
           );
         if (operation.exec?.effect === "deny")
-          throw new RpcFailure(REQUEST_REFUSED, "the session's exec rules no longer allow the command");
+          throw new RpcFailure(REQUEST_REFUSED, "the exec rules of the session no longer allow the command");
         const asked = this.#deps.permissionRequests.questionOf(id);
         if (asked !== null && asked.digest !== operation.question.digest)
           throw new RpcFailure(
             REQUEST_REFUSED,
-            `${operation.displayTitle} is not what was allowed: its program or variables have changed; nothing was started`,
+            `${operation.displayTitle} is not what was allowed: its program or variables have changed. Nothing was started`,
           );
         return operation.execute(turnId ?? "");
       }),
@@ -201,11 +166,11 @@ export class ClientRequests {
     });
   }
 
-  /** The stricter of the session's rules on tools and those on programs, where it has any. */
+  /** Takes the stricter of the session's permission rules and its exec rules. */
   #judgeWith(
     id: RpcId,
     method: OperationMethod,
-    { kind, title, displayTitle: shown, exec = null }: ClientOperation,
+    { kind, title, displayTitle, exec = null }: ClientOperation,
   ): () => AcpPermissionRequest {
     const { permissionRequests } = this.#deps;
     const asked = {
@@ -216,7 +181,10 @@ export class ClientRequests {
       options: PERMISSION_OPTIONS,
       details: [],
     };
-    const judge = (): AcpPermissionRequest => ({ ...permissionRequests.judge(id, asked), title: shown });
+    const judge = (): AcpPermissionRequest => ({
+      ...permissionRequests.judge(id, asked),
+      title: displayTitle,
+    });
     return () => stricterDecision(judge(), exec, this.#deps.clock.wall());
   }
 
@@ -226,14 +194,11 @@ export class ClientRequests {
     seed: string,
     turnId: string | null,
     judge: () => AcpPermissionRequest,
-    whole: WholeQuestion,
+    question: ApprovalQuestion,
   ): Promise<void> {
     const waiting = { runId: this.#runId, rpcId: id, method, params, seed, turnId };
-    this.#waiting.set(id, waiting);
-    const note = this.#logUpdate(waiting, {
-      waiting: { ...waiting, params: storableParams(method, params) },
-    });
-    return this.#deps.permissionRequests.record(id, end, judge, () => whole, [note]);
+    const update = this.#waiting.add(waiting, this.#deps.clock.wall(), storableParams(method, params));
+    return this.#deps.permissionRequests.record(id, end, judge, () => question, [update]);
   }
 
   async #handleOutput(request: AgentRpcRequest): Promise<void> {
@@ -247,7 +212,7 @@ export class ClientRequests {
   }
 
   async #handleLongRunning(request: AgentRpcRequest): Promise<void> {
-    const { writer, permissionRequests } = this.#deps;
+    const { writer, clock, permissionRequests } = this.#deps;
     if ((await this.#skipIfAgentDead(request)) || permissionRequests.countOrClose()) return;
     const { id, method, end } = request;
     const { turnId } = permissionRequests;
@@ -259,38 +224,36 @@ export class ClientRequests {
     } catch (error) {
       return this.#answer(id, toErrorOutcome(error), { session: { end } });
     }
-    this.#waiting.set(id, waiting);
-    await writer.commit(() => ({ session: { end }, updates: [this.#logUpdate(waiting, { waiting })] }));
-    void this.#runLongRunning(waiting, method);
+    const update = this.#waiting.add(waiting, clock.wall());
+    await writer.commit(() => ({ session: { end }, updates: [update] }));
+    void this.#runLongRunning(waiting);
   }
 
-  async #runLongRunning(waiting: WaitingRequest, method: string): Promise<void> {
+  async #runLongRunning(waiting: WaitingRequest): Promise<void> {
     const { terminals } = this.#deps;
     await this.#finish(waiting, async () => {
-      let letGo = false;
+      let detached = false;
       const outcome = await toRpcOutcome(async () => {
         const { terminalId } = parseParams(terminalParams, waiting.params);
-        if (method === "terminal/kill") return terminals.kill(terminalId);
-        if (method === "terminal/release") return terminals.release(terminalId);
+        if (waiting.method === "terminal/kill") return terminals.kill(terminalId);
+        if (waiting.method === "terminal/release") return terminals.release(terminalId);
         const status = await terminals.waitForExit(terminalId);
-        letGo = status === null;
+        detached = status === null;
         return status;
       });
-      return letGo ? null : outcome;
+      return detached ? null : outcome;
     });
   }
 
-  /** Null: it is for the next process to answer. */
-  async #finish(waiting: WaitingRequest, work: () => Promise<RpcOutcome | null>): Promise<void> {
-    const { rpcId, runId } = waiting;
-    const outcome = await work();
+  /** `execute` resolves with null if the next gateway process has to answer. */
+  async #finish(waiting: WaitingRequest, execute: () => Promise<RpcOutcome | null>): Promise<void> {
+    const outcome = await execute();
     if (outcome === null) return;
-    this.#waiting.delete(rpcId);
-    const note = this.#logUpdate(waiting, { answered: { runId, rpcId } });
-    await this.#answer(rpcId, outcome, { updates: [note] });
+    const update = this.#waiting.remove(waiting, this.#deps.clock.wall());
+    await this.#answer(waiting.rpcId, outcome, { updates: [update] });
   }
 
-  /** Written, or nobody is there any more to read it. */
+  /** Resolves when the answer is written, or the connection is closed. */
   async #answer(id: RpcId, outcome: RpcOutcome, change: AcpChange): Promise<void> {
     const connection = this.#deps.connection();
     this.#withAnswer.set(id, change);
@@ -298,7 +261,7 @@ export class ClientRequests {
     this.#withAnswer.delete(id);
   }
 
-  /** True: its agent is dead, and nothing is done for it. */
+  /** True: the agent is dead, and its request is skipped. */
   async #skipIfAgentDead({ end }: AgentRpcRequest): Promise<boolean> {
     if (this.#deps.isAlive()) return false;
     await this.#deps.writer.commit(() => ({ session: { end } }));
@@ -308,10 +271,6 @@ export class ClientRequests {
   #assertOwnSession({ params }: AgentRpcRequest): void {
     if (parseParams(sessionParams, params).sessionId !== this.#deps.writer.row.agentSessionId)
       throw new RpcFailure(INVALID_PARAMS, "sessionId: there is no such session");
-  }
-
-  #logUpdate({ turnId }: WaitingRequest, data: ClientLogEntry): NewAcpUpdate {
-    return { turnId, at: this.#deps.clock.wall(), type: "client", data };
   }
 
   get #runId(): string {
@@ -331,6 +290,6 @@ function stricterDecision(
   const verdict = permission.decision?.verdict ?? "allow";
   if (exec === null || exec.effect === "allow" || verdict !== "allow") return permission;
   if (exec.effect === "ask") return { ...permission, decision: null };
-  const actor = `rule ${(exec.rule ?? 0) + 1} of its session's exec rules`;
+  const actor = `rule ${(exec.rule ?? 0) + 1} of the session's exec rules`;
   return { ...permission, decision: { verdict: "deny", optionId: "reject", actor, at } };
 }

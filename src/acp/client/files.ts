@@ -9,7 +9,7 @@ import { RESOURCE_NOT_FOUND, REQUEST_REFUSED, RpcFailure } from "./rpc-failure.j
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 export interface LineRange {
-  /** The first, counted from 1. */
+  /** The first line, counted from 1. */
   readonly line?: number | null | undefined;
   readonly limit?: number | null | undefined;
 }
@@ -21,7 +21,7 @@ export function readTextFile(
   return withFsErrors(contained.path, async () => {
     await using directory = await openDirectory(contained, { make: false });
     await using file = await openFile(contained, directory.path(contained.name), O_RDONLY);
-    if (file === null) throw new RpcFailure(RESOURCE_NOT_FOUND, `${contained.path} is not there`);
+    if (file === null) throw new RpcFailure(RESOURCE_NOT_FOUND, `${contained.path} does not exist`);
     const bytes = await readAll(contained, file);
     if (!isUtf8(bytes))
       throw new RpcFailure(REQUEST_REFUSED, `${contained.path} is not text: it is not UTF-8`);
@@ -29,14 +29,14 @@ export function readTextFile(
   });
 }
 
-/** Asked before anybody is, and before it is kept. */
+/** Checked before permission is asked for and before the request is stored. */
 export function assertSizeAllowed(contained: ContainedPath, content: string): void {
   if (Buffer.byteLength(content) > defaults.acpFileBytes) throw tooLarge(contained);
 }
 
 /**
- * All of it or nothing: beside it first, then in its place. `id` names what is beside it; so one that was interrupted
- * leaves nothing behind when it is done again.
+ * Replaces the file atomically through a temporary file beside it. The temporary file is named by `id`, so a repetition
+ * after a crash removes it.
  */
 export function writeTextFile(
   contained: ContainedPath,
@@ -46,34 +46,34 @@ export function writeTextFile(
   return withFsErrors(contained.path, async () => {
     await using directory = await openDirectory(contained, { make: true });
     const target = directory.path(contained.name);
-    const beside = directory.path(`.holdfast-${id}`);
+    const temporary = directory.path(`.holdfast-${id}`);
     const mode = await existingMode(contained, target);
-    await rm(beside, { force: true });
+    await rm(temporary, { force: true });
     try {
-      await using file = await open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
+      await using file = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode ?? 0o666);
       if (mode !== null) await file.chmod(mode);
       await file.writeFile(content);
       await file.datasync();
-      await rename(beside, target);
+      await rename(temporary, target);
     } catch (error) {
-      await rm(beside, { force: true });
+      await rm(temporary, { force: true });
       throw error;
     }
     return {};
   });
 }
 
-/** Of one that is there, and could be written to; null: it is not there. */
+/** The mode of the file, which must be writable; null: it does not exist. */
 async function existingMode(contained: ContainedPath, target: string): Promise<number | null> {
   await using file = await openFile(contained, target, O_WRONLY);
   return file === null ? null : (await file.stat()).mode & 0o777;
 }
 
-/** Looked at before it is opened (a device may notice), and again after: nothing but a file is ever waited for. */
-async function openFile(contained: ContainedPath, path: string, how: number): Promise<FileHandle | null> {
+/** Only regular files: checked before opening, because opening a device may have effects, and again after. */
+async function openFile(contained: ContainedPath, path: string, flags: number): Promise<FileHandle | null> {
   try {
     if (!(await lstat(path)).isFile()) throw notRegularFile(contained);
-    const file = await open(path, how | O_NOFOLLOW | O_NONBLOCK);
+    const file = await open(path, flags | O_NOFOLLOW | O_NONBLOCK);
     if ((await file.stat()).isFile()) return file;
     await file.close();
   } catch (error) {
@@ -83,7 +83,7 @@ async function openFile(contained: ContainedPath, path: string, how: number): Pr
   throw notRegularFile(contained);
 }
 
-/** Whatever its size is said to be. */
+/** Does not rely on the reported size. */
 async function readAll(contained: ContainedPath, file: FileHandle): Promise<Buffer> {
   const { size } = await file.stat();
   if (size > defaults.acpFileBytes) throw tooLarge(contained);
@@ -102,7 +102,7 @@ function selectLines(text: string, line: number, limit: number | null): string {
   return text.slice(from, limit === null ? undefined : lineStart(text, from, limit));
 }
 
-/** Where the line begins that comes so many after the one that begins there. */
+/** The start of the line that is `lines` lines after `begin`. */
 function lineStart(text: string, begin: number, lines: number): number {
   let at = begin;
   for (let left = lines; left > 0; left--) {

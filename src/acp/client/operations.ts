@@ -20,21 +20,22 @@ import type { AgentCommand } from "../agent-command.js";
 import { assertSizeAllowed, readTextFile, writeTextFile } from "./files.js";
 import type { ClientAccess } from "../../config/client-access.js";
 import { resolveContained, type ContainedPath } from "./contained-path.js";
-import { INVALID_PARAMS, RpcFailure } from "./rpc-failure.js";
+import { INVALID_PARAMS } from "../wire/message.js";
+import { RpcFailure } from "./rpc-failure.js";
 import type { Terminals } from "./terminals.js";
 
-/** What an agent asks us to do, as far as the session's rules have a say in it. */
+/** An operation that an agent requests and that the session's rules judge. */
 export interface ClientOperation {
   readonly kind: "read" | "edit" | "execute";
-  /** What rules judge it by, all of it: where it really leads, what would really be run. */
+  /** Matched by rules: the whole resolved path or command. */
   readonly title: string;
-  /** The same for people, and to be kept: with secrets hidden. */
+  /** Shown and stored: with secrets redacted. */
   readonly displayTitle: string;
-  /** The whole question, for the operator. */
+  /** For the operator. */
   readonly question: ApprovalQuestion;
-  /** The judgement of the session's exec rules; null: the session has none. */
+  /** The result of the session's exec rules; null: the session has none. */
   readonly exec?: ExecEvaluation | null;
-  /** May be done again after a crash. `turnId`: the one that it belongs to. */
+  /** Repeatable after a crash. */
   execute(turnId: string): Promise<unknown>;
 }
 
@@ -65,7 +66,7 @@ const createTerminalParams = commandParams.refine(
   `a command has at most ${defaults.acpCommandChars} characters, with its variables`,
 );
 
-/** By method: from what was asked, and a word that is the same when it is asked again after a crash. */
+/** By method. `seed` is the same when the request is repeated after a crash. */
 export const clientOperations = {
   "fs/read_text_file": async (
     params: unknown,
@@ -101,13 +102,13 @@ export const clientOperations = {
     const argv = [command, ...args];
     const own = await deps.command();
     await deps.bindToken?.(own, row.runId);
-    const said = Object.fromEntries(env.map(({ name, value }) => [name, value]));
-    if (Object.keys(said).some((name) => name.startsWith("HOLDFAST_")))
-      throw new RpcFailure(INVALID_PARAMS, "env must not have variables of Holdfast's own");
+    const requested = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+    if (Object.keys(requested).some((name) => name.startsWith("HOLDFAST_")))
+      throw new RpcFailure(INVALID_PARAMS, "env must not contain HOLDFAST_ variables");
     const inherit = own?.inherit ?? cleanEnvironment();
-    const agents: Readonly<Record<string, string>> = own?.env ?? {};
-    const base = { ...inherit, ...agents };
-    // As it is executed: what stands before a `..` may be a link, and is not followed.
+    const agentEnv: Readonly<Record<string, string>> = own?.env ?? {};
+    const base = { ...inherit, ...agentEnv };
+    // Resolved as text, as it is executed: a link before a `..` is not followed.
     const resolved = resolve(cwd ?? row.cwd);
     const rules = await deps.execRules();
     const exec =
@@ -116,27 +117,27 @@ export const clientOperations = {
         : await evaluateExec(rules, {
             argv,
             cwd: resolved,
-            path: agents["PATH"] ?? process.env["PATH"],
+            path: agentEnv["PATH"] ?? process.env["PATH"],
             base,
-            set: said,
+            set: requested,
             pass: own?.passEnv ?? [],
           });
     const judged = exec?.command ?? null;
     const spec = {
       ...(judged === null
-        ? { argv, inherit, env: { ...agents, ...said } }
-        : { argv: judged.argv, inherit: judged.environment, env: holdfastVariables(agents) }),
+        ? { argv, inherit, env: { ...agentEnv, ...requested } }
+        : { argv: judged.argv, inherit: judged.environment, env: holdfastVariables(agentEnv) }),
       cwd: resolved,
-      // The operator has vouched for what the agent has, not for what it says.
-      allowEnv: Object.keys(agents).filter((name) => !Object.hasOwn(said, name)),
+      // The operator trusts the agent's own variables, not those that it sets.
+      allowEnv: Object.keys(agentEnv).filter((name) => !Object.hasOwn(requested, name)),
       outputBytes: Math.min(outputByteLimit ?? Infinity, defaults.acpTerminalBytes),
     };
     const { sessionId, runId: agentRunId } = row;
     const owner = { ...deps.owner, sessionId, agentRunId: agentRunId ?? "" };
     const variables = env.map(({ name, value }) => `${name}=${value}`);
-    const shown = displayCommand([...variables, ...spec.argv], defaults.acpAskedChars);
-    const given = judged?.environment ?? { ...base, ...said };
-    // A command that no rule judges is searched on its own PATH.
+    const displayTitle = displayCommand([...variables, ...spec.argv], defaults.acpAskedChars);
+    const given = judged?.environment ?? { ...base, ...requested };
+    // A command that no rule judges is looked up in its own PATH.
     const found = judged === null ? null : exec?.request.file;
     const question = questionAboutCommand({
       executable:
@@ -150,16 +151,19 @@ export const clientOperations = {
     return {
       kind: "execute",
       title: [...variables, ...argv].map(shellQuote).join(" "),
-      displayTitle: shown,
+      displayTitle,
       // The list does not show the directory, and the stored command may be redacted.
-      question: { ...question, whole: question.whole && question.summary === shown && resolved === row.cwd },
+      question: {
+        ...question,
+        whole: question.whole && question.summary === displayTitle && resolved === row.cwd,
+      },
       exec,
       execute: (turnId) => deps.terminals.create(seed, spec, { ...owner, turnId }),
     };
   },
 } as const;
 
-/** The variables of Holdfast, with the session's token: an inherited environment never contains them. */
+/** HOLDFAST_ variables, among them the session's token. An inherited environment never contains them. */
 function holdfastVariables(env: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith("HOLDFAST_")));
 }
@@ -168,7 +172,7 @@ function titlesOf({ path }: ContainedPath): Pick<ClientOperation, "title" | "dis
   return { title: path, displayTitle: path };
 }
 
-/** Looked at before secrets are looked for in it. */
+/** Checked before the redaction, which takes time. */
 function isShort({ command, args, env }: z.output<typeof commandParams>): boolean {
   const words = [command, ...args, ...env.flatMap(({ name, value }) => [name, value])];
   return words.reduce((total, word) => total + word.length, 0) <= defaults.acpCommandChars;
@@ -180,7 +184,7 @@ export function isOperationMethod(method: string): method is OperationMethod {
   return Object.hasOwn(clientOperations, method);
 }
 
-/** What of it may be stored; null: there are secrets in it, or there may be. */
+/** The parameters if they may be stored; null: they may contain secrets. */
 export function storableParams(method: OperationMethod, params: unknown): unknown {
   if (method === "fs/read_text_file") return parseParams(readParams, params);
   if (method === "fs/write_text_file") return parseParams(writeParams, params);

@@ -1,15 +1,13 @@
 import { HoldfastError } from "../../errors.js";
-import { redactedExcerpt } from "../../text/truncate.js";
-import type { RpcOutcome } from "../wire/message.js";
+import { redactedExcerpt } from "../../text/redact.js";
+import { INTERNAL_ERROR, type RpcOutcome } from "../wire/message.js";
 
-export const INVALID_PARAMS = -32_602;
-/** The protocol's "resource not found". */
+/** "Resource not found" of ACP. */
 export const RESOURCE_NOT_FOUND = -32_002;
-/** It could be done, and is not. (-32000 is "authentication required" in this protocol.) */
+/** The gateway refuses. (-32000 is "authentication required" in ACP.) */
 export const REQUEST_REFUSED = -32_001;
-const INTERNAL_ERROR = -32_603;
 
-/** What an agent is told instead of a result. */
+/** An error that is answered to the agent. */
 export class RpcFailure extends Error {
   readonly code: number;
   constructor(code: number, message: string) {
@@ -18,7 +16,6 @@ export class RpcFailure extends Error {
   }
 }
 
-/** The result, or why there is none. */
 export async function toRpcOutcome(work: () => Promise<unknown>): Promise<RpcOutcome> {
   try {
     return { result: await work() };
@@ -33,5 +30,5 @@ export function toErrorOutcome(error: unknown): RpcOutcome {
   return { error: { code: error instanceof HoldfastError ? REQUEST_REFUSED : INTERNAL_ERROR, message } };
 }
 
-/** A sentence with a path in it. */
+/** Room for a path. */
 const MAX_MESSAGE_CHARS = 1_000;

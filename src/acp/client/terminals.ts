@@ -4,26 +4,25 @@ import type { LeftoverProcess } from "../../model/acp.js";
 import { runIdFrom } from "../../model/ids.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
-import { lastBytesAsText, redactedExcerpt } from "../../text/truncate.js";
+import { redactedExcerpt } from "../../text/redact.js";
+import { lastBytesAsText } from "../../text/truncate.js";
 import { REQUEST_REFUSED, RESOURCE_NOT_FOUND, RpcFailure } from "./rpc-failure.js";
 
-/** What an agent wants to run. */
 export interface TerminalSpec {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Of those, the ones that may make programs load code. */
+  /** Variables of `env` that may make programs load code. */
   readonly allowEnv: readonly string[];
   readonly inherit?: Readonly<Record<string, string>>;
   readonly cwd: string;
   readonly outputBytes: number;
 }
 
-/** Whose it is. */
 export interface TerminalOwner {
   readonly sessionId: string;
   readonly sessionKey: string;
   readonly agentId: string | null;
-  /** Of the agent's process: its terminals end with it. */
+  /** The agent's run: its terminals end with it. */
   readonly agentRunId: string;
   readonly turnId: string;
 }
@@ -40,24 +39,24 @@ interface Terminal {
 }
 
 export const TERMINAL_BACKEND = "acp-terminal";
-/** On every terminal's run: whose it is, and what the next gateway has to know of it. */
+/** Labels on the run of a terminal, from which the next gateway process restores it. */
 export const AGENT_LABEL = "acp.agent";
 const SESSION_LABEL = "acp.session";
 const TURN_LABEL = "acp.turn";
 const OUTPUT_LABEL = "acp.output";
-/** A spool forgets by pieces: so much is kept that what may be asked for always is. */
+/** A spool drops whole segments, so it is larger than the output that may be requested. */
 const spoolBytes = (outputBytes: number): number => 2 * Math.max(outputBytes, 64 * 1024);
 
 export function terminalIdOf(runId: string): string {
   return runId.replace(/^run_/, "term_");
 }
 
-/** The runs of an agent's terminals that have not ended. */
+/** The terminals of an agent that have not ended. */
 export function listOpenTerminals(supervisor: Supervisor, agentRunId: string): Promise<readonly RunRecord[]> {
   return supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId }, states: OPEN_RUN_STATES });
 }
 
-/** The terminals of one agent process: each is a run like any other. */
+/** The terminals of one agent process. Each is an ordinary run. */
 export class Terminals {
   readonly #supervisor: Supervisor;
   readonly #graceMs: number;
@@ -74,17 +73,16 @@ export class Terminals {
     return [...this.#open.values()].flatMap(({ runId }) => this.#supervisor.run(runId)?.survivors ?? []);
   }
 
-  /** Those that an earlier process has made, but for what was released. */
+  /** Restores the terminals of an earlier gateway process, without the released ones. */
   async restore(agentRunId: string, released: ReadonlySet<string>): Promise<void> {
     for (const record of await this.#supervisor.listRuns({ labels: { [AGENT_LABEL]: agentRunId } })) {
       const terminalId = terminalIdOf(record.runId);
-      // The agent was never told of one that could not be executed.
-      const made = record.exit?.reason !== "spawn-error";
-      if (made && !released.has(terminalId)) this.#open.set(terminalId, terminalFromRecord(record));
+      // The agent never got the id of a terminal whose command could not be executed.
+      const created = record.exit?.reason !== "spawn-error";
+      if (created && !released.has(terminalId)) this.#open.set(terminalId, terminalFromRecord(record));
     }
   }
 
-  /** Whether the run is one of them. */
   ownsRun(runId: string): boolean {
     return this.#open.has(terminalIdOf(runId));
   }
@@ -118,12 +116,9 @@ export class Terminals {
   }
 
   async #spawn(runId: string, spec: TerminalSpec, owner: TerminalOwner): Promise<void> {
-    if (this.#closed) throw new RpcFailure(REQUEST_REFUSED, "the agent is being ended");
+    if (this.#closed) throw new RpcFailure(REQUEST_REFUSED, "the agent is being stopped");
     if (this.#open.size + this.#starting.size > defaults.acpTerminals)
-      throw new RpcFailure(
-        REQUEST_REFUSED,
-        `${defaults.acpTerminals} terminals are open: release one before another is made`,
-      );
+      throw new RpcFailure(REQUEST_REFUSED, `${defaults.acpTerminals} terminals are open; release one first`);
     const { argv, outputBytes, ...rest } = spec;
     const { sessionId, sessionKey, agentId, agentRunId, turnId } = owner;
     await this.#supervisor.spawn(
@@ -160,7 +155,7 @@ export class Terminals {
     return { ...lastBytesAsText(bytes, outputBytes, { cut, ended }), exitStatus };
   }
 
-  /** When all of it is gone, not only its first process. Null: this supervisor has let go of it. */
+  /** Resolves when all processes of the terminal are gone. Null: this supervisor was detached from the run. */
   async waitForExit(terminalId: string): Promise<TerminalExitStatus | null> {
     const { runId } = this.#requireTerminal(terminalId);
     const run = this.#supervisor.run(runId);
@@ -169,23 +164,23 @@ export class Terminals {
     return record?.state === "exited" ? exitStatusOf(record) : null;
   }
 
-  /** Until it is proven empty. The id stays good. */
+  /** Resolves when the terminal is proven empty. Its id stays valid. */
   async kill(terminalId: string): Promise<Record<string, never>> {
     const { runId } = this.#requireTerminal(terminalId);
     const { outcome, survivors } = await this.#supervisor.stop(runId, { actor: "acp: terminal/kill" });
     if (outcome === "gone" || outcome === "ended-before") return {};
-    const left = survivors.length === 0 ? "" : `: ${survivors.length} processes survive their KILL`;
-    throw new RpcFailure(REQUEST_REFUSED, `it is not known to be gone${left}`);
+    const left = survivors.length === 0 ? "" : `: ${survivors.length} processes survived SIGKILL`;
+    throw new RpcFailure(REQUEST_REFUSED, `the terminal is not proven empty${left}`);
   }
 
-  /** Killed, and forgotten. */
+  /** Kills the terminal and forgets its id. */
   async release(terminalId: string): Promise<Record<string, never>> {
     const done = await this.kill(terminalId);
     this.#open.delete(terminalId);
     return done;
   }
 
-  /** Those that a turn has made, and that live. */
+  /** Live processes in the terminals that a turn created. */
   async liveProcessesOf(turnId: string): Promise<readonly LeftoverProcess[]> {
     const left: LeftoverProcess[] = [];
     for (const run of this.#liveRuns(turnId)) {
@@ -197,7 +192,7 @@ export class Terminals {
     return left;
   }
 
-  /** Those. Resolves when they are gone, or known to survive. */
+  /** Stops the terminals that a turn created. Resolves when they are gone, or known to survive. */
   async stopTurn(turnId: string): Promise<void> {
     const actor = "acp: its turn is over";
     await Promise.allSettled(
@@ -205,14 +200,14 @@ export class Terminals {
     );
   }
 
-  /** All of them, and none is made after that. Resolves when they are gone. */
+  /** Stops all terminals and refuses new ones. Resolves when they are gone. */
   async stopAll(actor: string): Promise<void> {
     this.#closed = true;
     await Promise.allSettled(this.#starting);
     await Promise.all(
       this.#liveRuns().map(async (run) => {
         await run.cancel({ actor }).catch(() => undefined);
-        // One that is let go of goes on elsewhere, and ends there.
+        // Rejects if the run was detached: then it ends under another supervisor.
         await run.end().catch(() => undefined);
       }),
     );
@@ -227,29 +222,28 @@ export class Terminals {
 
   #requireTerminal(terminalId: string): Terminal {
     const terminal = this.#open.get(terminalId);
-    if (terminal === undefined) throw new RpcFailure(RESOURCE_NOT_FOUND, "there is no such terminal");
+    if (terminal === undefined) throw new RpcFailure(RESOURCE_NOT_FOUND, "no such terminal");
     return terminal;
   }
 
   async #requireRecord(runId: string): Promise<RunRecord> {
     const record = await this.#supervisor.getRun(runId);
-    if (record === null)
-      throw new RpcFailure(RESOURCE_NOT_FOUND, "what is known of that terminal has been forgotten");
+    if (record === null) throw new RpcFailure(RESOURCE_NOT_FOUND, "the record of the terminal was removed");
     return record;
   }
 
-  /** What one that never stops writing adds meanwhile is left for the next time. */
+  /** Bounded: output that is written during the read is left for the next call. */
   async #readOutput(
     runId: string,
     outputBytes: number,
   ): Promise<{ readonly bytes: Buffer; readonly cut: boolean }> {
     let chunks: Uint8Array[] = [];
-    const enough = 2 * spoolBytes(outputBytes);
+    const maxBytes = 2 * spoolBytes(outputBytes);
     let cut = false;
-    for (let offset = 0, length = 0; length < enough;) {
+    for (let offset = 0, length = 0; length < maxBytes;) {
       const chunk = await this.#supervisor.readOutput(runId, "stdout", { offset });
       if (chunk.bytes.length === 0) break;
-      // The oldest is forgotten while it is read: what came before it is no longer its beginning.
+      // The spool dropped its oldest segment, so the chunks read so far are no longer adjacent.
       if (chunk.offset > offset) [chunks, cut] = [[], true];
       chunks.push(chunk.bytes);
       offset = chunk.offset + chunk.bytes.length;

@@ -4,9 +4,14 @@ import { type LabelledText, labelTexts } from "../../sessions/approval-question.
 import { firstChars } from "../../text/truncate.js";
 import { boundedString } from "../turn/turn-summary.js";
 import { isObject } from "../wire/message.js";
-import type { ToolCallInfo } from "./permission-policy.js";
 
-/** What an agent asks permission for. Its title is whole: rules look at it. */
+/** A tool call as far as it is known: from the permission request, and from the updates before it. */
+export interface ToolCallInfo {
+  readonly kind: string | null;
+  readonly title: string | null;
+}
+
+/** A permission request of an agent. The title is not shortened, because rules match on it. */
 export interface ParsedPermissionRequest extends ToolCallInfo {
   readonly sessionId: string;
   readonly toolCallId: string;
@@ -15,7 +20,7 @@ export interface ParsedPermissionRequest extends ToolCallInfo {
   readonly details: readonly LabelledText[];
 }
 
-/** Null: not a request for permission. Title and kind may be null: they were said before, or never. */
+/** Null: not a permission request. Title and kind may be missing: an earlier update may have them. */
 export function parsePermissionRequest(params: unknown): ParsedPermissionRequest | null {
   if (!isObject(params)) return null;
   const { sessionId, toolCall, options } = params;
@@ -42,7 +47,7 @@ function isEmpty(value: unknown): boolean {
   );
 }
 
-/** What has no id that can be kept cannot be chosen. A kind that is not known is kept: it is never chosen either, but may be shown. */
+/** An option without a storable id cannot be chosen, so it is dropped. An unknown kind is kept to be shown; it is never chosen. */
 function parseOption(option: unknown): PermissionOption[] {
   if (!isObject(option) || typeof option["optionId"] !== "string") return [];
   const { optionId, name, kind } = option;

@@ -1,22 +1,30 @@
-import type { PermissionOption, RequestPermissionOutcome } from "@agentclientprotocol/sdk";
+import type { RequestPermissionOutcome } from "@agentclientprotocol/sdk";
 import { defaults } from "../../defaults.js";
-import type { PermissionRule } from "../../model/acp.js";
+import type {
+  AcpPermissionRequest,
+  AcpSession,
+  NewAcpUpdate,
+  PermissionDecision,
+  PermissionOption,
+  PermissionRule,
+  PermissionVerdict,
+} from "../../model/acp.js";
+import { newPermissionId } from "../../model/ids.js";
+import type { NewRunEvent } from "../../model/run-event.js";
 import { matchesGlob } from "../../text/glob.js";
-
-/** What is known of the tool call: from the question and from the updates before it. */
-export interface ToolCallInfo {
-  readonly kind: string | null;
-  readonly title: string | null;
-}
+import { redactedExcerpt } from "../../text/redact.js";
+import { truncate } from "../../text/truncate.js";
+import type { RpcId } from "../wire/message.js";
+import type { ParsedPermissionRequest, ToolCallInfo } from "./parse-permission.js";
 
 export type PolicyDecision =
   | { readonly type: "ask"; readonly rule: number }
   | { readonly type: "answer"; readonly outcome: RequestPermissionOutcome; readonly rule: number | null };
 
 /**
- * The first rule that matches decides; when none does, or somebody should be asked and nobody can be, the answer is no.
- * Never more than once: `allow_always` and `reject_always` would leave the next decision to the agent. An agent that
- * offers nothing of the kind that was decided is answered that the question was cancelled.
+ * The first matching rule decides. The answer is no if no rule matches, or if the rule asks and no operator can be asked.
+ * Only `allow_once` and `reject_once` are chosen: `allow_always` and `reject_always` would leave the next decision to
+ * the agent. An agent that offers no option of the decided kind gets the answer `cancelled`.
  */
 export function decidePermission(
   rules: readonly PermissionRule[],
@@ -30,16 +38,108 @@ export function decidePermission(
   return { type: "answer", outcome: selectOption(options, effect === "allow"), rule: at < 0 ? null : at };
 }
 
-/** By option id: names and order are the agent's, and two options may be of one kind. */
 export function selectOption(options: readonly PermissionOption[], allow: boolean): RequestPermissionOutcome {
-  const kind = allow ? "allow_once" : "reject_once";
-  const option = options.find((each) => each.kind === kind);
-  return option === undefined ? { outcome: "cancelled" } : { outcome: "selected", optionId: option.optionId };
+  const optionId = optionForVerdict(allow ? "allow" : "deny", options);
+  return optionId === null ? { outcome: "cancelled" } : { outcome: "selected", optionId };
+}
+
+/** By kind: names and order are the agent's, and the first option of a kind is taken. */
+export function optionForVerdict(
+  verdict: PermissionVerdict,
+  options: readonly PermissionOption[],
+): string | null {
+  if (verdict === "cancelled") return null;
+  const kind = verdict === "allow" ? "allow_once" : "reject_once";
+  return options.find((each) => each.kind === kind)?.optionId ?? null;
 }
 
 function ruleMatches({ effect, ...rule }: PermissionRule, { kind, title }: ToolCallInfo): boolean {
   if (rule.kind !== undefined && rule.kind !== kind) return false;
   if (rule.title === undefined || title === null) return rule.title === undefined;
-  // Too long to be looked through: no rule on titles allows it, and the first that could say something else does.
-  return title.length > defaults.acpAskedChars ? effect !== "allow" : matchesGlob(rule.title, title);
+  const matches = title.length > defaults.acpAskedChars ? null : matchesGlob(rule.title, title);
+  // A title that is too long to be matched is never allowed by a rule on titles; other effects apply to it.
+  return matches ?? effect !== "allow";
+}
+
+export interface JudgedTurn {
+  readonly turnId: string;
+  readonly cancelled: boolean;
+  /** The tool call in earlier updates; null: unknown. */
+  tool(id: string): { readonly kind: string; readonly title: string } | null;
+}
+
+/** The record of a permission request, decided by the session's rules. Without a decision an operator is asked. */
+export function judgePermission(
+  rpcId: RpcId,
+  asked: ParsedPermissionRequest,
+  { sessionId, rules }: Pick<AcpSession, "sessionId" | "rules">,
+  turn: JudgedTurn | null,
+  { at, waitMs }: { readonly at: number; readonly waitMs: number },
+): AcpPermissionRequest {
+  const known = turn?.tool(asked.toolCallId) ?? null;
+  const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
+  const options = asked.options.map(({ optionId, name, kind }) => ({ optionId, name, kind }));
+  const judged = decidePermission(rules, tool, options, { canAsk: true });
+  const byRule = judged.type === "ask" ? null : decisionByRule(judged.outcome, judged.rule, options, at);
+  const noTurn = turn === null || turn.cancelled;
+  return {
+    id: newPermissionId(),
+    sessionId,
+    turnId: turn?.turnId ?? null,
+    rpcId,
+    toolCallId: asked.toolCallId,
+    kind: tool.kind,
+    title: tool.title === null ? null : truncate(tool.title, defaults.acpAskedChars),
+    options,
+    rule: judged.rule,
+    askedAt: at,
+    expiresAt: at + waitMs,
+    decision: noTurn ? { verdict: "cancelled", optionId: null, actor: "no turn is under way", at } : byRule,
+    answered: false,
+  };
+}
+
+function decisionByRule(
+  outcome: RequestPermissionOutcome,
+  rule: number | null,
+  options: readonly PermissionOption[],
+  at: number,
+): PermissionDecision {
+  const actor = rule === null ? "no rule allows it" : `rule ${rule + 1}`;
+  if (outcome.outcome === "cancelled") return { verdict: "cancelled", optionId: null, actor, at };
+  const { optionId } = outcome;
+  const kind = options.find((each) => each.optionId === optionId)?.kind;
+  return { verdict: kind === "allow_once" ? "allow" : "deny", optionId, actor, at };
+}
+
+export interface PermissionUpdates {
+  readonly updates: readonly NewAcpUpdate[];
+  readonly events: readonly NewRunEvent[];
+}
+
+/** The updates and events that tell of a request, and of its decision if there is one. */
+export function permissionUpdates(
+  permission: AcpPermissionRequest,
+  decision: PermissionDecision | null,
+  runId: string | null,
+  at: number,
+): PermissionUpdates {
+  const data = { ...permission, decision };
+  const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
+  if (decision === null || runId === null) return { updates, events: [] };
+  const event: NewRunEvent = {
+    runId,
+    at,
+    rootPid: null,
+    descendants: 0,
+    type: "permission",
+    data: {
+      permissionId: permission.id,
+      title: redactedExcerpt(permission.title ?? ""),
+      kind: redactedExcerpt(permission.kind ?? "other"),
+      verdict: decision.verdict,
+      actor: decision.actor,
+    },
+  };
+  return { updates, events: [event] };
 }

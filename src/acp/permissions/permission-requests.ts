@@ -2,71 +2,60 @@ import type { Clock, Timer } from "../../async/clock.js";
 import { defaults } from "../../defaults.js";
 import type {
   AcpPermissionRequest,
-  AcpTurn,
   NewAcpUpdate,
   PermissionDecision,
-  PermissionOption,
   PermissionVerdict,
 } from "../../model/acp.js";
-import { newPermissionId } from "../../model/ids.js";
-import type { NewRunEvent } from "../../model/run-event.js";
 import {
-  type ApprovalQuestion as WholeQuestion,
+  type ApprovalQuestion,
   type LabelledText,
   questionAboutText,
 } from "../../sessions/approval-question.js";
 import type { AcpChange } from "../../store/acp/store.js";
-import { firstChars, redactedExcerpt } from "../../text/truncate.js";
 import type { SessionWriter } from "../session-writer.js";
 import type { AcpConnection } from "../wire/connection.js";
 import type { AgentRpcRequest } from "../wire/handlers.js";
-import type { RpcId } from "../wire/message.js";
+import { INVALID_PARAMS, type RpcId } from "../wire/message.js";
 import { type ParsedPermissionRequest, parsePermissionRequest } from "./parse-permission.js";
-import { decidePermission, type selectOption } from "./permission-policy.js";
-
-/** What a question is judged by, of the turn it belongs to. */
-export interface PermissionTurn extends Pick<AcpTurn, "turnId"> {
-  readonly cancelled: boolean;
-  /** What was said of the tool call before. */
-  tool(id: string): { readonly kind: string; readonly title: string } | null;
-}
+import {
+  type JudgedTurn,
+  judgePermission,
+  optionForVerdict,
+  type PermissionUpdates,
+  permissionUpdates,
+} from "./permission-policy.js";
 
 export interface PermissionRequestsDeps {
   readonly writer: SessionWriter;
   readonly clock: Clock;
   readonly waitMs: number;
-  /** In one turn. */
   readonly maxPerTurn: number;
   readonly connection: () => AcpConnection;
-  /** Null: there is none under way. */
-  readonly turn: () => PermissionTurn | null;
-  /** What was asked of us ourselves is carried out now, and answered with what came of it. Null: it was not. */
+  /** Null: no turn is running. */
+  readonly turn: () => JudgedTurn | null;
+  /** Carries out and answers a request that was for an operation of the client itself. Null: it was not. */
   readonly executeDecided: (
     permission: AcpPermissionRequest,
     decision: PermissionDecision,
   ) => Promise<void> | null;
 }
 
-type PermissionUpdates = Required<Pick<AcpChange, "updates" | "events">>;
-
-const INVALID_PARAMS = -32_602;
-
 /**
- * What an agent asks leave for.
+ * The permission requests of one agent process.
  *
  *     asked ──rule──▶ decided ──▶ answered
  *       └──▶ pending ──operator, time, cancel──▶ decided ──▶ answered
  *
- * Each step is kept before the next: a question outlives the gateway, and one that was decided is answered by whichever
- * process comes next. The agent is never answered twice.
+ * Each step is stored before the next: a request outlives the gateway process, and the next process answers a request
+ * that was decided. The agent is never answered twice.
  */
 export class PermissionRequests {
   readonly #deps: PermissionRequestsDeps;
-  /** Not answered yet. */
+  /** Requests without an answer. */
   readonly #open = new Map<RpcId, AcpPermissionRequest>();
   readonly #timers = new Map<string, Timer>();
   /** Whole questions by the permission's id. In memory only, because they may contain secrets. */
-  readonly #questions = new Map<string, WholeQuestion>();
+  readonly #questions = new Map<string, ApprovalQuestion>();
 
   #count: { readonly turnId: string | null; readonly requests: number } = { turnId: null, requests: 0 };
 
@@ -74,13 +63,13 @@ export class PermissionRequests {
     this.#deps = deps;
   }
 
-  /** Null: the question was asked before this process started, or is answered. */
-  questionOf(id: string): WholeQuestion | null {
+  /** Null: it was asked before this process started, or is answered. */
+  questionOf(id: string): ApprovalQuestion | null {
     return this.#questions.get(id) ?? null;
   }
 
-  /** Adds a question that an earlier process received, as it is known now. */
-  setQuestion(id: string, question: WholeQuestion): void {
+  /** Adds the question of a request that an earlier process received. */
+  setQuestion(id: string, question: ApprovalQuestion): void {
     if (this.unanswered.some((each) => each.id === id)) this.#questions.set(id, question);
   }
 
@@ -88,7 +77,7 @@ export class PermissionRequests {
     return [...this.#open.values()];
   }
 
-  /** Those that an earlier process was asked. */
+  /** Takes over the requests that an earlier process received. */
   restore(permissions: readonly AcpPermissionRequest[]): void {
     this.restoreUnanswerable(permissions);
     for (const permission of permissions) {
@@ -97,7 +86,7 @@ export class PermissionRequests {
     }
   }
 
-  /** The same of an agent that has ended: nobody is there to be answered. */
+  /** Takes over the requests of an agent that has ended and cannot be answered. */
   restoreUnanswerable(permissions: readonly AcpPermissionRequest[]): void {
     for (const permission of permissions) this.#open.set(permission.rpcId, permission);
   }
@@ -107,7 +96,7 @@ export class PermissionRequests {
     const asked = parsePermissionRequest(params);
     if (asked === null) {
       await writer.commit(() => ({ session: { end } }));
-      const error = { code: INVALID_PARAMS, message: "Not a request for permission" };
+      const error = { code: INVALID_PARAMS, message: "Not a permission request" };
       await this.#writtenOrClosed(connection().answer(id, { error }));
       return;
     }
@@ -121,18 +110,18 @@ export class PermissionRequests {
     );
   }
 
-  /** Kept with the offset after it, and with what else is to be known of it; then decided, now or later. */
+  /** Stores the request together with the offset after it and `more`; then decides it, now or later. */
   async record(
     id: RpcId,
     end: number,
     judge: () => AcpPermissionRequest,
-    question: (permission: AcpPermissionRequest) => WholeQuestion,
+    question: (permission: AcpPermissionRequest) => ApprovalQuestion,
     more: readonly NewAcpUpdate[] = [],
   ): Promise<void> {
     let permission: AcpPermissionRequest | null = null;
     await this.#deps.writer.commit(
       () => {
-        // Only now: a cancel that comes before this is written must find it cancelled, one that comes after, open.
+        // Judged inside the commit: a cancel before it decides the request, a cancel after it finds the request open.
         permission = judge();
         const { updates, events } = this.updatesOf(permission, permission.decision);
         return { session: { end }, newPermission: permission, updates: [...updates, ...more], events };
@@ -149,7 +138,7 @@ export class PermissionRequests {
     else await this.#answer(open, open.decision);
   }
 
-  /** Details of a question, or a note if the details of all waiting questions would take too much memory. */
+  /** The details of a question, or a note if the details of all pending questions would take too much memory. */
   #boundDetails(details: readonly LabelledText[]): readonly LabelledText[] {
     const chars = details.reduce((sum, [label, text]) => sum + label.length + text.length, 0);
     const held = [...this.#questions.values()].reduce((sum, question) => sum + question.chars, 0);
@@ -162,50 +151,28 @@ export class PermissionRequests {
     ];
   }
 
-  /** One more in this turn. True: the agent is left, and what it asked unanswered. */
+  /** Counts a request of this turn. True: there were too many, and the connection is closed. */
   countOrClose(): boolean {
-    const { maxPerTurn: most, connection } = this.#deps;
+    const { maxPerTurn, connection } = this.#deps;
     const { turnId } = this;
     this.#count = { turnId, requests: turnId === this.#count.turnId ? this.#count.requests + 1 : 1 };
-    if (this.#count.requests <= most) return false;
-    connection().close("protocol-error", `it asked more than ${most} times in one turn`);
+    if (this.#count.requests <= maxPerTurn) return false;
+    connection().close("protocol-error", `it asked for permission more than ${maxPerTurn} times in one turn`);
     return true;
   }
 
-  /** Of the turn that is under way. */
+  /** The running turn. */
   get turnId(): string | null {
     return this.#deps.turn()?.turnId ?? null;
   }
 
-  /** By the session's rules; with no decision: somebody is to be asked. */
+  /** Decides by the session's rules. Without a decision, an operator is asked. */
   judge(id: RpcId, asked: ParsedPermissionRequest): AcpPermissionRequest {
-    const { writer, clock, waitMs } = this.#deps;
-    const turn = this.#deps.turn();
-    const known = turn?.tool(asked.toolCallId) ?? null;
-    const tool = { kind: asked.kind ?? known?.kind ?? null, title: asked.title ?? known?.title ?? null };
-    const options = asked.options.map(({ optionId, name, kind }) => ({ optionId, name, kind }));
-    const judged = decidePermission(writer.row.rules, tool, asked.options, { canAsk: true });
-    const at = clock.wall();
-    const none = turn === null || turn.cancelled;
-    const byRule = judged.type === "ask" ? null : decisionByRule(judged.outcome, judged.rule, options, at);
-    return {
-      id: newPermissionId(),
-      sessionId: writer.row.sessionId,
-      turnId: turn?.turnId ?? null,
-      rpcId: id,
-      toolCallId: asked.toolCallId,
-      kind: tool.kind,
-      title: tool.title === null ? null : truncateTitle(tool.title),
-      options,
-      rule: judged.rule,
-      askedAt: at,
-      expiresAt: at + waitMs,
-      decision: none ? { verdict: "cancelled", optionId: null, actor: "no turn is under way", at } : byRule,
-      answered: false,
-    };
+    const { writer, clock, turn, waitMs } = this.#deps;
+    return judgePermission(id, asked, writer.row, turn(), { at: clock.wall(), waitMs });
   }
 
-  /** False: it is not pending any more. */
+  /** False: the request is no longer pending. */
   async decide(
     id: string,
     verdict: PermissionVerdict,
@@ -215,7 +182,7 @@ export class PermissionRequests {
     const permission = this.unanswered.find((each) => each.id === id);
     if (permission === undefined) return false;
     const option = optionId ?? optionForVerdict(verdict, permission.options);
-    // The agent is told that its question was cancelled, and so is everybody else.
+    // Without a fitting option the agent gets the answer `cancelled`, so the record says the same.
     const given = verdict === "allow" && option === null ? "cancelled" : verdict;
     const decision = { verdict: given, optionId: option, actor, at: this.#deps.clock.wall() };
     const decided = await this.#deps.writer.commit(
@@ -225,7 +192,7 @@ export class PermissionRequests {
         this.#clearTimer(id);
       },
     );
-    // Not waited for: an agent that does not read must not hold up who decides, or cancels.
+    // Not awaited: an agent that does not read must not block the caller.
     if (decided) void this.#answer(permission, decision);
     return decided;
   }
@@ -235,29 +202,28 @@ export class PermissionRequests {
       if (decision === null) await this.decide(id, "cancelled", actor);
   }
 
-  /** The question that is answered with the answer to this request. */
+  /** The permission request that the answer to this RPC request answers. */
   idsAnsweredBy(id: RpcId): readonly string[] {
     const permission = this.#open.get(id);
     return permission === undefined ? [] : [permission.id];
   }
 
-  /** Its answer is on its way. */
   markAnswered(ids: readonly string[]): void {
     for (const { id, rpcId } of this.unanswered) if (ids.includes(id)) this.#open.delete(rpcId);
     for (const id of ids) this.#questions.delete(id);
   }
 
-  /** Nobody is there to be answered any more: what goes into the commit that says so. */
+  /** The change that ends all requests, because the agent has ended. */
   expireAllChange(actor: string): Pick<AcpChange, "decide" | "answered" | "updates" | "events"> {
     const all = this.unanswered;
     const pending = all.filter(({ decision }) => decision === null);
     const decision = { verdict: "expired", optionId: null, actor, at: this.#deps.clock.wall() } as const;
-    const news = pending.map((permission) => this.updatesOf(permission, decision));
+    const told = pending.map((permission) => this.updatesOf(permission, decision));
     return {
       decide: pending.map(({ id }) => ({ id, decision })),
       answered: all.map(({ id }) => id),
-      updates: news.flatMap(({ updates }) => updates),
-      events: news.flatMap(({ events }) => events),
+      updates: told.flatMap(({ updates }) => updates),
+      events: told.flatMap(({ events }) => events),
     };
   }
 
@@ -267,34 +233,15 @@ export class PermissionRequests {
     this.#questions.clear();
   }
 
-  /** What is to be said of it. */
   updatesOf(permission: AcpPermissionRequest, decision: PermissionDecision | null): PermissionUpdates {
-    const { runId } = this.#deps.writer.row;
-    const at = this.#deps.clock.wall();
-    const data = { ...permission, decision };
-    const updates = [{ turnId: permission.turnId, at, type: "permission", data }] as const;
-    if (decision === null || runId === null) return { updates, events: [] };
-    const event: NewRunEvent = {
-      runId,
-      at,
-      rootPid: null,
-      descendants: 0,
-      type: "permission",
-      data: {
-        permissionId: permission.id,
-        title: redactedExcerpt(permission.title ?? ""),
-        kind: redactedExcerpt(permission.kind ?? "other"),
-        verdict: decision.verdict,
-        actor: decision.actor,
-      },
-    };
-    return { updates, events: [event] };
+    const { writer, clock } = this.#deps;
+    return permissionUpdates(permission, decision, writer.row.runId, clock.wall());
   }
 
-  /** What fails here is answered by the next process, or by nobody when the agent is gone. */
+  /** If this fails, the next gateway process answers, unless the agent is gone. */
   async #answer(permission: AcpPermissionRequest, decision: PermissionDecision): Promise<void> {
-    const carriedOut = this.#deps.executeDecided(permission, decision);
-    if (carriedOut !== null) return carriedOut;
+    const executed = this.#deps.executeDecided(permission, decision);
+    if (executed !== null) return executed;
     const { optionId } = decision;
     const outcome =
       optionId === null ? { outcome: "cancelled" as const } : { outcome: "selected" as const, optionId };
@@ -317,28 +264,4 @@ export class PermissionRequests {
     this.#timers.get(id)?.cancel();
     this.#timers.delete(id);
   }
-}
-
-function truncateTitle(title: string): string {
-  const most = defaults.acpAskedChars;
-  return title.length > most ? `${firstChars(title, most)}…` : title;
-}
-
-function decisionByRule(
-  outcome: ReturnType<typeof selectOption>,
-  rule: number | null,
-  options: readonly PermissionOption[],
-  at: number,
-): PermissionDecision {
-  const actor = rule === null ? "no rule allows it" : `rule ${rule + 1}`;
-  if (outcome.outcome === "cancelled") return { verdict: "cancelled", optionId: null, actor, at };
-  const { optionId } = outcome;
-  const kind = options.find((each) => each.optionId === optionId)?.kind;
-  return { verdict: kind === "allow_once" ? "allow" : "deny", optionId, actor, at };
-}
-
-function optionForVerdict(verdict: PermissionVerdict, options: readonly PermissionOption[]): string | null {
-  if (verdict === "cancelled") return null;
-  const kind = verdict === "allow" ? "allow_once" : "reject_once";
-  return options.find((each) => each.kind === kind)?.optionId ?? null;
 }

@@ -1,14 +1,137 @@
+import { defaults } from "../../defaults.js";
+import { AcpNotHeld, NotFound } from "../../errors.js";
 import type { AcpSession } from "../../model/acp.js";
+import type { Sessions } from "../../sessions/sessions.js";
 import type { AcpChange, AcpStore } from "../../store/acp/store.js";
+import type { GatewayStore } from "../../store/gateways/store.js";
+import type { ReadStore } from "../../store/store.js";
+import type { Supervisor } from "../../supervisor/api.js";
+import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
 import type { AgentProcess } from "../agent/agent-process.js";
 import { isSupported } from "../agent/open-agent-session.js";
 import type { SessionWriter } from "../session-writer.js";
+import type { PromptQueue } from "./prompt-queue.js";
+import type { TurnRunner } from "./turn-runner.js";
 
-/**
- * The end of a session whose gateway is gone and whose run has ended on record: everything of it that was open ends
- * here. No process is looked for: where they were nobody can look.
- */
-export async function closeLostSessionChange(
+export interface CloseSessionOptions {
+  readonly actor: string;
+  /** Also delete the session's data that the agent keeps, if the agent supports it. */
+  readonly discardPersistentState?: boolean;
+}
+
+export interface ClosingSession {
+  readonly lifecycle: AgentLifecycle;
+  readonly queue: PromptQueue;
+  readonly turns: TurnRunner;
+  readonly deps: AgentLifecycleDeps & { readonly onClosed: (actor: string) => Promise<void> };
+}
+
+/** Ends a session and its agent. After a time limit the agent is stopped even if the store does not answer. */
+export async function closeSession(session: ClosingSession, options: CloseSessionOptions): Promise<void> {
+  const { clock, limits } = session.deps;
+  const timeout = clock.setTimer(limits.cancelMs + 2 * limits.closeMs, () => {
+    session.lifecycle.agent?.adapter.close(options.actor).catch(() => undefined);
+  });
+  try {
+    await runCloseSteps(session, options);
+  } finally {
+    timeout.cancel();
+  }
+}
+
+async function runCloseSteps(
+  { deps, lifecycle, queue, turns }: ClosingSession,
+  { actor, discardPersistentState: discard = false }: CloseSessionOptions,
+): Promise<void> {
+  const { writer, supervisor, clock, limits } = deps;
+  if (writer.row.state === "closed") return;
+  await writer.commit(() => ({ session: { state: "closing" } }));
+  await queue.cancelAll(actor);
+  await lifecycle.preventStart();
+  const { sentTurn } = turns;
+  if (sentTurn !== null) await turns.cancel(sentTurn, { actor });
+  const { agent } = lifecycle;
+  const { runId } = writer.row;
+  if (agent !== null) {
+    await closeAgentSession(agent, writer, { discard, deadlineMs: limits.closeMs });
+    await agent.adapter.close(actor);
+    await lifecycle.recordExit(agent);
+  } else if (runId !== null) {
+    await supervisor.stop(runId, { actor }).catch(() => undefined);
+  }
+  const at = clock.wall();
+  await writer.commit(() => ({
+    session: { state: "closed", closedAt: at, tmpdir: null, sending: null, pending: [] },
+    updates: [{ turnId: null, at, type: "session", data: { state: "closed", actor } }],
+  }));
+  await deps.onClosed(actor);
+}
+
+interface AgentSessionCapabilities {
+  readonly sessionCapabilities?: { readonly close?: object | null; readonly delete?: object | null } | null;
+}
+
+/** Asks the agent to close its session, where supported. An agent that does not answer is stopped all the same. */
+async function closeAgentSession(
+  agent: AgentProcess,
+  { row: { agentSessionId, capabilities } }: SessionWriter,
+  { discard, deadlineMs }: { readonly discard: boolean; readonly deadlineMs: number },
+): Promise<void> {
+  if (agentSessionId === null || agent.isStuck) return;
+  const supported = (capabilities as { readonly agentCapabilities?: AgentSessionCapabilities } | null)
+    ?.agentCapabilities;
+  const { connection } = agent.adapter;
+  const session = { sessionId: agentSessionId };
+  if (isSupported(supported?.sessionCapabilities?.close))
+    await connection.request("session/close", session, { deadlineMs }).catch(() => undefined);
+  if (discard && isSupported(supported?.sessionCapabilities?.delete))
+    await connection.request("session/delete", session, { deadlineMs }).catch(() => undefined);
+}
+
+export interface LostSessionDeps {
+  readonly store: Pick<
+    AcpStore,
+    "getAcpSession" | "commitAcpChange" | "listAcpTurns" | "listAcpPermissionRequests"
+  > &
+    Pick<GatewayStore, "getGateway"> &
+    Pick<ReadStore, "now">;
+  readonly supervisor: Pick<Supervisor, "instanceId" | "getRun">;
+  readonly sessions: Pick<Sessions, "close">;
+}
+
+/** Whether the session belongs to another gateway that is gone, and its agent's run has ended on record. */
+export async function isLostSession(
+  { store, supervisor }: LostSessionDeps,
+  { gatewayInstanceId, runId }: AcpSession,
+): Promise<boolean> {
+  if (gatewayInstanceId === supervisor.instanceId) return false;
+  const run = runId === null ? null : await supervisor.getRun(runId);
+  if (run !== null && run.state !== "exited") return false;
+  const gateway = await store.getGateway(gatewayInstanceId);
+  if (gateway === null || gateway.stoppedAt !== null) return true;
+  return (await store.now()) - gateway.heartbeatAt > defaults.leaseMs;
+}
+
+/** Closes a lost session in the store. Its processes cannot be probed from here. */
+export async function closeLostSession(
+  { store, supervisor, sessions }: LostSessionDeps,
+  row: AcpSession,
+  actor: string,
+  at: number,
+): Promise<AcpSession> {
+  const { sessionId } = row;
+  const by = { gatewayInstanceId: supervisor.instanceId, actor, at };
+  const change = await closeLostSessionChange(store, row, by);
+  const written = await store.commitAcpChange(sessionId, row.gatewayInstanceId, change);
+  if (written !== null) await sessions.close(sessionId, actor);
+  const closed = await store.getAcpSession(sessionId);
+  if (closed === null) throw new NotFound(`ACP session ${sessionId}`);
+  if (closed.state !== "closed") throw new AcpNotHeld(closed);
+  return closed;
+}
+
+/** Ends everything of the session that is open: turns, permission requests and the session itself. */
+async function closeLostSessionChange(
   store: Pick<AcpStore, "listAcpTurns" | "listAcpPermissionRequests">,
   { sessionId, gatewayInstanceId, version }: AcpSession,
   by: { readonly gatewayInstanceId: string; readonly actor: string; readonly at: number },
@@ -16,7 +139,7 @@ export async function closeLostSessionChange(
   const { actor, at } = by;
   const problem = {
     code: "ACP_NOT_HELD",
-    message: `it was closed from elsewhere when its gateway ${gatewayInstanceId} was gone`,
+    message: `the session was closed by another gateway, because its gateway ${gatewayInstanceId} was gone`,
   };
   const open = await store.listAcpTurns({ sessionId, states: ["running", "queued"] });
   const ends = open.map(({ turnId, state }) => ({
@@ -26,7 +149,7 @@ export async function closeLostSessionChange(
   }));
   const asked = await store.listAcpPermissionRequests({ sessionId, answered: false });
   return {
-    // Its gateway may be back.
+    // Optimistic lock: the session's gateway may have come back.
     version,
     session: {
       gatewayInstanceId: by.gatewayInstanceId,
@@ -56,25 +179,4 @@ export async function closeLostSessionChange(
       { turnId: null, at, type: "session", data: { state: "closed", actor, problem } },
     ],
   };
-}
-
-interface AgentSessionCapabilities {
-  readonly sessionCapabilities?: { readonly close?: object | null; readonly delete?: object | null } | null;
-}
-
-/** A courtesy, where it is offered; one that does not answer is ended all the same. */
-export async function closeAgentSession(
-  agent: AgentProcess,
-  { row: { agentSessionId, capabilities } }: SessionWriter,
-  { discard, deadlineMs }: { readonly discard: boolean; readonly deadlineMs: number },
-): Promise<void> {
-  if (agentSessionId === null || agent.isStuck) return;
-  const offers = (capabilities as { readonly agentCapabilities?: AgentSessionCapabilities } | null)
-    ?.agentCapabilities;
-  const { connection } = agent.adapter;
-  const session = { sessionId: agentSessionId };
-  if (isSupported(offers?.sessionCapabilities?.close))
-    await connection.request("session/close", session, { deadlineMs }).catch(() => undefined);
-  if (discard && isSupported(offers?.sessionCapabilities?.delete))
-    await connection.request("session/delete", session, { deadlineMs }).catch(() => undefined);
 }

@@ -11,57 +11,56 @@ export interface MessageInboxDeps {
   readonly writer: SessionWriter;
 }
 
-/** Messages that wait for a session's agent. Whoever takes one says so in the same transaction as what comes of it. */
+/** The messages that wait for a session's agent. A message is marked as read in the transaction that uses it. */
 export class MessageInbox {
   readonly #deps: MessageInboxDeps;
-  /** The place of the message that its agent is woken for. */
+  /** The message for which the agent was last to be started. */
   #attemptedSeq = 0;
-  /** Its agent did not come up for that one: it is not started again and again for the same messages. */
+  /** The message for which the agent did not start: it is not started again for this or older messages. */
   #unavailableAtSeq = 0;
 
   constructor(deps: MessageInboxDeps) {
     this.#deps = deps;
   }
 
-  /** The oldest that may wake its agent. A session that is one run is not woken: it ends with its prompts. */
+  /** The oldest message that may start the agent. Null in mode `run`, which ends with its prompts. */
   async nextWakeMessage(): Promise<SessionMessage | null> {
     const { messages, writer } = this.#deps;
     const { sessionId, mode } = writer.row;
     if (mode === "run") return null;
-    const which = { pending: true, deliver: "wake", limit: 1 } as const;
-    const [later] = await messages.listMessages(sessionId, { ...which, after: this.#unavailableAtSeq });
+    const filter = { pending: true, deliver: "wake", limit: 1 } as const;
+    const [later] = await messages.listMessages(sessionId, { ...filter, after: this.#unavailableAtSeq });
     if (later === undefined) return null;
     this.#attemptedSeq = later.seq;
     const [first = later] =
-      this.#unavailableAtSeq === 0 ? [later] : await messages.listMessages(sessionId, which);
+      this.#unavailableAtSeq === 0 ? [later] : await messages.listMessages(sessionId, filter);
     return first;
   }
 
-  /** The agent did not come up: what waits goes on waiting, until something is said after it. */
+  /** The agent did not start: the waiting messages stay until a newer one arrives. */
   agentUnavailable(): void {
     this.#unavailableAtSeq = this.#attemptedSeq;
   }
 
-  /** It may come up now, also for those. */
+  /** The agent may start again, also for older messages. */
   resetUnavailable(): void {
     this.#attemptedSeq = 0;
     this.#unavailableAtSeq = 0;
   }
 
-  /** Whether it waits still. */
   async isPending({ sessionId, seq }: SessionMessage): Promise<boolean> {
-    const which = { pending: true, after: seq - 1, before: seq + 1, limit: 1 } as const;
-    return (await this.#deps.messages.listMessages(sessionId, which)).length > 0;
+    const filter = { pending: true, after: seq - 1, before: seq + 1, limit: 1 } as const;
+    return (await this.#deps.messages.listMessages(sessionId, filter)).length > 0;
   }
 
-  /** What waits for the next turn: as much of it as a prompt may have, the oldest first. */
+  /** The messages for the next turn, oldest first, as many as fit into a prompt. */
   async messagesForPrompt(): Promise<PackedMessages> {
     const { messages, writer } = this.#deps;
     const { sessionId, mode } = writer.row;
-    const which = mode === "run" ? {} : ({ deliver: "next-turn" } as const);
+    const filter = mode === "run" ? {} : ({ deliver: "next-turn" } as const);
     const limit = defaults.inboxMessages;
-    const waiting = await messages.listMessages(sessionId, { pending: true, ...which, limit });
-    // What was told in vain may have been too much to be told at once.
+    const waiting = await messages.listMessages(sessionId, { pending: true, ...filter, limit });
+    // Messages that a failed turn has read may have been too long together.
     const retried = waiting.some(({ inVain }) => inVain > 0);
     return packMessages(
       waiting,

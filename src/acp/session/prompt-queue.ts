@@ -10,11 +10,11 @@ import type { SessionWriter } from "../session-writer.js";
 export interface PromptRequest {
   readonly text: string;
   readonly askedBy: string;
-  /** Left out: a new one. */
+  /** Default: a new id. */
   readonly turnId?: string;
-  /** The agent is ended when it has not answered by then. */
+  /** The agent is stopped if it has not answered by then. */
   readonly timeoutMs?: number;
-  /** The one that this is the prompt of. It goes with no other turn from here on. */
+  /** The message that the prompt is made of. It is sent with no other turn. */
   readonly message?: Pick<SessionMessage, "id" | "seq">;
 }
 
@@ -24,7 +24,7 @@ export interface PromptQueueDeps {
   readonly writer: SessionWriter;
 }
 
-/** Prompts of a session that wait for their turn. They are in the store. */
+/** The stored queue of prompts of a session. */
 export class PromptQueue {
   readonly #deps: PromptQueueDeps;
 
@@ -32,7 +32,7 @@ export class PromptQueue {
     this.#deps = deps;
   }
 
-  /** Its turn's id, once it is kept. */
+  /** Resolves with the turn's id when the turn is stored. */
   async add({ text, askedBy, turnId = newTurnId(), timeoutMs, message }: PromptRequest): Promise<string> {
     const { writer, clock } = this.#deps;
     const { sessionId } = writer.row;
@@ -55,12 +55,12 @@ export class PromptQueue {
         : { newTurn, ...take, updates: [{ turnId, at, type: "turn", data }] },
     );
     if (taken) return turnId;
-    const there = await this.#deps.store.getAcpTurn(turnId);
-    if (there === null && message !== undefined && writer.row.state !== "closing")
-      throw new BadInput("message", "the session has read it itself; no turn was made of it");
-    if (there === null) throw new AcpSessionClosed(sessionId);
-    // Asked twice at once.
-    if (there.sessionId === sessionId) return turnId;
+    const existing = await this.#deps.store.getAcpTurn(turnId);
+    if (existing === null && message !== undefined && writer.row.state !== "closing")
+      throw new BadInput("message", "the session has already read it; no turn was created");
+    if (existing === null) throw new AcpSessionClosed(sessionId);
+    // The same turn was requested twice.
+    if (existing.sessionId === sessionId) return turnId;
     throw new BadInput("turnId", "another session has a turn with that id; nothing was sent");
   }
 
@@ -73,7 +73,7 @@ export class PromptQueue {
     return this.#end(turnId, { outcome: "failed", problem });
   }
 
-  /** That one, or the next. Null: there is none, or it has just been sent. */
+  /** Cancels this turn, or the next. Null: there is none, or it was just sent. */
   async cancel(actor: string, turnId?: string): Promise<string | null> {
     const queued = await this.#queued();
     const turn = turnId === undefined ? queued[0] : queued.find((each) => each.turnId === turnId);
@@ -81,7 +81,7 @@ export class PromptQueue {
     return (await this.#cancel(turn, actor)) ? turn.turnId : null;
   }
 
-  /** Those that were sent meanwhile do not wait any more. */
+  /** Turns that are sent in the meantime are not cancelled. */
   async cancelAll(actor: string): Promise<void> {
     for (const turn of await this.#queued()) await this.#cancel(turn, actor);
   }
@@ -91,13 +91,13 @@ export class PromptQueue {
     return this.#end(turnId, { outcome: "cancelled", cancel });
   }
 
-  /** False: it does not wait any more. */
-  #end(turnId: string, how: Pick<AcpTurnPatch, "outcome" | "problem" | "cancel">): Promise<boolean> {
+  /** False: the turn is no longer queued. */
+  #end(turnId: string, end: Pick<AcpTurnPatch, "outcome" | "problem" | "cancel">): Promise<boolean> {
     const { writer, clock } = this.#deps;
-    const { outcome, problem = null } = how;
+    const { outcome, problem = null } = end;
     const at = clock.wall();
     return writer.commit(() => ({
-      turns: [{ turnId, from: "queued", set: { ...how, state: "ended", endedAt: at } }],
+      turns: [{ turnId, from: "queued", set: { ...end, state: "ended", endedAt: at } }],
       updates: [{ turnId, at, type: "turn", data: { turnId, state: "ended", outcome, problem } }],
     }));
   }

@@ -1,10 +1,10 @@
 import { TurnSummary } from "./turn-summary.js";
 import type { SessionUpdate } from "../wire/session-update.js";
 
-/** What an update belongs to: history that is told again, the turn under way, or neither. */
+/** What an update belongs to: replayed history, the running turn, or neither. */
 export type UpdateScope = "replay" | "turn" | "between";
 
-/** Of one session: keeps what is told again by `session/load` out of what is new. */
+/** Separates the history that `session/load` replays from new updates of a session. */
 export class ReplayFilter {
   readonly #sessionId: string;
   #replaying = false;
@@ -32,12 +32,12 @@ export class ReplayFilter {
     return this.#turn;
   }
 
-  /** What comes after the answer belongs to no turn. */
+  /** Updates after the answer belong to no turn. */
   endTurn(): void {
     this.#turn = null;
   }
 
-  /** Null: another session's. */
+  /** Null: the update is of another session. */
   classify(update: SessionUpdate): UpdateScope | null {
     if (update.sessionId !== this.#sessionId) return null;
     if (this.#replaying) return "replay";

@@ -15,62 +15,35 @@ export interface PlanEntrySummary {
   readonly status: string;
 }
 
-export interface UsageSummary {
-  readonly used: number;
-  readonly size: number;
-}
-
 type RawUpdate = SessionUpdate["update"];
 
-/** What one turn has said and done so far: bounded, whatever the agent sends. Text is as it came; who shows it sanitizes it. */
+/** The text, tool calls and plan of one turn so far, bounded whatever the agent sends. Not sanitized. */
 export class TurnSummary {
   readonly text = new TextTail(defaults.acpTextChars);
-  /** Folded: their end, and how much there was. */
-  readonly thoughts = new TextTail(defaults.acpThoughtChars);
   readonly #tools = new Map<string, ToolCallSummary>();
   plan: readonly PlanEntrySummary[] = [];
-  usage: UsageSummary | null = null;
-  /** The newest updates of kinds that are not known here, as they came. */
-  raw: readonly RawUpdate[] = [];
-  /** Oldest tool calls, and oldest or too large raw updates, that were let go of. */
-  droppedTools = 0;
-  droppedRaw = 0;
 
   get tools(): readonly ToolCallSummary[] {
     return [...this.#tools.values()];
   }
 
-  apply({ update, bytes }: Pick<SessionUpdate, "update" | "bytes">): void {
+  /** The tool that runs, the plan step in progress, or the last tool; empty: none. */
+  get activity(): string {
+    const tool = this.tools.findLast(({ status }) => status === "pending" || status === "in_progress");
+    const step = this.plan.find(({ status }) => status === "in_progress");
+    return tool?.title ?? step?.content ?? this.tools.at(-1)?.title ?? "";
+  }
+
+  apply({ update }: Pick<SessionUpdate, "update">): void {
     switch (update.sessionUpdate) {
       case "agent_message_chunk":
         return this.text.append(contentText(update["content"]));
-      case "agent_thought_chunk":
-        return this.thoughts.append(contentText(update["content"]));
       case "tool_call":
       case "tool_call_update":
         return this.#applyToolCall(update);
       case "plan":
         this.plan = parsePlan(update["entries"]);
-        return;
-      case "usage_update":
-        this.usage = { used: finiteOrZero(update["used"]), size: finiteOrZero(update["size"]) };
-        return;
-      // Echoes of the prompt and news of the session: no output of the turn.
-      case "user_message_chunk":
-      case "available_commands_update":
-      case "current_mode_update":
-      case "config_option_update":
-      case "session_info_update":
-        return;
-      default:
-        return this.#keepRaw(update, bytes);
     }
-  }
-
-  #keepRaw(update: RawUpdate, bytes: number): void {
-    const all = bytes > defaults.acpRawUpdateBytes ? this.raw : [...this.raw, update];
-    this.droppedRaw += this.raw.length + 1 - Math.min(all.length, defaults.acpRawUpdates);
-    this.raw = all.slice(-defaults.acpRawUpdates);
   }
 
   #applyToolCall(update: RawUpdate): void {
@@ -78,7 +51,6 @@ export class TurnSummary {
     if (tool === null) return;
     this.#tools.set(tool.id, tool);
     if (this.#tools.size <= defaults.acpToolCalls) return;
-    this.droppedTools++;
     for (const oldest of this.#tools.keys()) {
       this.#tools.delete(oldest);
       break;
@@ -87,8 +59,8 @@ export class TurnSummary {
 }
 
 /**
- * A tool call with what an update says of it; null: it says none. An update may come without its beginning (after a
- * load), and says only what has changed.
+ * The tool call after an update; null: the update names none. An update holds only what has changed, and after a load
+ * its beginning may be missing.
  */
 export function applyToolUpdate(
   update: RawUpdate,
@@ -122,11 +94,7 @@ export function parsePlan(entries: unknown): PlanEntrySummary[] {
     }));
 }
 
-/** Null: it is none. Bounded: it is kept. */
+/** Null: not a string. Bounded, because it is stored. */
 export function boundedString(value: unknown): string | null {
   return typeof value === "string" ? firstChars(value, defaults.titleChars) : null;
-}
-
-function finiteOrZero(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }

@@ -10,12 +10,12 @@ const POLL_MS = 250;
 /** Follows the updates of ACP sessions as they are written. */
 export class UpdateFollower {
   readonly #store: AcpStore;
-  readonly #writtenHere: (sessionId: string) => boolean;
+  readonly #isWrittenHere: (sessionId: string) => boolean;
   readonly #rows = new RowFollower();
 
-  constructor(store: AcpStore, writtenHere: (sessionId: string) => boolean) {
+  constructor(store: AcpStore, isWrittenHere: (sessionId: string) => boolean) {
     this.#store = store;
-    this.#writtenHere = writtenHere;
+    this.#isWrittenHere = isWrittenHere;
   }
 
   /** Called after an update of the session was written. */
@@ -53,6 +53,6 @@ export class UpdateFollower {
   }
 
   #options(sessionId: string, signal: AbortSignal): FollowOptions {
-    return { signal, pollMs: () => (this.#writtenHere(sessionId) ? null : POLL_MS) };
+    return { signal, pollMs: () => (this.#isWrittenHere(sessionId) ? null : POLL_MS) };
   }
 }

@@ -4,58 +4,24 @@ import type {
   AgentRequestParamsByMethod,
   AgentRequestResponsesByMethod,
 } from "@agentclientprotocol/sdk";
-import type { Clock } from "../../async/clock.js";
 import { deferred } from "../../async/deferred.js";
 import { hostClock, monotonicId } from "../../async/host-clock.js";
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
-import { redactedExcerpt } from "../../text/truncate.js";
-import { type AcpFrame, AcpFrameReader, inBatches, type StreamChunk } from "./frame-reader.js";
+import { redactedExcerpt } from "../../text/redact.js";
+import { type AcpFrame, AcpFrameReader, inBatches } from "./frame-reader.js";
 import { AcpFrameWriter, type OutgoingFrame } from "./frame-writer.js";
-import type { AgentRpcRequest, ConnectionHandlers } from "./handlers.js";
+import type { AcpConnectionDeps, AcpRequestOptions, ConnectionState } from "./handlers.js";
 import { InactivityTimer } from "./inactivity-timer.js";
-import type { RpcId, RpcMessage, RpcOutcome } from "./message.js";
+import { METHOD_NOT_FOUND, type RpcId, type RpcMessage, type RpcOutcome } from "./message.js";
 import { invalidResult, type PendingRequest, PendingRequests } from "./pending-requests.js";
 import { parseSessionUpdate, type SessionUpdate } from "./session-update.js";
 
-/** What the next process needs to go on in the middle of a turn. */
-export interface ConnectionState {
-  readonly pending: readonly PendingRequest[];
-  readonly questions: readonly Pick<AgentRpcRequest, "id" | "method">[];
-  /** The last one that was given to `sending`. */
-  readonly outgoing: OutgoingFrame | null;
-}
-
-export interface AcpConnectionDeps {
-  /** The agent's stdout from `startAt` on, until the signal aborts. Nothing is pulled while something is handled. */
-  source(signal: AbortSignal): AsyncIterable<StreamChunk>;
-  readonly startAt?: number;
-  /** Resolves when the bytes cannot be lost any more. */
-  write(bytes: Uint8Array): Promise<void>;
-  /** The effects of everything before this offset are kept. */
-  ack(offset: number): void;
-  readonly handlers: ConnectionHandlers;
-  readonly clock?: Clock;
-  readonly firstId?: number;
-  readonly restored?: ConnectionState;
-  /** How much of the agent's stdin cannot be lost any more, at the begin. */
-  readonly stdinAccepted?: number;
-  readonly maxFrameBytes?: number;
-}
-
-export interface AcpRequestOptions {
-  /** Null: it may take as long as it likes (a turn has `watchTurn`). */
-  readonly deadlineMs: number | null;
-  /** Close the connection when the deadline passes: without this answer it is of no use. */
-  readonly fatal?: boolean;
-}
-
-const METHOD_NOT_FOUND = -32_601;
 const TOO_MANY_REQUESTS = -32_000;
 
-/** The client's side of one connection to an ACP agent. Knows nothing of processes. */
+/** The client's side of one connection to an ACP agent. Independent of processes. */
 export class AcpConnection implements AsyncDisposable {
-  /** What came, and what was wrong with it. */
+  /** Frames received, and those that could not be used. */
   readonly counts = {
     frames: 0,
     malformed: 0,
@@ -76,28 +42,27 @@ export class AcpConnection implements AsyncDisposable {
   #lastFrame: OutgoingFrame | null;
   #handling = false;
   #error: AcpClosed | null = null;
-  /** The last line that was no frame. */
-  #malformedLine = "";
+  #lastMalformed = "";
 
   constructor(deps: AcpConnectionDeps) {
     this.#deps = deps;
     const { clock = hostClock, restored, firstId = monotonicId() } = deps;
     this.#inactivity = new InactivityTimer(
       clock,
-      // What it has not taken is its to take.
+      // While the agent does not read its stdin, the silence is its own.
       () => this.#handling && !this.#writer.isWriting,
-      (ms) => this.close("no-frames", `it has sent nothing for ${ms} ms of a turn`),
+      (ms) => this.close("no-frames", `it sent nothing for ${ms} ms during a turn`),
     );
     this.#pending = new PendingRequests(clock, restored?.pending ?? [], firstId, (error) =>
       this.close("request-timeout", error.message),
     );
-    for (const { id, method } of restored?.questions ?? []) this.#addOpenRequest(id, method);
+    for (const { id, method } of restored?.openRequests ?? []) this.#addOpenRequest(id, method);
     this.#lastFrame = restored?.outgoing ?? null;
     this.#writer = new AcpFrameWriter((bytes) => deps.write(bytes), deps.stdinAccepted, this.#lastFrame);
     this.#reading = this.#readLoop();
   }
 
-  /** Resolves with the reason when the connection is over. */
+  /** Resolves with the reason when the connection is closed. */
   get closed(): Promise<AcpClosed> {
     return this.#closed.promise;
   }
@@ -109,7 +74,7 @@ export class AcpConnection implements AsyncDisposable {
   get state(): ConnectionState {
     return {
       pending: this.#pending.list,
-      questions: [...this.#openRequests].map(([id, method]) => ({ id, method })),
+      openRequests: [...this.#openRequests].map(([id, method]) => ({ id, method })),
       outgoing: this.#lastFrame,
     };
   }
@@ -128,7 +93,7 @@ export class AcpConnection implements AsyncDisposable {
     return (await answer) as AgentRequestResponsesByMethod[Method];
   }
 
-  /** The answer to a request of an earlier process. */
+  /** The answer to a request that an earlier gateway process sent. */
   answerTo(id: number): Promise<unknown> {
     return this.#pending.answerTo(id);
   }
@@ -140,7 +105,7 @@ export class AcpConnection implements AsyncDisposable {
     return this.#error === null ? this.#send({ method, params }) : Promise.reject(this.#error);
   }
 
-  /** False: it was answered before, or never asked. */
+  /** False: there is no open request with this id. */
   async answer(id: RpcId, outcome: RpcOutcome): Promise<boolean> {
     if (this.#error !== null) throw this.#error;
     if (!this.#openRequests.delete(id)) return false;
@@ -149,14 +114,14 @@ export class AcpConnection implements AsyncDisposable {
     return true;
   }
 
-  /** From now on, silence ends the connection. Not while the agent waits for an answer, or we are slow to listen. */
+  /** Closes the connection when the agent is silent, unless the agent waits for an answer or its frames are being handled. */
   watchTurn(limitMs: number = defaults.acpNoFramesMs): Disposable {
     if (this.#error === null) this.#inactivity.start(limitMs);
     return { [Symbol.dispose]: () => this.#inactivity.stop() };
   }
 
-  /** The first reason stands. */
-  close(reason: AcpClosed["reason"] = "closed", why = "it is not needed any more"): void {
+  /** Later calls have no effect: the first reason stays. */
+  close(reason: AcpClosed["reason"] = "closed", why = "it is no longer needed"): void {
     this.#closeWith(new AcpClosed(reason, why));
   }
 
@@ -194,15 +159,15 @@ export class AcpConnection implements AsyncDisposable {
       if (this.#error !== null) return;
       const rest = reader.finish();
       if (rest !== null) await this.#handleBatch([rest]);
-      const ended = rest === null ? "its output has ended" : "its output has ended in mid-frame";
+      const ended = rest === null ? "its output ended" : "its output ended in the middle of a frame";
       this.close("ended", [ended, ...this.#describeMalformed()].join("; "));
     } catch (error) {
-      const why = `what it said could not be handled: ${error instanceof Error ? error.message : String(error)}`;
+      const why = `a frame could not be handled: ${error instanceof Error ? error.message : String(error)}`;
       this.#closeWith(error instanceof AcpClosed ? error : new AcpClosed("closed", why, { cause: error }));
     }
   }
 
-  /** The whole queue there is. Until it is done, nothing is pulled from the source, and the agent is held back. */
+  /** Until the batch is handled, nothing more is read from the source, so the agent is held back. */
   async #handleBatch(batch: readonly AcpFrame[]): Promise<void> {
     this.#handling = true;
     try {
@@ -241,10 +206,10 @@ export class AcpConnection implements AsyncDisposable {
     }
   }
 
-  #onMalformed(why: string, shown: string): void {
+  #onMalformed(why: string, excerpt: string): void {
     this.counts.malformed++;
-    this.#malformedLine = shown;
-    this.#deps.handlers.onMalformed?.(why, shown);
+    this.#lastMalformed = excerpt;
+    this.#deps.handlers.onMalformed?.(why, excerpt);
     if (this.counts.malformed > defaults.acpMalformedLines)
       this.close("protocol-error", this.#describeMalformed().join());
   }
@@ -253,13 +218,13 @@ export class AcpConnection implements AsyncDisposable {
     const { malformed } = this.counts;
     if (malformed === 0) return [];
     const lines =
-      malformed === 1 ? "a line that is no frame" : `${malformed} lines that are no frames, the last`;
-    return [`it has written ${lines}: ${this.#malformedLine}`];
+      malformed === 1 ? "a line that is not a frame" : `${malformed} lines that are not frames, the last`;
+    return [`it wrote ${lines}: ${this.#lastMalformed}`];
   }
 
   #onIgnored(method: string): void {
     this.counts.ignored++;
-    if (method === "session/update") this.#onMalformed("an update of no known form", redactedExcerpt(method));
+    if (method === "session/update") this.#onMalformed("not a valid session/update", redactedExcerpt(method));
   }
 
   async #onRequest(
@@ -273,7 +238,8 @@ export class AcpConnection implements AsyncDisposable {
       this.counts.unknownRequests++;
       return this.#refuse(id, METHOD_NOT_FOUND, "Method not found");
     }
-    if (this.#openRequests.has(id)) return this.#onMalformed("an id that is in use", redactedExcerpt(method));
+    if (this.#openRequests.has(id))
+      return this.#onMalformed("a request id that is in use", redactedExcerpt(method));
     if (this.#openRequests.size >= defaults.approvalsPending)
       return this.#refuse(id, TOO_MANY_REQUESTS, "Too many requests are waiting for an answer");
     this.#addOpenRequest(id, method);
@@ -285,7 +251,7 @@ export class AcpConnection implements AsyncDisposable {
     this.#inactivity.pause();
   }
 
-  /** Waits until it is written: an agent that asks and does not read must not fill our memory. */
+  /** Waits until the answer is written: an agent that asks without reading must not fill our memory. */
   async #refuse(id: RpcId, code: number, message: string): Promise<void> {
     const written = this.#send({ id, error: { code, message } }).catch(() => undefined);
     await Promise.race([written, this.closed]);
@@ -298,9 +264,8 @@ export class AcpConnection implements AsyncDisposable {
       else this.counts[request]++;
       return;
     }
-    // Before anything of it is believed.
-    const wrong = "result" in outcome ? invalidResult(request.method, outcome.result) : null;
-    if (wrong !== null) throw new AcpClosed("protocol-error", `its answer to ${request.method} has ${wrong}`);
+    const fault = "result" in outcome ? invalidResult(request.method, outcome.result) : null;
+    if (fault !== null) throw new AcpClosed("protocol-error", `its answer to ${request.method} has ${fault}`);
     await this.#deps.handlers.onAnswer?.(request, outcome, end);
     this.#pending.settle(request, outcome);
   }

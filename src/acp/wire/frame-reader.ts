@@ -1,15 +1,15 @@
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
-import { redactedExcerpt } from "../../text/truncate.js";
+import { redactedExcerpt } from "../../text/redact.js";
 import { parseRpcMessage, type RpcMessage } from "./message.js";
 
-/** Part of a stream, by its place in it. */
+/** Part of a stream and its offset. */
 export interface StreamChunk {
   readonly offset: number;
   readonly bytes: Uint8Array;
 }
 
-/** `end` is the offset after it: once its effects are kept, everything before `end` may be forgotten. */
+/** `end` is the offset after the frame: when its effects are stored, everything before `end` may be dropped. */
 export type AcpFrame =
   | { readonly type: "message"; readonly end: number; readonly bytes: number; readonly message: RpcMessage }
   | { readonly type: "malformed"; readonly end: number; readonly why: string; readonly excerpt: string }
@@ -19,12 +19,13 @@ const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
 /**
- * An agent's stdout as frames: one line each. Begins at a frame's end and knows where it is, so a stream that is read
- * again from there gives every frame once. A line is held once, in a buffer that doubles: linear, however small the pieces.
+ * Splits an agent's stdout into frames, one per line. It starts at the end of a frame and counts offsets, so a stream
+ * that is read again from an `end` gives every frame once. A line is collected in a buffer that doubles, which takes
+ * linear time for chunks of any size.
  */
 export class AcpFrameReader {
   readonly #maxBytes: number;
-  /** Where the next byte belongs. */
+  /** Of the next byte. */
   #offset: number;
   #line: Buffer = Buffer.alloc(0);
   #buffered = 0;
@@ -34,7 +35,7 @@ export class AcpFrameReader {
     this.#maxBytes = maxBytes;
   }
 
-  /** Lazy: a frame is parsed when it is asked for. A chunk must be taken whole before the next is pushed. */
+  /** Lazy: a frame is parsed when it is requested. A chunk must be consumed before the next is pushed. */
   *push(chunk: StreamChunk): Generator<AcpFrame, void, undefined> {
     if (chunk.offset > this.#offset)
       throw new AcpClosed(
@@ -58,11 +59,11 @@ export class AcpFrameReader {
     }
     this.#buffer(bytes.subarray(start));
     this.#offset = Math.max(this.#offset, chunk.offset + bytes.length);
-    // So that a stream of nothing but blank lines is let go of, too.
+    // So that a stream of blank lines is acknowledged too.
     if (skippedTo !== null) yield { type: "blank", end: skippedTo };
   }
 
-  /** The stream has ended. Null: at the end of a line. */
+  /** Call at the end of the stream. Null: it ended with a whole line. */
   finish(): AcpFrame | null {
     const rest = this.#line.subarray(0, this.#buffered);
     this.#buffered = 0;
@@ -70,7 +71,7 @@ export class AcpFrameReader {
     return {
       type: "malformed",
       end: this.#offset,
-      why: "ended in the middle",
+      why: "incomplete line",
       excerpt: redactedExcerpt(rest),
     };
   }
@@ -89,7 +90,7 @@ export class AcpFrameReader {
     }
     this.#buffer(rest);
     const line = this.#line.subarray(0, this.#buffered);
-    // Not kept for the next one: a giant frame is rare.
+    // Not reused: large frames are rare.
     this.#line = Buffer.alloc(0);
     this.#buffered = 0;
     return line;
@@ -112,7 +113,7 @@ export class AcpFrameReader {
     if (bytes > this.#maxBytes)
       throw new AcpClosed(
         "frame-too-large",
-        `it sent a frame of more than ${this.#maxBytes} bytes; nothing of it was used`,
+        `it sent a frame of more than ${this.#maxBytes} bytes, which was ignored`,
       );
   }
 }
@@ -121,7 +122,7 @@ function isBlank(line: Buffer): boolean {
   return line.every((byte) => byte === CARRIAGE_RETURN || byte === 0x20 || byte === 0x09);
 }
 
-/** Frames to be handled together. */
+/** Groups frames that are handled together. */
 export function* inBatches(frames: Iterable<AcpFrame>): Generator<readonly AcpFrame[], void, undefined> {
   let batch: AcpFrame[] = [];
   let failure: unknown = null;
@@ -135,7 +136,7 @@ export function* inBatches(frames: Iterable<AcpFrame>): Generator<readonly AcpFr
   } catch (error) {
     failure = error;
   }
-  // What came before the frame that cannot be read was said all the same.
+  // Frames before the one that failed are still handled.
   if (batch.length > 0) yield batch;
   if (failure !== null) throw failure as Error;
 }

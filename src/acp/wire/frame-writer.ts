@@ -1,21 +1,21 @@
-/** A frame on its way to the agent: its text, and the offset in the agent's stdin where it begins. */
+/** A frame to the agent, and the offset in the agent's stdin where it begins. */
 export interface OutgoingFrame {
   readonly at: number;
   readonly text: string;
 }
 
 /**
- * What is said to the agent: one frame after the other, each kept before it is written and whole in the anchor before
- * the next. So at most one can be half written when this process dies, and the next process writes the rest of it.
+ * Writes frames to the agent one after the other. Each is stored before it is written, and the anchor has accepted it
+ * whole before the next. If this process dies, at most one frame is half written, and the next process writes the rest.
  */
 export class AcpFrameWriter {
   readonly #write: (bytes: Uint8Array) => Promise<void>;
   #offset: number;
   #last: Promise<unknown> = Promise.resolve();
-  /** Something has been written that the agent has not taken yet. */
+  /** A frame was written and not yet accepted. */
   isWriting = false;
 
-  /** `accepted`: how much of its stdin the agent's anchor holds already; `kept`: the frame that was last on its way. */
+  /** `accepted`: bytes of stdin that the anchor has accepted; `lastFrame`: the frame that was last stored. */
   constructor(
     write: (bytes: Uint8Array) => Promise<void>,
     accepted = 0,
@@ -28,10 +28,10 @@ export class AcpFrameWriter {
     if (rest !== null && rest.length > 0) this.#enqueue(() => this.#writeBytes(rest)).catch(() => undefined);
   }
 
-  send(message: object, keep: (frame: OutgoingFrame) => Promise<void>): Promise<void> {
+  send(message: object, store: (frame: OutgoingFrame) => Promise<void>): Promise<void> {
     return this.#enqueue(async () => {
       const text = `${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`;
-      await keep({ at: this.#offset, text });
+      await store({ at: this.#offset, text });
       await this.#writeBytes(Buffer.from(text));
     });
   }

@@ -1,9 +1,11 @@
-import type { RpcOutcome, RpcId } from "./message.js";
+import type { Clock } from "../../async/clock.js";
+import type { StreamChunk } from "./frame-reader.js";
 import type { OutgoingFrame } from "./frame-writer.js";
+import type { RpcId, RpcOutcome } from "./message.js";
 import type { PendingRequest } from "./pending-requests.js";
 import type { SessionUpdate } from "./session-update.js";
 
-/** A request of the agent's, to be answered with `Connection.answer`, now or later. */
+/** A request from the agent, to be answered with `AcpConnection.answer`, now or later. */
 export interface AgentRpcRequest {
   readonly id: RpcId;
   readonly method: string;
@@ -13,21 +15,54 @@ export interface AgentRpcRequest {
 }
 
 /**
- * What is done with what the agent says: one after the other, in its order, and the stream is let go of only after
- * that. So a handler resolves when its effects are kept (with `end`: what is kept and not yet let go of comes again
- * after a crash), and must not wait for an answer of the agent. One that fails closes the connection.
+ * Handles what the agent sends, one frame after the other, in order. A handler resolves when its effects are stored
+ * together with `end`: the stream is acknowledged after that, and a frame before the acknowledgement comes again after a
+ * crash. A handler must not wait for an answer of the agent. A handler that fails closes the connection.
  */
 export interface ConnectionHandlers {
-  /** Updates that came one after the other. */
+  /** Consecutive updates. */
   onUpdates(batch: readonly SessionUpdate[]): Promise<void>;
-  /** By method. What is not here does not exist for the agent: it is told so at once. */
-  readonly requests: Readonly<Record<string, (question: AgentRpcRequest) => Promise<void>>>;
-  /** Before a frame is written. It takes the place of the one before; `request`: what it asks, if it does. */
+  /** By method. Any other method is answered with "method not found". */
+  readonly requests: Readonly<Record<string, (request: AgentRpcRequest) => Promise<void>>>;
+  /** Before a frame is written, in place of the frame before it. `request`: null if the frame is not a request. */
   beforeSend?(frame: OutgoingFrame, request: PendingRequest | null): Promise<void>;
-  /** Before the answer is handed to who asked. */
+  /** Before the answer is passed to the caller. */
   onAnswer?(request: PendingRequest, outcome: RpcOutcome, end: number): Promise<void>;
-  /** Everything before that offset is dealt with, also what there was nothing to keep of: from there it is read again. */
+  /** Everything before this offset is handled, so the next process may read from here. */
   onConsumed?(end: number): Promise<void>;
-  /** A line that is no frame. */
+  /** A line that is not a frame. */
   onMalformed?(why: string, excerpt: string): void;
+}
+
+/** What the next gateway process needs to continue in the middle of a turn. */
+export interface ConnectionState {
+  readonly pending: readonly PendingRequest[];
+  /** Requests of the agent without an answer. */
+  readonly openRequests: readonly Pick<AgentRpcRequest, "id" | "method">[];
+  /** The last frame that was passed to `beforeSend`. */
+  readonly outgoing: OutgoingFrame | null;
+}
+
+export interface AcpConnectionDeps {
+  /** The agent's stdout from `startAt` on, until the signal aborts. Nothing is read while a batch is handled. */
+  source(signal: AbortSignal): AsyncIterable<StreamChunk>;
+  readonly startAt?: number;
+  /** Resolves when the anchor has accepted the bytes. */
+  write(bytes: Uint8Array): Promise<void>;
+  /** The effects of everything before this offset are stored. */
+  ack(offset: number): void;
+  readonly handlers: ConnectionHandlers;
+  readonly clock?: Clock;
+  readonly firstId?: number;
+  readonly restored?: ConnectionState;
+  /** Bytes of the agent's stdin that the anchor had accepted at the start. */
+  readonly stdinAccepted?: number;
+  readonly maxFrameBytes?: number;
+}
+
+export interface AcpRequestOptions {
+  /** Null: no deadline (a turn has `watchTurn`). */
+  readonly deadlineMs: number | null;
+  /** Close the connection when the deadline passes. */
+  readonly fatal?: boolean;
 }

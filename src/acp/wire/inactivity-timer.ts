@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.js";
 
-/** Calls once when nothing was heard for the limit. While it is ours, or held for a person, it does not count. */
+/** Calls back once when there was no activity for the limit. Pauses, and time while `isPaused` is true, do not count. */
 export class InactivityTimer {
   readonly #clock: Clock;
   readonly #isPaused: () => boolean;
@@ -10,10 +10,10 @@ export class InactivityTimer {
   #pauses = 0;
   #timer: Timer | null = null;
 
-  constructor(clock: Clock, isOurs: () => boolean, onSilence: (ms: number) => void) {
+  constructor(clock: Clock, isPaused: () => boolean, onExpired: (ms: number) => void) {
     this.#clock = clock;
-    this.#isPaused = isOurs;
-    this.#onExpired = onSilence;
+    this.#isPaused = isPaused;
+    this.#onExpired = onExpired;
   }
 
   start(limitMs: number): void {
@@ -42,7 +42,7 @@ export class InactivityTimer {
     this.recordActivity();
   }
 
-  /** What is heard meanwhile leaves the timer alone: it looks at the clock when it fires. */
+  /** Activity does not touch the timer; the timer checks the clock when it fires. */
   #arm(ms: number): void {
     this.#timer = this.#clock.setTimer(ms, () => {
       const limitMs = this.#limitMs;

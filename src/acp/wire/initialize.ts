@@ -1,23 +1,18 @@
 import type { ClientCapabilities, Implementation, InitializeResponse } from "@agentclientprotocol/sdk";
+import { NO_CLIENT_ACCESS, toClientCapabilities } from "../../config/client-access.js";
 import { defaults } from "../../defaults.js";
 import { AcpClosed } from "../../errors.js";
 import type { AcpConnection } from "./connection.js";
 
-/** The one version that is spoken. Its successor is a draft without some of what we use. */
+/** The only supported version. Its successor is a draft that lacks some features in use here. */
 const PROTOCOL_VERSION = 1;
 
-/** No file system and no terminals unless somebody has configured them: agents behave worse where they are offered. */
-const NO_CAPABILITIES: ClientCapabilities = {
-  fs: { readTextFile: false, writeTextFile: false },
-  terminal: false,
-};
-
-/** Strict: some agents answer a version they were not asked for, and would then speak it. */
+/** Refuses any other version in the answer: some agents answer with the version that they will speak. */
 export async function initialize(
   connection: AcpConnection,
   clientInfo: Implementation,
   {
-    clientCapabilities = NO_CAPABILITIES,
+    clientCapabilities = toClientCapabilities(NO_CLIENT_ACCESS),
     deadlineMs = defaults.acpInitializeMs,
   }: { readonly clientCapabilities?: ClientCapabilities; readonly deadlineMs?: number } = {},
 ): Promise<InitializeResponse> {
@@ -27,7 +22,7 @@ export async function initialize(
     { deadlineMs, fatal: true },
   );
   if (answer.protocolVersion === PROTOCOL_VERSION) return answer;
-  const why = `it speaks version ${answer.protocolVersion} of the protocol, and was asked for ${PROTOCOL_VERSION}`;
+  const why = `it speaks version ${answer.protocolVersion} of the protocol instead of ${PROTOCOL_VERSION}`;
   connection.close("wrong-version", why);
   throw new AcpClosed("wrong-version", why);
 }

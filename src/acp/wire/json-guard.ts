@@ -1,20 +1,20 @@
-/** Deeper than any message means to be. What writes it out again would not come to an end much further down. */
+/** Deeper than any message. JSON.stringify would fail at a few thousand levels. */
 const MAX_DEPTH = 500;
 
-/** More than any message needs: what is large in them is text. Each costs a parser about a microsecond, and a hundred bytes. */
+/** More than any message needs: large messages consist of text. Each value costs the parser a microsecond and a hundred bytes. */
 const MAX_VALUES = 200_000;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
-/** As a bracket and as a brace, opening and closing: they differ in this bit only. */
+/** Brackets and braces differ only in this bit. */
 const BRACE = 0x20;
 const OPENING = 0x5b;
 const CLOSING = 0x5d;
 
 /**
- * Why a line of JSON would take too long to parse; null: it would not. Looked at before, in one pass over the bytes:
- * megabytes of brackets would hold up whoever parses them for half a minute.
+ * Why a line of JSON would take too long to parse; null: it would not. Checked in one pass over the bytes before parsing,
+ * because megabytes of brackets would block JSON.parse for half a minute.
  */
 export function whyTooComplex(line: Buffer): string | null {
   let depth = 0;
@@ -33,7 +33,7 @@ export function whyTooComplex(line: Buffer): string | null {
   return null;
 }
 
-/** Where the quote is that ends the text which begins here; else the end of the line. */
+/** The index of the closing quote, or the end of the line. */
 function endOfString(line: Buffer, begin: number): number {
   for (let at = begin + 1; ; at++) {
     at = line.indexOf(QUOTE, at);

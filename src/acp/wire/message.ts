@@ -1,6 +1,11 @@
 import { isUtf8 } from "node:buffer";
 import { whyTooComplex } from "./json-guard.js";
 
+/** Error codes of JSON-RPC 2.0. */
+export const METHOD_NOT_FOUND = -32_601;
+export const INVALID_PARAMS = -32_602;
+export const INTERNAL_ERROR = -32_603;
+
 export type RpcId = string | number | null;
 
 export interface RpcError {
@@ -9,7 +14,7 @@ export interface RpcError {
   readonly data?: unknown;
 }
 
-/** What came of a request. */
+/** The answer to a request. */
 export type RpcOutcome = { readonly result: unknown } | { readonly error: RpcError };
 
 export type RpcMessage =
@@ -17,10 +22,10 @@ export type RpcMessage =
   | { readonly type: "notification"; readonly method: string; readonly params: unknown }
   | { readonly type: "answer"; readonly id: RpcId; readonly outcome: RpcOutcome };
 
-/** Ids are kept until they are answered. Nobody's are longer than a few dozen characters. */
+/** Ids are stored until they are answered. Known agents use a few dozen characters. */
 const MAX_ID_CHARS = 1_000;
 
-/** A message, or why the line is none. */
+/** A message, or why the line is not one. */
 export function parseRpcMessage(line: Buffer): RpcMessage | string {
   if (!isUtf8(line)) return "not UTF-8";
   const why = whyTooComplex(line);
@@ -34,7 +39,7 @@ export function parseRpcMessage(line: Buffer): RpcMessage | string {
   if (Array.isArray(value)) return "a batch";
   if (!isObject(value) || value["jsonrpc"] !== "2.0") return "not JSON-RPC 2.0";
   const { id, method, params } = value;
-  if (id !== undefined && !isRpcId(id)) return "an id that is no id";
+  if (id !== undefined && !isRpcId(id)) return "an invalid id";
   if (typeof method === "string")
     return id === undefined
       ? { type: "notification", method, params }
@@ -50,13 +55,13 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A number that is not the one that was written could not be answered. */
+/** An imprecise number could not be repeated in the answer. */
 function isRpcId(value: unknown): value is RpcId {
   if (typeof value === "number") return Math.abs(value) <= Number.MAX_SAFE_INTEGER;
   return value === null || (typeof value === "string" && value.length <= MAX_ID_CHARS);
 }
 
-/** Agents differ in what they put into an error; one that is badly made is an error all the same. */
+/** A malformed error object still counts as an error. */
 function toRpcError({ code, message, data }: Record<string, unknown>): RpcError {
   return {
     code: typeof code === "number" ? code : 0,

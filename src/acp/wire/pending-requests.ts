@@ -1,20 +1,20 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
 import { type AcpClosed, AcpRefused, AcpTimeout } from "../../errors.js";
-import { redactedExcerpt } from "../../text/truncate.js";
+import { redactedExcerpt } from "../../text/redact.js";
 import { isObject, type RpcId, type RpcOutcome } from "./message.js";
 
 /**
- * A request that has been sent and not answered. It can be kept, and given to the connection of the next process:
- * the times are those of the connection's clock, which must go on over restarts for that (see `hostClock`).
+ * A request that was sent and not answered. It can be stored and passed to the connection of the next gateway process:
+ * for that, the connection's clock must continue over restarts (see `hostClock`).
  */
 export interface PendingRequest {
   readonly id: number;
   readonly method: string;
   readonly sentAt: number;
-  /** Null: it has none. */
+  /** Null: none. */
   readonly deadline: number | null;
-  /** The connection is closed when it passes. */
+  /** Close the connection when the deadline passes. */
   readonly fatal: boolean;
 }
 
@@ -24,16 +24,16 @@ interface PendingEntry {
   readonly timer: Timer | null;
 }
 
-/** What an answer was to. */
+/** The request that an answer belongs to, or why there is none. */
 export type AnswerMatch = PendingRequest | "answered-twice" | "late" | "unmatched";
 
-/** Longer timers fire at once (they are 32-bit). No request waits for a month. */
+/** Longer timers would fire at once, because Node keeps delays in 32 bits. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** Ids remembered after their end, to tell an answer that is late or doubled from one that nobody asked for. */
+/** Ids of finished requests, to tell late and repeated answers from unmatched ones. */
 const REMEMBERED_IDS = 1_000;
 
-/** The requests under way, each with its deadline. */
+/** Requests without an answer, each with its deadline. */
 export class PendingRequests {
   readonly #clock: Clock;
   readonly #onFatal: (error: AcpTimeout) => void;
@@ -65,14 +65,14 @@ export class PendingRequests {
     return request;
   }
 
-  /** Rejects when it was refused, timed out, or the connection closed. */
+  /** Rejects if the request was refused or timed out, or the connection closed. */
   answerTo(id: number): Promise<unknown> {
     const waiting = this.#pending.get(id);
-    if (waiting === undefined) return Promise.reject(new Error(`no request ${id} is under way`));
+    if (waiting === undefined) return Promise.reject(new Error(`request ${id} is not pending`));
     return waiting.answer.promise;
   }
 
-  /** What an answer that has come is to. It came in time, however long it takes to be kept. */
+  /** Finds the request of an answer, and stops its deadline: the answer arrived in time. */
   match(id: RpcId): AnswerMatch {
     const waiting = this.#pending.get(id);
     waiting?.timer?.cancel();
@@ -120,8 +120,8 @@ export class PendingRequests {
     return waiting;
   }
 
-  #remember(id: RpcId, how: "answered-twice" | "late"): void {
-    this.#finished.set(id, how);
+  #remember(id: RpcId, status: "answered-twice" | "late"): void {
+    this.#finished.set(id, status);
     if (this.#finished.size <= REMEMBERED_IDS) return;
     for (const oldest of this.#finished.keys()) {
       this.#finished.delete(oldest);
@@ -130,7 +130,7 @@ export class PendingRequests {
   }
 }
 
-/** Answers that are used without a further look. The rest of an answer is the agent's to get right, and only shown. */
+/** Fields that are used without further checks. */
 const requiredFields: Readonly<
   Record<string, { readonly field: string; readonly type: "number" | "string" }>
 > = {
@@ -139,10 +139,10 @@ const requiredFields: Readonly<
   "session/prompt": { field: "stopReason", type: "string" },
 };
 
-/** What is wrong with an answer; null: nothing. */
+/** The fault of a result; null: none. */
 export function invalidResult(method: string, result: unknown): string | null {
-  const need = requiredFields[method];
-  if (need === undefined) return null;
-  if (isObject(result) && typeof result[need.field] === need.type) return null;
-  return `no ${need.field}`;
+  const required = requiredFields[method];
+  if (required === undefined) return null;
+  if (isObject(result) && typeof result[required.field] === required.type) return null;
+  return `no ${required.field}`;
 }

@@ -1,16 +1,16 @@
 import { isObject } from "./message.js";
 
-/** One `session/update`, as it came. The protocol grows: a kind that is not known here is kept like the others. */
+/** One `session/update` as received. Unknown kinds are stored like the others, because the protocol grows. */
 export interface SessionUpdate {
-  /** The offset after its frame, to be kept together with its effects. */
+  /** The offset after its frame, stored together with its effects. */
   readonly end: number;
-  /** Of its frame. */
+  /** Size of its frame. */
   readonly bytes: number;
   readonly sessionId: string;
   readonly update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string };
 }
 
-/** Null: not of the form that all updates have. */
+/** Null: not a valid update. */
 export function parseSessionUpdate(
   params: unknown,
   { end, bytes }: { readonly end: number; readonly bytes: number },

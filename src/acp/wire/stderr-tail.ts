@@ -6,14 +6,14 @@ import { redactText } from "../../text/redact.js";
 const LINE_FEED = 0x0a;
 
 /**
- * The end of what an agent says on stderr, for people. By whole lines, each bounded at its end: a line that has lost
- * its beginning could no longer be seen to hold a secret.
+ * The last lines of an agent's stderr, for people. Lines are kept whole or cut at their end: without its beginning, a
+ * secret in a line could not be recognized.
  */
 export class StderrTail {
   readonly #builder = new LineBuilder(defaults.acpStderrLineBytes, true);
   #lines: string[] = [];
   #chars = 0;
-  /** Lines that were let go of. */
+  /** Lines that were dropped. */
   dropped = 0;
 
   push(bytes: Uint8Array): void {
@@ -26,7 +26,7 @@ export class StderrTail {
     this.#builder.push(bytes.subarray(start));
   }
 
-  /** The stream has ended: what has no line end is a line too. */
+  /** Call at the end of the stream, to add an unfinished line. */
   finish(): void {
     this.#addLine();
   }
@@ -41,7 +41,7 @@ export class StderrTail {
     const line = Buffer.from(bytes).toString() + (cut > 0 ? "…" : "");
     this.#lines.push(line);
     this.#chars += line.length + 1;
-    // Twice the bound at most, then half of it at once: shifting one at a time would be quadratic.
+    // Half is dropped at once when twice the bound is reached: dropping one line at a time would be quadratic.
     if (this.#chars <= 2 * defaults.acpStderrBytes) return;
     let from = 0;
     for (; this.#chars > defaults.acpStderrBytes; from++) this.#chars -= (this.#lines[from]?.length ?? 0) + 1;

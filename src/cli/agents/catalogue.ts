@@ -1,6 +1,7 @@
 import type { ResponseOf } from "../../api/contract.js";
 import { environmentOutsideRuns } from "../../gateway/start.js";
 import { sanitizeLine } from "../../text/sanitize.js";
+import { truncateStart } from "../../text/truncate.js";
 import { connectOrStart } from "../client/connect.js";
 import { tryConnectForReading } from "../client/read-client.js";
 import { sessionToken } from "../client/requester.js";
@@ -63,7 +64,7 @@ const PATH_COLUMNS = 24;
 
 function executablePath(form: { readonly executable: string | null } | null, short: boolean): string {
   const path = form === null ? "-" : sanitizeLine(form.executable ?? "not found");
-  return short && path.length > PATH_COLUMNS ? `…${path.slice(1 - PATH_COLUMNS)}` : path;
+  return short ? truncateStart(path, PATH_COLUMNS) : path;
 }
 
 type AgentCheck = ResponseOf<"checkAgent">;

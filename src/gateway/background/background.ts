@@ -253,7 +253,7 @@ export class Background implements AsyncDisposable {
     const backing = await workStatusOf(this.#deps, task);
     const now = Date.now();
     const wanted = planMaintenance(task, backing, now, this.#watch.observedSince(now));
-    if (wanted?.act === "tell") await this.apply(taskId, wanted.happening);
+    if (wanted?.act === "tell") await this.apply(taskId, wanted.event);
   }
 }
 

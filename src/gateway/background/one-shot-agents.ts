@@ -9,6 +9,7 @@ import { type SessionMessage, type SessionRecord, CLI_BACKEND } from "../../mode
 import type { MessageStore } from "../../store/messages/store.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../../model/run.js";
 import type { Problem, Supervisor } from "../../supervisor/api.js";
+import { firstChars } from "../../text/truncate.js";
 import { failureKindOf } from "../../queries/runs.js";
 import { readOutputText } from "../../queries/output.js";
 
@@ -242,7 +243,7 @@ function failedResult(error: string): OneShotResult {
 const PARTIAL_ANSWER_HEADING = "\n\nBefore, it said:\n\n";
 
 function failureText(error: string, text: string): string {
-  return text === "" ? error : `${error}${PARTIAL_ANSWER_HEADING}${text}`.slice(0, defaults.messageChars);
+  return text === "" ? error : firstChars(`${error}${PARTIAL_ANSWER_HEADING}${text}`, defaults.messageChars);
 }
 
 function resultFromMessage(
@@ -259,7 +260,7 @@ function describeFailure(record: RunRecord): string | null {
   const failure = failureKindOf(record);
   const { exit } = record;
   if (failure === null || exit === null) return null;
-  if (failure === "exit-code") return `it ended with code ${exit.code ?? "?"}`;
+  if (failure === "exit-code") return `it exited with code ${exit.code ?? "?"}`;
   if (failure === "signal") return `it was ended by ${exit.signal ?? "a signal"}`;
   return exit.detail === null ? failure : `${failure} (${exit.detail})`;
 }

@@ -1,5 +1,5 @@
 import { StoreAway } from "../../errors.js";
-import type { Deliverer } from "../../tasks/delivery.js";
+import type { Deliver } from "../../tasks/delivery.js";
 import { Notifier } from "../../tasks/notifier.js";
 import { Tasks } from "../../tasks/tasks.js";
 import { TaskMetrics } from "../monitoring/metrics.js";
@@ -7,7 +7,7 @@ import { Background, type BackgroundDeps } from "./background.js";
 import { TaskEventFollower } from "./task-event-follower.js";
 
 export interface OpenBackgroundOptions extends Omit<BackgroundDeps, "tasks" | "tail"> {
-  readonly courier: Deliverer;
+  readonly deliver: Deliver;
   readonly instanceId: string;
 }
 
@@ -23,16 +23,12 @@ export interface BackgroundServices extends AsyncDisposable {
   maintainTasks(): Promise<void>;
 }
 
-export function openBackground({
-  courier: deliverer,
-  instanceId,
-  ...deps
-}: OpenBackgroundOptions): BackgroundServices {
+export function openBackground({ deliver, instanceId, ...deps }: OpenBackgroundOptions): BackgroundServices {
   const { store, onProblem } = deps;
   const metrics = new TaskMetrics(store);
   const notifier = new Notifier({
     store,
-    deliverer,
+    deliver,
     owner: instanceId,
     onSettled: (status) => metrics.countAttempt(status),
     onStoreError: (what, cause) => {

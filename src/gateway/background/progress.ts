@@ -72,7 +72,7 @@ export class ProgressReporter {
   }
 
   async #recordStart(taskId: string): Promise<void> {
-    await this.#background.apply(taskId, { type: "start", at: Date.now(), overheard: true });
+    await this.#background.apply(taskId, { type: "start", at: Date.now(), observed: true });
   }
 
   /** Through another gateway, where nothing was known yet of what was being begun here. */
@@ -148,7 +148,7 @@ export class ProgressReporter {
     const at = Date.now();
     await this.#background.apply(
       taskId,
-      text === "" ? { type: "heartbeat", at } : { type: "progress", at, text, overheard: true },
+      text === "" ? { type: "heartbeat", at } : { type: "progress", at, text, observed: true },
     );
   }
 }

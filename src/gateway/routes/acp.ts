@@ -1,5 +1,6 @@
 import type { RequestedAgentCommand } from "../../acp/agent/agent-commands.js";
-import { type AcpController, DEFAULT_PERMISSION_RULES } from "../../acp/controller.js";
+import type { AcpController } from "../../acp/controller.js";
+import { DEFAULT_PERMISSION_RULES } from "../../acp/ensure-session.js";
 import type { PromptRequest } from "../../acp/session/prompt-queue.js";
 import type { ParsedRequestOf, ResponseOf } from "../../api/contract.js";
 import type { PERMISSION_PRESETS } from "../../api/routes/acp.js";

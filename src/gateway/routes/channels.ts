@@ -1,13 +1,14 @@
 import type { ChannelEntries } from "../../config/channels.js";
 import { NotFound } from "../../errors.js";
 import { newMessageId } from "../../model/ids.js";
-import { type Deliverer, DeliveryFailed, type Notification } from "../../tasks/delivery.js";
+import type { Notification } from "../../model/outbox.js";
+import { type Deliver, DeliveryFailed } from "../../tasks/delivery.js";
 import type { RouteHandlers } from "../../api/handler.js";
 import { describeChannels } from "../../queries/channels.js";
 
 export interface ChannelHandlerDeps {
   readonly channels: ChannelEntries;
-  readonly courier: Deliverer;
+  readonly deliver: Deliver;
   /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
   readonly assertAcceptingRuns: () => void;
 }
@@ -27,7 +28,7 @@ export function createChannelHandlers(
       const told = { channel, notificationId: notification.id };
       try {
         const target = { kind: "channel", channel: name, address } as const;
-        const answer = await deps.courier.deliver(target, notification, disconnected);
+        const answer = await deps.deliver(target, notification, disconnected);
         const receipt = answer.status === "delivered" ? answer.receipt : null;
         return { ...told, delivered: answer.status === "delivered", receipt, failure: null };
       } catch (error) {

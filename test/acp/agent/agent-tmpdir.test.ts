@@ -9,7 +9,7 @@ import { AcpFixture, shellAgent } from "../../support/agents/acp-fixture.js";
 
 const NOBODY = 65_534;
 
-test("what an agent has locked is removed, and what is behind a link is not", async () => {
+test("read-only directories of an agent are removed, and targets of links are not", async () => {
   const outside = await mkdtemp(join(tmpdir(), "hf-kept-"));
   const path = await mkdtemp(join(tmpdir(), "hf-acp-"));
   onTestFinished(() => void execFileSync("rm", ["-rf", outside, path]));
@@ -20,7 +20,7 @@ test("what an agent has locked is removed, and what is behind a link is not", as
   await symlink(outside, join(path, "link"));
   await chmod(locked, 0o500);
   await chmod(join(path, "cache"), 0o000);
-  // Root may do everything: as somebody who may not.
+  // Root ignores permissions, so this runs as another user.
   if (process.getuid?.() === 0) {
     for (const each of [outside, path, join(path, "cache"), locked]) await chown(each, NOBODY, NOBODY);
     process.seteuid?.(NOBODY);
@@ -32,7 +32,7 @@ test("what an agent has locked is removed, and what is behind a link is not", as
   expect(existsSync(join(outside, "file"))).toBe(true);
 });
 
-test("a TMPDIR that cannot be removed is told of, and changes nothing else", async () => {
+test("a TMPDIR that cannot be removed is reported and has no other effect", async () => {
   const problems: string[] = [];
   const onProblem = (message: string): void => void problems.push(message);
   const fixture = await AcpFixture.open({}, { onProblem });
@@ -48,5 +48,5 @@ test("a TMPDIR that cannot be removed is told of, and changes nothing else", asy
   const { session: closed } = await fixture.acp.closeSession(session, { actor: "test" });
   expect(closed).toMatchObject({ state: "closed" });
   await fixture.waitForAgentExit(session);
-  expect(problems).toEqual([`${path}, the TMPDIR of an agent that has ended, could not be removed`]);
+  expect(problems).toEqual([`TMPDIR ${path} of an agent that has ended could not be removed`]);
 });

@@ -40,7 +40,7 @@ async function cancelInVain(agent: AdapterFixture): Promise<void> {
   await turn;
 }
 
-test("a silent turn ends by its watchdog", async () => {
+test("a silent turn is ended after the inactivity limit", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("ignores-cancel"));
   await agent.open();
   agent.adapter.connection.watchTurn(SOON);
@@ -48,7 +48,7 @@ test("a silent turn ends by its watchdog", async () => {
   expect((await agent.waitForExit()).closed.reason).toBe("no-frames");
 });
 
-test("garbage is counted, never answered, and soon enough", async () => {
+test("malformed lines are counted and not answered, and too many close the connection", async () => {
   const shown: string[] = [];
   const agent = await openAdapterFixture(misbehavingAgent("garbage"), {
     handlers: { onMalformed: (_, excerpt) => shown.push(excerpt) },
@@ -59,7 +59,7 @@ test("garbage is counted, never answered, and soon enough", async () => {
   expect(shown[0]).not.toMatch(/\u001b|\u0007|pwned/);
 });
 
-test.each(["giant-frame", "unterminated"])("%s: refused at the cap, in bounded memory", async (mode) => {
+test.each(["giant-frame", "unterminated"])("%s: refused at the limit, in bounded memory", async (mode) => {
   const agent = await openAdapterFixture(misbehavingAgent(mode));
   await agent.open();
   const before = process.memoryUsage().rss;
@@ -69,7 +69,7 @@ test.each(["giant-frame", "unterminated"])("%s: refused at the cap, in bounded m
   expect((await agent.waitForExit()).closed.reason).toBe("frame-too-large");
 });
 
-test("20,000 frames a second: every one, in order, in bounded memory, until the turn's deadline", async () => {
+test("20,000 frames a second are handled in order and in bounded memory until the deadline", async () => {
   let next = 0;
   let broken = 0;
   const agent = await openAdapterFixture(misbehavingAgent("flood"), {
@@ -89,26 +89,26 @@ test("20,000 frames a second: every one, in order, in bounded memory, until the 
   expect(next).toBeGreaterThan(2_000);
 });
 
-test("an agent that closes its output and lives is ended", async () => {
-  const agent = await openAdapterFixture(misbehavingAgent("closes-stdout"), { leaveMs: 200 });
+test("an agent that closes its output and keeps running is stopped", async () => {
+  const agent = await openAdapterFixture(misbehavingAgent("closes-stdout"), { ownExitMs: 200 });
   await agent.open();
   expect(await failure(agent.prompt())).toMatchObject({ reason: "ended" });
   const { record } = await agent.waitForExit();
   expect(record.exit).toMatchObject({ actor: "acp: ended" });
 });
 
-test("an agent that dies in mid-frame: its last words count, the half frame does not", async () => {
+test("the whole frames of an agent that dies inside a frame count, the incomplete one does not", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("dies-mid-frame"));
   await agent.open();
   const turn = agent.beginTurn();
   expect(await failure(agent.prompt())).toMatchObject({ reason: "ended" });
   const { closed, record } = await agent.waitForExit();
-  expect(closed.message).toContain("mid-frame");
+  expect(closed.message).toContain("middle of a frame");
   expect(record.exit).toMatchObject({ code: 3 });
   expect(turn.text.text).toBe("last words");
 });
 
-test("a second answer changes nothing", async () => {
+test("a second answer has no effect", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("answers-twice"));
   await agent.open();
   expect(await agent.prompt()).toBe("end_turn");
@@ -118,7 +118,7 @@ test("a second answer changes nothing", async () => {
   await agent.waitForExit();
 });
 
-test("unknown methods are refused one by one, and the turn goes on", async () => {
+test("unknown methods are refused, and the turn continues", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("unknown-methods"));
   await agent.open();
   expect(await agent.prompt()).toBe("end_turn");
@@ -127,7 +127,7 @@ test("unknown methods are refused one by one, and the turn goes on", async () =>
   await agent.waitForExit();
 });
 
-test("frames in single bytes, with CRLF and blank lines, are frames", async () => {
+test("frames are read from single bytes, with CRLF and blank lines", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("in-pieces"));
   await agent.open();
   const turn = agent.beginTurn();
@@ -139,13 +139,13 @@ test("frames in single bytes, with CRLF and blank lines, are frames", async () =
   expect(record.exit).toMatchObject({ reason: "exit", code: 0 });
 });
 
-test("version 2 is not spoken", async () => {
+test("an agent that answers with protocol version 2 is refused", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("wrong-version"));
   expect(await failure(agent.open())).toMatchObject({ code: "ACP_CLOSED", reason: "wrong-version" });
   expect((await agent.waitForExit()).closed.reason).toBe("wrong-version");
 });
 
-test("what ignores SIGTERM and the end of its input is killed; its stderr was read and holds no secret", async () => {
+test("an agent that ignores SIGTERM and the end of its input is killed, and its stderr is redacted", async () => {
   const agent = await openAdapterFixture(misbehavingAgent("stays"));
   await agent.open();
   await agent.adapter.connection.request(

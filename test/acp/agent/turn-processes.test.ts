@@ -49,31 +49,31 @@ async function audited(run: Partial<Run>, before: readonly string[] | null, reap
   return audit;
 }
 
-test("a tree that cannot be seen is not called empty", async () => {
+test("a process tree that cannot be listed is not reported as empty", async () => {
   const unknown = expect.stringContaining("its anchor does not answer now") as string;
   expect(await audited({ members: away }, [])).toMatchObject({ left: [], reaped: false, unknown });
 });
 
-test("nor one that could not be seen when the turn began", async () => {
+test("a tree that could not be listed at the start of the turn is not reported as empty", async () => {
   const audit = await audited({ members: async () => [process(7)] }, null);
-  expect(audit).toMatchObject({ left: [], unknown: expect.stringMatching(/when it began/) as string });
+  expect(audit).toMatchObject({ left: [], unknown: expect.stringMatching(/when the turn began/) as string });
 });
 
-test("nor one with more processes than can be named", async () => {
+test("a tree with too many processes is not reported as empty", async () => {
   const many = Array.from({ length: MAX_LISTED_PROCESSES }, (_, at) => process(at + 2));
   const run = { members: async () => many };
   await expect(listProcessKeys(run as unknown as Run)).rejects.toThrow(/cannot be told/);
   expect(await audited(run, [])).toMatchObject({ left: [], unknown: expect.stringMatching(/512/) as string });
 });
 
-test("who was seen and could not be ended is named, with the reason", async () => {
+test("listed processes that could not be ended are reported with the reason", async () => {
   const audit = await audited({ members: async () => [process(6), process(7)], signal: away }, ["6:6"], true);
   const left = [{ pid: 7, startTime: 7, uniqueId: null, command: "tool" }];
   const unknown = expect.stringContaining("its anchor does not answer now") as string;
   expect(audit).toMatchObject({ left, survivors: left, reaped: false, unknown });
 });
 
-test("of an agent that has ended meanwhile nothing is said: everybody ended with it", async () => {
+test("no audit is written for an agent that has ended", async () => {
   let state: Run["state"] = "running";
   const members = (): Promise<never> => {
     state = "exited";

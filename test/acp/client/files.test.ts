@@ -37,7 +37,7 @@ async function places(): Promise<{ readonly inside: string; readonly outside: st
   return { inside, outside };
 }
 
-test("off: nothing is offered, and the methods do not exist; on: only what was said", async () => {
+test("file methods exist only as far as the client access grants them", async () => {
   const fixture = await AcpFixture.open();
   const path = join(fixture.home, "a.txt");
   const methods = [READ, WRITE, "terminal/create", "terminal/output", "terminal/wait_for_exit"];
@@ -61,7 +61,7 @@ test("off: nothing is offered, and the methods do not exist; on: only what was s
   await fixture.acp.closeSession(reader, { actor: "test" });
 });
 
-test("text is read whole or by lines, and written all or nothing, with its mode and its missing directories", async () => {
+test("text is read whole or by lines, and written atomically with its mode and missing directories", async () => {
   const fixture = await AcpFixture.open();
   const { inside } = await places();
   const path = join(inside, "lines.txt");
@@ -99,7 +99,7 @@ test("text is read whole or by lines, and written all or nothing, with its mode 
   await fixture.acp.closeSession(session, { actor: "test" });
 });
 
-test("no path leads out, and nothing but a text of bounded size is read or replaced", async () => {
+test("paths outside the roots, other file types and large files are refused", async () => {
   const fixture = await AcpFixture.open();
   const { inside, outside } = await places();
   const at = (name: string): string => join(inside, name);
@@ -172,7 +172,7 @@ test("no path leads out, and nothing but a text of bounded size is read or repla
   await fixture.acp.closeSession(wider, { actor: "test" });
 });
 
-test("what becomes a link after it was looked at leads nowhere", async () => {
+test("a path that becomes a link after the check is refused", async () => {
   const { inside, outside } = await places();
   mkdirSync(join(inside, "folder"));
   writeFileSync(join(inside, "folder", "secret"), "mine");
@@ -199,7 +199,7 @@ test("what becomes a link after it was looked at leads nowhere", async () => {
   expect(existsSync(join(outside, "new"))).toBe(false);
 });
 
-test("nobody may read what is written beside a file before it has the file's mode", async () => {
+test("the temporary file is never readable by others before it has the file's mode", async () => {
   const { inside } = await places();
   const path = join(inside, "private");
   writeFileSync(path, "mine");
@@ -217,7 +217,7 @@ test("nobody may read what is written beside a file before it has the file's mod
   expect([...modes]).toEqual([0o600]);
 });
 
-test("rules judge where a path really leads; what is asked about is done when it is allowed, by the next gateway too", async () => {
+test("rules match the resolved path, and an allowed request is executed, also by the next gateway", async () => {
   const fixture = await AcpFixture.open();
   const { inside } = await places();
   const path = join(inside, "asked");

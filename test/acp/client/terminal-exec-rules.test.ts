@@ -35,7 +35,7 @@ function pendingQuestion(fixture: AcpFixture, session: string): Promise<AcpPermi
   });
 }
 
-test("a terminal under exec rules runs no program that they do not allow, whatever its variables or name", async () => {
+test("a terminal runs only programs that the exec rules allow", async () => {
   const { house: fixture, canary, planted, repository } = await prepared();
   const execRules = [
     { effect: "allow", executable: "git", args: ["status"] },
@@ -73,7 +73,7 @@ test("a terminal under exec rules runs no program that they do not allow, whatev
   await fixture.waitForAgentExit(session);
 });
 
-test("a variable that is not listed is named in the question, and passes when that is allowed", async () => {
+test("the question names an unlisted variable, which is passed if the question is allowed", async () => {
   const { house: fixture } = await prepared();
   const execRules = [{ effect: "ask", executable: "env" }, { effect: "deny" }] as const;
   const session = await spawnClientAgent(fixture, { terminals: true }, { session: { execRules } });
@@ -98,7 +98,7 @@ test("a variable that is not listed is named in the question, and passes when th
   await fixture.waitForAgentExit(session);
 });
 
-test("where exec rules allow everything, a question names the program that the agent's own PATH leads to", async () => {
+test("under exec rules that allow everything, the question names the program in the agent's PATH", async () => {
   const { house: fixture, canary, planted } = await prepared();
   const rules = [{ effect: "ask" }] as const;
   const execRules = [{ effect: "allow" }] as const;
@@ -117,7 +117,7 @@ test("where exec rules allow everything, a question names the program that the a
   await fixture.waitForAgentExit(session);
 });
 
-test("a question names the directory in which the command is executed", async () => {
+test("the question names the working directory of the command", async () => {
   const { house: fixture, planted, repository } = await prepared();
   await symlink(repository, join(planted, "link"));
   const execRules = [{ effect: "ask" }] as const;

@@ -31,7 +31,7 @@ async function terminalsOf(fixture: AcpFixture, sessionId: string) {
   return runs.filter(({ backendId }) => backendId === "acp-terminal");
 }
 
-test("a terminal is a run: its output and status, killed with its tree and still there, released and forgotten", async () => {
+test("a terminal is a run with output and status; kill ends its tree, and release forgets it", async () => {
   const fixture = await AcpFixture.open();
   const session = await spawnClientAgent(fixture, { terminals: true });
   const said = "printf 'aé\\377'; echo $WORD >&2; pwd; exit 3";
@@ -80,7 +80,7 @@ test("a terminal is a run: its output and status, killed with its tree and still
   );
   await waitFor("all of the tree lives", () => livingParts() === "Fbnste");
   const nasty = (await terminalsOf(fixture, session)).find(({ state }) => state === "running");
-  // Whoever stops the run is seen by who waits.
+  // A wait resolves when another client stops the run.
   await fixture.supervisor.stop(nasty?.runId ?? "", { actor: "test" });
   expect(livingParts()).toBe("");
   const [, stopped, released] = parseAnswers(await fixture.waitForTurnEnd(turn));
@@ -99,7 +99,7 @@ test("a terminal is a run: its output and status, killed with its tree and still
   await fixture.waitForAgentExit(session);
 });
 
-test("output is the newest, within its limit, from a whole character on", async () => {
+test("output is the newest within the limit and starts with a whole character", async () => {
   const fixture = await AcpFixture.open();
   const session = await spawnClientAgent(fixture, { terminals: true });
   const ended = { exitCode: 0, signal: null };
@@ -138,7 +138,7 @@ test("output is the newest, within its limit, from a whole character on", async 
   expect(lastBytesAsText(Buffer.alloc(9, 0xff), 6, whole).output).toBe("\uFFFD\uFFFD");
 });
 
-test("what a turn leaves in a terminal is named, ended when asked to, and the terminal can still be read", async () => {
+test("processes that a turn leaves in a terminal are reported and ended on request", async () => {
   const fixture = await AcpFixture.open();
   const session = await spawnClientAgent(fixture, { terminals: true });
   await runSteps(fixture, session, [CREATE, shell("sleep 3117")]);
@@ -174,8 +174,8 @@ test("what a turn leaves in a terminal is named, ended when asked to, and the te
   await fixture.waitForAgentExit(session);
 });
 
-test.each(["close", "death", "death while no gateway is there"])(
-  "terminals end with their agent's %s, until proven empty",
+test.each(["close", "death", "death without a gateway"])(
+  "terminals end with the %s of their agent and are proven empty",
   async (how) => {
     const fixture = await AcpFixture.open();
     const session = await spawnClientAgent(fixture, { terminals: true });
@@ -201,7 +201,7 @@ test.each(["close", "death", "death while no gateway is there"])(
   },
 );
 
-test("commands are judged by the rules on tools and those on programs, and the stricter says", async () => {
+test("commands are judged by permission rules and exec rules, and the stricter decides", async () => {
   const fixture = await AcpFixture.open();
   const rules = [
     { effect: "reject", kind: "execute", title: "sh *" },
@@ -224,7 +224,7 @@ test("commands are judged by the rules on tools and those on programs, and the s
   );
   expect(answers).toMatchObject([
     { code: REFUSED, message: "it is not allowed: rule 1" },
-    { code: REFUSED, message: "it is not allowed: rule 1 of its session's exec rules" },
+    { code: REFUSED, message: "it is not allowed: rule 1 of the session's exec rules" },
     { terminalId: expect.any(String) as string },
   ]);
   const command = { command: "touch", args: [marker] };
@@ -262,7 +262,7 @@ test("commands are judged by the rules on tools and those on programs, and the s
   await second.waitForAgentExit(session);
 });
 
-test("a wait that was open when the gateway left is answered by the next, once; ids and what was released hold", async () => {
+test("the next gateway answers an open wait once, and keeps terminal ids and releases", async () => {
   const fixture = await AcpFixture.open();
   const go = join(fixture.home, "go");
   const session = await spawnClientAgent(fixture, { terminals: true });
@@ -298,7 +298,7 @@ test("a wait that was open when the gateway left is answered by the next, once; 
   await third.waitForAgentExit(session);
 });
 
-test("a gateway that died between a command's start and the answer has started it, and the next one answers", async () => {
+test("a command that started before a crash is not started again, and the next gateway answers", async () => {
   const fixture = await AcpFixture.open();
   const session = await spawnClientAgent(fixture, { terminals: true });
   const { store } = fixture;
@@ -321,7 +321,7 @@ test("a gateway that died between a command's start and the answer has started i
   await second.waitForAgentExit(session);
 });
 
-test("so many terminals and no more, until one is released", async () => {
+test("the number of open terminals is bounded", async () => {
   const fixture = await AcpFixture.open();
   const session = await spawnClientAgent(fixture, { terminals: true }, { rules: ALLOW_ALL_RULES });
   const many = Array.from({ length: 16 }, () => [CREATE, { command: "true" }] as const);
@@ -343,7 +343,7 @@ test("so many terminals and no more, until one is released", async () => {
   await fixture.waitForAgentExit(session);
 });
 
-test("rules judge all of a command, and people are shown it, but for its secrets", async () => {
+test("rules match the whole command, and people see it redacted", async () => {
   const fixture = await AcpFixture.open();
   const rules = [
     { effect: "reject", kind: "execute", title: "*never*" },
@@ -381,8 +381,8 @@ test("rules judge all of a command, and people are shown it, but for its secrets
   await fixture.waitForAgentExit(session);
 });
 
-test("of what waits, only what was asked for is kept, and nobody asks for ever", async () => {
-  const fixture = await AcpFixture.open({ questions: 8 });
+test("only the parameters of waiting requests are stored, and requests per turn are bounded", async () => {
+  const fixture = await AcpFixture.open({ permissionRequestsPerTurn: 8 });
   const path = join(fixture.home, "asked");
   const rules = [{ effect: "ask", kind: "edit" }, ...ALLOW_ALL_RULES] as const;
   const session = await spawnClientAgent(fixture, { terminals: true, files: "read-write" }, { rules });
@@ -403,7 +403,7 @@ test("of what waits, only what was asked for is kept, and nobody asks for ever",
   const notes = JSON.stringify(await fixture.store.listAcpUpdates({ sessionId: session, type: "client" }));
   expect(notes).toContain("kept");
   expect(notes.length).toBeLessThan(junk.length);
-  const second = await fixture.restart({ questions: 8 });
+  const second = await fixture.restart({ permissionRequestsPerTurn: 8 });
   expect(await second.allowPermission(id)).toBe(true);
   expect(parseAnswers(await second.waitForTurnEnd(turn))[3]).toEqual({});
   const reads = Array.from({ length: 9 }, () => ["fs/read_text_file", { path }]);
@@ -416,7 +416,7 @@ test("of what waits, only what was asked for is kept, and nobody asks for ever",
   await second.waitForAgentExit(session);
 });
 
-test("a command that could not be executed is no terminal, also for the next gateway", async () => {
+test("a command that could not be executed is not a terminal, also for the next gateway", async () => {
   const fixture = await AcpFixture.open();
   const session = await spawnClientAgent(fixture, { terminals: true });
   const many = Array.from({ length: 17 }, () => [CREATE, { command: "no-such-program-anywhere" }] as const);
@@ -428,7 +428,7 @@ test("a command that could not be executed is no terminal, also for the next gat
   await second.waitForAgentExit(session);
 });
 
-test("a terminal has the variables that the catalogue gives its agent, and no others that load code", async () => {
+test("a terminal has the agent's variables from the catalogue, and no others that load code", async () => {
   const env = { NODE_OPTIONS: "--no-deprecation" };
   const own = { id: "own", name: "Own", versionArgs: [], passEnv: [], env, acp: { argv: [...clientAgent] } };
   const fixture = await AcpFixture.open({}, { agents: [own] });

@@ -22,7 +22,7 @@ const option: fc.Arbitrary<PermissionOption> = fc.record({
 const tool = fc.record({ kind: fc.option(kind), title: fc.option(title) });
 const canAsk = fc.record({ canAsk: fc.boolean() });
 
-test("an answer is always one that was offered, of the kind decided, for this once", () => {
+test("an answer is an offered option of the decided kind, for one time", () => {
   fc.assert(
     fc.property(fc.array(rule), tool, fc.array(option), canAsk, (rules, asked, options, can) => {
       const decision = decidePermission(rules, asked, options, can);
@@ -56,7 +56,7 @@ test("nothing is allowed that no rule allows", () => {
   );
 });
 
-test("rules after the one that decides change nothing", () => {
+test("rules after the deciding rule have no effect", () => {
   fc.assert(
     fc.property(fc.array(rule), fc.array(rule), tool, canAsk, (rules, more, asked, can) => {
       const decision = decidePermission(rules, asked, [], can);
@@ -66,7 +66,7 @@ test("rules after the one that decides change nothing", () => {
   );
 });
 
-test("a title matches as its pattern would as a regular expression", () => {
+test("a title pattern matches like the equivalent regular expression", () => {
   fc.assert(
     fc.property(title, title, (pattern, text) => {
       const like = new RegExp(
@@ -86,7 +86,7 @@ test("a title matches as its pattern would as a regular expression", () => {
   );
 });
 
-test("a hostile title against a hostile pattern takes no time", () => {
+test("a hostile title and pattern are matched in bounded time", () => {
   const began = performance.now();
   decidePermission(
     [{ effect: "allow", title: `${"*a".repeat(2_000)}b` }],
@@ -97,7 +97,7 @@ test("a hostile title against a hostile pattern takes no time", () => {
   expect(performance.now() - began).toBeLessThan(scaled(5_000));
 });
 
-test("as many rules as there may be, made for a title as long as it may be, take no time", () => {
+test("the maximal number of hostile rules on the longest title is matched in bounded time", () => {
   const half = "a".repeat(499);
   const rules = Array.from(
     { length: 1_000 },
@@ -109,7 +109,7 @@ test("as many rules as there may be, made for a title as long as it may be, take
   expect(performance.now() - began).toBeLessThan(scaled(2_000));
 });
 
-test("a title that is too long to be judged is allowed by no rule on titles, and by no gap between them", () => {
+test("a title that is too long to be matched is never allowed by a rule on titles", () => {
   const asked = { kind: "execute", title: `ls ${"x".repeat(defaults.acpAskedChars)} rm` };
   const ruleFor = (...rules: PermissionRule[]) => decidePermission(rules, asked, [], { canAsk: true }).rule;
   expect(ruleFor({ effect: "allow", title: "ls *" })).toBeNull();
@@ -120,7 +120,7 @@ test("a title that is too long to be judged is allowed by no rule on titles, and
   expect(ruleFor({ effect: "reject", kind: "read", title: "*" }, { effect: "allow" })).toBe(1);
 });
 
-test("a rule that names what is not known of the tool does not match", () => {
+test("a rule on an unknown kind or title does not match", () => {
   const unknown = { kind: null, title: null };
   for (const part of [{ kind: "read" as const }, { title: "*" }])
     expect(decidePermission([{ effect: "allow", ...part }], unknown, [], { canAsk: true })).toMatchObject({
@@ -129,13 +129,13 @@ test("a rule that names what is not known of the tool does not match", () => {
     });
 });
 
-test("the first of two options of one kind", () => {
+test("the first of two options of one kind is chosen", () => {
   const options = ["one", "two"].map((optionId) => ({ optionId, name: "", kind: "allow_once" as const }));
   expect(selectOption(options, true)).toEqual({ outcome: "selected", optionId: "one" });
   expect(selectOption(options, false)).toEqual({ outcome: "cancelled" });
 });
 
-test("a request is read for what decides, and one that cannot be read is none", () => {
+test("a permission request is parsed and bounded, and an invalid one is refused", () => {
   const options = [{ optionId: "yes", name: "Yes", kind: "allow_once" }];
   const toolCall = { toolCallId: "t", title: "ls", kind: "execute" };
   expect(parsePermissionRequest({ sessionId: "s", toolCall, options })).toEqual({
@@ -146,7 +146,7 @@ test("a request is read for what decides, and one that cannot be read is none", 
     kind: "execute",
     options,
   });
-  // An update may leave out what was said before, and offer what nobody knows.
+  // A request may omit known fields and offer unknown kinds.
   const odd = [{ optionId: "x", name: 5, kind: "allow_forever" }, { kind: "allow_once" }, "no"];
   expect(
     parsePermissionRequest({ sessionId: "s", toolCall: { toolCallId: "t" }, options: odd }),
@@ -172,7 +172,7 @@ test("a request is read for what decides, and one that cannot be read is none", 
     expect(parsePermissionRequest(wrong)).toBeNull();
 });
 
-test("everything that an agent says about a tool is part of the question", () => {
+test("all details of a tool call are part of the question", () => {
   const toolCall = {
     toolCallId: "1",
     title: "Run a command",

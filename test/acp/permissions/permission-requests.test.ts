@@ -11,7 +11,7 @@ function pending(fixture: AcpFixture, session: string): Promise<AcpPermissionReq
   });
 }
 
-test("an operator is asked, and the answer is chosen by option id, once; it is in the event log", async () => {
+test("an operator decides a request once, by option id, and the event log has the decision", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo allowed");
@@ -31,7 +31,7 @@ test("an operator is asked, and the answer is chosen by option id, once; it is i
   await fixture.acp.closeSession(session, { actor: "test" });
 });
 
-test("nobody answers: no; a rule says so at once; a cancel answers what is open", async () => {
+test("a request is denied when it expires or by a rule, and a cancel answers open requests", async () => {
   const fixture = await AcpFixture.open({ permissionMs: 300 });
   const session = await fixture.spawn(shellAgent(), {
     rules: [{ effect: "reject", title: "rm *" }, { effect: "ask" }],
@@ -57,7 +57,7 @@ test("nobody answers: no; a rule says so at once; a cancel answers what is open"
   await fixture.acp.closeSession(patient, { actor: "test" });
 });
 
-test("a question outlives the gateway that was asked; one that was decided is answered by the next", async () => {
+test("a request outlives its gateway, and the next gateway answers a decided one", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo allowed");
@@ -82,7 +82,7 @@ test("a question outlives the gateway that was asked; one that was decided is an
   await third.waitForAgentExit(session);
 });
 
-test("a question that ends with its agent is in the event log, and told like every other", async () => {
+test("a request that ends with its agent is in the event log and in the updates", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo never");
@@ -104,7 +104,7 @@ test("a question that ends with its agent is in the event log, and told like eve
   await fixture.acp.closeSession(session, { actor: "test" });
 });
 
-test("who allows what can only be allowed for good has not allowed it, and it is not said", async () => {
+test("a request that offers only allow_always is cancelled, not allowed", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent("forever"), { rules: ASK });
   const turn = await fixture.prompt(session, "ask echo never");
@@ -118,7 +118,7 @@ test("who allows what can only be allowed for good has not allowed it, and it is
   await fixture.acp.closeSession(session, { actor: "test" });
 });
 
-test("a title without end is kept as far as somebody would read it", async () => {
+test("a long title is truncated when it is stored", async () => {
   const fixture = await AcpFixture.open();
   const session = await fixture.spawn(shellAgent(), {
     rules: [{ effect: "allow", title: "true *" }, { effect: "reject" }],

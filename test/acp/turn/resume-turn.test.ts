@@ -2,8 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { type Adapter, resumeAdapter, startAdapter } from "../../../src/acp/agent/adapter.js";
-import type { ConnectionState } from "../../../src/acp/wire/connection.js";
-import type { ConnectionHandlers } from "../../../src/acp/wire/handlers.js";
+import type { ConnectionHandlers, ConnectionState } from "../../../src/acp/wire/handlers.js";
 import { initialize } from "../../../src/acp/wire/initialize.js";
 import { deferred } from "../../../src/async/deferred.js";
 import type { Run, Supervisor } from "../../../src/supervisor/api.js";
@@ -71,7 +70,7 @@ async function closeAndLook(adapter: Adapter): Promise<void> {
   expect(existsSync(adapter.tmpdir)).toBe(false);
 }
 
-test("a turn goes on in the next process: no update lost or doubled, one answer", async () => {
+test("a turn continues in the next gateway process without lost or repeated updates", async () => {
   const kept: Kept = { texts: [], stopReasons: [], end: 0 };
   const someway = deferred<void>();
   const { home, first, began } = await begin(
@@ -98,14 +97,14 @@ test("a turn goes on in the next process: no update lost or doubled, one answer"
   await closeAndLook(adapter);
 });
 
-test("a prompt that was half written is written to its end by the next process", async () => {
+test("the next gateway process writes the rest of a half-written prompt", async () => {
   const kept: Kept = { texts: [], stopReasons: [], end: 0 };
   const onItsWay = deferred<ConnectionState>();
   const { home, first, began } = await begin("reads-late", {
     ...keeping(kept),
     beforeSend: async (outgoing, request) => {
       if (request?.method === "session/prompt")
-        onItsWay.resolve({ pending: [request], questions: [], outgoing });
+        onItsWay.resolve({ pending: [request], openRequests: [], outgoing });
     },
   });
   const text = "grün ".repeat(1_000_000);

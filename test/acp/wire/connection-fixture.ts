@@ -1,5 +1,9 @@
-import { AcpConnection, type AcpConnectionDeps } from "../../../src/acp/wire/connection.js";
-import type { ConnectionHandlers, AgentRpcRequest } from "../../../src/acp/wire/handlers.js";
+import { AcpConnection } from "../../../src/acp/wire/connection.js";
+import type {
+  AcpConnectionDeps,
+  AgentRpcRequest,
+  ConnectionHandlers,
+} from "../../../src/acp/wire/handlers.js";
 import type { StreamChunk } from "../../../src/acp/wire/frame-reader.js";
 import type { SessionUpdate } from "../../../src/acp/wire/session-update.js";
 import { TestClock } from "../../support/session-fixture.js";

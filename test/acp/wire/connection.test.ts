@@ -13,7 +13,7 @@ const permission = (id: number | string): object => ({
   params: { sessionId: "s", toolCall: { toolCallId: "t" }, options: [] },
 });
 
-test("answers reach who asked, whatever their order", async () => {
+test("answers reach their requests in any order", async () => {
   const fixture = new ConnectionFixture();
   const one = fixture.connection.request("session/list", {}, soon);
   const two = fixture.connection.request("session/list", {}, soon);
@@ -40,7 +40,7 @@ test("a request that is not answered in time fails, and its late answer is count
   expect(fixture.clock.timers).toBe(0);
 });
 
-test("second answers and answers to nothing are counted and change nothing", async () => {
+test("repeated and unmatched answers are counted and have no effect", async () => {
   const fixture = new ConnectionFixture();
   const asked = fixture.connection.request("session/list", {}, soon);
   await flushPending();
@@ -51,7 +51,7 @@ test("second answers and answers to nothing are counted and change nothing", asy
   expect(fixture.connection.counts).toMatchObject({ answeredTwice: 1, unmatched: 2 });
 });
 
-test("an error is the agent's word: its code kept, its text made harmless", async () => {
+test("an error keeps its code, and its text is sanitized", async () => {
   const fixture = new ConnectionFixture();
   const failed = fixture.connection.request("session/list", {}, soon).catch((error: unknown) => error);
   await flushPending();
@@ -63,7 +63,7 @@ test("an error is the agent's word: its code kept, its text made harmless", asyn
   });
 });
 
-test("requests that are not known are refused at once; a method of Object is not known", async () => {
+test("unknown methods, also those of Object, are refused", async () => {
   const fixture = new ConnectionFixture();
   fixture.receive({ id: "x", method: "fs/read_text_file", params: {} }, { id: 0, method: "constructor" });
   await flushPending();
@@ -74,7 +74,7 @@ test("requests that are not known are refused at once; a method of Object is not
   expect(fixture.connection.counts.unknownRequests).toBe(2);
 });
 
-test("malformed lines are counted and never answered; too many of them are no agent", async () => {
+test("malformed lines are counted and not answered, and too many close the connection", async () => {
   const fixture = new ConnectionFixture();
   fixture.write("hello\n[]\n");
   fixture.receive({ method: "session/update", params: { sessionId: 5 } }, { method: "_other" });
@@ -86,7 +86,7 @@ test("malformed lines are counted and never answered; too many of them are no ag
   expect(await fixture.connection.closed).toMatchObject({ reason: "protocol-error" });
 });
 
-test("what the agent says is handled one after the other, and let go of only when it is kept", async () => {
+test("frames are handled in order and acknowledged after their effects are stored", async () => {
   const order: string[] = [];
   const kept = deferred<void>();
   const fixture = new ConnectionFixture(
@@ -116,7 +116,7 @@ test("what the agent says is handled one after the other, and let go of only whe
   expect(end).toBeLessThan(fixture.offset);
 });
 
-test("a question is let go of when it is kept, not when it is answered", async () => {
+test("a request is acknowledged when it is stored, not when it is answered", async () => {
   const kept = deferred<void>();
   const fixture = new ConnectionFixture(
     {},
@@ -128,10 +128,10 @@ test("a question is let go of when it is kept, not when it is answered", async (
   kept.resolve();
   await flushPending();
   expect([fixture.acked, fixture.updates.length]).toEqual([fixture.offset, 1]);
-  expect(fixture.connection.state.questions).toEqual([{ id: 1, method: "session/request_permission" }]);
+  expect(fixture.connection.state.openRequests).toEqual([{ id: 1, method: "session/request_permission" }]);
 });
 
-test("a flood is handled in bounded batches, all of it, in order", async () => {
+test("a flood of frames is handled in bounded batches and in order", async () => {
   const fixture = new ConnectionFixture();
   fixture.receive(...Array.from({ length: 10_000 }, (_, at) => fixture.update(`${at}`)));
   while (fixture.acked < fixture.offset) await flushPending();
@@ -142,7 +142,7 @@ test("a flood is handled in bounded batches, all of it, in order", async () => {
   );
 });
 
-test("updates of unknown kinds are kept as they came", async () => {
+test("updates of unknown kinds are passed on unchanged", async () => {
   const fixture = new ConnectionFixture();
   fixture.receive({
     method: "session/update",
@@ -152,7 +152,7 @@ test("updates of unknown kinds are kept as they came", async () => {
   expect(fixture.updates[0]).toMatchObject({ end: fixture.offset, update: { sessionUpdate: "new", x: [1] } });
 });
 
-test("what could not be kept is not let go of", async () => {
+test("a frame whose effects could not be stored is not acknowledged", async () => {
   const fixture = new ConnectionFixture({}, { onUpdates: () => Promise.reject(new Error("disk full")) });
   fixture.receive(fixture.update("a"));
   expect(await fixture.connection.closed).toMatchObject({
@@ -162,14 +162,14 @@ test("what could not be kept is not let go of", async () => {
   expect(fixture.acked).toBe(0);
 });
 
-test("frames before one that is too large are still heard", async () => {
+test("frames before one that is too large are handled", async () => {
   const fixture = new ConnectionFixture({ maxFrameBytes: 1_000 });
   fixture.receive(fixture.update("a"), fixture.update("x".repeat(2_000)));
   expect(await fixture.connection.closed).toMatchObject({ reason: "frame-too-large" });
   expect(fixture.updates).toHaveLength(1);
 });
 
-test("so are those before one line too many that is none", async () => {
+test("frames before the last tolerated malformed line are handled", async () => {
   const fixture = new ConnectionFixture();
   const update = JSON.stringify({ jsonrpc: "2.0", ...fixture.update("a") });
   fixture.write(`${"junk\n".repeat(1_000)}${update}\njunk\n`);
@@ -178,7 +178,7 @@ test("so are those before one line too many that is none", async () => {
   expect(fixture.updates).toHaveLength(1);
 });
 
-test("an answer that came in time counts, however long it takes to be kept", async () => {
+test("an answer that arrives in time counts, even if storing it takes long", async () => {
   const kept = deferred<void>();
   const fixture = new ConnectionFixture({}, { onAnswer: () => kept.promise });
   const asked = fixture.connection.request("session/list", {}, soon);
@@ -190,7 +190,7 @@ test("an answer that came in time counts, however long it takes to be kept", asy
   expect(await asked).toEqual({ sessions: [] });
 });
 
-test("the end of the output ends everything that waits", async () => {
+test("the end of the output fails all pending requests", async () => {
   const fixture = new ConnectionFixture();
   const failed = fixture.connection.request("session/list", {}, soon).catch((error: unknown) => error);
   await flushPending();
@@ -205,7 +205,7 @@ test("the end of the output ends everything that waits", async () => {
   expect(fixture.clock.timers).toBe(0);
 });
 
-test("input that cannot be written fails the request and nothing else", async () => {
+test("a failed write fails only its request", async () => {
   let broken = true;
   const fixture = new ConnectionFixture({
     write: () => (broken ? Promise.reject(new Error("not now")) : Promise.resolve()),
@@ -218,14 +218,14 @@ test("input that cannot be written fails the request and nothing else", async ()
   expect(await asked).toEqual({});
 });
 
-test("a request that could not be noted is not sent", async () => {
+test("a request that could not be stored is not sent", async () => {
   const fixture = new ConnectionFixture({}, { beforeSend: () => Promise.reject(new Error("disk full")) });
   await expect(fixture.connection.request("session/list", {}, soon)).rejects.toThrow("disk full");
   expect(fixture.sent).toEqual([]);
   expect(fixture.connection.state.pending).toEqual([]);
 });
 
-test("an agent that does not read its input holds up only itself", async () => {
+test("an agent that does not read its input blocks only itself", async () => {
   const fixture = new ConnectionFixture({ write: () => new Promise(() => undefined) });
   const failed = fixture.connection
     .request("initialize", { protocolVersion: 1 }, { deadlineMs: 1_000, fatal: true })
@@ -238,7 +238,7 @@ test("an agent that does not read its input holds up only itself", async () => {
   expect(await fixture.connection.closed).toMatchObject({ reason: "request-timeout" });
 });
 
-test("a silent turn ends; a turn that speaks, waits for a person, or is held up by us does not", async () => {
+test("a silent turn ends, unless the agent waits for an answer or its frames are being handled", async () => {
   const slow = deferred<void>();
   const fixture = new ConnectionFixture({}, { onUpdates: () => slow.promise });
   const turn = fixture.connection.watchTurn(1_000);
@@ -258,7 +258,7 @@ test("a silent turn ends; a turn that speaks, waits for a person, or is held up 
   await flushPending();
   turn[Symbol.dispose]();
   fixture.clock.advance(60_000);
-  expect(fixture.connection.state).toMatchObject({ pending: [], questions: [] });
+  expect(fixture.connection.state).toMatchObject({ pending: [], openRequests: [] });
   fixture.connection.watchTurn(1_000);
   // Junk is no sign of life.
   fixture.clock.advance(600);
@@ -268,18 +268,18 @@ test("a silent turn ends; a turn that speaks, waits for a person, or is held up 
   expect(await fixture.connection.closed).toMatchObject({ reason: "no-frames" });
 });
 
-test("a question is answered once", async () => {
+test("a request is answered once", async () => {
   const fixture = new ConnectionFixture();
   fixture.receive(permission(3), permission(3));
   await flushPending();
   expect(fixture.questions).toHaveLength(1);
-  expect(fixture.malformed).toEqual(["an id that is in use"]);
+  expect(fixture.malformed).toEqual(["a request id that is in use"]);
   expect(await fixture.connection.answer(3, { result: 1 })).toBe(true);
   expect(await fixture.connection.answer(3, { result: 2 })).toBe(false);
   expect(fixture.sent).toEqual([{ jsonrpc: "2.0", id: 3, result: 1 }]);
 });
 
-test("an agent that asks without end is refused beyond a bound", async () => {
+test("open requests of an agent are bounded", async () => {
   const fixture = new ConnectionFixture();
   fixture.receive(...Array.from({ length: 100 }, (_, id) => permission(id)));
   await flushPending();
@@ -289,7 +289,7 @@ test("an agent that asks without end is refused beyond a bound", async () => {
   expect(fixture.sent[0]).toMatchObject({ id: 32, error: { code: -32_000 } });
 });
 
-test("the next process goes on where the first one stopped: requests, questions, deadlines", async () => {
+test("the next process continues with the pending requests, open requests and deadlines", async () => {
   const noted: PendingRequest[] = [];
   const first = new ConnectionFixture(
     {},
@@ -326,7 +326,7 @@ test("the next process goes on where the first one stopped: requests, questions,
   expect(await late).toMatchObject({ code: "ACP_TIMEOUT" });
 });
 
-test.each([2, 0, 1.5, -1])("an agent that answers version %s is not spoken to", async (protocolVersion) => {
+test.each([2, 0, 1.5, -1])("an agent that answers with version %s is refused", async (protocolVersion) => {
   const fixture = new ConnectionFixture();
   const failed = initialize(fixture.connection, info).catch((error: unknown) => error);
   await flushPending();
@@ -339,7 +339,7 @@ test.each([2, 0, 1.5, -1])("an agent that answers version %s is not spoken to", 
   expect(await fixture.connection.closed).toMatchObject({ reason: "wrong-version" });
 });
 
-test("version 1 is spoken", async () => {
+test("an agent with version 1 is accepted", async () => {
   const fixture = new ConnectionFixture();
   const initialized = initialize(fixture.connection, info);
   await flushPending();
@@ -360,7 +360,7 @@ test.each([
   expect(await fixture.connection.closed).toMatchObject({ reason: "protocol-error" });
 });
 
-test("the first reason to close stands", async () => {
+test("the first reason to close stays", async () => {
   const fixture = new ConnectionFixture();
   fixture.connection.close("no-frames", "a");
   fixture.end();

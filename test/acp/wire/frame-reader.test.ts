@@ -28,7 +28,7 @@ const stream = fc
   .array(fc.tuple(line, fc.constantFrom("\n", "\r\n")), { maxLength: 12 })
   .map((lines) => Buffer.from(lines.flat().join("")));
 
-test("frames are the same however the stream is cut, in the middle of a character too", () => {
+test("frames do not depend on the chunks of the stream", () => {
   fc.assert(
     fc.property(stream, fc.array(fc.nat({ max: 400 })), (bytes, cuts) => {
       expect(spoken(read(bytes, cuts))).toEqual(spoken(read(bytes)));
@@ -36,7 +36,7 @@ test("frames are the same however the stream is cut, in the middle of a characte
   );
 });
 
-test("read again from the end of any frame, the rest comes once", () => {
+test("a stream read again from the end of a frame gives the rest once", () => {
   fc.assert(
     fc.property(stream, fc.array(fc.nat({ max: 400 })), fc.nat(), (bytes, cuts, which) => {
       const all = spoken(read(bytes));
@@ -46,7 +46,7 @@ test("read again from the end of any frame, the rest comes once", () => {
   );
 });
 
-test("bytes from before the begin are skipped, and a gap is no silent loss", () => {
+test("bytes before the start are skipped, and a gap is an error", () => {
   const bytes = Buffer.from(`${update("one")}\n${update("two")}\n`);
   const [first] = read(bytes);
   const reader = new AcpFrameReader(first!.end);
@@ -62,14 +62,14 @@ test.each([
   ['{"method":"m"}', "not JSON-RPC 2.0"],
   ['{"jsonrpc":"2.0"}', "neither request nor answer"],
   ['{"jsonrpc":"2.0","id":1}', "neither request nor answer"],
-  ['{"jsonrpc":"2.0","id":[1],"method":"m"}', "an id that is no id"],
-  [`{"jsonrpc":"2.0","id":"${"1".repeat(1_001)}","method":"m"}`, "an id that is no id"],
+  ['{"jsonrpc":"2.0","id":[1],"method":"m"}', "an invalid id"],
+  [`{"jsonrpc":"2.0","id":"${"1".repeat(1_001)}","method":"m"}`, "an invalid id"],
   ["{", "not JSON"],
-])("%s is no frame: %s", (text, why) => {
+])("%s is not a frame: %s", (text, why) => {
   expect(read(Buffer.from(`${text}\n`))).toMatchObject([{ type: "malformed", why }]);
 });
 
-test("what is not UTF-8 is no frame, also inside a string", () => {
+test("a line that is not UTF-8 is not a frame", () => {
   const bytes = Buffer.concat([
     Buffer.from('{"jsonrpc":"2.0","method":"'),
     Buffer.from([0xff]),
@@ -78,7 +78,7 @@ test("what is not UTF-8 is no frame, also inside a string", () => {
   expect(read(bytes)).toMatchObject([{ type: "malformed", why: "not UTF-8" }]);
 });
 
-test("a malformed line is shown short, harmless and without its secrets", () => {
+test("the excerpt of a malformed line is short, sanitized and redacted", () => {
   const secret = `sk-${"a".repeat(40)}`;
   const [frame] = read(Buffer.from(`\u001b]0;title\u0007key=${secret} ${"x".repeat(10_000_000)}\n`));
   const shown = frame?.type === "malformed" ? frame.excerpt : "";
@@ -86,31 +86,31 @@ test("a malformed line is shown short, harmless and without its secrets", () => 
   expect(shown).toMatch(/^key=\*\*\*/);
 });
 
-test("the end in mid-frame is told", () => {
+test("an end inside a frame is reported", () => {
   expect(read(Buffer.from(`${update("one")}\n{"jsonrpc"`))).toMatchObject([
     { type: "message" },
-    { type: "malformed", why: "ended in the middle" },
+    { type: "malformed", why: "incomplete line" },
   ]);
 });
 
-test("blank lines are let go of, too", () => {
+test("blank lines are acknowledged", () => {
   expect(read(Buffer.from("\n\r\n\n"))).toEqual([{ type: "blank", end: 4 }]);
 });
 
 test.each([
   ["whole", Buffer.from(`${update("x".repeat(100))}\n`), []],
   ["without an end", Buffer.alloc(200, "x"), [50, 60, 70, 80, 150]],
-])("a frame beyond the cap, %s, is refused", (_, bytes, cuts) => {
+])("a frame over the limit, %s, is refused", (_, bytes, cuts) => {
   expect(() => read(bytes, cuts, 0, 90)).toThrow(AcpClosed);
   expect(() => read(bytes, cuts, 0, 90)).toThrow(/frame-too-large/);
 });
 
-test("a frame of exactly the cap is read", () => {
+test("a frame of exactly the limit is read", () => {
   const text = update("x".repeat(100));
   expect(read(Buffer.from(`${text}\n`), [3, 50], 0, text.length)).toMatchObject([{ type: "message" }]);
 });
 
-test("a giant frame in small pieces takes linear time and is held once", () => {
+test("a large frame in small chunks takes linear time and memory", () => {
   const text = update("x".repeat(30 * 1024 * 1024));
   const bytes = Buffer.from(`${text}\n`);
   const reader = new AcpFrameReader(0);

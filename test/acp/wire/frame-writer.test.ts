@@ -28,7 +28,7 @@ class Pipe {
   }
 }
 
-test("wherever the writer dies, the next one goes on, and every frame arrives whole and once", async () => {
+test("after a crash at any point the next writer continues, and every frame arrives once", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ unit: "grapheme" }), { minLength: 1, maxLength: 4 }),
@@ -45,7 +45,7 @@ test("wherever the writer dies, the next one goes on, and every frame arrives wh
           .split("\n")
           .slice(0, -1)
           .map((line) => (JSON.parse(line) as { text: string }).text);
-        // Those after the one on its way were never kept: whoever asked knows that they were not sent.
+        // Later frames were never stored, so their callers know that they were not sent.
         expect(said.slice(0, -1)).toEqual(texts.slice(0, said.length - 1));
         expect(said.at(-1)).toBe("next");
       },
@@ -54,7 +54,7 @@ test("wherever the writer dies, the next one goes on, and every frame arrives wh
   );
 });
 
-test("a frame is written after it is kept, and after the one before it", async () => {
+test("a frame is written after it is stored, and after the frame before it", async () => {
   const order: string[] = [];
   const gates = [deferred<void>(), deferred<void>()];
   const outgoing = new AcpFrameWriter(async (bytes) => void order.push(`write ${bytes.length}`), 100);
@@ -73,7 +73,7 @@ test("a frame is written after it is kept, and after the one before it", async (
   expect(order).toEqual(["keep at 100", "write 28", "keep at 128", "write 28"]);
 });
 
-test("what cannot be written does not hold up the next", async () => {
+test("a failed write does not block the next", async () => {
   let broken = true;
   const outgoing = new AcpFrameWriter(() =>
     broken ? Promise.reject(new Error("not now")) : Promise.resolve(),

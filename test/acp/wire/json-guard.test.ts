@@ -14,13 +14,13 @@ test.each([
   expect(whyTooComplex(Buffer.from(line))).toBeNull();
 });
 
-test("braces nest as brackets do, whatever the texts between say", () => {
+test("braces and brackets count, and those inside strings do not", () => {
   const nested = (depth: number): Buffer => Buffer.from(`${'{"]}\\"":'.repeat(depth)}0${"}".repeat(depth)}`);
   expect(whyTooComplex(nested(500))).toBeNull();
   expect(whyTooComplex(nested(501))).toBe("nested too deeply");
 });
 
-describe("what would hold up the gateway for half a minute is told from its bytes", () => {
+describe("JSON that would block the parser is refused by its bytes", () => {
   test.each([
     ["nested", "[".repeat(30 * MIB), "nested too deeply"],
     ["flat", `{"jsonrpc":"2.0","method":"x","params":[${"[],".repeat(10 * MIB)}0]}`, "too many values"],

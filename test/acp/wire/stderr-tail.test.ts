@@ -8,7 +8,7 @@ const tailOf = (...chunks: (string | Uint8Array)[]): StderrTail => {
   return tail;
 };
 
-test("keeps the newest lines, whole, however they come", () => {
+test("keeps the newest whole lines for any chunks", () => {
   const lines = Array.from({ length: 50_000 }, (_, at) => `line ${at}`);
   const { text, dropped } = tailOf(...(lines.join("\n").match(/[\s\S]{1,1000}/g) ?? []));
   const kept = text.split("\n");
@@ -18,7 +18,7 @@ test("keeps the newest lines, whole, however they come", () => {
   expect(text.length).toBeLessThan(33 * 1024);
 });
 
-test("secrets are hidden where a cut might have bared them", () => {
+test("secrets are redacted in cut lines", () => {
   const secret = `sk-${"s3cr3t".repeat(8)}`;
   const { text } = tailOf(
     `Authorization: Bearer ${secret}\n`,
@@ -30,7 +30,7 @@ test("secrets are hidden where a cut might have bared them", () => {
   expect(text.length).toBeLessThan(3_000);
 });
 
-test("nothing in it commands a terminal, and characters cut in two come whole", () => {
+test("text is sanitized, and split characters are joined", () => {
   const bytes = Buffer.from("grün\u001b[31m\n");
   expect(tailOf(bytes.subarray(0, 3), bytes.subarray(3)).text).toBe("grün");
 });

@@ -53,7 +53,7 @@ test("channels are listed, checked and tried as they are configured, and no secr
   expect(code).toBe(1);
   expect(checks).toMatch(/^ok {4}channel ops +webhook: http:\/\/127\.0\.0\.1:\d+$/m);
   expect(checks).toMatch(
-    /^bad {3}channel inside +webhook: 10\.0\.0\.1 is no public address: nothing is sent there$/m,
+    /^bad {3}channel inside +webhook: 10\.0\.0\.1 is not a public address, so nothing is sent to it$/m,
   );
   expect(checks).toMatch(/^bad {3}channel none +command: there is no program no-such-pager$/m);
   expect([...there.received, ...busy.received]).toEqual([]);
@@ -95,8 +95,10 @@ test("channels are listed, checked and tried as they are configured, and no secr
     /not delivered by pager: the program exited with 3: \{"type":"task\.terminal".* \(run_\w+\); a notification would be tried again\n$/,
   );
   expect(none.stderr).toMatch(/no-such-pager.*; a notification would be tried again\n$/);
-  expect(nobody.stderr).toMatch(/no Telegram chat is named: .*; trying again cannot help\n$/);
-  expect(bell.stderr).toContain("no terminal is attached that could ring");
+  expect(nobody.stderr).toMatch(
+    /neither the notification nor the config has a Telegram chat; trying again cannot help\n$/,
+  );
+  expect(bell.stderr).toContain("no terminal is attached");
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
   expect(unknown.stderr).toContain(
     "there is no channel opps; holdfast notify channels shows those there are",

@@ -83,13 +83,13 @@ describe.each(CLI_OUTPUTS)("an agent that speaks %s", (dialect) => {
     const failed = await run(dialect, "fail");
     expect(failed.failure).toBe("exit-code");
     expect(failed.result?.error).toContain(
-      dialect === "text" ? "it ended with code 3" : "it ended with code 3: the model said no",
+      dialect === "text" ? "it exited with code 3" : "it exited with code 3: the model said no",
     );
     if (dialect !== "text" && dialect !== "codex") return;
     const broken = await run(dialect, "broken");
-    expect(broken.result?.error).toContain("it ended with code 4: not logged in");
+    expect(broken.result?.error).toContain("it exited with code 4: not logged in");
     expect(broken.result?.error).not.toContain("verysecret");
-    expect((await said(broken.session.id))[1]).toContain("system: it ended with code 4");
+    expect((await said(broken.session.id))[1]).toContain("system: it exited with code 4");
     if (dialect === "text") return;
     const quiet = await run(dialect, "quiet");
     expect(quiet).toMatchObject({ failure: null, result: { text: "", error: "the model said no" } });

@@ -60,7 +60,7 @@ describe("exec", () => {
       body: { ...shellCommand("sleep 0.3; exit 3"), yieldMs: 10 },
     });
     expect(slow.running).toBe(true);
-    expect(await ended(slow.run.runId)).toMatchObject({ status: "failed", error: "it ended with code 3" });
+    expect(await ended(slow.run.runId)).toMatchObject({ status: "failed", error: "it exited with code 3" });
     expect(await typesOf(slow.run.runId)).toEqual(["created", "started", "ended"]);
   });
 

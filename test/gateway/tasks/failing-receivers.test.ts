@@ -18,7 +18,7 @@ const receivers = {
   redirects: {
     url: () => answering(302, { location: "http://127.0.0.1:1/" }),
     status: "pending",
-    error: /redirects elsewhere/,
+    error: /answered with a redirect/,
   },
   "is-given-up": { url: () => answering(410), status: "failed", error: /410/ },
   "closes-mid-body": {
@@ -30,7 +30,7 @@ const receivers = {
     status: "pending",
     error: /./,
   },
-  "is-absent": { url: async () => "http://127.0.0.1:1", status: "pending", error: /nobody listens/ },
+  "is-absent": { url: async () => "http://127.0.0.1:1", status: "pending", error: /connection refused/ },
 } as const;
 
 async function answering(status: number, headers: OutgoingHttpHeaders = {}): Promise<string> {

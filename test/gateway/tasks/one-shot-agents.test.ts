@@ -52,18 +52,18 @@ describe("a session's background work", () => {
     await told(runId, "session_queued");
     const { messages } = await shown(runId);
     expect(messages.map(({ text }) => text)).toEqual([
-      "Task “stumble” failed: it ended with code 3: the model said no",
+      "Task “stumble” failed: it exited with code 3: the model said no",
     ]);
     // It is not forgotten: the session has it.
     expect((await gatewayFixture.client.agentResult({ params: { runId } })).result).toMatchObject({
-      error: "it ended with code 3: the model said no",
+      error: "it exited with code 3: the model said no",
       text: "working",
     });
     // All that it says is its answer: there is nothing else that could be the error.
     const chatty = await parent.client.runAgent({ params: { id: "text" }, body: { prompt: "fail" } });
     expect(await ended(chatty.run.runId)).toMatchObject({
       status: "failed",
-      error: "it ended with code 3",
+      error: "it exited with code 3",
       summary: null,
     });
   });

@@ -116,7 +116,7 @@ test("work that ends while no gateway is there gets its true end from the next",
   for (const { run } of asked) ends.push((await client.getTask({ params: { id: run.runId } })).task);
   expect(ends).toMatchObject([
     { status: "succeeded", summary: "fine", error: null },
-    { status: "failed", summary: "broken", error: "it ended with code 4" },
+    { status: "failed", summary: "broken", error: "it exited with code 4" },
   ]);
 });
 

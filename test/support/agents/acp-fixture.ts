@@ -2,7 +2,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished } from "vitest";
-import { AcpController, type EnsureSessionRequest } from "../../../src/acp/controller.js";
+import { AcpController } from "../../../src/acp/controller.js";
+import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
 import type { AcpLimits } from "../../../src/acp/limits.js";
 import { agentsById } from "../../../src/agents/catalogue.js";
 import type { AgentEntry } from "../../../src/config/agents.js";
@@ -27,30 +28,30 @@ export const shellAgent = (...offers: string[]): string[] => [
   ...offers,
 ];
 
-/** Its prompts are the steps it takes. */
+/** Its prompts are lists of steps. */
 export const scriptedAgent = [
   process.execPath,
   fileURLToPath(new URL("programs/scripted-agent.mjs", import.meta.url)),
 ];
 
-/** Short, but for what takes its time on a loaded machine. */
-const SHORT_LIMITS = { leaveMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
+/** Short, except where a loaded machine needs time. */
+const SHORT_LIMITS = { ownExitMs: 300, graceMs: 300, toolGraceMs: 300, closeMs: 2_000 };
 
 interface OpenOptions {
   readonly home?: string;
   readonly instanceId?: string;
-  /** Its runs are not looked at yet. */
+  /** Without the reconciliation of its runs. */
   readonly blind?: boolean;
-  /** Left out: there must be none. */
+  /** Default: a problem fails the test. */
   readonly onProblem?: (message: string) => void;
-  /** Beside those of the catalogue. */
+  /** In addition to the catalogue. */
   readonly agents?: readonly AgentEntry[];
   readonly onRunProblem?: SupervisorOptions["onProblem"];
-  /** What the controller has for its store. */
+  /** Wraps the store of the controller. */
   readonly through?: (store: Store) => Store;
 }
 
-/** The same store, with some of its methods replaced. */
+/** The store with some methods replaced. */
 export function overrideStore(store: Store, methods: Partial<Store>): Store {
   return new Proxy(store, {
     get(target, name) {
@@ -60,7 +61,7 @@ export function overrideStore(store: Store, methods: Partial<Store>): Store {
   });
 }
 
-/** A controller over real processes and a real store, as a gateway has it. */
+/** A controller with real processes and a real store. */
 export class AcpFixture {
   readonly home: string;
   readonly supervisor: Supervisor;
@@ -68,7 +69,7 @@ export class AcpFixture {
   readonly acp: AcpController;
   readonly sessions: Sessions;
   readonly history: SessionHistory;
-  /** What the log says of lines that are no frames. */
+  /** Reported malformed lines. */
   readonly malformed: string[] = [];
 
   constructor(home: string, supervisor: Supervisor, store: Store, acp: AcpController, sessions: Sessions) {
@@ -101,7 +102,7 @@ export class AcpFixture {
     const store = through(await openStore(storePath, instanceId));
     const onProblem = (message: string, cause: unknown): void => {
       if (heard !== undefined) return heard(message);
-      if (!message.includes("is no frame")) throw new Error(message, { cause });
+      if (!message.includes("is not a frame")) throw new Error(message, { cause });
       controlled.malformed.push(message);
     };
     const approvals = new Approvals({ store, gatewayInstanceId: instanceId, onProblem });
@@ -154,12 +155,12 @@ export class AcpFixture {
     return this.acp.prompt(sessionId, { text, askedBy: "test", ...timeout });
   }
 
-  /** Asked and ended. */
+  /** Sends a prompt and waits for the end of its turn. */
   async promptAndWait(sessionId: string, text: string, timeoutMs?: number): Promise<AcpTurn> {
     return this.waitForTurnEnd(await this.prompt(sessionId, text, timeoutMs));
   }
 
-  /** Allow a question, all of which was read. */
+  /** Allows a permission request with the digest of its question. */
   async allowPermission(id: string, actor = "ada"): Promise<boolean> {
     const permission = await this.store.getAcpPermissionRequest(id);
     const question = permission === null ? null : await this.acp.questionOf(permission);
@@ -173,14 +174,14 @@ export class AcpFixture {
     });
   }
 
-  /** Looks whenever something was written. */
+  /** Polls after every update. */
   async waitFor<T>(sessionId: string, look: () => Promise<T | null | undefined | false>): Promise<T> {
     const patience = AbortSignal.timeout(20_000);
     const seen = await this.acp.updates.waitFor(sessionId, async () => (await look()) || null, patience);
     return seen ?? expect.fail("it did not come to that");
   }
 
-  /** Until the turn has said this. */
+  /** Waits until the turn has this text. */
   async waitForText(turn: AcpTurn, text: string): Promise<void> {
     const { sessionId, turnId } = turn;
     await this.waitFor(sessionId, async () => {
@@ -192,7 +193,7 @@ export class AcpFixture {
     });
   }
 
-  /** No process of any run of the session, and no directory of theirs, is left. */
+  /** Asserts that no process and no directory of the session is left. */
   async waitForAgentExit(sessionId: string): Promise<void> {
     const runs = await this.supervisor.listRuns({ sessionId });
     expect(runs.length).toBeGreaterThan(0);
@@ -207,7 +208,7 @@ export class AcpFixture {
     expect((await this.session(sessionId)).tmpdir).toBeNull();
   }
 
-  /** As a gateway leaves: its agents go on. */
+  /** Detaches like a stopping gateway; the agents keep running. */
   async detach(): Promise<void> {
     if (this.#left) return;
     this.#left = true;

@@ -31,10 +31,9 @@ interface OpenLimits {
   readonly cwd?: string;
 }
 
-/** An agent under a real supervisor, and a client that does what any client does. */
+/** An agent under a real supervisor, with a simple client. */
 export class AdapterFixture {
   readonly adapter: Adapter;
-  /** Of the session that is open. */
   conversation = new ReplayFilter("");
   sessionId = "";
   permissions = 0;
@@ -43,7 +42,7 @@ export class AdapterFixture {
     this.adapter = adapter;
   }
 
-  /** Both: the agent is ready for a prompt. */
+  /** Initializes the agent and opens a session. */
   async open(limits: OpenLimits = {}): Promise<void> {
     const { initializeMs = TIMEOUT_MS, newMs = TIMEOUT_MS, cwd = process.cwd() } = limits;
     await initialize(this.adapter.connection, CLIENT_INFO, { deadlineMs: initializeMs });
@@ -74,7 +73,7 @@ export class AdapterFixture {
     return stopReason;
   }
 
-  /** The connection is over, every process is gone, the directory too. */
+  /** Asserts that every process and the directory are gone. */
   async waitForExit(): Promise<AdapterEnd> {
     const end = await this.adapter.ended;
     expect(end.record).toMatchObject({ state: "exited", emptiness: "proven" });
@@ -84,7 +83,7 @@ export class AdapterFixture {
   }
 }
 
-interface AdapterFixtureOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "leaveMs"> {
+interface AdapterFixtureOptions extends Pick<AdapterOptions, "inherit" | "cwd" | "ownExitMs"> {
   readonly rules?: readonly PermissionRule[];
   readonly handlers?: Partial<ConnectionHandlers>;
 }
@@ -94,7 +93,7 @@ export async function openAdapterFixture(
   { rules = [], handlers = {}, ...rest }: AdapterFixtureOptions = {},
 ): Promise<AdapterFixture> {
   const supervisor = await realSupervisor();
-  // As like to what the agents leave as can be.
+  // A bystander that looks like the processes that agents leave.
   plantLookalike("sleep", "3018");
   const answer = async ({ id, params }: AgentRpcRequest): Promise<void> => {
     adapterFixture.permissions++;

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import type { EnsureSessionRequest } from "../../../src/acp/controller.js";
+import type { EnsureSessionRequest } from "../../../src/acp/ensure-session.js";
 import type { RequestedClientAccess } from "../../../src/config/client-access.js";
 import type { AcpTurn } from "../../../src/model/acp.js";
 import type { AcpFixture } from "./acp-fixture.js";
@@ -9,7 +9,7 @@ export const clientAgent: readonly string[] = [
   fileURLToPath(new URL("programs/client-agent.mjs", import.meta.url)),
 ];
 
-/** A request, and whether the next is sent at once. */
+/** A request; `unawaited`: the next is sent at once. */
 export type ClientStep = readonly [method: string, params: object, how?: "unawaited"];
 
 export const ALLOW_ALL_RULES = [{ effect: "allow" as const }];
@@ -22,7 +22,7 @@ export function spawnClientAgent(
   return fixture.spawn(clientAgent, { client, rules: ALLOW_ALL_RULES, ...more });
 }
 
-/** Its answers, in order. */
+/** The answers in order. */
 export async function runSteps(fixture: AcpFixture, session: string, ...steps: readonly ClientStep[]) {
   return parseAnswers(await fixture.promptAndWait(session, JSON.stringify(steps)));
 }

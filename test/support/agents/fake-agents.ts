@@ -4,7 +4,7 @@ import { CLI_OUTPUTS } from "../../../src/config/agents.js";
 const script = fileURLToPath(new URL("programs/fake-cli.mjs", import.meta.url));
 const argvJson = (...argv: readonly string[]): string => JSON.stringify([process.execPath, script, ...argv]);
 
-/** A config with an agent for each dialect, by its name. Their commands are children/fake-cli.mjs. */
+/** A config with one agent per dialect, all run by programs/fake-cli.mjs. */
 export const fakeAgentsConfig = CLI_OUTPUTS.map(
   (output) => `
 [agents.${output}]

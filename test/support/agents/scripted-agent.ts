@@ -7,7 +7,7 @@ const scriptPath = fileURLToPath(new URL("programs/scripted-agent.mjs", import.m
 /** A command line for `--agent-command`. */
 export const SCRIPTED_AGENT = `'${process.execPath}' '${scriptPath}'`;
 
-/** A session whose agent does what it is told. */
+/** A session with a scripted agent. */
 export async function openScriptedSession(
   gatewayFixture: BackgroundGateway,
   key: string,
@@ -21,7 +21,7 @@ export async function openScriptedSession(
 
 type ScriptStep = Readonly<Record<string, unknown>>;
 
-/** A prompt that says what is to be done. */
+/** A prompt made of steps. */
 export function scriptedPrompt(...all: readonly ScriptStep[]): string {
   return JSON.stringify(all);
 }

@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-/** What a tool may leave behind, each told by how long it would sleep. */
+/** Processes that a tool may leave, identified by the duration of their sleep. */
 const SLEEP_SECONDS = { F: 3106, b: 3101, n: 3102, s: 3103, t: 3104, e: 3105 } as const;
 
 export const TREE_LEGEND =
   "F foreground, b background, n nohup, s setsid, t ignores TERM, e env -i double fork";
 
-/** For one shell: all of them, and then it waits in the foreground. */
+/** Shell command that starts all of them and waits in the foreground. */
 export const STUBBORN_TREE = [
   `sleep ${SLEEP_SECONDS.b} >/dev/null 2>&1 &`,
   `nohup sleep ${SLEEP_SECONDS.n} >/dev/null 2>&1 &`,
@@ -16,10 +16,10 @@ export const STUBBORN_TREE = [
   `sleep ${SLEEP_SECONDS.F}`,
 ].join("\n");
 
-/** The same, but the foreground ends. */
+/** The same, but the foreground command ends. */
 export const STUBBORN_TREE_THEN_EXIT = STUBBORN_TREE.replace(`\nsleep ${SLEEP_SECONDS.F}`, "\ntrue");
 
-/** The letters of what lives. */
+/** The letters of the live ones. */
 export function livingParts(): string {
   const commands = readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

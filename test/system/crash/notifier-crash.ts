@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../../src/store/store.js";
-import type { Notification } from "../../../src/tasks/delivery.js";
+import type { Notification } from "../../../src/model/outbox.js";
 import { startChildBeside, type ChildHandle } from "../../support/store/child-process.js";
 
 /** Where a worker is killed (see `children/worker.mjs`), in the order in which it gets there. */

@@ -159,21 +159,21 @@ describe("a turn that ends", () => {
   });
 
   test.each([
-    [["--agent-command", "exit 7"], 121, "its output has ended; it exited with code 7\n"],
+    [["--agent-command", "exit 7"], 121, "its output ended; it exited with code 7\n"],
     [
       ["--agent-command", "echo 'no\u001b[2J key' >&2; kill -9 $$"],
       121,
-      "it was ended by SIGKILL; its last words: no key\n",
+      "it was ended by SIGKILL; its last line on stderr: no key\n",
     ],
     [
       ["--agent-command", `'${process.execPath}' -e 'throw Object.assign(Error("no key"), { code: 3 })'`],
       121,
-      "its last words: Error: no key",
+      "its last line on stderr: Error: no key",
     ],
     [
       ["--agent-command", "echo welcome"],
       121,
-      "it has written a line that is no frame: welcome; it exited with code 0\n",
+      "it wrote a line that is not a frame: welcome; it exited with code 0\n",
     ],
     [["no-such-agent"], 2, "`holdfast agents list`"],
     [["--agent-command", "x", "--cwd", "/nowhere"], 125, "/nowhere"],

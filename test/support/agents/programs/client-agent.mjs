@@ -1,6 +1,6 @@
 // An ACP agent that uses its client: a prompt is a JSON list of requests, [method, params], sent one after the other; each
-// answer is one line of its text. `"last"` stands for the terminal that was made last. A third word `unawaited`: the next
-// is sent at once. What it was offered is the first line of its log.
+// answer is one line of its text. `"last"` stands for the newest terminal. With a third word `unawaited` the next
+// is sent at once. The first line of its log has the client capabilities.
 
 import { appendFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -9,7 +9,7 @@ const { AGENT_LOG: log } = process.env;
 const note = (line) => log !== undefined && appendFileSync(log, `${line}\n`);
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const waiting = new Map();
-/** Of an output so long only its size is said. */
+/** Only the size of a longer output is reported. */
 const LONG = 100_000;
 let nextId = 1;
 let last = "none";
@@ -58,7 +58,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const message = JSON.parse(line);
   const { id, method, params } = message;
   if (method === undefined) {
-    // Twice would be told, too.
+    // A second answer would be logged too.
     note(`answered ${id}`);
     waiting.get(id)?.(message);
   } else if (method === "session/cancel") end("cancelled");

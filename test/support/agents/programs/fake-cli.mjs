@@ -1,9 +1,9 @@
-// An agent's one-shot command, in each of the dialects that there are. What it is told decides what it does:
+// A one-shot command-line agent in each supported dialect. The prompt decides what it does:
 //
 //   fail      says so in its dialect, and ends with code 3
 //   quiet     the same, but with code 0
 //   stumble   says something, then fails
-//   broken    prints something else than was asked for, complains on stderr, and ends with code 4
+//   broken    prints output of another form, writes to stderr, and ends with code 4
 //   leave     leaves a process in a session of its own behind
 //   wait      says something, then waits for the file $GATE
 //   escape    says something that would move the cursor

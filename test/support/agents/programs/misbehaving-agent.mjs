@@ -1,5 +1,5 @@
-// An ACP agent that does one thing wrong: misbehave.mjs <mode>. What it does right it does like any other.
-// It leaves a process of its own session behind, as every agent's tools do.
+// An ACP agent with one fault. Usage: misbehaving-agent.mjs <mode>.
+// It leaves a process in a session of its own, as tools of agents do.
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -32,7 +32,7 @@ const permission = (id) => ({
   },
 });
 
-/** What a mode does with a prompt; the others answer it. */
+/** Modes that handle the prompt in their own way; the others answer it. */
 const turns = {
   "never-prompt": () => {},
   "half-frames": () => writeAll('{"jsonrpc":"2.0","id":\n'),

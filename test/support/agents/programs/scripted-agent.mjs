@@ -1,7 +1,7 @@
-// An ACP agent that does what its prompt says, as a JSON array of steps; any other prompt it says back.
-//   {say}, {think}: text. {update}: any update. {ask}: leave for that; says what it was told. {wait}: until that file
-//   is there. {stop}: with that reason. {fail}: with an error. {exit}: at once. {times, each}: a step over and over.
-//   {line}: that, as it is; `$ID` in it is the prompt's id.
+// An ACP agent whose prompt is a JSON array of steps; it repeats any other prompt.
+//   {say}, {think}: text. {update}: any update. {ask}: request permission, and print the answer. {wait}: until that file
+//   exists. {stop}: with that reason. {fail}: with an error. {exit}: at once. {times, each}: repeat a step.
+//   {line}: print it unchanged; `$ID` stands for the prompt's id.
 
 import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";

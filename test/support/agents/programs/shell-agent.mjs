@@ -1,7 +1,7 @@
-// An ACP agent whose model is obedience: a prompt is a shell command, run in a session of its own, as agents run their
-// tools; its output is the answer. shell.mjs [offer…]: resume, load, close, delete; `lies` offers and then refuses;
-// `deaf` does not hear a cancel; `forever` can be allowed only for good; `echo` says every prompt again instead, and notes it.
-// Prompts that begin with a word of `deeds` do that first.
+// An ACP agent that runs each prompt as a shell command in a session of its own, as agents run their tools, and answers
+// with its output. Usage: shell-agent.mjs [option…]: resume, load, close and delete are supported capabilities; `lies` claims
+// support and then refuses; `deaf` ignores a cancel; `forever` offers only allow_always; `echo` repeats every prompt and logs it.
+// A prompt that begins with a key of `deeds` does that first.
 
 import { spawn } from "node:child_process";
 import { appendFileSync, existsSync } from "node:fs";
@@ -20,7 +20,7 @@ const text = (said) =>
   update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text: said } });
 const offer = (name) => (offers.has(name) ? { [name]: {} } : {});
 
-/** True: it may. */
+/** True: allowed. */
 async function mayI(title) {
   const id = `ask-${nextId++}`;
   say({
@@ -41,7 +41,7 @@ async function mayI(title) {
   return outcome.optionId === "yes";
 }
 
-/** Speaks for the agent when that is dead. */
+/** Writes to the agent's stdout after the agent has died. */
 function ghost(id) {
   const answer = JSON.stringify({ jsonrpc: "2.0", id, result: { stopReason: "end_turn" } });
   const watch = `const was = process.ppid; setInterval(() => { if (process.ppid !== was) {
@@ -50,7 +50,7 @@ function ghost(id) {
   helper.stderr.once("data", () => text("the ghost is there"));
 }
 
-/** A prompt with the word HOLD is answered when `$AGENT_LOG.go` is there, one with NEVER or DIE is not. */
+/** A prompt with the word HOLD is answered when `$AGENT_LOG.go` exists; one with NEVER or DIE is not. */
 async function echo(id, said) {
   note(`heard ${JSON.stringify(said)}`);
   if (said.includes("DIE")) {
@@ -86,7 +86,7 @@ async function prompt(id, command) {
     status: "in_progress",
   });
   tool.stdout.on("data", (bytes) => text(bytes.toString()));
-  // The exit of the command, not the end of its output: what it left may hold on to that.
+  // The exit of the command, not the end of its output: processes that it left may hold the pipe.
   await new Promise((resolve) => tool.once("exit", resolve));
   running = null;
   say({ id, result: { stopReason: cancelled ? "cancelled" : "end_turn" } });

@@ -61,17 +61,15 @@ const stepped = {
   ),
 };
 
-const deliverer = {
-  async deliver(_target, notification, signal) {
-    at("sending");
-    const answer = await fetch(receiver, { method: "POST", body: JSON.stringify(notification), signal });
-    if (!answer.ok) throw new Error(`the receiver said ${answer.status}`);
-    at("answered");
-    return { status: "delivered", receipt: null };
-  },
-};
+async function deliver(_target, notification, signal) {
+  at("sending");
+  const answer = await fetch(receiver, { method: "POST", body: JSON.stringify(notification), signal });
+  if (!answer.ok) throw new Error(`the receiver said ${answer.status}`);
+  at("answered");
+  return { status: "delivered", receipt: null };
+}
 const limits = { retryMs: 10, maxRetryMs: 10, pollMs: 20 };
-const notifier = new Notifier({ store: stepped, deliverer, owner: "worker", limits });
+const notifier = new Notifier({ store: stepped, deliver, owner: "worker", limits });
 const tasks = new Tasks({ store: stepped, onNotice: () => notifier.wake() });
 const finish = () => ({
   type: "finish",

@@ -1,0 +1,134 @@
+import { resolve } from "node:path";
+import {
+  clientAccessUpdate,
+  grantsAnyAccess,
+  type RequestedClientAccess,
+  resolveClientAccess,
+} from "../config/client-access.js";
+import { SessionTaken } from "../errors.js";
+import type { AcpMode, AcpSession, PermissionRule, ReapPolicy } from "../model/acp.js";
+import type { SessionRecord } from "../model/session.js";
+import type { SessionOptions } from "../sessions/sessions.js";
+import { displayCommand } from "../text/redact.js";
+import { ACP_BACKEND, type AgentCommand, executedArgv, storableArgv } from "./agent-command.js";
+import type { RequestedAgentCommand } from "./agent/agent-commands.js";
+import type { SessionRegistry } from "./session-registry.js";
+
+export interface EnsureSessionRequest extends RequestedAgentCommand {
+  readonly key: string;
+  readonly cwd: string;
+  readonly mode?: AcpMode;
+  readonly rules?: readonly PermissionRule[];
+  readonly reap?: ReapPolicy;
+  /** In addition to the client access that the catalogue grants the agent. */
+  readonly client?: RequestedClientAccess | undefined;
+  /** The session that requests the new one and becomes its parent. */
+  readonly requester?: SessionRecord | null;
+  readonly session?: SessionOptions;
+}
+
+export interface EnsuredSession {
+  readonly row: SessionRecord;
+  readonly session: AcpSession;
+  readonly created: boolean;
+}
+
+/** Allows reads and searches, and asks about everything else. */
+export const DEFAULT_PERMISSION_RULES: readonly PermissionRule[] = [
+  { effect: "allow", kind: "read" },
+  { effect: "allow", kind: "search" },
+  { effect: "ask" },
+];
+
+/** Returns the open session with the requested key, with an agent that is ready for a prompt; creates it if there is none. */
+export async function ensureSession(
+  registry: SessionRegistry,
+  request: EnsureSessionRequest,
+): Promise<EnsuredSession> {
+  const { commands } = registry;
+  const command = commands.resolve(request);
+  const { store, sessions, supervisor } = registry.deps;
+  const { agent = null, mode = "session", requester = null } = request;
+  const options: SessionOptions = {
+    ...request.session,
+    backend: ACP_BACKEND,
+    interactionMode: mode === "run" ? "run" : "interactive",
+    ...(agent === null ? {} : { agentId: request.session?.agentId ?? agent }),
+  };
+  const { session: row } = await (requester === null
+    ? sessions.open(request.key, options)
+    : sessions.openFor(requester, request.key, options));
+  const existing = await store.getAcpSession(row.id);
+  if (existing !== null) return reuseSession(registry, row, existing, command, request);
+  const at = registry.clock.wall();
+  const session: AcpSession = {
+    sessionId: row.id,
+    gatewayInstanceId: supervisor.instanceId,
+    agent,
+    argv: storableArgv(executedArgv(command), requester === null),
+    command: displayCommand(command.argv),
+    cwd: resolve(request.cwd),
+    mode,
+    rules: request.rules ?? DEFAULT_PERMISSION_RULES,
+    reap: request.reap ?? "asked",
+    state: "down",
+    runId: null,
+    tmpdir: null,
+    agentSessionId: null,
+    capabilities: null,
+    end: 0,
+    sending: null,
+    pending: [],
+    seq: 0,
+    version: 0,
+    problem: null,
+    createdAt: at,
+    updatedAt: at,
+    closedAt: null,
+  };
+  // False: a peer gateway inserted the session at the same time.
+  if (!(await store.insertAcpSession(session)))
+    return reuseSession(registry, row, await registry.requireSession(row.id), command, request);
+  commands.remember(row.id, command);
+  const runner = await registry.createRunner(await recordClientAccess(registry, session, request));
+  try {
+    await runner.ensureAgent();
+  } catch (error) {
+    // A session whose agent never started is of no use.
+    await runner.close({ actor: "acp: its agent did not start" }).catch(() => undefined);
+    throw error;
+  }
+  return { row, session: runner.writer.row, created: true };
+}
+
+async function reuseSession(
+  registry: SessionRegistry,
+  row: SessionRecord,
+  existing: AcpSession,
+  command: AgentCommand,
+  { rules = existing.rules }: EnsureSessionRequest,
+): Promise<EnsuredSession> {
+  if (existing.command !== displayCommand(command.argv))
+    throw new SessionTaken(row.key, `its agent is another: ${existing.command}`);
+  if (JSON.stringify(existing.rules) !== JSON.stringify(rules))
+    throw new SessionTaken(row.key, "an open session has it, with other permissions");
+  const runner = await registry.requireRunner(row.id);
+  registry.commands.remember(row.id, command);
+  await runner.ensureAgent();
+  return { row, session: runner.writer.row, created: false };
+}
+
+/** Stores the client access as the first update of the session, where `recordedClientAccess` looks for it. */
+async function recordClientAccess(
+  registry: SessionRegistry,
+  session: AcpSession,
+  { agent, client }: EnsureSessionRequest,
+): Promise<AcpSession> {
+  const { agents, store } = registry.deps;
+  const access = resolveClientAccess(agents.get(agent ?? "")?.acp?.client, client);
+  if (!grantsAnyAccess(access)) return session;
+  const { sessionId, gatewayInstanceId } = session;
+  const updates = [clientAccessUpdate(access, registry.clock.wall())];
+  await store.commitAcpChange(sessionId, gatewayInstanceId, { updates });
+  return registry.requireSession(sessionId);
+}

@@ -1,0 +1,172 @@
+import { AcpClosed, AcpTimeout } from "../../errors.js";
+import type { AcpTurn } from "../../model/acp.js";
+import { turnIdOfMessage } from "../../model/ids.js";
+import type { SessionMessage } from "../../model/session.js";
+import type { AgentLifecycle, AgentLifecycleDeps } from "../agent/agent-lifecycle.js";
+import type { AgentProcess } from "../agent/agent-process.js";
+import { toProblem } from "../agent/exit-reason.js";
+import { auditTurn, listProcessKeys } from "../agent/turn-processes.js";
+import type { RunningTurn } from "../turn/running-turn.js";
+import type { MessageInbox } from "./message-inbox.js";
+import type { PromptQueue } from "./prompt-queue.js";
+
+export interface CancelTurnOptions {
+  readonly actor: string;
+  readonly reapTools?: boolean;
+  /** Default: the running turn, or else the next one. */
+  readonly turnId?: string;
+}
+
+export interface TurnRunnerDeps extends AgentLifecycleDeps {
+  /** Called before a message becomes a turn, which `begin` queues. */
+  readonly startMessageTurn: (
+    message: SessionMessage,
+    turnId: string,
+    begin: () => Promise<void>,
+  ) => Promise<void>;
+}
+
+export interface TurnRunnerOptions {
+  readonly deps: TurnRunnerDeps;
+  readonly lifecycle: AgentLifecycle;
+  readonly queue: PromptQueue;
+  readonly inbox: MessageInbox;
+  readonly isClosing: () => boolean;
+  /** Whether the session was left to another gateway process. */
+  readonly isDetached: () => boolean;
+}
+
+/** Runs the turns of a session, from the queue to the audit of the processes that they leave. */
+export class TurnRunner {
+  readonly #deps: TurnRunnerDeps;
+  readonly #lifecycle: AgentLifecycle;
+  readonly #queue: PromptQueue;
+  readonly #inbox: MessageInbox;
+  readonly #isClosing: () => boolean;
+  readonly #isDetached: () => boolean;
+
+  constructor({ deps, lifecycle, queue, inbox, isClosing, isDetached }: TurnRunnerOptions) {
+    this.#deps = deps;
+    this.#lifecycle = lifecycle;
+    this.#queue = queue;
+    this.#inbox = inbox;
+    this.#isClosing = isClosing;
+    this.#isDetached = isDetached;
+  }
+
+  /** The turn that was sent to the agent and has not ended. */
+  get sentTurn(): RunningTurn | null {
+    const turn = this.#lifecycle.agent?.recorder.turn ?? null;
+    return turn === null || turn.requestId === null ? null : turn;
+  }
+
+  /** The oldest queued prompt or message. A message becomes a turn only now, and only if the agent is running. */
+  async next(): Promise<AcpTurn | null> {
+    const queued = await this.#queue.next();
+    const message = await this.#inbox.nextWakeMessage();
+    if (this.#isDetached() || this.#isClosing() || message === null) return queued;
+    if (queued !== null && queued.place < message.seq) return queued;
+    try {
+      await this.#lifecycle.ensureStarted();
+    } catch {
+      // The message stays in the inbox; the session's record has the reason.
+      this.#inbox.agentUnavailable();
+      return queued;
+    }
+    const { actor: askedBy } = message;
+    const text = await this.#inbox.formatMessage(message);
+    const turnId = turnIdOfMessage(message.id);
+    try {
+      await this.#deps.startMessageTurn(message, turnId, async () => {
+        await this.#queue.add({ text, askedBy, message, turnId });
+      });
+    } catch (error) {
+      // The session may have read the message by itself in the meantime.
+      if (await this.#inbox.isPending(message)) throw error;
+      return this.next();
+    }
+    return this.#deps.store.getAcpTurn(turnId);
+  }
+
+  async lastTurn(): Promise<AcpTurn | null> {
+    const { store, writer } = this.#deps;
+    const { sessionId } = writer.row;
+    const [last] = await store.listAcpTurns({ sessionId, newestFirst: true, limit: 1 });
+    return last ?? null;
+  }
+
+  /** Sends one prompt, and resolves when its turn has ended and been audited. */
+  async run(turn: AcpTurn): Promise<void> {
+    let agent: AgentProcess;
+    try {
+      agent = await this.#lifecycle.ensureStarted();
+    } catch (error) {
+      await this.#queue.fail(turn.turnId, toProblem(error));
+      return;
+    }
+    const before = await listProcessKeys(agent.run).catch(() => null);
+    const { messages, text } = await this.#inbox.messagesForPrompt();
+    const running = agent.recorder.beginTurn(turn, before, this.#lifecycle.contextLost, messages);
+    const sessionId = this.#deps.writer.row.agentSessionId ?? "";
+    const prompt = [{ type: "text" as const, text: `${text}${turn.prompt}` }];
+    const answer = agent.adapter.connection.request(
+      "session/prompt",
+      { sessionId, prompt },
+      { deadlineMs: turn.timeoutMs, fatal: true },
+    );
+    await this.awaitEnd(agent, running, answer);
+  }
+
+  /** Resolves when the turn's end is stored and its processes are audited. */
+  async awaitEnd(agent: AgentProcess, turn: RunningTurn, answer: Promise<unknown>): Promise<void> {
+    using _watch = agent.adapter.connection.watchTurn(this.#deps.limits.noFramesMs);
+    try {
+      await Promise.race([answer, turn.endRecorded.promise]);
+    } catch (error) {
+      await this.#onFailed(agent, turn, error);
+    }
+    if (this.#isDetached()) return;
+    this.#inbox.resetUnavailable();
+    if (turn.requestId !== null) this.#lifecycle.contextLost = false;
+    await auditTurn(this.#deps, agent, turn).finally(() => turn.audited.resolve());
+  }
+
+  /** Ends a turn that the agent did not answer. The recorder stores an answer, also an error, when it arrives. */
+  async #onFailed(agent: AgentProcess, turn: RunningTurn, error: unknown): Promise<void> {
+    const end = { outcome: "failed", problem: toProblem(error) } as const;
+    if (error instanceof AcpTimeout) await agent.recorder.endTurn(turn, end);
+    // The connection ends with the process, whose exit also ends the turn.
+    if (error instanceof AcpTimeout || error instanceof AcpClosed) return this.#lifecycle.recordExit(agent);
+    if (turn.ended) return;
+    await agent.recorder.discardUnsent(turn);
+    if (!(await agent.recorder.endTurn(turn, end))) agent.recorder.dropTurn(turn);
+  }
+
+  /** Cancels a turn that was sent. Resolves when it has ended and been audited. */
+  async cancel(turn: RunningTurn, { actor, reapTools = false }: CancelTurnOptions): Promise<void> {
+    const { writer, clock, limits } = this.#deps;
+    const { agent } = this.#lifecycle;
+    if (agent === null) return;
+    const { turnId } = turn;
+    const cancel = { actor, at: clock.wall(), reapTools: reapTools || turn.cancel?.reapTools === true };
+    const recorded = await writer.commit(
+      () => (turn.ended ? null : { turns: [{ turnId, from: "running", set: { cancel } }] }),
+      () => (turn.cancel = cancel),
+    );
+    // The turn ended in the meantime: a cancel would reach the next turn.
+    if (!recorded) return turn.audited.promise;
+    // Some agents never end a turn while one of their permission requests is open.
+    await agent.permissionRequests.cancelAll(actor);
+    const sessionId = writer.row.agentSessionId ?? "";
+    agent.adapter.connection.notify("session/cancel", { sessionId }).catch(() => undefined);
+    await clock.sleep(limits.cancelMs, turn.endRecorded.promise);
+    if (!turn.ended) await agent.recorder.endTurn(turn, { outcome: "cancel-unconfirmed" });
+    await turn.audited.promise;
+  }
+
+  /** Audits the last turn if the previous gateway process died before it could. */
+  async auditLast(agent: AgentProcess): Promise<void> {
+    const last = await this.lastTurn();
+    if (last?.state === "ended" && last.audit === null) await auditTurn(this.#deps, agent, last);
+  }
+}
