@@ -3,14 +3,13 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
 import { FRAME_MAX_BYTES, PROTOCOL } from "../../../src/anchor/protocol/messages.js";
+import { GO, STATUS } from "../../support/anchor/owner-frames.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import { rawField, rawFrame, withFields } from "../../support/anchor/raw-link.js";
 import { waitFor } from "../../support/wait-for.js";
 
 const UNKNOWN_TAG = 200;
 const UNKNOWN_FRAME = 42;
-const GO = encodeMessage("go", {});
-const STATUS = encodeMessage("status", {});
 const stop = (change: Partial<Parameters<typeof encodeMessage<"stop">>[1]> = {}): Buffer =>
   encodeMessage("stop", { reason: "manual-cancel", actor: "test", requestId: "", graceMs: 0, ...change });
 

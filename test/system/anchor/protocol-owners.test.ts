@@ -2,12 +2,11 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodeMessage } from "../../../src/anchor/protocol/message-codec.js";
+import { exitOf, GO, STATUS } from "../../support/anchor/owner-frames.js";
 import { RawLauncher } from "../../support/anchor/raw-launcher.js";
 import type { RawLink } from "../../support/anchor/raw-link.js";
 import { waitFor } from "../../support/wait-for.js";
 
-const GO = encodeMessage("go", {});
-const STATUS = encodeMessage("status", {});
 const STOP = encodeMessage("stop", { reason: "manual-cancel", actor: "test", requestId: "", graceMs: 0 });
 const STDIN_BUFFER = 64 * 1024;
 
@@ -35,10 +34,6 @@ const steering: readonly (readonly [string, Buffer])[] = [
   ["HEARTBEAT", encodeMessage("heartbeat", {})],
   ["SIGNAL", encodeMessage("signal", { signal: 9, members: [] })],
 ];
-
-async function exitOf(link: RawLink): Promise<Record<string, unknown>> {
-  return JSON.parse((await link.receive("exited")).json) as Record<string, unknown>;
-}
 
 describe("epochs", () => {
   test("a higher epoch takes over and closes the former owner's connection", async () => {
