@@ -60,7 +60,8 @@ class SlowestFirst extends BaseSequencer {
       const place = slowest.findIndex((name) => moduleId.endsWith(name));
       return place < 0 ? slowest.length : place;
     };
-    return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other));
+    const sorted: TestSpecification[] = await super.sort(files);
+    return sorted.toSorted((one, other) => rank(one) - rank(other));
   }
 }
 
