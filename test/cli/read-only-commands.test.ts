@@ -20,7 +20,7 @@ test("every command but those that stream, or print a script or help, answers in
   const without = [...allCommands()].filter(
     ([, command]) => !command.options.some(({ long }) => long === "--json"),
   );
-  expect(without.map(([path]) => path).toSorted()).toEqual(["attach", "completion", "help"]);
+  expect(without.map(([path]) => path).toSorted()).toEqual(["__complete", "attach", "completion", "help"]);
 });
 
 let gatewayFixture: BackgroundGateway;
