@@ -72,7 +72,7 @@ export default defineConfig({
     pool: "forks",
     isolate: false,
     // Most tests wait for processes of their own: two workers per core leave it idle for half of the time.
-    maxWorkers: Math.max(5, 2.5 * availableParallelism()),
+    maxWorkers: Number(process.env["SUITE_WORKERS"] ?? Math.max(5, Math.round(2.5 * availableParallelism()))),
     sequence: { sequencer: SlowestFirst },
     globalSetup: ["test/support/global-setup.ts"],
     setupFiles: ["test/support/file-setup.ts"],

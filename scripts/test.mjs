@@ -25,8 +25,7 @@ const inside = given[0] === "--inside";
 const soak = given.includes("--soak");
 const fast = given.includes("--fast");
 const vitestArguments = given.filter((argument) => !["--inside", "--soak", "--fast"].includes(argument));
-// Unit tests compute: a worker for each core.
-if (fast && !inside) vitestArguments.push("--project=unit", `--maxWorkers=${availableParallelism()}`);
+if (fast && !inside) vitestArguments.push("--project=unit");
 
 process.chdir(join(script, "../.."));
 process.exitCode = inside ? await runVitest() : await buildCheckAndTest();
@@ -45,6 +44,8 @@ async function buildCheckAndTest() {
   env.HOLDFAST_TEST_NAMESPACE = namespace.name;
   env.SUITE_MARKER = randomUUID();
   if (soak) env.HOLDFAST_SOAK = "1";
+  // Unit tests compute: a worker for each core.
+  if (fast) env.SUITE_WORKERS = String(availableParallelism());
   // A shell as PID 1, because it reaps orphans and Node does not. It must not exec its last command.
   const [command, ...rest] =
     namespace.unshare === null
