@@ -1,8 +1,8 @@
 import { type AgentEntry, type AgentEntryInput, agentEntrySchema } from "../config/agents.js";
 
 /**
- * What is known of the agents there are, as their documentation has it. Data, not code: an entry of the same id in the
- * config takes its place. A prompt on the command line stands where it cannot be taken for an option.
+ * Built-in agents, by their documentation. An entry with the same id in the config replaces one. A prompt is placed where
+ * it cannot be parsed as an option.
  */
 const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
   {
@@ -111,14 +111,13 @@ const BUILT_IN_ENTRIES: readonly AgentEntryInput[] = [
 
 const BUILT_IN_AGENTS: readonly AgentEntry[] = BUILT_IN_ENTRIES.map((entry) => agentEntrySchema.parse(entry));
 
-/** Of the config's tables. */
 export function agentsFromConfig(
   tables: Readonly<Record<string, Omit<AgentEntry, "id">>>,
 ): readonly AgentEntry[] {
   return Object.entries(tables).map(([id, fields]) => ({ id, ...fields }));
 }
 
-/** Built-in entries and the user's, which win. By id, in that order. */
+/** Built-in and configured agents by id; a configured agent replaces a built-in one. */
 export function agentsById(own: readonly AgentEntry[] = []): ReadonlyMap<string, AgentEntry> {
   return new Map([...BUILT_IN_AGENTS, ...own].map((entry) => [entry.id, entry]));
 }

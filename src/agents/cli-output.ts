@@ -1,23 +1,23 @@
 import type { CliOutput } from "../config/agents.js";
 
-/** What an agent's command had to say. Text is as it came: who shows it sanitizes it. */
+/** Result of an agent's command. The text is not sanitized. */
 export interface CliResult {
   readonly text: string;
-  /** To resume with; null: it has not told. */
+  /** For a resume; null: unknown. */
   readonly sessionId: string | null;
-  /** In the agent's words; null: it knows of none. */
+  /** Error reported by the agent; null: none. */
   readonly error: string | null;
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Of the lines of an output. Agents print some thousands, and few others that begin like one. */
+/** Limits per output: agents print some thousand documents, and few other lines that begin like one. */
 const MAX_DOCUMENTS = 100_000;
 const MAX_UNREADABLE = 1_000;
 
 /**
- * The result in a command's whole output; null when it is not in the form that was asked for (it failed before, or it
- * is another version): then the output is all there is. What is not known in it is passed over.
+ * The result in a command's complete output. Null: the output has another format, because the command failed early or is
+ * another version. Unknown parts are ignored.
  */
 export function parseCliOutput(output: CliOutput, stdout: string): CliResult | null {
   return output === "text"
@@ -45,14 +45,14 @@ const PARSERS: Readonly<
   codex(documents) {
     const started = documents.find(({ type }) => type === "thread.started");
     if (started === undefined) return null;
-    const said = documents
+    const answer = documents
       .filter(({ type }) => type === "item.completed")
       .map(({ item }) => asObject(item))
       .findLast(({ type }) => type === "agent_message");
     const failed = documents.findLast(({ type }) => type === "turn.failed" || type === "error");
     const completed = documents.some(({ type }) => type === "turn.completed");
     return {
-      text: asText(said?.["text"]) ?? "",
+      text: asText(answer?.["text"]) ?? "",
       sessionId: asText(started["thread_id"]),
       error: completed || failed === undefined ? null : errorMessage(failed),
     };
@@ -99,7 +99,7 @@ const PARSERS: Readonly<
   },
 };
 
-/** What the agent says in one document of its command's output, while that goes on; null: nothing, or nothing yet. */
+/** The agent's text in one document of its live output; null: none. */
 export function agentTextIn(output: CliOutput, document: Json | null): string | null {
   if (document === null) return null;
   const { type } = document;
@@ -122,9 +122,9 @@ export function agentTextIn(output: CliOutput, document: Json | null): string | 
   }
 }
 
-/** Null: the line is none. */
+/** Null: the line is no JSON object. */
 export function parseDocument(line: string): Json | null {
-  // Looked at first: what cannot be one is thrown out of JSON.parse much more slowly.
+  // Checked first, because an exception of JSON.parse is much slower.
   const parsed = line.startsWith("{") ? parseJson(line) : undefined;
   return isObject(parsed) ? parsed : null;
 }
@@ -135,17 +135,17 @@ function textParts(message: unknown): string {
   return parts.map(({ type, text }) => (type === "text" ? (asText(text) ?? "") : "")).join("");
 }
 
-/** One document, an array of them, or one to a line with other lines between. */
+/** One document, an array of documents, or one per line among other lines. */
 function parseDocuments(stdout: string): Json[] {
   const whole = parseJson(stdout);
   if (whole !== undefined) return (Array.isArray(whole) ? whole : [whole]).filter(isObject);
   const lines = parseDocumentLines(stdout);
-  // Printed over several lines, after a line of something else.
+  // One document over several lines, after another line.
   if (lines.length === 0) return [parseJson(stdout.slice(stdout.indexOf("\n{")))].filter(isObject);
   return lines;
 }
 
-/** None when there are more than any agent prints, or too many that are none: nobody waits for a gateway that reads on. */
+/** Empty if a limit is exceeded, so that a hostile output does not block the gateway. */
 function parseDocumentLines(stdout: string): Json[] {
   const documents: Json[] = [];
   let unreadable = 0;
@@ -194,10 +194,10 @@ function errorMessage(document: Json): string {
   );
 }
 
-/** A line that is longer is passed over: what it would have said comes with the result. */
+/** A longer line is skipped: its text is also in the result. */
 const MAX_LINE_CHARS = 8 * 1024 * 1024;
 
-/** What an agent says, out of its command's output as it comes. As it came: who shows it sanitizes it. */
+/** Extracts the agent's text from its command's live output. The text is not sanitized. */
 export class CliOutputStream {
   readonly #output: CliOutput;
   readonly #decoder = new TextDecoder();
@@ -212,13 +212,13 @@ export class CliOutputStream {
     const text = this.#decoder.decode(bytes, { stream: true });
     if (this.#output === "text") return text;
     const [first = "", ...more] = text.split("\n");
-    let said = "";
+    let spoken = "";
     this.#add(first);
     for (const next of more) {
-      said += this.#endLine();
+      spoken += this.#endLine();
       this.#add(next);
     }
-    return said;
+    return spoken;
   }
 
   #add(piece: string): void {
@@ -227,9 +227,9 @@ export class CliOutputStream {
   }
 
   #endLine(): string {
-    const said = this.#tooLong ? null : agentTextIn(this.#output, parseDocument(this.#line));
+    const line = this.#tooLong ? null : agentTextIn(this.#output, parseDocument(this.#line));
     this.#line = "";
     this.#tooLong = false;
-    return said === null || said === "" ? "" : `${said.trimEnd()}\n`;
+    return line === null || line === "" ? "" : `${line.trimEnd()}\n`;
   }
 }

@@ -4,20 +4,20 @@ import { type CliForm, PROMPT_PLACEHOLDER, SESSION_ID_PLACEHOLDER } from "../con
 
 export interface CliRequest {
   readonly prompt: string;
-  /** The agent's own id of the session to go on with; null: a new one. */
+  /** The agent's own id of the session to resume; null: a new session. */
   readonly sessionId: string | null;
-  /** Overall; 0: none. */
+  /** Overall timeout; 0: none. */
   readonly timeoutMs: number;
 }
 
 export interface CliCommand {
   readonly argv: readonly string[];
-  /** To be written and closed; null: nothing is read. */
+  /** The complete input; null: none. */
   readonly stdin: string | null;
   readonly noOutputTimeoutMs: number;
 }
 
-/** What to run for one prompt. */
+/** The command for one prompt. */
 export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliRequest): CliCommand {
   if (prompt === "") throw new BadInput("prompt", "the prompt is empty; nothing was started");
   if (sessionId !== null && !isAgentSessionId(sessionId))
@@ -28,7 +28,7 @@ export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliR
       "resume",
       "this agent's sessions cannot be resumed by its command; nothing was started",
     );
-  const told = words.some((word) => hasPlaceholder(word, PROMPT_PLACEHOLDER));
+  const inArgv = words.some((word) => hasPlaceholder(word, PROMPT_PLACEHOLDER));
   return {
     argv: words.map((word) =>
       fillPlaceholder(
@@ -37,22 +37,22 @@ export function cliCommand(form: CliForm, { prompt, sessionId, timeoutMs }: CliR
         prompt,
       ),
     ),
-    stdin: told ? null : prompt,
+    stdin: inArgv ? null : prompt,
     noOutputTimeoutMs: noOutputLimit(form.watchdog[sessionId === null ? "fresh" : "resume"], timeoutMs),
   };
 }
 
-/** It comes from the agent itself, or from a person who copied it, and becomes a word of a command line. */
+/** Strict, because the id becomes an argument of a command. */
 export function isAgentSessionId(text: string): boolean {
   return /^[A-Za-z0-9_][\w.:-]{0,255}$/.test(text);
 }
 
-/** `1.2.3` out of whatever a program prints when it is asked for its version. */
+/** Finds `1.2.3` in the output of `--version`. */
 export function parseVersion(output: string): string | null {
   return /(?<![\d.])\d+\.\d+\.\d+(?:-[\w.]{1,40})?/.exec(output.slice(0, 4_096))?.[0] ?? null;
 }
 
-/** Only as a whole word or after `=`, and only in words of the catalogue: what is filled in is not looked at again. */
+/** Replaces a placeholder that is a whole word or follows `=`. The inserted value is not searched again. */
 function fillPlaceholder(word: string, placeholder: string, value: string): string {
   return hasPlaceholder(word, placeholder) ? word.slice(0, -placeholder.length) + value : word;
 }

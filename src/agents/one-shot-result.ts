@@ -8,7 +8,7 @@ import type { CliOutput } from "../config/agents.js";
 export interface OneShotOutput {
   readonly stdout: string;
   readonly stderr: string;
-  /** Why its run failed; null: it did not. */
+  /** Why the run failed; null: it succeeded. */
   readonly failure: string | null;
 }
 
@@ -18,18 +18,18 @@ export interface OneShotResult {
   readonly agentSessionId: string | null;
 }
 
-/** What to make of a command that has ended: its answer, or why there is none, in its own words where it has any. */
+/** The answer of an ended command, or its error, preferably in the agent's words. */
 export function oneShotResult(output: CliOutput, { stdout, stderr, failure }: OneShotOutput): OneShotResult {
-  const said = parseCliOutput(output, stdout);
-  const text = limitLength(said?.text ?? "");
-  const named = said?.sessionId ?? "";
-  const agentSessionId = isAgentSessionId(named) ? named : null;
-  if (failure === null && said !== null)
-    return { text, error: said.error === null ? null : limitLength(said.error), agentSessionId };
-  // Another version, perhaps: what it printed is all there is.
+  const parsed = parseCliOutput(output, stdout);
+  const text = limitLength(parsed?.text ?? "");
+  const sessionId = parsed?.sessionId ?? "";
+  const agentSessionId = isAgentSessionId(sessionId) ? sessionId : null;
+  if (failure === null && parsed !== null)
+    return { text, error: parsed.error === null ? null : limitLength(parsed.error), agentSessionId };
+  // Perhaps another version of the agent: return its output.
   if (failure === null) return { text: limitLength(stdout.trim()), error: null, agentSessionId };
   const complaint = lastChars(redactText(stderr.trim()), defaults.agentComplaintChars);
-  const why = said?.error ?? complaint;
+  const why = parsed?.error ?? complaint;
   return { text, error: why === "" ? failure : limitLength(`${failure}: ${why}`), agentSessionId };
 }
 

@@ -6,12 +6,12 @@ export interface WatchdogProfile {
   readonly maxMs: number;
 }
 
-/** A limit that fires together with the overall timeout would blame the wrong one. */
-const belowTimeoutMs = 1_000;
+/** Keeps the limit below the overall timeout, so that the reason of a stop is unambiguous. */
+const BELOW_TIMEOUT_MS = 1_000;
 
 /**
- * How long a CLI agent may be silent. Derived from its overall timeout, so that a long job gets patience
- * and a hung one is still noticed early; without a timeout (0), the profile's longest.
+ * How long a CLI agent may print nothing: a share of its overall timeout within the profile's limits; without a timeout
+ * (0), the profile's maximum.
  */
 export function noOutputLimit(
   profile: keyof typeof watchdogProfiles | WatchdogProfile,
@@ -20,5 +20,5 @@ export function noOutputLimit(
   const { ratio, minMs, maxMs } = typeof profile === "string" ? watchdogProfiles[profile] : profile;
   if (timeoutMs === 0) return Math.max(watchdogFloorMs, maxMs);
   const wanted = Math.min(maxMs, Math.max(minMs, Math.floor(ratio * timeoutMs)));
-  return Math.max(watchdogFloorMs, Math.min(wanted, timeoutMs - belowTimeoutMs));
+  return Math.max(watchdogFloorMs, Math.min(wanted, timeoutMs - BELOW_TIMEOUT_MS));
 }

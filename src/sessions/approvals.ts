@@ -24,17 +24,17 @@ export interface ApprovalsDependencies {
   readonly clock?: Clock;
   /** How long a question waits for an answer. */
   readonly waitMs?: number;
-  /** Told of every question and every end of one, for the operator's eyes. */
+  /** Called for every question and every end of one; only for the operator. */
   readonly onChange?: (approval: ApprovalView) => void;
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
-/** What a session wants to execute, and which of its rules asked. */
+/** The command of a session, and the rule that asked. */
 export interface ExecApprovalRequest extends CommandToApprove {
   readonly rule: number | null;
 }
 
-/** An approval as the operator sees it. While it waits here, its command is shown without cutting code out of it. */
+/** An approval for the operator. While it waits here, no code is cut out of its command. */
 export interface ApprovalView extends Approval {
   /** Null: the question does not wait, or waits at another gateway. */
   readonly question: QuestionHead | null;
@@ -49,13 +49,13 @@ interface PendingApproval {
 }
 
 /**
- * Questions to the operator, and those who wait for the answers.
+ * Questions to the operator, and the callers that wait for the answers.
  *
  *     ask ──▶ pending ──decide──▶ allow | deny
  *                └──time, caller gone, session closed, gateway stopped──▶ expired
  *
- * The row comes first and is written once: whoever waits is told what the row says. Time is this process's monotonic
- * clock; a question that outlives the process has nobody waiting for it, and expires at the next start.
+ * The stored row decides: a caller gets the decision of the row. The time limit is on this process's monotonic clock; a
+ * question of an ended process has no caller and expires at the next start.
  */
 export class Approvals implements AsyncDisposable {
   readonly #store: SessionStore;
@@ -67,7 +67,7 @@ export class Approvals implements AsyncDisposable {
   readonly #waiting = new Map<string, PendingApproval>();
   readonly #followers = new Set<(approval: ApprovalView) => void>();
 
-  /** Use `openApprovals`: what an earlier process left must expire first. */
+  /** Use `openApprovals`: the questions of an earlier process must expire first. */
   constructor(dependencies: ApprovalsDependencies) {
     this.#store = dependencies.store;
     this.#gatewayInstanceId = dependencies.gatewayInstanceId;
@@ -80,7 +80,7 @@ export class Approvals implements AsyncDisposable {
     this.#onProblem = dependencies.onProblem;
   }
 
-  /** Resolves with the decision, which is `expired` when nobody decided. A caller that is gone ends its question by the signal. */
+  /** Resolves with the decision; `expired`: there was none in time. Aborting the signal ends the question. */
   async ask(
     { id: sessionId }: Pick<SessionRecord, "id">,
     request: ExecApprovalRequest,
@@ -93,7 +93,7 @@ export class Approvals implements AsyncDisposable {
     checkExecSize(request.argv, request.env.set);
     const approval = this.#describe(sessionId, request);
     const waiting: PendingApproval = { sessionId, ...buildPending(request), answer: deferred(), timer: null };
-    // Before the row can be seen: an answer may come as soon as it is.
+    // Registered before the row is written: an answer may arrive at once.
     this.#waiting.set(approval.id, waiting);
     const gone = (): void => void this.#expire([approval.id], "caller gone");
     try {
@@ -129,7 +129,7 @@ export class Approvals implements AsyncDisposable {
     const waiting = asked !== undefined;
     const decided =
       waiting && (await this.#store.decideApproval(id, { verdict, actor, at: this.#clock.wall() }));
-    // A row without anybody waiting must not say that something was allowed: nothing would be executed.
+    // Without a waiting caller, nothing would be executed, so the row must not say `allow`.
     if (!waiting) await this.#expireUnattended(id);
     const approval = await this.#store.getApproval(id);
     if (approval === null) return null;
@@ -154,14 +154,14 @@ export class Approvals implements AsyncDisposable {
     return { approval, ...(await pageOfQuestion(question, page, reveal)) };
   }
 
-  /** Those that wait, then every question and every end of one, until `gone` aborts. */
+  /** Yields the waiting questions, then every new question and every end of one, until `gone` aborts. */
   async *follow(gone: AbortSignal): AsyncGenerator<ApprovalView, void, undefined> {
     const news: ApprovalView[] = [];
     const asked = new Set<string>();
     let wake = (): void => undefined;
     let late = false;
     const leave = (): void => wake();
-    // Heard before those that wait are read: what comes in between is told, and told once.
+    // Subscribed before the waiting questions are read, so that none is missed or repeated.
     const listener = (approval: ApprovalView): void => {
       if (news.length < defaults.approvalsUnread) news.push(approval);
       else late = true;
@@ -171,7 +171,7 @@ export class Approvals implements AsyncDisposable {
     gone.addEventListener("abort", leave);
     try {
       news.unshift(...(await this.listPending()));
-      // Who does not read must neither make it pile up nor miss some of it: the end tells.
+      // For a reader that does not keep up, the stream ends.
       while (!gone.aborted && !late) {
         for (let next = news.shift(); next !== undefined && !late; next = news.shift()) {
           if (next.decision !== null) asked.delete(next.id);
@@ -198,7 +198,7 @@ export class Approvals implements AsyncDisposable {
     return { ...approval, ...waiting.display, question: questionHead(waiting.question) };
   }
 
-  /** Its rows have expired with it; those who wait are told. */
+  /** The session's rows have expired with it; ends the waiting calls. */
   async sessionClosed(sessionId: string): Promise<void> {
     const ids = [...this.#waiting].filter(([, each]) => each.sessionId === sessionId).map(([id]) => id);
     await this.#expire(ids, "session closed");
@@ -208,7 +208,7 @@ export class Approvals implements AsyncDisposable {
     await this.#expire([...this.#waiting.keys()], "gateway stopped");
   }
 
-  /** What a former process of this gateway left. Returns how many. */
+  /** Expires the questions of an earlier process of this gateway. Resolves with their number. */
   async expireFromEarlierProcess(): Promise<number> {
     const left = await this.#store.listApprovals({
       pending: true,
@@ -224,7 +224,7 @@ export class Approvals implements AsyncDisposable {
     await this.#store.expireApprovals([id], "nobody waits for it", this.#clock.wall());
   }
 
-  /** Never rejects: whoever waits gets an answer also when it cannot be recorded. The row then expires at the next start. */
+  /** Never rejects: a caller gets its answer even if it cannot be recorded. The row then expires at the next start. */
   async #expire(ids: readonly string[], actor: string): Promise<void> {
     if (ids.length === 0) return;
     const at = this.#clock.wall();
@@ -236,7 +236,7 @@ export class Approvals implements AsyncDisposable {
       }
     } catch (cause) {
       this.#onProblem(
-        `approvals ${ids.join(", ")} expired (${actor}), which could not be recorded; nothing is executed`,
+        `approvals ${ids.join(", ")} expired (${actor}), but that could not be recorded; nothing is executed`,
         cause,
       );
     }
@@ -248,7 +248,7 @@ export class Approvals implements AsyncDisposable {
     if (decision !== null && this.#answer(id, decision)) this.#onChange(this.#view(approval));
   }
 
-  /** Once. Nobody waits from here on, not only when the one who did has woken up. */
+  /** Ends the wait, once. */
   #answer(id: string, decision: ApprovalDecision): boolean {
     const waiting = this.#waiting.get(id);
     waiting?.answer.resolve(decision);
@@ -285,7 +285,7 @@ function buildPending(request: ExecApprovalRequest): Pick<PendingApproval, "ques
   };
 }
 
-/** For a gateway that starts: nobody waits any more for what its former process asked. */
+/** Opens the approvals of a gateway that starts: the questions of its earlier process expire. */
 export async function openApprovals(dependencies: ApprovalsDependencies): Promise<Approvals> {
   const approvals = new Approvals(dependencies);
   await approvals.expireFromEarlierProcess();

@@ -9,10 +9,10 @@ import type { TaskRecord } from "../model/task.js";
 import type { Supervisor } from "../supervisor/api.js";
 import type { Requester } from "./requester.js";
 
-/** For the operator's eyes: who was not shown what, and by which rule. */
+/** A denied request, for the operator's log. */
 export interface AccessDenial {
   readonly actor: string;
-  /** What was asked for, as it was named. */
+  /** The requested name. */
   readonly what: string;
   readonly sessionId: string | null;
   readonly rule: Extract<VisibilityDecision, { readonly visible: false }>["rule"] | "of-no-session";
@@ -27,9 +27,8 @@ type TaskSessions = "ownerSessionId" | "childSessionId";
 const ALLOWED: AccessDecision = { visible: true };
 
 /**
- * Who may see, and steer, what: asked here for everything that is done on somebody's behalf. The operator sees
- * everything; a session what canSeeSessionRow says of its row and the other's. What may not be seen answers like what
- * is not there.
+ * Decides what a requester may see and control. The operator may see everything; `canSeeSessionRow` decides for a session.
+ * A forbidden object is answered like a missing one.
  */
 export class Authorizer {
   readonly #sessions: Sessions;
@@ -42,7 +41,7 @@ export class Authorizer {
     this.#openSessions = new CoalescedLookup((id) => this.#sessions.get(id));
   }
 
-  /** A session by its id, or by the key that an open one has; of a session that asks, no more than it asks to see. */
+  /** A session by its id, or an open one by its key. `asked` limits the requester's visibility further. */
   async requireSession(requester: Requester, wanted: string, asked?: Visibility): Promise<SessionRecord> {
     rejectVisibilityForOperator(requester, asked);
     const row = await this.#sessions.find(wanted);
@@ -53,13 +52,13 @@ export class Authorizer {
     throw new NotFound(`session ${wanted}`);
   }
 
-  /** The same for whoever only passes it on: null, and no word to anybody, where it may not be seen or is not there. */
+  /** The same, but null for a missing or forbidden session, which is not reported. */
   async findSession(requester: Requester, wanted: string): Promise<SessionRecord | null> {
     const row = await this.#sessions.find(wanted);
     return row !== null && this.#decide(requester, row).visible ? row : null;
   }
 
-  /** Those that may be seen, newest first. */
+  /** The visible sessions, newest first. */
   async listSessions(
     requester: Requester,
     { limit, ...filter }: SessionFilter & { readonly limit: number },
@@ -89,7 +88,7 @@ export class Authorizer {
     throw new RunNotFound(runId);
   }
 
-  /** A run that others are to be told by: of one that may not be seen, a name that nobody has. */
+  /** A run id for a filter; for a forbidden run, an id that matches nothing. */
   async maskRunId(
     supervisor: Pick<Supervisor, "getRun">,
     requester: Requester,
@@ -100,7 +99,7 @@ export class Authorizer {
     return (await this.#decideForRuns(requester, record.sessionId)).visible ? runId : "";
   }
 
-  /** For one look at the runs of many sessions (null: of none): each is asked about once. */
+  /** Decides for runs of many sessions, once per session. `sessionId` null: a run without a session. */
   canSeeRunsOf(requester: Requester): (sessionId: string | null) => Promise<boolean> {
     const known = new Map<string | null, Promise<AccessDecision>>();
     return async (sessionId) => {
@@ -110,13 +109,14 @@ export class Authorizer {
     };
   }
 
-  /** The same for tasks: whoever sees the session that asked for one, or the one that does it, sees it. */
+  /** The same for tasks: visible with the session that requested the task or the session that does it. */
   canSeeTask(requester: Requester): (task: Pick<TaskRecord, TaskSessions>) => Promise<boolean> {
-    const sees = this.canSeeRunsOf(requester);
-    return async ({ ownerSessionId, childSessionId }) => (await sees(ownerSessionId)) || sees(childSessionId);
+    const canSee = this.canSeeRunsOf(requester);
+    return async ({ ownerSessionId, childSessionId }) =>
+      (await canSee(ownerSessionId)) || canSee(childSessionId);
   }
 
-  /** Of the tasks that a name may mean, those that may be seen; that there are others is told to the operator alone. */
+  /** Filters the tasks that match a name. If none is visible, the denial is reported to the operator. */
   async filterVisibleTasks(
     requester: Requester,
     wanted: string,
@@ -161,11 +161,11 @@ export class Authorizer {
   }
 }
 
-/** The operator is no session, and has no tree or agent of its own. */
+/** The operator is no session, so it has no tree and no agent. */
 function rejectVisibilityForOperator({ kind }: Requester, asked: Visibility | undefined): void {
   if (kind === "operator" && asked !== undefined && asked !== "all")
     throw new BadInput(
       "visibility",
-      `${asked} is about what a session sees; the operator sees everything. Nothing was done`,
+      `visibility ${asked} is only for sessions; the operator sees everything. Nothing was done`,
     );
 }

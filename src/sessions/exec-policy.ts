@@ -89,7 +89,7 @@ async function howFound(
   return (await locateOnPath(basename(entry), path))?.entry === entry ? "on-path" : "by-path";
 }
 
-/** Rules with the symbolic links of their directories resolved, as in the paths they are compared with. A directory that cannot be resolved stays. */
+/** Resolves the symbolic links of the rules' directories, as in the paths they are compared with. */
 async function resolveRulePaths(
   rules: readonly ExecRule[],
   { executable, file }: ResolvedCommand,
@@ -116,8 +116,7 @@ function assertNoInjection({ inherited = {}, set }: ExecPolicyRequest): void {
   const injected = Object.keys(env).find(
     (name) => isInjectionVariable(name) && env[name] !== process.env[name],
   );
-  if (injected !== undefined)
-    throw new ExecDenied(`${injected} makes programs load code they were not asked to`);
+  if (injected !== undefined) throw new ExecDenied(`${injected} can make programs load other code`);
 }
 
 /** A user who can write to the file, or to a directory of its path, decides what is executed after the judgement. */

@@ -1,11 +1,11 @@
 import { basename } from "node:path";
 import type { ExecEffect, ExecRule } from "../model/session.js";
 
-/** The command that is about to be executed (see judge-exec.ts). */
+/** The command that is about to be executed (see exec-policy.ts). */
 export interface ResolvedCommand {
   /** The directory entry that is executed: absolute, the links of its directory resolved. */
   readonly executable: string;
-  /** The file that it leads to, after symbolic links. */
+  /** Its target, after symbolic links. */
   readonly file: string;
   /** How rules can name the program: by its file name only if it is found on the operator's PATH. */
   readonly foundBy: "on-path" | "by-path" | "relative";
@@ -19,7 +19,7 @@ export interface ExecDecision {
   readonly rule: number | null;
 }
 
-/** When no rule says anything, a person is asked. */
+/** If no rule matches, the operator is asked. */
 export const DEFAULT_EFFECT: ExecEffect = "ask";
 
 /**
@@ -37,8 +37,8 @@ export const DEFAULT_EFFECT: ExecEffect = "ask";
  * `allow` and `ask` match narrowly: no rule names a program that was given by a relative path. `deny` matches widely: a
  * name matches every file of that name, and a path also matches the target of symbolic links.
  *
- * What is not allowed by a short list of rules is refused; what is forbidden by a list can usually be said in another
- * way (`git -C . push`, `sh -c …`). So `deny` guards against mistakes, and only `allow` with `deny` or `ask` for the rest guards.
+ * A denied command can usually be written in another way (`git -C . push`, `sh -c …`), so `deny` rules prevent only
+ * mistakes. Only a list of `allow` rules with `deny` or `ask` for the rest is a protection.
  *
  * Every comparison is of whole words or prefixes: the time is at most rules × words.
  */
@@ -81,7 +81,7 @@ function isExecutable(
   return isPath(pattern, calledAs === undefined ? executable : file);
 }
 
-/** A name alone means the program of that name on the operator's PATH, here too. */
+/** A name without a path is the program of that name on the operator's PATH. */
 function isCalled(
   { effect, executable }: ExecRule,
   name: string,
@@ -99,7 +99,7 @@ function isWithin(directory: string, path: string): boolean {
   return path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
 }
 
-/** In place: a command may have a hundred thousand words, which are not copied for every rule. */
+/** Compares without a copy, because a command may have a hundred thousand words. */
 function areArgs(pattern: readonly string[], argv: readonly string[]): boolean {
   const more = pattern.at(-1) === "...";
   const fixed = more ? pattern.length - 1 : pattern.length;

@@ -1,6 +1,6 @@
 import type { SessionMessage, SessionRecord } from "../model/session.js";
 
-/** What goes to an agent before the words of a prompt. */
+/** Inbox messages as text before a prompt. */
 export interface PackedMessages {
   readonly messages: readonly string[];
   readonly text: string;
@@ -10,7 +10,7 @@ export interface SenderLookup {
   get(sessionId: string): Promise<Pick<SessionRecord, "key" | "agentId"> | null>;
 }
 
-/** Of messages that wait, the oldest first: as many as there is room for, and one in any case. */
+/** Packs waiting messages, oldest first, up to a length; always at least one. */
 export async function packMessages(
   waiting: readonly SessionMessage[],
   senders: SenderLookup,
@@ -27,7 +27,7 @@ export async function packMessages(
   return { messages, text };
 }
 
-/** Of messages, those that went with a prompt. */
+/** The messages that a prompt contains. */
 export async function findDelivered(
   prompt: string,
   messages: readonly SessionMessage[],
@@ -37,7 +37,7 @@ export async function findDelivered(
   let from = 0;
   for (const message of messages) {
     const frame = `${await quoteMessage(message, senders)}\n\n`;
-    // In the order they were told in: two may say the same.
+    // In order, because two messages may have the same text.
     const at = prompt.indexOf(frame, from);
     if (at === -1) continue;
     from = at + frame.length;
@@ -46,10 +46,10 @@ export async function findDelivered(
   return delivered;
 }
 
-/** Whatever anybody takes for the end of a line. */
+/** All characters that a program may treat as a line break. */
 const LINE_BREAK = /\r\n|[\n\v\f\r\u0085\u2028\u2029]/;
 
-/** Says who speaks, in one line, and quotes every other: nothing in it can pass for somebody else's word, or for the prompt. */
+/** Names the sender in one line and quotes all other lines, so that a message cannot imitate another sender or the prompt. */
 export async function quoteMessage(message: SessionMessage, senders: SenderLookup): Promise<string> {
   const heading = (await messageHeading(message, senders)).split(LINE_BREAK).join(" ");
   const { text, inVain } = message;

@@ -5,20 +5,18 @@ import { newMessageId } from "../model/ids.js";
 import type { MessageDelivery, MessageRole, SessionMessage } from "../model/session.js";
 import type { HistoryLimits, MessageCount, MessageFilter, MessageStore } from "../store/messages/store.js";
 
-/** What is said, and by whom. */
 export interface NewMessageInput {
   readonly text: string;
   readonly actor: string;
-  /** The session that says it. */
+  /** The session that sends it. */
   readonly fromSessionId?: string;
   readonly runId?: string;
-  /** Said once for this cause, however often it is tried. */
+  /** Idempotency key: one message per cause is stored. */
   readonly cause?: string;
-  /** Left out: its agent is woken by it, where that can be. */
+  /** Default `wake`: the message starts a turn of the agent, if possible. */
   readonly deliver?: MessageDelivery;
 }
 
-/** How much of a session is kept. */
 export const historyBounds: HistoryLimits = {
   bytes: defaults.historyBytes,
   messages: defaults.historyMessages,
@@ -26,12 +24,12 @@ export const historyBounds: HistoryLimits = {
 };
 
 /**
- * What was said in sessions, and their inboxes.
+ * The messages of sessions, and their inboxes.
  *
  *     send ──▶ waiting ──acknowledge──▶ delivered
  *
- * A backend takes what waits, hands it to its agent, and acknowledges it when the agent has it: what a gateway takes
- * with it into its grave waits again for the next. What is recorded (a prompt that was handed over, an answer) never waits.
+ * A backend sends waiting messages to its agent and acknowledges them when the agent has them. If the gateway dies in
+ * between, they wait for the next one. Recorded messages (a delivered prompt, an answer) never wait.
  */
 export class SessionHistory {
   readonly #store: MessageStore;
@@ -43,7 +41,7 @@ export class SessionHistory {
     this.#clock = clock;
   }
 
-  /** For the session's agent, at its next turn. Rejects with SessionClosed and InboxFull. */
+  /** Adds a message for the agent's next turn. Rejects with SessionClosed and InboxFull. */
   async send(
     sessionId: string,
     role: Exclude<MessageRole, "agent">,
@@ -54,22 +52,22 @@ export class SessionHistory {
     return sent;
   }
 
-  /** Something that has reached who it was meant for. */
+  /** Adds a message that is delivered already. */
   record(sessionId: string, role: MessageRole, input: NewMessageInput): Promise<SessionMessage> {
     return this.#append(sessionId, role, input, this.#clock.wall());
   }
 
-  /** What waits, oldest first. It goes on waiting until it is acknowledged. */
+  /** Waiting messages, oldest first. They wait until they are acknowledged. */
   waiting(sessionId: string, limit: number = defaults.inboxMessages): Promise<readonly SessionMessage[]> {
     return this.#store.listMessages(sessionId, { pending: true, limit });
   }
 
-  /** The agent has them. Those of them that it had not before. */
+  /** Marks messages as delivered. Resolves with the ids that were not delivered before. */
   acknowledge(sessionId: string, ids: readonly string[]): Promise<readonly string[]> {
     return this.#store.deliverMessages(sessionId, ids, this.#clock.wall());
   }
 
-  /** Told whenever a message begins to wait in this process. Others' are found by looking. */
+  /** Called for each message sent in this process. Messages of other processes must be polled. */
   onMessage(listener: (sessionId: string) => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => this.#listeners.delete(listener) };
@@ -100,7 +98,7 @@ export class SessionHistory {
       role,
       fromSessionId: fromSessionId ?? null,
       actor,
-      // No database keeps NUL and halves of pairs as they are.
+      // Databases do not store NUL and lone surrogates.
       text: Buffer.from(text).toString().replaceAll("\0", "\uFFFD"),
       runId: runId ?? null,
       cause: cause ?? null,
@@ -110,9 +108,9 @@ export class SessionHistory {
       inVain: 0,
       deliveredAt,
     };
-    const kept = await this.#store.appendMessage(message, historyBounds);
-    if (kept === "closed") throw new SessionClosed(sessionId);
-    if (kept === "full") throw new InboxFull(sessionId, historyBounds.pending);
-    return kept;
+    const stored = await this.#store.appendMessage(message, historyBounds);
+    if (stored === "closed") throw new SessionClosed(sessionId);
+    if (stored === "full") throw new InboxFull(sessionId, historyBounds.pending);
+    return stored;
   }
 }

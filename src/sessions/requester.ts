@@ -5,14 +5,14 @@ import { errnoOf } from "../home/errno.js";
 import { persistentId } from "../home/persistent-id.js";
 import { readOwnFile } from "../home/own-file.js";
 
-/** On whose behalf something is asked; a session as it was when its token was shown. */
+/** The operator or session that makes a request; a session as it was when its token was checked. */
 export type Requester =
   | { readonly kind: "operator"; readonly actor: string }
   | {
       readonly kind: "session";
       readonly actor: string;
       readonly session: SessionRecord;
-      /** Whether the token that was shown is good still. Left out: another gateway has seen the token. */
+      /** Whether the token is still valid. Absent: another gateway checked the token. */
       readonly isTokenValid?: () => Promise<boolean>;
     };
 
@@ -24,7 +24,7 @@ export function sessionIdOf(requester: Requester): string | null {
 const TOKEN_FILE = "operator-token";
 const TOKEN_PREFIX = "hfo_";
 
-/** Made once, 0600 in the private state directory: whoever can read it is the operator. */
+/** Created once, with mode 0600 in the private state directory: a user that can read it is the operator. */
 export async function loadOrCreateOperatorToken(home: string): Promise<string> {
   return persistentId(home, TOKEN_FILE, () => `${TOKEN_PREFIX}${randomBytes(32).toString("base64url")}`);
 }
@@ -44,7 +44,7 @@ export async function readOperatorToken(home: string): Promise<string | null> {
   );
 }
 
-/** Compared by their hashes: those are of one length, and the time it takes tells nothing. */
+/** Compares the hashes, in constant time: they have the same length. */
 export function tokensEqual(one: string, other: string): boolean {
   const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
   return timingSafeEqual(hash(one), hash(other));

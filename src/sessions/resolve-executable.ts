@@ -1,7 +1,7 @@
 import { access, constants, lstat, readlink, stat } from "node:fs/promises";
 import { errnoOf } from "../home/errno.js";
 
-/** Where a command is looked up: the run's own environment and directory, not ours. */
+/** Where a command is looked up: the run's PATH and directory, not the gateway's. */
 export interface LookupEnvironment {
   /** The run's PATH; undefined: it has none. */
   readonly path: string | undefined;
@@ -9,28 +9,28 @@ export interface LookupEnvironment {
   readonly cwd: string;
 }
 
-/** The C library's own list, for a run without PATH: glibc's and musl's, and the anchor may be linked with either. */
+/** The default PATH of glibc and of musl: the anchor may be linked with either. */
 const DEFAULT_PATHS = ["/bin:/usr/bin", "/usr/local/bin:/bin:/usr/bin"];
 
-/** The kernel's PATH_MAX, with the closing NUL, and its limit of symbolic links. */
+/** The kernel's PATH_MAX, with the final NUL, and its limit of symbolic links. */
 const MAX_PATH_BYTES = 4_096;
 const MAX_LINKS = 40;
 
-/** A usual lookup takes about fifty steps. The bound is for a PATH made to keep us busy. */
+/** A usual lookup takes about fifty steps. The limit guards against a hostile PATH. */
 const MAX_STEPS = 4_096;
 
 /** A program as rules identify it. */
 export interface LocatedExecutable {
   /**
    * The directory entry: its directory with symbolic links resolved, its own name as it is. The name is part of what a
-   * program is: a file with several names (busybox, shell scripts that look at $0) is several programs.
+   * program is: a file with several names (busybox, shell scripts that read $0) is several programs.
    */
   readonly entry: string;
   /** The file that the entry leads to, after all symbolic links. */
   readonly file: string;
 }
 
-/** `unclear`: the kernel may find something there, but it cannot be said from here what. */
+/** `unclear`: the kernel may find a file that cannot be determined from here. */
 type SearchResult = LocatedExecutable | "absent" | "unclear";
 
 interface StepBudget {
@@ -38,8 +38,8 @@ interface StepBudget {
 }
 
 /**
- * The file that execvp(3) would execute, symbolic links resolved. Null: nothing, or nothing that can be told from here,
- * such as anything by way of /proc, where `self` is whoever looks. What is null must not be executed.
+ * The file that execvp(3) would execute, with symbolic links resolved. Null: there is none, or it cannot be determined
+ * from here, such as a path through /proc, where `self` depends on the process. Then the command must not be executed.
  */
 export async function resolveExecutable(name: string, lookup: LookupEnvironment): Promise<string | null> {
   return (await locateExecutable(name, lookup))?.file ?? null;
@@ -100,7 +100,7 @@ function locatedOrNull(found: SearchResult): LocatedExecutable | null {
   return typeof found === "string" ? null : found;
 }
 
-/** As execvp goes on: past what is not there and what may not be executed, but past nothing else. */
+/** Like execvp, skips only missing files and files that may not be executed. */
 async function examineCandidate(cwd: string, path: string, budget: StepBudget): Promise<SearchResult> {
   if (Buffer.byteLength(path) >= MAX_PATH_BYTES) return "unclear";
   try {
@@ -119,7 +119,7 @@ async function examineCandidate(cwd: string, path: string, budget: StepBudget): 
   }
 }
 
-/** realpath(3), but step by step, so as to see what it leads through. */
+/** realpath(3), step by step, to detect a path through /proc. */
 async function resolveLinks(
   path: string,
   budget: StepBudget,
@@ -133,7 +133,7 @@ async function resolveLinks(
     if (budget.steps < 0) return "unclear";
     const next = appendPart(at, part);
     if (next === "/proc" || next.startsWith("/proc/")) return "unclear";
-    // Asked for as it was written: whether `file/..` or `file/` exist is for the kernel to say.
+    // The path as written: the kernel decides whether `file/..` or `file/` exist.
     if (!(await lstat(`${at}/${part}`)).isSymbolicLink()) {
       at = next;
       continue;

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 
-/** 256 bits: nobody finds one by trying, so a plain hash of it is safe to keep, and looking that up gives nothing away by its timing. */
+/** 256 random bits cannot be guessed, so an unsalted hash is safe to store and to look up. */
 const TOKEN_BYTES = 32;
 const TOKEN_SHAPE = /^hft_[\w-]{43}$/;
 
@@ -8,7 +8,7 @@ export function newSessionToken(): string {
   return `hft_${randomBytes(TOKEN_BYTES).toString("base64url")}`;
 }
 
-/** What is stored in a token's place. */
+/** The stored form of a token. */
 export function hashSessionToken(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }

@@ -21,12 +21,12 @@ import {
   visibleSessions,
 } from "./visibility.js";
 
-/** Ids of all ancestors of a session with these as its nearest, each once. */
+/** Ids of all ancestors of a session, from its nearest ones, without duplicates. */
 export function ancestorIds(nearest: readonly Pick<SessionRecord, "id" | "lineage">[]): readonly string[] {
   return [...new Set(nearest.flatMap(({ id, lineage }) => [id, ...lineage]))];
 }
 
-/** What a caller may say of a session. The rules come from a schema (exec-rule-schema.ts) at every entrance. */
+/** Options of a new session. The exec rules are validated by a schema before. */
 export interface SessionOptions {
   readonly agentId?: string;
   readonly ownerSessionKey?: string;
@@ -44,16 +44,16 @@ export interface SessionsDependencies {
   readonly approvals: Pick<Approvals, "sessionClosed">;
   readonly gatewayInstanceId: string;
   readonly a2aPolicy: A2aPolicy;
-  /** Of sessions that say nothing themselves. */
+  /** Defaults of new sessions. */
   readonly visibility?: Visibility;
   readonly execRules?: readonly ExecRule[];
   readonly clock?: Clock;
 }
 
-/** The session that a token acts for, as it was when the token was shown. */
+/** The session of a token, as it was when the token was checked. */
 export type RequestingSession = SessionRecord;
 
-/** Its own and what it started: enough for an agent to look after its helpers, and nobody else's. */
+/** The session itself and its descendants. */
 const DEFAULT_VISIBILITY: Visibility = "tree";
 
 export class Sessions {
@@ -78,8 +78,8 @@ export class Sessions {
   }
 
   /**
-   * The open session of this key, made if there is none. Rejects with SessionTaken when there is one that differs in
-   * anything the caller said. On behalf of a session, say whose the new one is: so nobody gets another's by its key.
+   * Returns the open session with this key, or creates it. Rejects with SessionTaken if an open one differs from the
+   * options.
    */
   async open(
     key: string,
@@ -90,8 +90,8 @@ export class Sessions {
   }
 
   /**
-   * The same on somebody's behalf. A session's is its own child, in its sandbox, and may see and execute no more than it:
-   * its starter can read its token. So one of another agent sees its tree at most.
+   * The same for a requester. A session gets a child of its own, in its sandbox, that may see and execute no more than
+   * the requester, which can read the child's token. A child with another agent sees at most its own tree.
    */
   async openFor(
     requester: RequestingSession | null,
@@ -111,17 +111,17 @@ export class Sessions {
       execRules: requester.execRules,
     };
     const wanted = await this.#describe(key, given);
-    // Its key is another's by now.
+    // Another session has the requester's key now.
     if (!wanted.lineage.includes(requester.id)) throw new SessionClosed(requester.id);
     return this.#open(wanted, given, requester);
   }
 
-  /** What its agent's own command calls it. */
+  /** Records the agent's own id of the session. */
   setAgentSession(id: string, agentSessionId: string): Promise<boolean> {
     return this.#store.setAgentSessionId(id, agentSessionId);
   }
 
-  /** Its tokens are dead and its questions expired. False: it was not open. */
+  /** Closes a session; its tokens and approvals end. False: it was not open. */
   async close(id: string, actor: string): Promise<boolean> {
     const closed = await this.#store.closeSession(id, actor, this.#clock.wall());
     await this.#approvals.sessionClosed(id);
@@ -148,7 +148,7 @@ export class Sessions {
     else await this.#store.bindToken(hashSessionToken(token), runId);
   }
 
-  /** Issues a new token; the session's other tokens end now, or after `graceMs`. Tokens of its runs stay. Null: the session is not open. */
+  /** Issues a new token; other tokens end now, or after `graceMs`, but not those of its runs. Null: the session is not open. */
   async rotateToken(
     id: string,
     {
@@ -175,7 +175,7 @@ export class Sessions {
     return this.#store.findTokenHash(prefix);
   }
 
-  /** `asked`: no more than this, whatever its own level. */
+  /** `asked` limits the visibility further. */
   canSee(
     requester: RequestingSession,
     row: Pick<SessionRecord, "id" | "agentId" | "lineage">,
@@ -186,14 +186,14 @@ export class Sessions {
     return canSeeSessionRow({ row, requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
   }
 
-  /** The sessions that `requesterSees` accepts, as a filter. */
+  /** The sessions that `canSee` accepts, as a filter. */
   visibleScope(requester: RequestingSession, asked: Visibility = requester.visibility): SessionScope {
     const { sandboxed } = requester;
     const visibility = narrower(requester.visibility, asked);
     return visibleSessions({ requester, visibility, a2aPolicy: this.#a2aPolicy, sandboxed });
   }
 
-  /** By its id, or by the key that an open one has. */
+  /** Finds a session by its id, or an open session by its key. */
   find(wanted: string): Promise<SessionRecord | null> {
     return looksLikeSessionId(wanted) ? this.get(wanted) : this.getByKey(wanted);
   }
@@ -224,7 +224,7 @@ export class Sessions {
   ): Promise<{ readonly session: SessionRecord; readonly created: boolean }> {
     const answer = await this.#store.createSession(wanted);
     if (answer.created) return answer;
-    // How it differs would tell of a session that may not be seen.
+    // The difference would reveal facts of a session that the requester may not see.
     if (requester !== null && !answer.session.lineage.includes(requester.id))
       throw new SessionTaken(wanted.key, "an open session has it");
     assertSameSession(answer.session, wanted, given);
@@ -234,7 +234,7 @@ export class Sessions {
   async #describe(key: string, options: SessionOptions): Promise<NewSession> {
     const { ownerSessionKey = null, spawnedBy = null, parentSessionKey = null } = options;
     const nearest = await this.#findNamed({ ownerSessionKey, spawnedBy, parentSessionKey });
-    // Said by somebody who means one that is there; the others may only be remembered.
+    // A parent must be open; owner and starter may be closed.
     if (parentSessionKey !== null && !nearest.some((row) => row.key === parentSessionKey))
       throw new BadInput(
         "parentSessionKey",
@@ -251,7 +251,7 @@ export class Sessions {
       lineage: ancestorIds(nearest),
       backend: options.backend ?? null,
       interactionMode: options.interactionMode ?? "interactive",
-      // Whatever is started from a sandbox is in it: its starter can read its token.
+      // A session of a sandboxed session is sandboxed, too: its starter can read its token.
       sandboxed: options.sandboxed === true || nearest.some(({ sandboxed }) => sandboxed),
       visibility: options.visibility ?? this.#defaults.visibility,
       execRules: options.execRules ?? this.#defaults.execRules,
@@ -259,7 +259,7 @@ export class Sessions {
     };
   }
 
-  /** A key that names no open session stays a name: a session that takes it later is no ancestor. */
+  /** A key without an open session is stored as a name only: a later session with this key is no ancestor. */
   async #findNamed(keys: Readonly<Record<string, string | null>>): Promise<readonly SessionRecord[]> {
     const rows: SessionRecord[] = [];
     for (const [field, key] of Object.entries(keys)) {
@@ -281,12 +281,12 @@ function checkKey(field: string, key: string): void {
     throw new BadInput(field, `${key} has the form of a session id and cannot be a session key`);
 }
 
-/** What the caller left unsaid may be as it is. */
+/** Compares only the options that the caller gave. */
 function assertSameSession(found: SessionRecord, wanted: NewSession, given: SessionOptions): void {
   for (const field of Object.keys(given) as (keyof SessionOptions)[])
     if (given[field] !== undefined && JSON.stringify(found[field]) !== JSON.stringify(wanted[field]))
       throw new SessionTaken(wanted.key, `an open session has it, with another ${field}`);
-  // The same keys may be other sessions by now.
+  // The same keys may belong to other sessions now.
   if (!wanted.lineage.every((id) => found.lineage.includes(id)))
     throw new SessionTaken(wanted.key, "an open session has it, with other ancestors");
 }

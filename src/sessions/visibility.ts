@@ -1,7 +1,7 @@
 import type { SessionRecord, Visibility, SessionScope } from "../model/session.js";
 import { VISIBILITIES } from "../model/enums.js";
 
-/** Which agents' sessions may see which others'. An id, or `*`: any, also a session without an agent. */
+/** Which agents' sessions may see which other agents'. An agent id, or `*` for any session. */
 export interface A2aPolicy {
   readonly enabled: boolean;
   readonly allow: readonly { readonly from: string; readonly to: string }[];
@@ -15,7 +15,7 @@ export interface VisibilityRequest {
   readonly sandboxed: boolean;
 }
 
-/** The rule is for the operator's log; to the requester, forbidden and missing look the same. */
+/** The rule is for the operator's log; the requester cannot distinguish forbidden from missing. */
 export type VisibilityDecision =
   | { readonly visible: true; readonly rule: "self" | "lineage" | "same-agent" | "a2a" }
   | {
@@ -30,11 +30,11 @@ export type VisibilityDecision =
     };
 
 /**
- * The one answer to whether a session sees another: each level adds to the one before.
+ * Decides whether a session sees another. Each level includes the previous one.
  *
  *     self ──▶ tree (its descendants) ──▶ agent (the same agent's) ──▶ all (what the a2a policy allows)
  *
- * Descendants are told by ids: a key that is used again inherits nothing.
+ * Descendants are identified by id: a reused key inherits nothing.
  */
 export function canSeeSessionRow({
   row,
@@ -47,9 +47,9 @@ export function canSeeSessionRow({
   if (visibility === "self") return { visible: false, rule: "visibility-self" };
   if (row.lineage.includes(requester.id)) return { visible: true, rule: "lineage" };
   if (visibility === "tree") return { visible: false, rule: "visibility-tree" };
-  // A sandbox is a clamp to `tree`: from here on there is only more to see.
+  // A sandbox limits the visibility to `tree`.
   if (sandboxed) return { visible: false, rule: "sandboxed" };
-  // Two sessions without an agent are not of the same one.
+  // Two sessions without an agent do not have the same agent.
   if (row.agentId !== null && row.agentId === requester.agentId) return { visible: true, rule: "same-agent" };
   if (visibility === "agent") return { visible: false, rule: "visibility-agent" };
   if (!a2aPolicy.enabled) return { visible: false, rule: "a2a-disabled" };
@@ -75,7 +75,6 @@ export function visibleSessions({
   return { sessionId: id, descendants, agentIds: others.includes("*") ? "any" : [...own, ...others] };
 }
 
-/** What is asked for is never a way to see more. */
 export function narrower(one: Visibility, other: Visibility): Visibility {
   return VISIBILITIES.indexOf(one) < VISIBILITIES.indexOf(other) ? one : other;
 }

@@ -15,43 +15,43 @@ import type {
 } from "./run-options.js";
 import type { EventFilter, RunFilter } from "../store/runs/store.js";
 
-/** What to run: exactly one of three shapes. `ptyCommand` goes verbatim to `shell -c`; it is never rebuilt from argv. */
+/** The command, in one of three forms. `ptyCommand` is passed unchanged to `shell -c`. */
 export type CommandInput =
   | { readonly io: "pipe"; readonly argv: readonly string[] }
   | { readonly io: "pty"; readonly argv: readonly string[] }
   | { readonly io: "pty"; readonly ptyCommand: string; readonly shell?: string };
 
 export interface SpawnOptions {
-  /** Chosen by the caller, who can then ask what became of a spawn whose answer was lost. RunExists when it is taken. */
+  /** Chosen by the caller, to find the run if the answer of `spawn` is lost. Rejects with RunExists if it is in use. */
   readonly runId?: string;
-  /** Recorded, for whoever supervises it: the run is to end when its caller is gone. */
+  /** Recorded for the supervisor: the run ends when its caller is gone. */
   readonly callerBound?: boolean;
-  /** Defaults to this process's. Injection variables set here are refused unless listed in `allowEnv`. */
+  /** Added to the environment. Injection variables are refused unless listed in `allowEnv`. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Start from this environment instead of this process's: a caller's own, which may hold what `env` may not set. */
+  /** The base environment instead of this process's. It may contain injection variables. */
   readonly inherit?: Readonly<Record<string, string>>;
-  /** True: start from an empty environment instead of this process's. */
+  /** True: start from an empty environment. */
   readonly clearEnv?: boolean;
   readonly allowEnv?: readonly string[];
   readonly cwd?: string;
   readonly umask?: number;
   readonly labels?: Readonly<Record<string, string>>;
   readonly kind?: RunKind;
-  /** Of a service: the TCP port where one of its processes will listen. */
+  /** The TCP port of a service. */
   readonly port?: number;
   readonly onEscape?: OnEscape;
-  /** When this supervisor is gone for good and another takes the run over. Default: it goes on there. */
+  /** What another supervisor does with the run when this one is gone. Default: it continues. */
   readonly onOrphan?: OnOrphan;
   /** 0 or absent: no deadline. */
   readonly timeoutMs?: number;
   readonly noOutputTimeoutMs?: number;
   readonly graceMs?: number;
   readonly ownerLossMs?: number;
-  /** What it may use at most. One that cannot be set here refuses the run (`LimitUnavailable`). */
+  /** Resource limits. Rejects with `LimitUnavailable` if this host cannot enforce one. */
   readonly limits?: AskedLimits;
   readonly merge?: boolean;
   readonly stdin?: "pipe" | "null";
-  /** All of its input. Nothing can be written before or after it. */
+  /** The complete input. Nothing else can be written. */
   readonly input?: string;
   readonly size?: TerminalSize;
   readonly stdout?: Partial<SpoolSpec>;
@@ -60,42 +60,42 @@ export interface SpawnOptions {
   readonly sessionId?: string;
   readonly agentId?: string;
   readonly backendId?: string;
-  /** Id of the work that the run does, kept in its directory: the run can be found by it without the store. */
+  /** Id of the task, stored in the run's directory too, so that the run can be found without the store. */
   readonly taskId?: string;
-  /** Aborting cancels the run. */
+  /** Aborting stops the run. */
   readonly signal?: AbortSignal;
 }
 
-/** What came of waiting for a service. `detail`: who listens there instead, as far as it can be seen. */
+/** Result of `ready`. `detail`: which other process listens on the port, if that is known. */
 export type Readiness =
   | { readonly kind: "ready"; readonly service: ServiceFacts }
   | { readonly kind: "ended" | "timeout"; readonly detail: string | null }
-  /** The caller does not want to know any more, or this supervisor no longer holds the run. */
+  /** The signal was aborted, or this supervisor no longer owns the run. */
   | { readonly kind: "given-up" };
 
 /** A service that was a process of another run. */
 export interface AdoptedProcess {
   readonly record: RunRecord;
-  /** The run it came out of. */
+  /** The run that the process belonged to. */
   readonly from: string;
-  /** What that one's end would do to it. */
+  /** Effects of the end of that run on this service. */
   readonly warnings: readonly string[];
 }
 
 export interface OutputChunk {
   readonly stream: StreamName;
   readonly offset: number;
-  /** Empty when everything up to `offset` is lost and nothing has come after it. */
+  /** Empty if everything up to `offset` is lost and nothing follows. */
   readonly bytes: Uint8Array;
-  /** How many bytes before `offset` are missing because a spool file was truncated or removed. Absent: none. */
+  /** Number of bytes before `offset` that are missing because a spool file was truncated or removed. */
   readonly lost?: number;
 }
 
 /** The end of a run, for a caller that waited for it. */
 export interface RunEnding {
-  /** The terminal record, or with `recordPending` what it will say. */
+  /** The terminal record; with `recordPending`, as it will be. */
   readonly record: RunRecord;
-  /** Null: it is committed. Otherwise why not; the record is written when the store works again. */
+  /** Null: the record is committed. Otherwise the reason; it is written when the store works again. */
   readonly recordPending: string | null;
 }
 
@@ -104,46 +104,46 @@ export interface Run {
   readonly runId: string;
   readonly state: RunStateName;
   readonly rootPid: number | null;
-  /** Of its terminal, as far as it is known here; null: it has none, or nobody has said. */
+  /** Size of the terminal; null: there is none, or it is not known. */
   readonly size: TerminalSize | null;
   /** Null: a task. */
   readonly service: ServiceFacts | null;
-  /** The first stop asked for, as the anchor holds it. */
+  /** The first requested stop, as the anchor has it. */
   readonly firstStop: FirstStop | null;
-  /** It belongs to the one who called for it, and ends when that one is gone. */
+  /** The run ends when its caller is gone. */
   readonly callerBound: boolean;
   readonly survivors: readonly Survivor[];
-  /** How many bytes of its stdin the anchor holds, or has passed on. */
+  /** Number of bytes of stdin that the anchor has accepted. */
   readonly stdinAccepted: number;
-  /** How long it has written nothing. */
+  /** Time since the last output. */
   readonly idleMs: number;
-  /** Resolves when there is output at or after one of these offsets, or there will be none, or the signal aborts. */
+  /** Resolves when there is output at or after one of these offsets, when the output has ended, or on abort. */
   changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void>;
-  /** Resolves with the terminal record, once it is committed: with a store that cannot be written, that may take long. */
+  /** Resolves with the terminal record when it is committed. That may take long if the store cannot be written. */
   wait(): Promise<RunRecord>;
   /** How the run ended. Resolves at most `waitMs` (default `recordWaitMs`) after the end is known, even if the store cannot be written. */
   end(waitMs?: number): Promise<RunEnding>;
-  /** Idempotent. Resolves when the stop has been handed to the anchor, not when the run has ended. */
+  /** Requests a stop. Idempotent. Resolves when the stop was sent to the anchor, not when the run has ended. */
   cancel(options?: CancelOptions): Promise<void>;
-  /** Of its input, how much its anchor holds. */
+  /** The same as `stdinAccepted`. */
   readonly accepted: number;
-  /** And how much has been written and waits for the program to make room. */
+  /** Number of written bytes that the anchor has not accepted. */
   readonly waitingInput: number;
-  /** Resolves when the anchor holds every byte. With `at`, what is there from that offset on is not taken twice. */
+  /** Resolves when the anchor has every byte. With `at`, bytes that are already written from that offset on are skipped. */
   write(data: Uint8Array | string, at?: number): Promise<void>;
   closeStdin(): Promise<void>;
   resize(size: TerminalSize): void;
   /** The caller vouches that the run is making progress: re-arms the no-output deadline. */
   heartbeat(): void;
   read(stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
-  /** Live output until the run's streams end. Two followers see the same bytes. */
+  /** Live output until the run's streams end. Every follower gets all bytes. */
   follow(options?: FollowOptions): AsyncIterable<OutputChunk>;
   ack(stream: StreamName, offset: number): void;
-  /** Who lives in it now, its first process included. */
+  /** Its live processes, with the leader. */
   members(): Promise<LiveProcesses>;
   /**
-   * Signal processes of it, and nobody else; the run goes on. Its first process is left alone, and so is everybody who
-   * is no member when the anchor looks. Resolves with how many were signalled.
+   * Signals members of the run. The anchor ignores the leader and processes that are no members. Resolves with the
+   * number of signalled processes.
    */
   signal(processes: readonly ProcessIdentity[], signal: MemberSignal): Promise<number>;
 }
@@ -151,31 +151,31 @@ export interface Run {
 export interface SupervisorOptions {
   /** The state directory. Default: `$HOLDFAST_HOME`, else the platform's convention. */
   readonly home?: string;
-  /** A stable instance to continue; absent: a fresh, ephemeral one, removed at close. */
+  /** A persistent instance; absent: a temporary one, which `close` removes. */
   readonly instanceId?: string;
-  /** Who is named as actor when nobody else is. */
+  /** The default actor. */
   readonly actor?: string;
-  /** Remove a run's directory (its output) as soon as it has ended and its followers are done. Default false: at close, or by retention. */
+  /** Remove a run's directory with its output after its end, when it has no follower. Default false: at close, or by retention. */
   readonly discardOutput?: boolean;
-  /** Variables of this process that none of its runs inherits from it. */
+  /** Variables of this process that runs do not inherit. */
   readonly withheldEnv?: readonly string[];
   /**
-   * Given: when the store is away, opening waits for it instead of failing, holds this instance's runs meanwhile, and
-   * tells each time that it asked in vain.
+   * If given, opening waits for an unreachable store instead of failing, and keeps this instance's runs alive. Called
+   * after each failed attempt.
    */
   readonly onStoreAway?: (error: StoreAway, held: number) => void;
-  /** Ends the waiting for a store that is away. */
+  /** Ends the wait for an unreachable store. */
   readonly signal?: AbortSignal;
   /**
-   * Called once when another process of this instance has replaced this one. This supervisor then steers nothing,
-   * its runs are left alive, and every call but `close` rejects with the same error.
+   * Called once when another process has taken over this instance. This supervisor then controls nothing, its runs keep
+   * running, and every call but `close` rejects with the same error.
    */
   readonly onTaken?: (error: InstanceTaken) => void;
-  /** Told of what goes wrong behind the calls: a store that refuses writes, survivors, a lost lease. Must not throw. */
+  /** Called for background problems: failed writes to the store, survivors, a lost lease. Must not throw. */
   readonly onProblem?: (problem: Problem) => void;
 }
 
-/** Something an operator should know. Holdfast goes on as the message says. */
+/** A problem for the operator. The message says how Holdfast continues. */
 export interface Problem {
   /** Null: it concerns the supervisor as a whole. */
   readonly runId: string | null;
@@ -186,14 +186,14 @@ export interface Problem {
 export interface ReconcileScope {
   /** Only these runs. */
   readonly runIds?: readonly string[];
-  /** Stop what would be taken over alive. */
+  /** Stop the runs that would be taken over. */
   readonly terminate?: boolean;
 }
 
-/** One decision about one run that had no end on record and was not held here. */
+/** Result of a reconciliation: one decision per open run that this supervisor did not own. */
 export interface Reconciliation {
   readonly decisions: readonly Decided[];
-  /** What this supervisor holds now and did not before. */
+  /** The runs that this supervisor acquired. */
   readonly runs: readonly Run[];
 }
 
@@ -204,13 +204,13 @@ export interface Retention {
 }
 
 export interface Retained {
-  /** Records forgotten, with their events and output. */
+  /** Number of deleted records, with their events and output. */
   readonly records: number;
-  /** Directories removed, whose records stay. */
+  /** Number of removed directories whose records are kept. */
   readonly outputs: number;
 }
 
-/** What became of a run that was to be stopped. `unknown`: no anchor answers, and nothing was signalled. */
+/** Result of a stop. `unknown`: whether processes are left is not known. */
 export interface RunStopResult {
   readonly outcome: "gone" | "ended-before" | "survivors" | "unknown";
   readonly survivors: readonly Survivor[];
@@ -218,9 +218,9 @@ export interface RunStopResult {
 
 /** State of a supervisor's writes to the store. */
 export interface StoreWriteStatus {
-  /** Why the last write was refused; null: it was accepted. */
+  /** Error of the last write; null: it succeeded. */
   readonly refusal: unknown;
-  /** Writes that wait to be repeated. */
+  /** Number of waiting writes. */
   readonly backlog: number;
   /** Time since the leases were last renewed. */
   readonly renewalMs: number;
@@ -235,43 +235,43 @@ export interface RunList {
 export interface Supervisor extends AsyncDisposable {
   readonly instanceId: string;
   readonly home: string;
-  /** How many runs it holds. */
+  /** Number of runs that it owns. */
   readonly held: number;
-  /** Those that it holds, also with a store that is away. */
+  /** The runs that it owns. Needs no store. */
   runs(): readonly Run[];
   spawn(input: CommandInput, options?: SpawnOptions): Promise<Run>;
   /** Null: not one of this supervisor's live runs. */
   run(runId: string): Run | null;
-  /** Re-attach to this instance's live anchors, finalize what ended meanwhile. */
+  /** Reattaches to this instance's live anchors and finalizes the runs that have ended. */
   recover(): Promise<readonly Run[]>;
-  /** The same for every run of the state directory whose owner is gone: take over or end what the rules allow. */
+  /** The same for every run of the state directory whose owner is gone: takes it over or ends it, by the decision table. */
   reconcile(scope?: ReconcileScope): Promise<Reconciliation>;
-  /** What cannot be taken up, because the store is away, must not be ended by its anchor for that. How many are kept so. */
+  /** Keeps the runs of this instance alive while the store is unreachable. Resolves with their number. */
   holdOn(): Promise<number>;
-  /** Forget ended runs that are older or more than is kept, and their output. */
+  /** Deletes ended runs and output beyond the limits. */
   retain(limits?: Partial<Retention>): Promise<Retained>;
-  /** Stop any run of this state directory, held here or not, and say what became of it. */
+  /** Stops any run of this state directory, whichever supervisor owns it, and waits for the result. */
   stop(runId: string, options?: CancelOptions): Promise<RunStopResult>;
-  /** Leave runs out of lists. Returns how many were in them. */
+  /** Hides runs from lists. Resolves with the number of runs that were visible. */
   hide(runIds: readonly string[]): Promise<number>;
-  /** Wait until one of a service's own processes listens on its port, or it has ended. Stops nothing. */
+  /** Waits until a process of the service listens on its port, or the service has ended. */
   ready(runId: string, options?: ReadyOptions): Promise<Readiness>;
-  /** Make a service of a running task: nobody's leaving ends it from here on. Resolves when its anchor knows. */
+  /** Makes a running task a service, which continues without its supervisor. Resolves when its anchor knows. */
   adoptRun(runId: string, options?: AdoptOptions): Promise<RunRecord>;
-  /** Make a service of its own of a process inside a run that is held here, with all below it. */
+  /** Makes a process of an owned run, with its descendants, a service of its own. */
   adoptProcess(pid: number, options?: Pick<AdoptOptions, "actor">): Promise<AdoptedProcess>;
   getRun(runId: string): Promise<RunRecord | null>;
-  /** Kept output of any run of this state directory, ended or not. Empty: nothing at or after the offset. */
+  /** Stored output of any run of this state directory. Empty: nothing at or after the offset. */
   readOutput(runId: string, stream: StreamName, options?: ReadOptions): Promise<OutputChunk>;
   listRuns(filter?: RunFilter): Promise<readonly RunRecord[]>;
-  /** The same; if a shared store does not answer in time, only the runs of this state directory. */
+  /** Like `listRuns`; if a shared store does not answer in time, only the runs of this state directory. */
   listRunsOrLocal(filter?: RunFilter, withinMs?: number): Promise<RunList>;
   writes(): StoreWriteStatus;
   listEvents(filter?: EventFilter): Promise<readonly RunEvent[]>;
-  /** A filter for runs of this state directory alone, where others keep theirs in the same store. */
+  /** A filter for the runs of this state directory in a shared store. */
   scope(): Promise<Pick<RunFilter, "ofState">>;
-  /** No event after this number can be read now; null: any can. */
+  /** The last event number that can be read now; null: no limit. */
   eventsReach(): Promise<number | null>;
-  /** Cancel everything (`shutdown`) and wait, or with `leaveRuns` just let go. */
+  /** Stops all runs (`shutdown`) and waits; with `leaveRuns`, detaches from them. */
   close(options?: { readonly leaveRuns?: boolean; readonly actor?: string }): Promise<void>;
 }

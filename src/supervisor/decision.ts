@@ -1,4 +1,4 @@
-/** Which case a record is. The order is that of `decide`. */
+/** The case of a record. The order is that of `decide`. */
 export type Row =
   | "healthy"
   | "elsewhere"
@@ -14,26 +14,26 @@ export type Row =
   | "swept"
   | "unverifiable";
 export type Action =
-  /** Not ours to touch, or not now. */
+  /** Do nothing. */
   | "leave"
-  /** End it on record as its anchor says. */
+  /** Write the terminal record by the anchor's exit file. */
   | "finalize"
-  /** End it on record: nothing of it ever ran. */
+  /** Write the terminal record of a command that never ran. */
   | "spawn-error"
-  /** Attach to its anchor under a new epoch, and go on. */
+  /** Attach to the anchor under a new epoch. */
   | "continue"
-  /** The same after taking it over from a dead owner. */
+  /** The same for a run of a dead owner. */
   | "adopt"
-  /** Take it over from a dead owner, and stop it. */
+  /** Take the run over from a dead owner and stop it. */
   | "terminate"
-  /** Its anchor is dead: end what is verifiably left, then `lose`. */
+  /** The anchor is dead: kill the verified processes, then `lose`. */
   | "sweep"
-  /** End it on record as lost, signalling nobody. */
+  /** Write the terminal record as lost, without a signal. */
   | "lose";
 export interface Decision {
   readonly row: Row;
   readonly action: Action;
-  /** One clause for a person. */
+  /** The reason, as one clause for the operator. */
   readonly why: string;
 }
 

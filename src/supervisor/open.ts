@@ -18,12 +18,12 @@ import type { Problem, Supervisor, SupervisorOptions } from "./api.js";
 import { KeepaliveLinks } from "./lease/keepalive-links.js";
 import { createSupervisor } from "./supervisor.js";
 
-/** A supervisor on this machine: its own instance directory, the state directory's store, native anchors. */
+/** Opens a supervisor with its instance directory, the state directory's store and native anchors. */
 export async function openSupervisor(options: SupervisorOptions = {}): Promise<Supervisor> {
   return (await openSupervisorAndStore(options)).supervisor;
 }
 
-/** For who needs the store beside it, so that both share its connections. It is closed with the supervisor. */
+/** Also returns the store, to share its connections. It is closed with the supervisor. */
 export async function openSupervisorAndStore(
   options: SupervisorOptions,
 ): Promise<{ readonly supervisor: Supervisor; readonly store: Store }> {
@@ -53,7 +53,7 @@ export async function openSupervisorAndStore(
       storeWaitOptions(options, keepaliveLinks),
     );
     opened.push(store);
-    // A name is for people: without it the host goes by its id.
+    // The name is only for display, so a failure does not matter.
     await store.registerHost({ hostId: machine.hostId, name: hostname(), platform }).catch(() => undefined);
     const supervisor = createSupervisor({
       onProblem: emitWarning,
@@ -67,7 +67,7 @@ export async function openSupervisorAndStore(
       host,
       locks: lock,
       onClosed: async (left) => {
-        // Still under the lock: whoever finds the instance dead must find it whole or not at all.
+        // Before the lock is released, so that no other supervisor finds a half-removed instance.
         if (ephemeral && left === 0) await rm(instanceDir, { recursive: true, force: true, maxRetries: 3 });
         await lock[Symbol.asyncDispose]();
       },
@@ -76,14 +76,14 @@ export async function openSupervisorAndStore(
   } catch (error) {
     const [lock, ...others] = opened;
     for (const each of others.reverse()) await each[Symbol.asyncDispose]();
-    // Only what is ours by the lock.
+    // Only with the lock is the directory ours.
     if (ephemeral && lock !== undefined) await rm(instanceDir, { recursive: true, force: true });
     await lock?.[Symbol.asyncDispose]();
     throw error;
   }
 }
 
-/** An opening that waits for its store holds its runs meanwhile. */
+/** While `open` waits for the store, it keeps its runs alive. */
 function storeWaitOptions(
   { onStoreAway, signal }: SupervisorOptions,
   keepaliveLinks: KeepaliveLinks,
@@ -98,13 +98,13 @@ function storeWaitOptions(
   };
 }
 
-/** Nobody asked to be told, but it must be visible. */
+/** The default listener for problems. */
 function emitWarning({ message, cause }: Problem): void {
   const detail = cause instanceof Error ? cause.message : "";
   process.emitWarning(message, { type: "HoldfastWarning", code: "HOLDFAST_PROBLEM", detail });
 }
 
-/** Until it is locked, an empty instance looks dead to others, who may be removing it. */
+/** Repeated, because another supervisor may remove the empty, not yet locked directory as a dead instance. */
 async function createAndLockInstance(instanceDir: string): Promise<InstanceHold> {
   for (let tries = 1; ; tries++) {
     await createInstanceDirectory(instanceDir);
@@ -120,7 +120,7 @@ async function createAndLockInstance(instanceDir: string): Promise<InstanceHold>
   }
 }
 
-/** Whoever removes dead instances does so once in a while; to lose against one three times takes three of them. */
+/** Dead instances are removed rarely, so three attempts are enough. */
 const LOCK_ATTEMPTS = 3;
 
 async function createInstanceDirectory(path: string): Promise<void> {
@@ -129,7 +129,7 @@ async function createInstanceDirectory(path: string): Promise<void> {
   } catch (cause) {
     throw new StateUnusable(
       path,
-      `the instance directory ${path} cannot be made (${String(cause)}); nothing was started`,
+      `the instance directory ${path} cannot be created (${String(cause)}); nothing was started`,
       { cause },
     );
   }

@@ -5,7 +5,7 @@ import type { Retained, Retention } from "./api.js";
 import { runAddressOf } from "./run/recorded-identity.js";
 import type { SupervisorContext } from "./run/live-run.js";
 
-/** Which runs are of this state directory. In a store of its own all of them are. */
+/** Selects the runs of this state directory. In a store that is not shared, these are all runs. */
 export async function stateDirectoryFilter(
   { shared }: Pick<RunStore, "shared">,
   host: Pick<AnchorHost, "listInstances">,
@@ -16,12 +16,12 @@ export async function stateDirectoryFilter(
   return { ofState: { stateId, instanceIds: instances.map(({ instanceId }) => instanceId) } };
 }
 
-/** Looked at in one go: enough to be quick, little enough to leave the store to others in between. */
+/** Records per query: small enough not to block other users of the store. */
 const PAGE = 200;
 
 /**
- * Forget ended runs beyond what is kept: first the old, then the too many; of the rest, output beyond the quota, the
- * oldest first. A directory goes before its record: one without a record would be taken for a run to be imported.
+ * Deletes ended runs that are too old, then those beyond the limit, then output beyond its quota, oldest first. A
+ * directory is removed before its record: a directory without a record would be recovered as an orphan.
  */
 export async function applyRetention(
   context: SupervisorContext,
@@ -34,7 +34,7 @@ export async function applyRetention(
   } = limits;
   const { store, clock } = context;
   const ours = await ownRunsFilter(context);
-  // Age counts up to the newest run at most: a clock that was set ahead must not make everything old.
+  // The newest run limits the age: a wall clock that was set ahead must not make every run old.
   const [newest] = await store.listRuns({ ...ours, limit: 1 });
   const now = Math.min(clock.wall(), newest?.createdAt ?? 0);
   let records = await deleteEnded(context, ours, now - endedKeptMs, Infinity);
@@ -43,7 +43,7 @@ export async function applyRetention(
   return { records, outputs: await deleteOutput(context, outputKeptBytes) };
 }
 
-/** At most `most` of those that ended before. */
+/** Deletes at most `most` runs that ended before the time. */
 async function deleteEnded(
   context: SupervisorContext,
   ours: OwnRunsFilter,
@@ -51,25 +51,25 @@ async function deleteEnded(
   most: number,
 ): Promise<number> {
   const { store, host, cleanedUp } = context;
-  let forgotten = 0;
-  while (forgotten < most) {
-    const limit = Math.min(PAGE, most - forgotten);
+  let total = 0;
+  while (total < most) {
+    const limit = Math.min(PAGE, most - total);
     const page = await store.listRuns({ ...ours, endedBefore, limit });
     for (const record of page) {
       await host.removeRunDirectory(runAddressOf(record));
       cleanedUp.delete(record.runId);
     }
     const deleted = await store.deleteRuns(page.map(({ runId }) => runId));
-    forgotten += deleted;
-    // All there are; or another supervisor forgets the same ones.
+    total += deleted;
+    // No more runs, or another supervisor deletes the same ones.
     if (deleted < limit) break;
   }
-  return forgotten;
+  return total;
 }
 
 type OwnRunsFilter = Pick<RunFilter, "ofState" | "notFrom">;
 
-/** A directory of a living instance is that one's to remove; one of another state directory can be removed only there. */
+/** Only the live instance itself removes its directories, and only its own state directory has them. */
 async function ownRunsFilter({
   store,
   host,

@@ -13,7 +13,7 @@ import { checkTerminalSize } from "./run/options.js";
 import { ackOutput, discardUnusedOutput, followOutput, readOutput } from "./run/output.js";
 import { requestStop } from "./run/request-stop.js";
 
-/** What a caller holds of a run. */
+/** The caller's view of a run. */
 class RunHandle implements Run {
   readonly #live: LiveRun;
 
@@ -63,11 +63,15 @@ class RunHandle implements Run {
 
   async changed(from: Readonly<Record<StreamName, number>>, signal?: AbortSignal): Promise<void> {
     const { outputRanges } = this.#live;
-    const news = (): boolean =>
+    const hasMore = (): boolean =>
       outputRanges.ended ||
       outputRanges.range("stdout").end > from.stdout ||
       outputRanges.range("stderr").end > from.stderr;
-    for (let { version } = outputRanges; !news() && signal?.aborted !== true; version = outputRanges.version)
+    for (
+      let { version } = outputRanges;
+      !hasMore() && signal?.aborted !== true;
+      version = outputRanges.version
+    )
       await outputRanges.changed(version, signal);
   }
 
@@ -152,7 +156,7 @@ class RunHandle implements Run {
 
 const handles = new WeakMap<LiveRun, Run>();
 
-/** The same one every time. */
+/** Returns the same handle for the same run. */
 export function runHandle(live: LiveRun): Run {
   let handle = handles.get(live);
   if (handle === undefined) {
@@ -163,19 +167,19 @@ export function runHandle(live: LiveRun): Run {
 }
 
 function pendingReason(refusal: unknown): string {
-  if (!(refusal instanceof Error)) return `it has not answered for ${defaults.recordWaitMs} ms`;
-  // The first sentence: the others say what does not apply to a run that has ended.
+  if (!(refusal instanceof Error)) return `the store has not answered for ${defaults.recordWaitMs} ms`;
+  // The first sentence only: the others do not apply to a run that has ended.
   return refusal.message.split(/\.(?:\s|$)/, 1)[0] ?? refusal.message;
 }
 
-function ownerLink({ isOwner: owner, link }: LiveRun): AnchorLink | null {
-  return owner ? link : null;
+function ownerLink({ isOwner, link }: LiveRun): AnchorLink | null {
+  return isOwner ? link : null;
 }
 
-/** A fence falls when a lease is renewed, which is tried every few seconds. */
+/** A lease is renewed every few seconds. */
 const FENCE_POLL_MS = 100;
 
-/** What may not be done now, because the lease could not be renewed in time, is done as soon as it has been. */
+/** Repeats a call while the supervisor is fenced, until its leases are renewed. */
 export async function retryWhileFenced<T>(attempt: () => Promise<T>, signal?: AbortSignal): Promise<T> {
   for (;;)
     try {

@@ -1,7 +1,7 @@
 import type { StreamName } from "../anchor/host.js";
 import type { EndReason, RunLimits } from "../model/run.js";
 
-/** Left out or null: none. */
+/** Absent or null: no limit. */
 export type AskedLimits = {
   readonly [Limit in keyof RunLimits]?: number | null | undefined;
 };
@@ -19,18 +19,18 @@ export interface CancelOptions {
 
 export interface ReadyOptions {
   readonly timeoutMs?: number;
-  /** Aborting ends the waiting. */
+  /** Aborting ends the wait. */
   readonly signal?: AbortSignal;
 }
 
 export interface AdoptOptions {
   readonly actor?: string;
-  /** Default false: the deadlines of a task are lifted. */
+  /** Default false: the deadlines of the task are switched off. */
   readonly keepTimeouts?: boolean;
 }
 
 export interface ReadOptions {
-  /** Start here instead of at the oldest byte kept. */
+  /** Default: the oldest stored byte. */
   readonly offset?: number;
   readonly maxBytes?: number;
 }
@@ -38,8 +38,8 @@ export interface ReadOptions {
 export interface FollowOptions {
   readonly streams?: readonly StreamName[];
   readonly offsets?: Partial<Record<StreamName, number>>;
-  /** Free what has been yielded as soon as the next chunk is asked for (back-pressure streams). */
+  /** Acknowledge a chunk when the next one is requested (back-pressure streams). */
   readonly ack?: boolean;
-  /** Aborting ends the iteration, without an error. */
+  /** Aborting ends the iteration without an error. */
   readonly signal?: AbortSignal;
 }

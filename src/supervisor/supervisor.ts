@@ -43,7 +43,7 @@ import { awaitRunEnds, detachAll } from "./stop/close.js";
 import { stopRun } from "./stop/stop-run.js";
 import type { EventFilter, RunFilter } from "../store/runs/store.js";
 
-/** A supervisor on the given parts; it owns them and disposes of them when it closes. */
+/** Creates a supervisor. It owns the given store and host and disposes of them when it closes. */
 export function createSupervisor(dependencies: SupervisorDependencies): Supervisor {
   return new DefaultSupervisor(dependencies);
 }
@@ -79,7 +79,7 @@ class DefaultSupervisor implements Supervisor {
     duties.incarnation.start();
   }
 
-  /** Another process is this instance: control nothing, write nothing, leave every run alive. */
+  /** Another process has taken this instance over: detach from all runs and write nothing. */
   #onInstanceTaken(error: InstanceTaken): void {
     // A run that is being started is released as soon as it exists.
     this.#context.closing ??= { actor: null };
@@ -209,9 +209,9 @@ class DefaultSupervisor implements Supervisor {
   }
 
   async #reconcile(scope: ReconcileOptions): Promise<ReconcileResult> {
-    this.#assertOpen("nothing was looked at");
+    this.#assertOpen("nothing was reconciled");
     const pass = this.#reconciling.then(async () => {
-      this.#assertOpen("nothing was looked at");
+      this.#assertOpen("nothing was reconciled");
       await this.#assertCurrent();
       return reconcile(this.#context, this.#unreachable, scope).catch((error: unknown) =>
         this.#keepAliveWhileStoreAway(error),
@@ -234,7 +234,7 @@ class DefaultSupervisor implements Supervisor {
     throw error;
   }
 
-  /** A run that this supervisor holds, or why it cannot be had. */
+  /** Throws unless this supervisor owns the run. */
   async #requireHeldRun(runId: string): Promise<LiveRun> {
     const live = this.#context.runs.get(runId);
     if (live !== undefined) return live;
@@ -242,7 +242,7 @@ class DefaultSupervisor implements Supervisor {
     if (record === null) throw new RunNotFound(runId);
     throw record.state === "exited"
       ? new BadInput("runId", `run ${runId} has ended; nothing was changed`)
-      : new NotSteering(runId, `${record.ownerInstanceId} holds it, not this supervisor`);
+      : new NotSteering(runId, `${record.ownerInstanceId} owns it, not this supervisor`);
   }
 
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
@@ -253,7 +253,7 @@ class DefaultSupervisor implements Supervisor {
     if (leaveRuns) left += runs.size;
     for (const live of [...runs.values()]) closeRun(live, closing);
     await awaitRunEnds(this.#context);
-    // What was just being started closes itself as soon as it has a run; no process may slip through between.
+    // A run that is just being started sees `closing` and stops; wait for it.
     await this.#context.clock.sleep(
       defaults.launcherReadyMs + defaults.closeSlackMs,
       Promise.allSettled(this.#spawns),
@@ -272,7 +272,7 @@ class DefaultSupervisor implements Supervisor {
     await this.#dependencies.onClosed?.(left);
   }
 
-  /** Runs that were taken over from here live on in this instance's directory, which must not go with it. */
+  /** Runs that were taken over still use this instance's directory, which must then be kept. */
   async #countTakenOver(): Promise<number> {
     if (this.#duties.incarnation.taken !== null) return 1;
     if (!this.#context.hasLostRuns) return 0;

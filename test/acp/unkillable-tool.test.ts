@@ -16,7 +16,7 @@ test.skipIf(!CgroupFreezer.isAvailable)(
       const closing = await fixture.acp.closeSession(session, { actor: "test" });
       expect(closing.survivors).toMatchObject([{ pid: Number(text), command: "sleep" }]);
       expect(closing.session.state).toBe("closing");
-      expect(problems).toEqual([expect.stringContaining("still there after KILL")]);
+      expect(problems).toEqual([expect.stringContaining("processes survived KILL")]);
       // Neither does it begin anything, nor is it told twice.
       await expect(fixture.prompt(session, "echo on")).rejects.toMatchObject({ code: "ACP_SESSION_CLOSED" });
       const again = await fixture.acp.closeSession(session, { actor: "test" });

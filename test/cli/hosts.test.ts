@@ -120,7 +120,7 @@ describe.skipIf(whyNoPostgres !== null)("with runs of another host in the store"
     const { stdout } = await holdfast("runs", "show", SILENT);
     expect(stdout).toContain("running, unreachable, last heard of 2m");
     expect(stdout).toContain(`far, ${FAR}, boot`);
-    expect(stdout).toContain("not looked at: it lives on another machine");
+    expect(stdout).toContain("not looked at: it runs on another machine");
   });
 
   test("events tell the host", async () => {

@@ -11,7 +11,7 @@ import { step } from "../run/state.js";
 import { onServiceAck } from "./bind-link.js";
 import { reattach } from "./reattach.js";
 
-/** What an anchor says, in the order it says it. A connection that has been given up is not listened to. */
+/** Applies the events of an anchor, in order. Events of an earlier connection are ignored. */
 export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEvent): void {
   if (isInactive(live) || live.link !== link) return;
   if (event.type !== "closed") recordAnchorAnswer(live);
@@ -19,7 +19,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
     case "started":
       return markStarted(live);
     case "failed":
-      // The exit that follows says it durably; in this one's words, which know what was to be run.
+      // The exit that follows is durable; it gets this message, which names the command.
       live.failure = event.failure;
       live.state = step(live.state, event);
       return;
@@ -27,7 +27,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       live.withheld[event.stream] = event.withheld === true;
       updateWithheld(live);
       recordLostOutput(live, event.stream, event.lost ?? 0);
-      // The end of a stream is no sign of life.
+      // The end of a stream is not output.
       if (!live.outputRanges.update(event.stream, event)) return;
       live.activity.onOutput();
       live.deadlines.recordProgress();
@@ -43,7 +43,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
       return recordFirstStop(live, event.stop);
     case "survivors":
       live.state = step(live.state, event);
-      return recordSurvivors(live, event.survivors, "its anchor stays and goes on trying");
+      return recordSurvivors(live, event.survivors, "its anchor keeps trying to kill them");
     case "exited":
       failPendingMemberRequests(live);
       return finalizeExit(live, event.exit, "anchor");
@@ -60,9 +60,9 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
     case "closed":
       live.link = null;
       live.stdin.detach();
-      // Whether it was heard is seen when the new run is asked for.
+      // Whether the anchor adopted the process is found out when the new run is attached.
       live.pendingAdoption?.resolve();
-      live.pendingSignal?.reject(new NotSteering(live.facts.runId, "its anchor does not answer now"));
+      live.pendingSignal?.reject(new NotSteering(live.facts.runId, "its anchor does not answer"));
       failPendingMemberRequests(live);
       if (!live.reattaching && !live.anchorLiveness.handling)
         live.context.track(live.facts.runId, reattach(live));
@@ -70,7 +70,7 @@ export function onAnchorEvent(live: LiveRun, link: AnchorLink, event: AnchorEven
   }
 }
 
-/** The end mostly follows at once; a state that lasts a millisecond is not worth a transaction. */
+/** The end mostly follows at once, so `exiting` is recorded only if it lasts. */
 function scheduleExitingRecord(live: LiveRun): void {
   if (live.exitingTimer !== null || live.stopRecorded) return;
   const { clock } = live.context;
@@ -81,7 +81,7 @@ function scheduleExitingRecord(live: LiveRun): void {
 
 function onAnchorRefusal(live: LiveRun, { code, message }: Extract<AnchorEvent, { type: "refused" }>): void {
   const { runId } = live.facts;
-  // Of an anchor that knows adoption and signals, and not this: the answer has no name.
+  // An older anchor does not know the request for members, and its refusal names no request.
   if (live.memberRequests.size > 0 && code === "unknown-frame") return failPendingMemberRequests(live);
   if (live.pendingAdoption !== null && (code.startsWith("adopt-") || code === "unknown-frame"))
     return live.pendingAdoption.reject(new NotAdopted(runId, message));
@@ -90,11 +90,11 @@ function onAnchorRefusal(live: LiveRun, { code, message }: Extract<AnchorEvent, 
   switch (code) {
     case "stale-epoch":
     case "not-owner":
-      // An observer is no owner and knows it.
+      // Expected for an observer.
       if (live.isOwner) detachRun(live, new LeaseLost(runId, live.writeQueue.lease.epoch));
       return;
     case "bad-phase":
-      // It was on its way out when the command came.
+      // The run was ending when the command arrived.
       return;
     default:
       live.context.report({

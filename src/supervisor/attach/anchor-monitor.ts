@@ -5,8 +5,8 @@ import { isInactive, type LiveRun } from "../run/live-run.js";
 import { reattach } from "./reattach.js";
 
 /**
- * Notices anchors that do not answer: a connected one that has said nothing for a while is asked how it is. One look for
- * all runs, soon while one is being stopped or asked, seldom otherwise.
+ * Detects anchors that do not answer, by a STATUS request after a while without a message. One timer for all runs; its
+ * interval is short while a run is started or stopped or an answer is due.
  */
 export class AnchorMonitor {
   readonly #clock: Clock;
@@ -15,17 +15,15 @@ export class AnchorMonitor {
   #dueAt = Infinity;
   #stopped = false;
 
-  constructor(clock: Clock, live: () => Iterable<LiveRun>) {
+  constructor(clock: Clock, runs: () => Iterable<LiveRun>) {
     this.#clock = clock;
-    this.#runs = live;
+    this.#runs = runs;
   }
 
-  /** There is something to watch. */
   checkLater(): void {
     this.#checkIn(defaults.anchorAskMs / 2);
   }
 
-  /** An answer is expected. */
   checkSoon(): void {
     this.#checkIn(CHECK_SOON_MS);
   }
@@ -45,7 +43,7 @@ export class AnchorMonitor {
 
   #check(): void {
     const now = this.#clock.now();
-    // This process itself was stopped or starved: answers of anchors are not read yet.
+    // This process was suspended or starved, so it has not read the answers yet.
     const late = now - this.#dueAt > LATE_CHECK_MS;
     this.#dueAt = Infinity;
     let any = false;
@@ -58,11 +56,11 @@ export class AnchorMonitor {
   }
 }
 
-/** True: check this run again soon. A run without a connection is handled by the reconnect. */
+/** True: check this run again soon. `reattach` handles a run without a connection. */
 function checkRun(live: LiveRun, now: number): boolean {
   const { anchorLiveness: liveness, link } = live;
   if (isInactive(live) || link === null) return false;
-  // While it is being started or stopped, it has something to say.
+  // During start and stop, the anchor should send messages by itself.
   const isDue = live.requestedStop !== null || live.state.name === "starting";
   if (liveness.handling) return true;
   if (liveness.statusSentAt !== null && now - liveness.statusSentAt >= defaults.anchorAnswerMs) {
@@ -88,9 +86,9 @@ function requestStatus({ anchorLiveness: liveness, link }: LiveRun, now: number)
   link?.requestStatus();
 }
 
-/** While an answer is waited for. */
+/** Interval while an answer is due. */
 const CHECK_SOON_MS = 500;
 /** A check that runs later than this shows that this process was delayed, not that anchors are silent. */
 const LATE_CHECK_MS = 2_000;
-/** For a run that is being started or stopped: its anchor should send messages by itself. */
+/** Silence before a STATUS request, while the run is started or stopped. */
 const STATUS_SOON_MS = 1_000;

@@ -9,8 +9,8 @@ import { recordFirstStop, resendStop, sendPendingStops } from "../run/request-st
 import { step } from "../run/state.js";
 
 /**
- * Take a connection into use and catch up with what its anchor says. Everything the run's owner holds (unaccepted
- * input, owed stops, the window size) is handed to it; nothing is assumed of what an earlier connection got through.
+ * Uses a new connection and applies its WELCOME. Unaccepted input, pending stops and the terminal size are sent again,
+ * whatever an earlier connection delivered.
  */
 export function bindLink(live: LiveRun, link: AnchorLink, owner: boolean): void {
   const { welcome } = link;
@@ -41,7 +41,7 @@ function applyWelcome(live: LiveRun, welcome: Welcome): void {
   }
   updateWithheld(live);
   live.state = step(live.state, { type: "gated", root });
-  // `exiting` does not say whether it ever ran; the exit will.
+  // `exiting` does not tell whether the command ran; the exit does.
   if (welcome.phase === "running") markStarted(live, welcome.elapsedMs ?? 0);
   if (welcome.phase === "exiting") live.started.resolve();
   if (welcome.firstStop !== null) {
@@ -52,7 +52,7 @@ function applyWelcome(live: LiveRun, welcome: Welcome): void {
   if (welcome.leader !== null) live.state = step(live.state, { type: "leader", status: welcome.leader });
 }
 
-/** Where the record says service and the anchor does not. */
+/** Tells the anchor that the run is a service, if it does not know yet. */
 export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
   const unknown = live.service !== null && link.welcome.kind !== "service";
   if (live.serviceAck === null && !unknown) return;
@@ -62,7 +62,7 @@ export function sendServicePolicy(live: LiveRun, link: AnchorLink): void {
 }
 
 export function onServiceAck(live: LiveRun, { kind }: Welcome): void {
-  // One that does not say has obeyed: the frame is as old as the protocol.
+  // An anchor that does not report its kind has obeyed: the command is as old as the protocol.
   if (kind === "task") return;
   live.serviceAck?.resolve();
   live.serviceAck = null;

@@ -25,7 +25,7 @@ import { RunWriteQueue } from "../run/write-queue.js";
 import { onAnchorEvent } from "./anchor-events.js";
 import { detectOtherIncarnation } from "./reattach.js";
 
-/** Everything that works for one run, wired up. It has no connection yet. */
+/** Creates the state of one run, without a connection. */
 export function createLiveRun(
   context: SupervisorContext,
   facts: RunFacts,
@@ -39,7 +39,7 @@ export function createLiveRun(
     facts,
     writeQueue: new RunWriteQueue(context.store, context.storeBreaker, lease, record, {
       onRetry: (error) => {
-        const message = `run ${runId}: the store refuses to be written; the run is unaffected, the write will be repeated`;
+        const message = `run ${runId}: a write to the store failed; the run is unaffected, and the write will be repeated`;
         context.report({ runId, message, cause: error });
       },
       onRolledBack: () => restoreIfRolledBack(context, runId),
@@ -112,7 +112,7 @@ function recordOutput(live: LiveRun, at: number): void {
   live.writeQueue.enqueue({ to: "output", at }, [{ ...runEventBase(live, at), type: "output", data }]);
 }
 
-/** A run from its record, to be gone on with; `welcome` is null when no anchor answered. */
+/** Restores a run from its record; `welcome` is null when no anchor answered. */
 export function restoreLiveRun(
   context: SupervisorContext,
   record: RunRecord,
@@ -131,8 +131,8 @@ export function restoreLiveRun(
       policy,
       deadlines,
       service,
-      // Whether its streams hold the program back is not on record. Where they might, the no-output deadline is left
-      // to the anchor, which knows: it acts on it a little later, and never wrongly.
+      // The record does not say whether the streams use back-pressure. If they might, the no-output deadline is left to
+      // the anchor, which knows and enforces it a little later.
       withholdAt: { stdout: defaults.spoolBytes, stderr: defaults.spoolBytes },
     },
     lease,
@@ -153,7 +153,7 @@ export function restoreLiveRun(
   if (root !== null) live.state = step(live.state, { type: "gated", root });
   live.startedAt =
     record.startedAt === null
-      ? // Killed between GO and its commit: the record was last touched when the gate was ready, a moment before.
+      ? // The supervisor died between GO and its commit: the record was last updated just before GO.
         { at: record.updatedAt, recorded: false }
       : { at: record.startedAt, recorded: true };
   live.stopRecorded = record.state === "exiting";

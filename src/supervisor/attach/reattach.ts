@@ -17,8 +17,8 @@ import { bindLink } from "./bind-link.js";
 import { handleUnresponsiveAnchor } from "./unresponsive-anchor.js";
 
 /**
- * The connection broke without a word of the run's end. Its anchor has finished (the exit file knows), lives (attach
- * again, under a new epoch) or is dead (the launcher cleans up; the run is lost).
+ * Handles a lost connection. The anchor has finished (it left an exit file), is alive (attach again, under a new epoch)
+ * or is dead (the launcher cleans up, and the run is lost).
  */
 export async function reattach(live: LiveRun): Promise<void> {
   live.reattaching = true;
@@ -30,7 +30,7 @@ export async function reattach(live: LiveRun): Promise<void> {
         const { runId } = live.facts;
         live.context.report({
           runId,
-          message: `run ${runId}: cannot find out what became of it; trying again`,
+          message: `run ${runId}: its state cannot be determined; trying again`,
           cause: error,
         });
       }
@@ -41,11 +41,11 @@ export async function reattach(live: LiveRun): Promise<void> {
   }
 }
 
-/** True: connected again, or over. */
+/** True: connected again, or the run has ended. */
 async function tryReattach(live: LiveRun, tries: number): Promise<boolean> {
   const { context, facts, writeQueue } = live;
   const { runId } = facts;
-  // An observer of the attempt before has done its service.
+  // Close the observer of the previous attempt.
   live.link?.close();
   live.link = null;
   if (!(await context.incarnation.isCurrent())) return true;
@@ -75,7 +75,7 @@ async function tryReattach(live: LiveRun, tries: number): Promise<boolean> {
     case "unwritable":
       context.report({
         runId,
-        message: `run ${runId} can be stopped, but not steered: the store refuses its lease`,
+        message: `run ${runId} can be stopped, but not controlled: its lease could not be written to the store`,
         cause: acquired.error,
       });
       if (isInactive(live)) acquired.observer.close();
@@ -95,7 +95,7 @@ async function tryReattach(live: LiveRun, tries: number): Promise<boolean> {
     case "silent": {
       if (acquired.lease !== null) writeQueue.setLease(acquired.lease);
       const deadAnchor = await resolveDeadAnchor(context, live.recordedIdentity, () => isInactive(live));
-      // It makes its socket anew, if it runs.
+      // A running anchor creates its socket again.
       if (deadAnchor.kind === "anchor-alive" && tries >= defaults.reattachTries)
         await handleUnresponsiveAnchor(live);
       return finalizeDeadAnchor(live, deadAnchor) || isInactive(live);
@@ -103,7 +103,7 @@ async function tryReattach(live: LiveRun, tries: number): Promise<boolean> {
   }
 }
 
-/** The store does not count it as ours: it has forgotten it, or it has been taken over, or ended. */
+/** The store has no lease of ours for the run: the store was rolled back, or the run was taken over or ended. */
 export async function onLeaseMissing(live: LiveRun): Promise<void> {
   const { context, facts } = live;
   if (await restoreIfRolledBack(context, facts.runId)) return;
@@ -116,32 +116,32 @@ export async function onLeaseMissing(live: LiveRun): Promise<void> {
 export async function detectOtherIncarnation({ context, facts }: LiveRun, hadEpoch: number): Promise<void> {
   const record = await context.store.getRun(facts.runId);
   if (record !== null && (await isTakenByOtherIncarnation(context, record, hadEpoch)))
-    context.incarnation.markTaken(`it has taken run ${facts.runId} under a newer epoch`);
+    context.incarnation.markTaken(`it acquired run ${facts.runId} under a newer epoch`);
 }
 
-/** Somebody else has taken the run over, as the rules allow: nothing more is done here, and it is said why. */
+/** Another supervisor owns the run: reports that and detaches. */
 export function onLeaseStolen(live: LiveRun, by: string | null): void {
   if (isInactive(live)) return;
   if (by === live.context.instanceId)
-    return live.context.incarnation.markTaken(`it has taken run ${live.facts.runId} under a newer epoch`);
+    return live.context.incarnation.markTaken(`it acquired run ${live.facts.runId} under a newer epoch`);
   const error = new LeaseLost(live.facts.runId, live.writeQueue.lease.epoch, by);
   live.context.report({ runId: live.facts.runId, message: error.message, cause: error });
   detachRun(live, error);
 }
 
-/** An anchor that has lost its first owner before GO must never execute; whoever comes next only sees to that. */
+/** A command whose first owner was lost before GO must never be executed: a later owner stops it. */
 export function keepGateClosed(live: LiveRun, link: AnchorLink): void {
   if (link.welcome.phase !== "gated") return;
   link.stop({ reason: "spawn-error", actor: live.context.actor, requestId: "", graceMs: 0 });
 }
 
-/** The record has an end, so its tree must have one too. */
+/** The record has an end, so the processes must be stopped, too. */
 export function stopOrphanedAnchor(context: SupervisorContext, observer: AnchorLink): void {
   observer.stop({ reason: "lost", actor: context.actor, requestId: "", graceMs: null });
   observer.close();
 }
 
-/** The events that waited in a link are heard while it is adopted: its end may be among them. */
+/** The link's queued events are applied when it is bound; they may include its end. */
 function connectionLost(live: LiveRun): boolean {
   return live.link === null && !isInactive(live);
 }
@@ -149,7 +149,7 @@ function connectionLost(live: LiveRun): boolean {
 function reattachDelay(live: LiveRun, tries: number): number {
   const { runId } = live.facts;
   if (tries === defaults.reattachTries) {
-    const message = `run ${runId}: its anchor lives but does not answer (stopped, or starved); asking again every ${defaults.storeRetryMaxMs} ms`;
+    const message = `run ${runId}: its anchor is alive but does not answer (stopped, or starved); trying again every ${defaults.storeRetryMaxMs} ms`;
     live.context.report({ runId, message, cause: null });
   }
   return Math.min(defaults.reattachPauseMs * 2 ** tries, defaults.storeRetryMaxMs);

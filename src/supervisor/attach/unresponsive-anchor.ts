@@ -56,15 +56,15 @@ async function continueAndRecord(live: LiveRun, since: number): Promise<void> {
   context.report({ runId: facts.runId, message, cause: null });
 }
 
-/** What its launcher noted while no supervisor was there. */
+/** The silence that the launcher recorded while there was no supervisor. */
 export async function readLauncherSilence(
   host: Pick<AnchorHost, "takeSilentFile">,
   run: RunAddress,
   facts: Pick<RunEventBase, "rootPid" | "descendants">,
 ): Promise<NewRunEvent[]> {
-  const noted = await host.takeSilentFile(run).catch(() => null);
-  if (noted === null) return [];
-  const { at, silentMs, continued } = noted;
+  const file = await host.takeSilentFile(run).catch(() => null);
+  if (file === null) return [];
+  const { at, silentMs, continued } = file;
   const data = { silentMs, continued, by: "launcher" };
   return [{ runId: run.runId, ...facts, at, type: "anchor-silent", data }];
 }
@@ -74,13 +74,12 @@ async function continueAnchor(live: LiveRun): Promise<string | null> {
   const anchor = verifiableAnchor(context.host, recorded);
   const unsent =
     anchor === null
-      ? "it is not on record, or lives elsewhere"
+      ? "it is not recorded, or is on another machine or in another namespace"
       : await context.host.continueAnchor(anchor).catch(String);
   if (liveness.continuedAt !== null) liveness.continuedAt = context.clock.now();
   return unsent;
 }
 
-/** A stop is due, and its anchor does not answer. */
 async function endRunWithoutAnchor(live: LiveRun): Promise<void> {
   const { context, recordedIdentity: recorded, facts, requestedStop } = live;
   if (requestedStop === null || isInactive(live)) return;
@@ -102,7 +101,7 @@ async function endRunWithoutAnchor(live: LiveRun): Promise<void> {
     live.state = step(live.state, { type: "survivors", survivors: reaped.survivors });
     return recordSurvivors(live, reaped.survivors, "its anchor does not answer; the supervisor retries");
   }
-  // Neither anchor nor cgroup proves that the run is empty: it is handled like any run with a dead anchor.
+  // Neither anchor nor cgroup proves that the run is empty, so it is handled like a run with a dead anchor.
   if (reaped.emptiness === "unproven" && others.length === 0) return;
   const { killed, killMode, residue, emptiness } = reaped;
   const deadAnchor = {
@@ -127,7 +126,7 @@ function reportNothingDone(
   const now = context.clock.now();
   if (now - liveness.reportedAt < REPORT_INTERVAL_MS && liveness.silencesAfterStop > 1) return;
   liveness.reportedAt = now;
-  const reason = why ?? "no process of the run is on record here";
+  const reason = why ?? "no process of the run is recorded here";
   const message = `run ${runId}: its anchor does not answer, and the run could not be ended without the anchor: ${reason}. Nothing was signalled; trying again`;
   context.report({ runId, message, cause: null });
 }
@@ -141,5 +140,5 @@ const REPORT_INTERVAL_MS = 60_000;
 /** After a stop, an anchor is continued this many times; then the run is ended without it. */
 const MAX_SILENCES_AFTER_STOP = 2;
 
-/** Of a longer grace, what leaves room within the bound of a stop. */
+/** A longer grace period would exceed the bound of a stop. */
 const MAX_GRACE_MS = defaults.stopBoundMs / 2;

@@ -7,7 +7,7 @@ import type { Emptiness, KillMode } from "../../model/run.js";
 import type { Clock } from "../../async/clock.js";
 import { cgroupOf, type RecordedIdentity } from "../run/recorded-identity.js";
 
-/** What of a host is needed to find out what became of a run, and to end what is left of it. */
+/** The host functions that find out how a run ended, and kill its remaining processes. */
 export type CleanupHost = Pick<
   AnchorHost,
   | "machine"
@@ -20,18 +20,18 @@ export type CleanupHost = Pick<
 >;
 
 export type DeadAnchorResult =
-  /** It had finished: the true end. */
+  /** The anchor had finished and left an exit file. */
   | { readonly kind: "exit"; readonly exit: AnchorExit }
-  /** The anchor does not answer and is alive, or may be. Nothing may be concluded yet. */
+  /** The anchor does not answer and is, or may be, alive. Nothing may be concluded yet. */
   | { readonly kind: "anchor-alive" }
-  /** The caller no longer wants to know; nothing was touched. */
+  /** The caller gave up; nothing was touched. */
   | { readonly kind: "given-up" }
-  /** No process of it was ever let through the gate. */
+  /** The command never passed the gate. */
   | { readonly kind: "never-executed" }
-  /** `remains` null: it was imported, and never had an anchor to leave any. */
+  /** `runFiles` null: the run was imported and never had an anchor. */
   | ({ readonly kind: "lost"; readonly runFiles: RunFiles | null } & CleanupResult);
 
-/** How the tree was emptied, as far as it was. */
+/** How far the tree was emptied, and how. */
 export interface CleanupResult {
   readonly emptiness: Emptiness;
   readonly by: "launcher" | "reap" | "nobody";
@@ -39,15 +39,15 @@ export interface CleanupResult {
   readonly killMode: KillMode;
   readonly residue: readonly Residue[];
   readonly alive: readonly Survivor[];
-  /** One clause: what was done about it here. */
+  /** What was done here, as one clause. */
   readonly note: string | null;
-  /** Its anchor serves other runs and was not killed: only a cgroup can prove this run empty. */
+  /** The anchor serves other runs and was not killed: only a cgroup can prove this run empty. */
   readonly sharedAnchor?: boolean;
 }
 
 /**
- * Nobody answers for a run: find out what became of it, and end what is verifiably left. The launcher cleans up after
- * a dead anchor, so its word is waited for; without it, only what matches the recorded identity is signalled.
+ * Finds out how a run without an anchor ended, and kills its verified remaining processes. The launcher cleans up after
+ * a dead anchor, so its report is awaited; without it, only processes that match the recorded identity are signalled.
  */
 export async function resolveDeadAnchor(
   { host, clock }: { readonly host: CleanupHost; readonly clock: Clock },
@@ -56,9 +56,9 @@ export async function resolveDeadAnchor(
 ): Promise<DeadAnchorResult> {
   const { run, root, leaseId } = recorded;
   const until = clock.now() + defaults.sweptWaitMs;
-  for (let look = 0; ; look++) {
+  for (let round = 0; ; round++) {
     if (givenUp()) return { kind: "given-up" };
-    // Before the look: a supervisor that was starved for longer than it would wait still looks once more.
+    // Taken before the files are read, so that a supervisor that was delayed reads them once more.
     const late = clock.now() >= until;
     const runFiles = await host.readRunFiles(run);
     const { exit, swept } = runFiles;
@@ -66,13 +66,13 @@ export async function resolveDeadAnchor(
     if (swept !== null) {
       return { ...cleanedByLauncher(swept), kind: "lost", runFiles };
     }
-    // Nothing passes the gate before its identity is on record; of one found without a record nothing is known.
+    // No command passes the gate before its identity is recorded. An empty lease id marks a run found without a record.
     if (root === null && leaseId !== "") return { kind: "never-executed" };
     if (root === null) return { kind: "lost", runFiles, ...unprovenResult("it was found without a record") };
     const gone = resultFromElsewhere(host.machine, recorded.machine);
     if (gone !== null) return { kind: "lost", runFiles, ...gone };
-    // The launcher mostly answers before the second look; asking for evidence costs a process.
-    if (look === 1 && (await probeProcess(host, recorded, recorded.anchor)) !== "gone")
+    // In the second round only: the launcher mostly reports before it, and the probe starts a process.
+    if (round === 1 && (await probeProcess(host, recorded, recorded.anchor)) !== "gone")
       return { kind: "anchor-alive" };
     if (late) return { kind: "lost", runFiles, ...(await killVerifiedTree(host, recorded)) };
     await clock.sleep(defaults.sweptPollMs);
@@ -89,14 +89,13 @@ export const NO_CLEANUP: CleanupResult = {
   note: null,
 };
 
-/** Its launcher has seen to it. */
 export function cleanedByLauncher({ killed, killMode, emptiness }: SweptFile): CleanupResult {
   return { ...NO_CLEANUP, emptiness, by: "launcher", killed, killMode };
 }
 
 const CGROUP_EMPTY: CleanupResult = { ...NO_CLEANUP, emptiness: "proven", note: "its cgroup is empty" };
 
-/** End what live evidence proves to be of this run: its first process with all below it, and whoever is in its cgroup. */
+/** Kills the verified leader with its descendants, and the processes in the run's cgroup. */
 export async function killVerifiedTree(
   host: CleanupHost,
   recorded: RecordedIdentity,
@@ -107,15 +106,15 @@ export async function killVerifiedTree(
   if (liveness === "unknown")
     throw new AnchorUnusable(
       host.anchorPath,
-      `process ${root?.pid} is hidden, or was started in another time namespace: it cannot be told whether it is the recorded one, and nothing was signalled`,
+      `process ${root?.pid} is hidden, or was started in another time namespace: it cannot be compared with the recorded one, and nothing was signalled`,
     );
   const rootAlive = liveness === "alive";
   if (!rootAlive && cgroup === null)
     return unprovenResult(
-      "its first process is gone; whether others of it live is not known, and nothing was signalled",
+      "its first process is gone; whether others are alive is not known, and nothing was signalled",
     );
   const empty = rootAlive ? null : await cgroupEmptiness(host, cgroup, leaseId);
-  // Nobody is there to be signalled; whoever was to take it away has died.
+  // Only removes the empty cgroup: the anchor that should have removed it is dead.
   if (empty === "empty") await host.reap({ root: null, cgroup, leaseId: null, graceMs: 0 });
   if (empty !== null) return CGROUP_EMPTY;
   const reaped = await host.reap({
@@ -125,16 +124,16 @@ export async function killVerifiedTree(
     graceMs,
   });
   if (!reaped.verified && reaped.emptiness === "unproven")
-    // What has the root's number may be somebody else, while the run's cgroup is long gone.
+    // The root's pid may belong to another process now, while the run's cgroup is gone.
     return (await cgroupEmptiness(host, cgroup, leaseId)) !== null
       ? CGROUP_EMPTY
       : unprovenResult(`nothing was signalled: ${reaped.why}`);
   const { killed, killMode, residue, survivors, emptiness } = reaped;
-  const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were ended here`;
+  const note = `${killed === 1 ? "1 process" : `${killed} processes`} of it were killed here`;
   return { emptiness, by: "reap", killed, killMode, residue, alive: survivors, note };
 }
 
-/** Of another boot, container or machine nothing is looked at, let alone signalled. Null: it lived here. */
+/** The result for a run of another machine, boot or container, which is not touched. Null: it ran here. */
 export function resultFromElsewhere(here: MachineIdentity, there: MachineIdentity): CleanupResult | null {
   if (here.hostId !== there.hostId)
     return unprovenResult("it ran on another machine, so nothing was signalled");
@@ -150,7 +149,7 @@ function unprovenResult(note: string): CleanupResult {
   return { ...NO_CLEANUP, note };
 }
 
-/** The kernel removes only empty ones: one that is gone was emptied by somebody who was faster. Null: not proven empty. */
+/** Only an empty cgroup can be removed, so a missing one was emptied. Null: not proven empty. */
 async function cgroupEmptiness(
   host: CleanupHost,
   cgroup: CgroupRef | null,
@@ -159,7 +158,7 @@ async function cgroupEmptiness(
   if (cgroup === null) return null;
   const [seen] = await host.inspectCgroups([cgroup]);
   if (seen !== "empty" && seen !== "gone") return null;
-  // Who has left it still carries the marker, unless he has dropped that too.
+  // A process that left the cgroup still has our environment marker unless it cleared its environment.
   return leaseId === "" || (await host.findMarkedLeases([leaseId])).size === 0 ? seen : null;
 }
 

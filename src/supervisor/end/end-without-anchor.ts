@@ -10,7 +10,7 @@ import { type RecordedIdentity, cgroupOf } from "../run/recorded-identity.js";
 import type { CleanupHost } from "./dead-anchor.js";
 import { isSameMachine } from "../../home/machine-identity.js";
 
-/** What a stop needs of a host. An observer has all of it. */
+/** The host functions that a stop needs. An observer has all of them. */
 export type StopHost = CleanupHost &
   Pick<
     AnchorHost,
@@ -25,15 +25,14 @@ export type StopHost = CleanupHost &
 /** How a run was ended without its anchor. */
 export interface EndedWithoutAnchor {
   readonly reaped: ReapResult;
-  /** Why it ended: an earlier stop that its anchor had accepted counts. */
+  /** The reason of the end: an earlier stop that the anchor had accepted counts. */
   readonly stop: FirstStop;
-  /** Other runs of the same anchor. It was not touched if there are any. */
+  /** Other runs of the same anchor. With any, the anchor was not killed. */
   readonly others: readonly string[];
 }
 
 /**
- * End a run whose anchor does not answer although an end of the run is due. Null: no process of it is on record here, and
- * nothing was signalled.
+ * Ends a run whose anchor does not answer a stop. Null: no process of it is recorded here, and nothing was signalled.
  */
 export async function endWithoutAnchor(
   host: StopHost,
@@ -63,7 +62,7 @@ export async function endWithoutAnchor(
   return { reaped, stop: counts, others: others.map(({ runId }) => runId) };
 }
 
-/** The anchor with what verifies it before it is signalled. Null: it is not on record, or its number means nothing here. */
+/** The anchor with its verifiable identity. Null: it is not recorded, or its pid is of another machine or namespace. */
 export function verifiableAnchor(
   { machine }: Pick<AnchorHost, "machine">,
   recorded: Pick<RecordedIdentity, "anchor" | "anchorPath" | "machine">,
@@ -74,11 +73,11 @@ export function verifiableAnchor(
     : { identity: anchor, path: anchorPath };
 }
 
-/** What was done, for a record and for a person. */
+/** What was done, for the record and the operator. */
 export function describeEnded({ reaped, others }: EndedWithoutAnchor): string {
   const { killed, killMode, anchor } = reaped;
   const how = killMode === "cgroup" ? "through its cgroup" : "by verified identity";
-  const ended = `${killed === 1 ? "1 process was" : `${killed} processes were`} ended ${how}`;
+  const ended = `${killed === 1 ? "1 process was" : `${killed} processes were`} killed ${how}`;
   if (others.length > 0) return `${ended}; the anchor was left alone: it also serves ${others.join(", ")}`;
   return anchor === "killed" ? `${ended}, then the anchor was killed` : ended;
 }
@@ -88,7 +87,7 @@ interface OtherRun {
   readonly root: RunIdentities["root"];
 }
 
-/** From the run directories: a store may be locked, and an anchor that is stopped cannot be asked. */
+/** Reads the run directories: the store may be locked, and a stopped anchor does not answer. */
 async function otherRunsOfAnchor(
   host: StopHost,
   run: RunAddress,

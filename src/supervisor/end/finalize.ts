@@ -17,8 +17,8 @@ import {
 } from "./terminal-record.js";
 
 /**
- * The one way to end a run. Idempotent: the first finale wins. The terminal row and its events are one transaction,
- * repeated until it is committed; only then is `wait` answered and the run's directory given up. `end` does not wait for
+ * Writes the terminal record of a run. Idempotent: the first call counts. The record and its events are one transaction,
+ * repeated until it is committed; then `wait` resolves and the run's directory may be removed. `end` does not wait for
  * a store that cannot be written.
  */
 export function finalize(live: LiveRun, terminal: TerminalRecord): void {
@@ -49,16 +49,16 @@ export function finalize(live: LiveRun, terminal: TerminalRecord): void {
 }
 
 /**
- * The anchor's wall clock at the end, as the start is this supervisor's at GO. When that is before the start, the clock
- * was set back meanwhile: then the end is as long after the start as the run took on the monotonic clock.
+ * The anchor's wall clock at the end. If that is before the start, the clock was set back: then the end is the start plus
+ * the duration on the monotonic clock.
  */
-function endTime(live: LiveRun, { endedAt: told, durationMs = 0 }: TerminalRecord): number {
-  const at = told ?? live.context.clock.wall();
+function endTime(live: LiveRun, { endedAt, durationMs = 0 }: TerminalRecord): number {
+  const at = endedAt ?? live.context.clock.wall();
   const start = startTime(live);
   return at < start ? start + durationMs : at;
 }
 
-/** Of a command that was never executed: when it was asked for. */
+/** For a command that was never executed: when it was requested. */
 function startTime({ writeQueue }: LiveRun): number {
   return writeQueue.record.startedAt ?? writeQueue.record.createdAt;
 }
@@ -77,27 +77,27 @@ async function commitTerminalRecord(
     live.ended.resolve(record);
     discardUnusedOutput(live);
   } catch (error) {
-    // Closed before it could be committed: the run's directory stays and tells the next supervisor.
+    // The queue was closed before the commit: the next supervisor reads the end from the run's directory.
     live.ended.reject(error);
   }
 }
 
-/** The anchor said how it ended, on the wire or in the file it left. */
+/** Finalizes a run by the anchor's exit report, from the connection or from the exit file. */
 export function finalizeExit(live: LiveRun, exit: AnchorExit, source: "anchor" | "exit-file"): void {
   for (const stream of STREAMS) {
     recordLostOutput(live, stream, exit[stream].lost ?? 0);
     const more = live.outputRanges.update(stream, { ...exit[stream], closed: true });
-    // An exit file may be old: the time of the last output then comes from the spool.
+    // An exit file may be old; then the time of the last output comes from the spool.
     if (more && source === "anchor") live.activity.onOutput();
   }
   if (exit.executed) recordStart(live, (exit.endedAt ?? live.context.clock.wall()) - exit.durationMs);
   recordTier(live, exit);
   reportDroppedOutput(live, exit);
-  // Said in the exit too, for whoever did not hear it from the anchor in time.
+  // The exit repeats the first stop, in case its own message was not received.
   if (exit.requestId !== "" || exit.actor !== "") {
     const { reason, actor, requestId } = exit;
     live.firstStop ??= { reason, actor, requestId };
-    // What ended a run that nobody attended is in its end, and in the decision to finalize it.
+    // For a run without a supervisor, the terminal record and the reconcile event contain the reason.
     if (source === "anchor") recordFirstStop(live, live.firstStop);
   }
   live.failure ??= exit.spawnError;
@@ -131,18 +131,18 @@ function countEndedProcesses(exit: AnchorExit): Pick<TerminalRecord, "ended" | "
   return { ended: Math.max(0, signalled - survivors), survivors };
 }
 
-/** With back-pressure nothing is dropped but what the disk would not take. */
+/** With back-pressure, output is dropped only if it cannot be written to the disk. */
 function reportDroppedOutput(live: LiveRun, exit: AnchorExit): void {
   const { runId, withholdAt } = live.facts;
   for (const stream of STREAMS) {
     const { dropped } = exit[stream];
     if (live.facts.attempt === null || withholdAt[stream] === null || dropped === 0) continue;
-    const message = `run ${runId}: ${dropped} bytes of its output (${stream}) were lost, because they could not be written to the disk`;
+    const message = `run ${runId}: ${dropped} bytes of ${stream} are lost: they could not be written to the disk`;
     live.context.report({ runId, message, cause: null });
   }
 }
 
-/** A guarantee that became weaker on the way is recorded, never silent. */
+/** Records that the tier became weaker during the run. */
 function recordTier(live: LiveRun, { tier, tierNote }: AnchorExit): void {
   const { boundary } = live.recordedIdentity;
   if (tier === null || live.tier === null || tier === live.tier || boundary === null) return;
@@ -150,13 +150,13 @@ function recordTier(live: LiveRun, { tier, tierNote }: AnchorExit): void {
   live.writeQueue.enqueue({ to: "weaker", tier, boundary: { ...boundary, note: tierNote } });
 }
 
-/** The anchor only knows that nobody said GO; this supervisor may know why. */
+/** The anchor knows only that it got no GO; this supervisor may know why. */
 function withSpawnFailure(outcome: RunExit, failure: SpawnFailure | null): RunExit {
   if (failure === null || outcome.reason !== "spawn-error") return outcome;
   return { ...outcome, detail: failure.message, errno: failure.errno === 0 ? null : failure.errno };
 }
 
-/** Nothing of the command ran, and nobody is left to say so. */
+/** Finalizes a run whose command was never executed and that has no anchor. */
 export function finalizeSpawnFailure(live: LiveRun, failure: SpawnFailure): void {
   live.failure ??= failure;
   finalize(live, spawnFailureRecord(failure));

@@ -3,16 +3,16 @@ import type { RunRecord } from "../../model/run.js";
 import type { TerminalRunChange, RunStore } from "../../store/runs/store.js";
 
 /**
- * End a run on record, on the word of an operator that its host, or state directory, will not come back: lost, unproven, nobody signalled.
- * Should it come back all the same, it terminates what is behind an ended record. False, and nothing written: its lease
- * has not expired, or somebody was faster.
+ * Ends the record of a run as lost and unproven, because an operator says that its host or state directory will not come
+ * back. Nothing is signalled; if the host does come back, it stops the run. False: nothing was written, because the lease
+ * has not expired or another supervisor has taken it.
  */
 export async function forgetRun(
   store: Pick<RunStore, "acquireAndFinalizeRun">,
   record: RunRecord,
   actor: string,
   {
-    detail = "it was given up; whether anything of it still runs where it was is not known",
+    detail = "it was abandoned by an operator; whether processes of it still run is not known",
     expiredForMs = 0,
   }: { readonly detail?: string; readonly expiredForMs?: number | null } = {},
 ): Promise<boolean> {

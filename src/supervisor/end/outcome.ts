@@ -4,7 +4,7 @@ import type { EndReason, RunExit } from "../../model/run.js";
 import { END_REASONS } from "../../model/enums.js";
 import { signalName } from "../../text/signal-name.js";
 
-/** How a run ended, by the word of its anchor: over the connection, or from the file it left. */
+/** The outcome of a run, from its anchor's exit report. */
 export function outcomeOfExit(
   exit: AnchorExit,
   source: "anchor" | "exit-file",
@@ -24,7 +24,7 @@ export function outcomeOfExit(
 
 const NO_CAUSE = { errno: null, limitHit: null } as const;
 
-/** How a run ended whose anchor answers no more, by what lies in its directory. Null: it was imported, and never had one. */
+/** The outcome of a run without an anchor, from the files in its directory. Null: it was imported and has none. */
 export function outcomeOfRunFiles(runFiles: RunFiles | null, attempt: StartAttempt | null = null): RunExit {
   if (runFiles === null)
     return { reason: "lost", actor: "", ...leaderExit(null), source: "none", detail: null, ...NO_CAUSE };
@@ -33,7 +33,7 @@ export function outcomeOfRunFiles(runFiles: RunFiles | null, attempt: StartAttem
   const enforced = firstStop?.withoutAnchor === true ? parseEndReason(firstStop.reason) : null;
   return {
     reason: enforced ?? "lost",
-    // The anchor may have died of the stop it was asked for; who asked is then worth knowing.
+    // The anchor may have died during a stop, so its actor is recorded.
     actor: firstStop?.actor ?? "",
     ...leaderExit(runFiles.leader),
     source: runFiles.leader === null ? "none" : "leader-file",
@@ -42,7 +42,7 @@ export function outcomeOfRunFiles(runFiles: RunFiles | null, attempt: StartAttem
   };
 }
 
-/** Null: not one of ours. An anchor of a newer version may know more reasons than we do. */
+/** Null: an unknown reason, from an anchor of a newer version. */
 export function parseEndReason(text: string): EndReason | null {
   return END_REASONS.find((reason) => reason === text) ?? null;
 }
@@ -56,23 +56,23 @@ function impliedReason({ executed, leader }: AnchorExit): EndReason {
 function exitDetail(exit: AnchorExit, reason: EndReason | null, attempt: StartAttempt | null): string | null {
   if (exit.spawnError !== null) return describeSpawnFailure(exit.spawnError, attempt);
   if (reason === null)
-    return `the anchor gave a reason this version does not know: ${JSON.stringify(exit.reason)}`;
+    return `the anchor reported a reason that this version does not know: ${JSON.stringify(exit.reason)}`;
   if (!exit.executed) return "it was stopped before the command ran one instruction";
   return null;
 }
 
-/** A stop was due and its anchor did not answer: it was ended without it, for the stop's reason. */
+/** Detail of a run that was stopped without its anchor, for the stop's reason. */
 function enforcedDetail({ swept }: RunFiles): string {
   const silent = "its anchor did not answer, so the run was ended without it";
   if (swept === null) return silent;
   const { killed, emptiness } = swept;
   const ended = killed === 1 ? "1 process was killed" : `${killed} processes were killed`;
-  return `${silent}; ${ended}${emptiness === "proven" ? "" : ", and whether others live is not known"}`;
+  return `${silent}; ${ended}${emptiness === "proven" ? "" : ", and whether others are alive is not known"}`;
 }
 
 function lostDetail({ swept, firstStop }: RunFiles): string {
-  const asked = firstStop === null ? "" : `; it had been asked to stop (${firstStop.reason})`;
-  if (swept === null) return `its anchor is gone without a word${asked}`;
+  const asked = firstStop === null ? "" : `; a stop had been requested (${firstStop.reason})`;
+  if (swept === null) return `its anchor ended without a report${asked}`;
   return `its anchor ${describeAnchorEnd(swept)}${asked}; ${describeCleanup(swept)}`;
 }
 
@@ -83,7 +83,7 @@ function describeAnchorEnd({ anchorSignal }: SweptFile): string {
 function describeCleanup({ killed, emptiness }: SweptFile): string {
   const left = killed === 1 ? "1 process" : `${killed} processes`;
   if (emptiness === "unproven") return `the launcher killed ${left} but could not prove that none is left`;
-  return killed === 0 ? "it left no process" : `the launcher killed the ${left} it left`;
+  return killed === 0 ? "it left no process" : `the launcher killed the ${left} that it left`;
 }
 
 function leaderExit(leader: LeaderStatus | null): Pick<RunExit, "code" | "signal"> {

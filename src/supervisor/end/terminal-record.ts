@@ -7,30 +7,29 @@ import type { RunEventBase } from "../run/live-run.js";
 import { outcomeOfRunFiles } from "./outcome.js";
 import type { RunOutcome } from "../run/state.js";
 
-/** All there is to say about the end of a run. */
+/** The end of a run, as it is recorded. */
 export interface TerminalRecord {
   readonly outcome: RunOutcome;
-  /** Whether the end was seen or concluded. */
+  /** Whether the end was reported or inferred. */
   readonly type: "exited" | "lost";
   readonly mode: KillMode;
   /** Processes that outlived the leader. */
   readonly cleaned: number;
-  /** Processes that were ended besides the leader, by TERM or KILL: those, and the rest of a run that was stopped. */
+  /** Processes besides the leader that were ended by TERM or KILL. */
   readonly ended: number;
   readonly survivors: number;
-  /** Processes seen in the run's life, the leader included; 0: nobody counted. */
+  /** Processes seen during the run, with the leader; 0: not counted. */
   readonly processes: number;
-  /** When the anchor saw it end, on the wall clock, if that was told; otherwise now. */
+  /** When the anchor saw the end, on the wall clock; absent or null: now. */
   readonly endedAt?: number | null;
-  /** How long it ran, on the monotonic clock. */
+  /** Duration on the monotonic clock. */
   readonly durationMs?: number;
-  /** When the last of its output was written, if that was told. */
+  /** Time of the last output, if the anchor reported it. */
   readonly lastOutputAt?: number | null;
 }
 
 const NOTHING_CLEANED = { mode: "none", cleaned: 0, ended: 0, survivors: 0, processes: 0 } as const;
 
-/** Nothing of the command ran. */
 export function spawnFailureRecord({ errno, message }: SpawnFailure): TerminalRecord {
   return {
     ...NOTHING_CLEANED,
@@ -57,12 +56,12 @@ export function spawnFailureRecord({ errno, message }: SpawnFailure): TerminalRe
 export const INTERRUPTED_SPAWN: SpawnFailure = {
   errno: 0,
   step: "interrupted",
-  message: "its supervisor ended while it was being started; the command did not run",
+  message: "its supervisor ended during the start; the command did not run",
 };
 
 type LostRun = Extract<DeadAnchorResult, { kind: "lost" }>;
 
-/** Its anchor is gone, and nobody saw the end. */
+/** The record of a run whose anchor died before the end. */
 export function lostRunRecord(deadAnchor: LostRun, onEscape: OnEscape): TerminalRecord {
   const exit = {
     ...outcomeOfRunFiles(withEnforcedStop(deadAnchor)),
@@ -95,7 +94,7 @@ function withEnforcedStop({ runFiles, emptiness, sharedAnchor: shared = false }:
 
 const ESCAPE_REASON = { reason: "ownership-escape" } as const;
 
-/** The command had ended by itself, and what it left outlived its anchor too: found, and proven to be gone now. */
+/** The command ended by itself, its residue outlived the anchor, and was killed by us. */
 function isEscape({ runFiles, by, emptiness, residue }: LostRun, onEscape: OnEscape): boolean {
   const byItself = runFiles !== null && runFiles.leader !== null && runFiles.firstStop === null;
   return byItself && by === "reap" && emptiness === "proven" && residue.length > 0 && onEscape === "fail";
@@ -109,7 +108,7 @@ export function terminalEvents(
   const { exit, residue, emptiness } = ending;
   const { reason, actor, code, signal } = exit;
   const events: NewRunEvent[] = [];
-  // Who is still there when a run is stopped has not escaped it.
+  // Processes that are alive when a run is stopped are no escapes.
   const byItself = reason === "exit" || reason === "signal" || reason === "ownership-escape";
   const outside = byItself ? residue.filter(isOutside) : [];
   if (outside.length > 0)
@@ -124,7 +123,7 @@ export function terminalEvents(
   return events;
 }
 
-/** In a session of its own, or outside the boundary: not a mere background job of the leader's. */
+/** In another session or outside the boundary; a background job of the leader is neither. */
 function isOutside({ kind }: Residue): boolean {
   return kind === "detached" || kind === "migrated";
 }

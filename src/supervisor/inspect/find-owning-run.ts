@@ -10,7 +10,7 @@ export interface ProcessOwner {
   readonly evidence: readonly string[];
 }
 
-/** Identity, ancestry or cgroup prove it. A marker in its environment only claims it: anybody may set one. */
+/** Identity, ancestry and cgroup prove membership. An environment marker only claims it: any process can set one. */
 export async function findOwningRun(
   live: ProcessEvidence,
   records: readonly RunRecord[],
@@ -40,11 +40,13 @@ export async function findOwningRun(
   }
   const claimed = records.find(({ runId }) => runId === live.runId);
   if (claimed === undefined) return null;
-  const evidence = [`HOLDFAST_RUN_ID in its environment says so; neither ancestry nor cgroup does`];
+  const evidence = [
+    `HOLDFAST_RUN_ID in its environment names the run; neither ancestry nor cgroup confirms it`,
+  ];
   return { record: claimed, role: "claims", evidence };
 }
 
-/** A service that was adopted out of a run lies below it: the cgroup decides, then the first process that is nearest. */
+/** Cgroup first, then the nearest leader: a service that was adopted out of a run is below that run's leader. */
 function sortByDistance(live: ProcessEvidence, records: readonly RunRecord[]): readonly RunRecord[] {
   const distance = (record: RunRecord): number => {
     const cgroup = cgroupOf(record);
@@ -85,7 +87,7 @@ function isInsideCgroup(found: string, recorded: string): boolean {
 }
 
 function markerEvidence(live: ProcessEvidence, { leaseId }: RunRecord): string[] {
-  return leaseId !== "" && live.leaseId === leaseId ? [`it carries the run's marker ${leaseId}`] : [];
+  return leaseId !== "" && live.leaseId === leaseId ? [`it has the run's environment marker ${leaseId}`] : [];
 }
 
 function formatIdentity({ pid, startTime, uniqueId }: ProcessIdentity): string {

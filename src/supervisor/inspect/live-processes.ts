@@ -9,16 +9,16 @@ import type { RunRecord } from "../../model/run.js";
 import { cgroupOf } from "../run/recorded-identity.js";
 import { isSameProcess, type ProcessIdentity } from "../../model/process.js";
 
-/** The live processes of one run, as far as they can be looked at. */
+/** The live processes of one run, as far as they can be inspected. */
 export interface RunProcesses {
-  /** Live evidence about the recorded anchor and first process; null: none is recorded, or it was not looked at. */
+  /** Evidence about the recorded anchor and leader; null: none is recorded, or it was not inspected. */
   readonly anchor: ProcessEvidence | null;
   readonly root: ProcessEvidence | null;
-  /** Verified members: below the run's anchor, in its cgroup, or below its verified first process. The anchor is none. */
+  /** Verified members: descendants of the anchor or of the verified leader, and processes in the cgroup. */
   readonly processes: LiveProcesses;
-  /** Unverified processes that carry the run's marker: any process can set a marker. */
+  /** Unverified processes with the run's environment marker: any process can set one. */
   readonly claims: readonly ClaimingProcess[];
-  /** Why there may be processes besides these; null: all were looked at. Empty `processes` mean "none" only with null. */
+  /** Why there may be more processes; null: the list is complete. */
   readonly unknown: string | null;
 }
 
@@ -27,7 +27,7 @@ export interface ClaimingProcess {
   readonly command: string;
 }
 
-/** A run and what is recorded of its processes; of a run without a record, what its directory says. */
+/** The recorded facts of a run; without a record, from its directory. */
 export type InspectableRun = AnchoredRun &
   Pick<RunRecord, "leaseId" | "state" | "imported" | "boundary" | "hostId" | "timeNamespace">;
 
@@ -36,15 +36,15 @@ type ProcessInspector = Pick<
   "machine" | "inspectProcesses" | "inspectCgroups" | "listCgroupMembers" | "listMarkedProcesses"
 >;
 
-/** Why a run's processes are not looked at; null: they are. */
+/** Why a run's processes cannot be inspected; null: they can. */
 function notInspectedReason(record: InspectableRun, host: ProcessInspector): string | null {
   if (record.state === "exited") return "it has ended";
   if (record.imported !== null)
     return "it was imported; `holdfast runs cleanup --run … --dry-run` compares it with what is running";
   if (!isSameMachine(record, host.machine))
-    return "it lives on another machine, boot or in another pid namespace";
+    return "it runs on another machine, in another boot or in another pid namespace";
   if (record.anchor !== null && !isComparable(record.anchor, record, host.machine))
-    return `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others`;
+    return `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique process ids to distinguish its processes from others`;
   return null;
 }
 
@@ -105,7 +105,7 @@ interface RunEvidence {
   readonly root: ProcessEvidence | null;
 }
 
-/** One question for all. */
+/** One query for all runs. */
 async function inspectAll(
   host: ProcessInspector,
   records: readonly InspectableRun[],
@@ -140,7 +140,7 @@ async function inspectCgroups(
   });
   const cgroups = asked.map(({ cgroup }) => cgroup);
   const members = await host.listCgroupMembers(cgroups, options);
-  // Afterwards: one that was emptied meanwhile is empty.
+  // After the members, so that a cgroup that was emptied in between counts as empty.
   const states = await host.inspectCgroups(cgroups);
   return new Map(
     asked.map(({ runId, cgroup }, at) => {
@@ -148,7 +148,7 @@ async function inspectCgroups(
       const state = states[at] ?? "unknown";
       const unknown =
         state === "unknown"
-          ? `its cgroup ${cgroup.path} cannot be looked at from here`
+          ? `its cgroup ${cgroup.path} cannot be inspected from here`
           : state === "populated" && found.length === 0
             ? `its cgroup ${cgroup.path} is not empty, but its processes cannot be named`
             : found.length >= MAX_LISTED_PROCESSES
@@ -159,7 +159,7 @@ async function inspectCgroups(
   );
 }
 
-/** Marked processes by lease id. Not needed with a verified anchor, which is the parent of all orphans. */
+/** Marked processes by lease id. Not needed with a verified anchor, which adopts all orphans of the run. */
 async function findMarked(
   host: ProcessInspector,
   records: readonly InspectableRun[],
@@ -193,7 +193,7 @@ function assembleProcesses(
       : root?.matches === true
         ? [asMember(root), ...root.descendants]
         : [];
-  // A cgroup decides before ancestry: an orphan has lost the ancestry of its run.
+  // The cgroup counts before ancestry, because an orphan has lost its ancestors.
   const descended = membersOfRun(record, open, below).filter(
     ({ identity }) => (ownerOf.get(keyOf(identity)) ?? runId) === runId,
   );
@@ -213,22 +213,21 @@ function assembleProcesses(
     (below.length >= MAX_LISTED_PROCESSES ? TRUNCATED_LIST : null) ??
     // A verified anchor is an ancestor of all processes of the run.
     (anchor?.matches === true ? null : (cgroup?.unknown ?? null));
-  // Without what its anchor serves for other runs.
+  // Without the processes of other runs of the same anchor.
   const own = anchor === null ? null : { ...anchor, descendants: descended };
   return { anchor: own, root, processes, claims, unknown };
 }
 
 function hiddenReason(evidence: ProcessEvidence | null): string | null {
-  // One that matches by its unique id is verified, hidden or not.
+  // A unique id verifies a hidden process, too.
   if (evidence?.state !== HIDDEN_STATE || evidence.matches) return null;
-  return `process ${evidence.identity.pid} lives, but cannot be looked at from here`;
+  return `process ${evidence.identity.pid} is alive, but cannot be inspected from here`;
 }
 
 function keyOf({ pid, startTime }: ProcessIdentity): string {
   return `${pid}:${startTime}`;
 }
 
-/** A first process among those below it. */
 function asMember(root: ProcessEvidence): LiveProcesses[number] {
   const { identity, parentPid, sessionId, command, state, cpuMs = 0, rssKb = 0 } = root;
   return { identity, parentPid, sessionId, command, state, cpuMs, rssKb, ports: [] };

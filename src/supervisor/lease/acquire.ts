@@ -8,34 +8,33 @@ import type { SupervisorContext } from "../run/live-run.js";
 import { attachKeepalive } from "./keepalive-links.js";
 import { restoreIfRolledBack } from "./restore-record.js";
 
-/** What the record says, or said, of its owner. */
+/** The owner and epoch in a record. */
 export type LeaseHolder = Omit<Lease, "runId">;
 
 export interface AcquireRequest {
   readonly run: RunAddress;
   readonly from: LeaseHolder;
   readonly expiredForMs: number | null;
-  /** Committed with the lease, before anything is done. They name this process: its claims are told from others' by that. */
+  /** Committed with the lease. They name this process, which distinguishes its claims from those of other processes. */
   readonly events: (epoch: number) => readonly NewRunEvent[];
 }
 
 export type AcquireResult =
   | { readonly kind: "attached"; readonly link: AnchorLink; readonly lease: Lease }
-  /** No anchor listens. It has finished, or is dead. */
+  /** No anchor listens: it has finished, or is dead. */
   | { readonly kind: "silent"; readonly lease: Lease | null }
-  /** It listens but does not answer, or not as agreed. */
+  /** The anchor listens but does not answer, or violates the protocol. */
   | { readonly kind: "unreachable"; readonly lease: Lease | null; readonly error: unknown }
-  /** It answers, but the store does not: the run can be watched and stopped, not steered, and if it was ours it is held. */
+  /** The anchor answers, but the store does not: the run can be observed and stopped, not controlled. */
   | { readonly kind: "unwritable"; readonly observer: AnchorLink; readonly error: unknown }
-  /** Somebody else owns it, if the record still says who. */
+  /** Another supervisor owns it; `by` null: its record does not say which. */
   | { readonly kind: "replaced"; readonly by: string | null }
-  /** The record says it has ended, the anchor says it has not. */
+  /** The record has an end, but the anchor is alive. */
   | { readonly kind: "ended-elsewhere"; readonly observer: AnchorLink };
 
 /**
- * Become the owner of a run whose connection is gone. The new epoch is above everything store and anchor have seen,
- * and it is committed before the anchor hears of it: an epoch that exists nowhere but in a dead process would lock
- * every later owner out.
+ * Acquires a run and attaches to its anchor. The new epoch is above every epoch that the store and the anchor know, and
+ * is committed before the anchor gets it: an epoch that only a dead process knew would lock out every later owner.
  */
 export async function acquireRun(
   context: SupervisorContext,
@@ -73,7 +72,7 @@ export async function acquireRun(
   }
 }
 
-/** What was ours when the store was last heard of must not take us for gone; if it cannot be held, it is observed. */
+/** Keeps the anchor of an own run from seeing owner loss while the store is unreachable; otherwise observes. */
 async function attachAsOwnerIfOurs(
   { host, localCopy, instanceId }: SupervisorContext,
   { run: { runId }, from }: AcquireRequest,
@@ -90,7 +89,7 @@ export type ClaimResult =
   | { readonly kind: "replaced"; readonly by: string | null }
   | { readonly kind: "ended" };
 
-/** Take the lease, in the store only. Of a run whose anchor is gone, that is all there is to take. */
+/** Takes the lease in the store, without attaching to the anchor. */
 export async function claimLease(
   context: SupervisorContext,
   { run: { runId }, from, expiredForMs, events }: AcquireRequest,
@@ -124,12 +123,12 @@ export async function claimLease(
   }
 }
 
-/** Few are written about one run between a claim and the next look at it. */
+/** Few events of one run are written between a claim and this check. */
 const EVENTS_READ = 100;
 
 /**
- * Whether a lease of this instance is another process's: it has a newer epoch than this process had, and no event says
- * that this process took it. A claim of this process may have been committed without an answer.
+ * Whether another process of this instance holds the lease: the epoch is newer, and no event says that this process took
+ * it. A claim of this process may have been committed without an answer.
  */
 export async function isTakenByOtherIncarnation(
   { instanceId, incarnationId: process, store }: SupervisorContext,

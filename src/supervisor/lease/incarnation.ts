@@ -6,11 +6,11 @@ import type { Clock, Timer } from "../../async/clock.js";
 
 export interface IncarnationOptions {
   readonly instanceId: string;
-  /** The locks of the instance. Null: there are none to look at. */
+  /** Checks the locks of the instance; null: there are none. */
   readonly checkLocks: (() => Promise<LockState>) | null;
   readonly clock: Clock;
   readonly report: (problem: Problem) => void;
-  /** Called once: from here on this process touches nothing of the instance. */
+  /** Called once: this process must not touch the instance afterwards. */
   readonly onTaken: (error: InstanceTaken) => void;
 }
 
@@ -48,12 +48,12 @@ export class Incarnation {
     this.#timer = null;
   }
 
-  /** Looks at the locks. Asked before leases are renewed or taken. Never rejects: a look that fails proves nothing. */
+  /** Checks the locks before leases are renewed or taken. Never rejects: a failed check proves nothing. */
   async isCurrent(): Promise<boolean> {
     const { checkLocks: check, instanceId, report } = this.#options;
     if (this.#taken !== null || check === null) return this.#taken === null;
     const state = await check().catch((cause: unknown) => {
-      report({ runId: null, message: `the locks of instance ${instanceId} cannot be looked at`, cause });
+      report({ runId: null, message: `the locks of instance ${instanceId} cannot be checked`, cause });
       return "held" as const;
     });
     if (state === "taken")
@@ -61,13 +61,13 @@ export class Incarnation {
     if (state === "restored")
       report({
         runId: null,
-        message: `instance.lock of instance ${instanceId}, or its directory, was removed while it was in use; it was made and locked again. Do not remove it: it keeps a second gateway from starting`,
+        message: `instance.lock of instance ${instanceId}, or its directory, was removed while in use; it was created and locked again. Do not remove it: it prevents the start of a second gateway`,
         cause: null,
       });
     if (state === "unlocked" && !this.#unlockedReported)
       report({
         runId: null,
-        message: `the state directory of instance ${instanceId} was removed or replaced while it was in use; runs go on, but no command can reach this process any more. Stop it (SIGTERM): its tasks then end, its services go on`,
+        message: `the state directory of instance ${instanceId} was removed or replaced while in use; runs continue, but no command can reach this process. Stop it with SIGTERM: its tasks end, its services continue`,
         cause: null,
       });
     this.#unlockedReported = state === "unlocked";

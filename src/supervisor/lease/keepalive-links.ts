@@ -5,10 +5,9 @@ import type { RunCopy } from "../../store/local-copy/run-copy.js";
 import { runAddressOf } from "../run/recorded-identity.js";
 
 /**
- * To a task's anchor, a supervisor that cannot reach the store must not look like one that is gone: it would end the
- * task. So it stays connected as the owner, under an epoch that the store will hear of later; claims go above whatever
- * an anchor has seen. Only where nobody else has been since the store was last told, and to steer nothing. Null: no
- * anchor answers, or it has a newer owner.
+ * Connects to an anchor as its owner while the store is unreachable, so that the anchor does not end the task for owner
+ * loss. The epoch is not in the store; later claims take one above it. The link controls nothing. Null: no anchor
+ * answers, or it has had a newer owner since the local copy was written.
  */
 export async function attachKeepalive(
   host: Pick<AnchorHost, "attach">,
@@ -24,8 +23,8 @@ export async function attachKeepalive(
     const { highestEpoch } = observer.welcome;
     if (highestEpoch > copy.anchorEpoch) return null;
     const epoch = copy.anchorEpoch + 1;
-    // Before its anchor hears of it: should this process end, the next one knows that it was here. Where that cannot be
-    // written down, the next one cannot hold it; that is no reason to let go of it now.
+    // Written before the anchor gets the epoch, for the next process of this instance. If that fails, only the next
+    // process cannot keep the run alive.
     await localCopy.keep({ ...copy, anchorEpoch: epoch }).catch(() => undefined);
     return await host.attach(run, epoch);
   } finally {
@@ -33,7 +32,7 @@ export async function attachKeepalive(
   }
 }
 
-/** An instance's runs, held while the store is away. A run that is taken up afterwards ends its hold by its new epoch. */
+/** Keeps an instance's runs alive while the store is unreachable. The next epoch of a run replaces its link. */
 export class KeepaliveLinks {
   readonly #host: Pick<AnchorHost, "attach">;
   readonly #localCopy: RunCopy;
@@ -50,7 +49,7 @@ export class KeepaliveLinks {
     return this.#attached.size;
   }
 
-  /** Every open run of this instance that is not `attended` otherwise. What cannot be held now is tried again next time. */
+  /** Attaches to every open run of this instance that is not attended. Failures are tried again in the next call. */
   async attachAll(isAttended: (runId: string) => boolean = () => false): Promise<void> {
     const runIds = await this.#localCopy.runIds().catch(() => []);
     const work = runIds

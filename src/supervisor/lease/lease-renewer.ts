@@ -8,16 +8,16 @@ export interface LeaseRenewerOptions {
   readonly instanceId: string;
   /** False: another process of this instance has replaced this one, and renews the leases. */
   readonly isCurrent: () => Promise<boolean>;
-  /** How many leases there are to renew. */
+  /** Number of leases to renew. */
   readonly heldCount: () => number;
-  /** Fewer were renewed than are held here: these are all the store knows of. */
+  /** Fewer leases were renewed than are held; `known`: the runs that the store has for this owner. */
   readonly onMissing: (known: ReadonlySet<string>) => void;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Renews all leases of one supervisor, in one statement, expired ones too: while nobody has taken them they are its
- * own. A supervisor that cannot write stops steering before its leases expire: by then another may have taken them.
+ * Renews all leases of one supervisor in one statement, also expired ones that no other supervisor has taken. Without a
+ * renewal, the supervisor fences itself before its leases expire.
  */
 export class LeaseRenewer {
   readonly #options: LeaseRenewerOptions;
@@ -39,12 +39,12 @@ export class LeaseRenewer {
     });
   }
 
-  /** True: too long without a renewal. Read from the clock, not from a timer: a process that was stopped knows it at once. */
+  /** True: no renewal for too long. Read from the clock, so that a process that was suspended notices at once. */
   get fenced(): boolean {
     return this.#options.clock.now() - this.#renewedAt >= defaults.selfFenceMs;
   }
 
-  /** Why the last renewal was refused; null: it was accepted. */
+  /** Error of the last renewal; null: it succeeded. */
   get lastError(): unknown {
     return this.#lastError;
   }
@@ -53,7 +53,7 @@ export class LeaseRenewer {
     return this.#options.clock.now() - this.#renewedAt;
   }
 
-  /** The first lease after none were held is as fresh as a renewal. */
+  /** The first lease counts as a renewal, if none was held before. */
   onLeaseAcquired(): void {
     if (this.#options.heldCount() <= 1) this.#renewedAt = this.#options.clock.now();
   }
@@ -75,15 +75,15 @@ export class LeaseRenewer {
 
   async #renew(): Promise<void> {
     const { store, clock, instanceId, isCurrent, heldCount, onMissing, onError } = this.#options;
-    // The lease counts from before the write at the earliest: a slow store must not make it look younger than it is.
-    const asked = clock.now();
+    // Taken before the write: a slow store must not make the lease look younger than it is.
+    const startedAt = clock.now();
     try {
       if (heldCount() > 0) {
         if (!(await isCurrent())) return;
         const renewed = await store.renewLeases(instanceId, defaults.leaseMs);
         if (renewed < heldCount()) onMissing(new Set(await store.listOwnedRunIds(instanceId)));
       }
-      this.#renewedAt = asked;
+      this.#renewedAt = startedAt;
       this.#lastError = null;
     } catch (error) {
       this.#lastError = error;

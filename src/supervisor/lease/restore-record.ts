@@ -7,11 +7,11 @@ import type { RunCopy } from "../../store/local-copy/run-copy.js";
 import { runStateRank } from "../../store/runs/apply-change.js";
 import type { SupervisorContext } from "../run/live-run.js";
 
-const ROLLED_BACK = "the store has gone back in time, and was told again";
+const ROLLED_BACK = "the store was restored from an older backup; this run's record was rewritten";
 
 /**
- * The store knows less of a run than it was told: it was put back to a backup. A record of a later epoch is no such
- * thing, whoever owns it: somebody has taken the run over. Nor is an end: that is never taken back.
+ * Whether the stored record is older than the local copy, because the store was rolled back. A later epoch means that
+ * the run was taken over, and an end is final: neither is behind.
  */
 export function isBehind(stored: RunRecord | null, copied: RunRecord): boolean {
   if (stored === null) return true;
@@ -20,23 +20,23 @@ export function isBehind(stored: RunRecord | null, copied: RunRecord): boolean {
   return countFacts(stored) < countFacts(copied);
 }
 
-/** Of those that come once and stay. */
+/** Counts the facts that are recorded once and never removed. */
 function countFacts({ root, startedAt, service, hiddenAt }: RunRecord): number {
   return [root, startedAt, service, service?.readyAt ?? null, hiddenAt].filter((fact) => fact !== null)
     .length;
 }
 
-/** Tell the store again of a run of ours that it has forgotten, all or in part. False: it has not. */
+/** Restores the record of an own run if the store lost it or is behind. False: it is not behind. */
 export async function restoreIfRolledBack(context: SupervisorContext, runId: string): Promise<boolean> {
   const { store, localCopy, instanceId } = context;
-  // The ledger first: what the store learns meanwhile is no sign that it has forgotten.
+  // Read the local copy first: a write in between must not look like a roll-back.
   const record = (await localCopy?.get(runId))?.record ?? null;
   if (record === null || record.ownerInstanceId !== instanceId) return false;
   if (!isBehind(await store.getRun(runId), record)) return false;
   return rewriteRecord(context, record, defaults.leaseMs);
 }
 
-/** False: somebody was faster. */
+/** False: another supervisor restored it first. */
 export async function rewriteRecord(
   context: SupervisorContext,
   record: RunRecord,
@@ -45,12 +45,12 @@ export async function rewriteRecord(
   if (!(await context.store.restoreRun(record, leaseMs, restoreEvents(context, record)))) return false;
   const { runId } = record;
   context.report({ runId, message: `run ${runId}: ${ROLLED_BACK}`, cause: null });
-  // One is never alone.
+  // Other records may be behind, too.
   context.storeMayHaveRolledBack = true;
   return true;
 }
 
-/** Its end was told once, in events that are gone. */
+/** The restored record and, for an ended run, its exit event, which the store lost. */
 function restoreEvents({ clock, instanceId }: SupervisorContext, record: RunRecord): readonly NewRunEvent[] {
   const { runId, root, exit, emptiness, ownerInstanceId, leaseEpoch } = record;
   const facts = { runId, rootPid: root?.pid ?? null, descendants: 0 };
@@ -73,13 +73,12 @@ function restoreEvents({ clock, instanceId }: SupervisorContext, record: RunReco
   return [restored, { ...facts, at, type: "exit", data: { reason, actor, code, signal, emptiness } }];
 }
 
-/** Compared in one question. */
+/** Records per query. */
 const PAGE = 100;
 
 /**
- * A shared store can be put back to a backup under those who use it. Where it may have been, compare all that it was
- * told from this state directory with what it knows, and tell it again what it has forgotten: ends, and open runs of
- * this instance and of dead ones. Living owners see to theirs.
+ * Compares the store with the local copy when the store may have been rolled back, and restores the records that are
+ * behind: ends, and open runs of this instance and of dead ones. Live owners restore their own.
  */
 export async function restoreRolledBackRecords(
   context: SupervisorContext,
@@ -91,7 +90,7 @@ export async function restoreRolledBackRecords(
   const mayHaveRolledBack = context.storeMayHaveRolledBack || generation !== context.comparedGeneration;
   if (!mayHaveRolledBack && !(await isNewestBehind(context, localCopy, localCopy.newest))) return;
   const runIds = await localCopy.runIds().catch((cause: unknown) => {
-    const message = "what the store was told from here cannot be read, so nothing is put back; trying again";
+    const message = "the local copy cannot be read, so no record is restored; trying again";
     context.report({ runId: null, message, cause });
     return null;
   });
@@ -100,18 +99,18 @@ export async function restoreRolledBackRecords(
   for (let at = 0; at < runIds.length; at += PAGE) {
     const copied = await readLocalCopies(localCopy, runIds.slice(at, at + PAGE));
     const stored = await readStoredRecords(context, copied);
-    const forgotten = copied.filter((record) => isBehind(stored.get(record.runId) ?? null, record));
-    // Ended by somebody who has no ledger here.
+    const behind = copied.filter((record) => isBehind(stored.get(record.runId) ?? null, record));
+    // Ended by a supervisor that does not write this local copy.
     for (const { runId, state } of copied) {
       const now = stored.get(runId);
       if (now?.state === "exited" && state !== "exited")
         await localCopy.keep({ record: now, anchorEpoch: now.leaseEpoch });
     }
-    for (const record of forgotten) {
+    for (const record of behind) {
       const mine = record.ownerInstanceId === context.instanceId;
       const ended = record.state === "exited";
       if (!mine && !ended && instances.get(record.ownerInstanceId)?.alive !== false) continue;
-      // Whoever forgets an ended run on purpose takes it out of the ledger first.
+      // Retention deletes the local copy of an ended run before its record.
       if (ended && (await localCopy.get(record.runId)) === null) continue;
       if (!stored.has(record.runId) && (await isOver(record))) await localCopy.delete(record.runId);
       else await rewriteRecord(context, record, mine ? defaults.leaseMs : 0);
@@ -122,8 +121,8 @@ export async function restoreRolledBackRecords(
 }
 
 /**
- * A directory goes after the end is on record, and before that is forgotten on purpose. Of a run that was taken from
- * here, or moved to another store and back, nobody may have told the ledger.
+ * A run's directory is removed after its end is recorded, so a missing directory proves the end. The local copy may not
+ * have that end if the run was taken over, or moved to another store and back.
  */
 function endedHereCheck({
   host,
@@ -139,7 +138,7 @@ function endedHereCheck({
   };
 }
 
-/** One question, for tables that were put back under our hands: it knows the last thing, or forgot more than that. */
+/** One query that detects a roll-back without a new generation: the newest copied record is missing or behind. */
 async function isNewestBehind(
   { store }: SupervisorContext,
   localCopy: RunCopy,

@@ -3,11 +3,11 @@ import type { RunRecord } from "../../model/run.js";
 import type { NewRunEvent } from "../../model/run-event.js";
 import type { LiveRun, SupervisorContext } from "../run/live-run.js";
 
-/** What came of a decision. */
+/** The result of a decision. */
 export interface AppliedDecision {
-  /** Null: there is nothing to go on with here. */
+  /** The acquired run; null: there is none. */
   readonly live: LiveRun | null;
-  /** Why nothing was done after all; null: what was decided was done. */
+  /** Why nothing was done; null: the decision was carried out. */
   readonly leftReason: string | null;
 }
 

@@ -25,14 +25,14 @@ import { compareImported } from "./imported-evidence.js";
 import { type AppliedDecision, DONE, leftAlone, reconcileEvent, takenOverBy } from "./applied-decision.js";
 import type { Lease } from "../../store/runs/store.js";
 
-/** Carry out a decision about an open record. */
+/** Carries out a decision about an open record. */
 export async function applyDecision(
   context: SupervisorContext,
   record: RunRecord,
   ground: ClaimGround,
   decision: Decision,
 ): Promise<AppliedDecision> {
-  // After the look: a lease that another process of this instance has taken by then shows that it holds the locks.
+  // Checked after the evidence: another process of this instance may have taken the locks since.
   if (decision.action !== "leave" && !(await context.incarnation.isCurrent()))
     return leftAlone("another process of this instance has taken over");
   const request: AcquireRequest = {
@@ -62,7 +62,7 @@ export async function applyDecision(
   }
 }
 
-/** Its anchor lives: attach under a new epoch. Until it has answered, nothing is claimed. */
+/** Attaches to a live anchor under a new epoch. Nothing is claimed before the anchor answers. */
 async function takeOver(
   context: SupervisorContext,
   record: RunRecord,
@@ -77,10 +77,10 @@ async function takeOver(
     case "unreachable": {
       const lease = acquired.lease ?? (await claimUnresponsive(context, request));
       if (lease === null)
-        return leftAlone("its anchor lives but does not answer, and another supervisor took it");
+        return leftAlone("its anchor is alive but does not answer, and another supervisor took it over");
       const live = restoreLiveRun(context, record, lease, null);
       await recordLauncherSilence(context, live);
-      // Owed until its anchor answers, or carried out without it.
+      // Pending until the anchor answers; otherwise the run is ended without it.
       if (action === "terminate") stopOrphan(live);
       context.track(record.runId, reattach(live));
       return { live, leftReason: null };
@@ -96,7 +96,7 @@ async function takeOver(
   }
 }
 
-/** It lives but does not answer: its socket is lost, or it is stopped. It is watched from here on, and its stop carried out. */
+/** Claims a run whose anchor is alive but does not answer: its socket is lost, or it is stopped. */
 async function claimUnresponsive(context: SupervisorContext, request: AcquireRequest): Promise<Lease | null> {
   const claimed = await claimLease(context, request);
   return claimed.kind === "held" ? claimed.lease : null;
@@ -117,7 +117,7 @@ function attachTakenOver(
   return live;
 }
 
-/** Adopted out of another run, and its supervisor died before it could write down what it was. */
+/** Records the processes of an adopted run whose supervisor died before it could do so. */
 function recordIdentities({ writeQueue }: LiveRun, record: RunRecord, { welcome }: AnchorLink): void {
   if (record.root !== null || welcome.phase === "gated") return;
   writeQueue.enqueue(gatedChange(welcome));
@@ -133,7 +133,7 @@ function stopOrphan(live: LiveRun): void {
   sendStop(live, { reason: "owner-lost", actor: live.context.actor, requestId: "", graceMs: null });
 }
 
-/** Nothing is left of it but its record. Claimed and ended in one; if somebody was faster, that one has done it. */
+/** Claims and ends a record in one transaction, for a run without processes or files. */
 async function finalizeRecord(
   context: SupervisorContext,
   record: RunRecord,
@@ -175,7 +175,7 @@ async function lostResult(
   const { swept } = runFiles;
   if (swept !== null && row !== "other-boot") return { ...cleanedByLauncher(swept), kind: "lost", runFiles };
   const emptiness = row === "other-boot" || row === "swept" ? "proven" : "unproven";
-  // An imported one never had an anchor that could have left something.
+  // An imported run never had an anchor, hence no files.
   return {
     ...NO_CLEANUP,
     kind: "lost",
@@ -185,7 +185,7 @@ async function lostResult(
   };
 }
 
-/** Nobody answers for it any more: end what is verifiably left, and its record. */
+/** Ends a run without an anchor: kills its verified processes and writes its terminal record. */
 async function finalizeDead(
   context: SupervisorContext,
   record: RunRecord,
@@ -196,7 +196,7 @@ async function finalizeDead(
   if (claimed.kind !== "held") return takenOverBy(claimed.kind === "replaced" ? claimed.by : null);
   const claimedRecord = record.root === null ? await context.store.getRun(record.runId) : record;
   const live = restoreLiveRun(context, claimedRecord ?? record, claimed.lease, null);
-  // Until the claim its owner could go on: it may have been let through the gate since the look.
+  // Before the claim, the owner could continue: the command may have passed the gate in the meantime.
   if (record.root === null && live.recordedIdentity.root !== null) {
     context.track(record.runId, reattach(live));
     return { live, leftReason: null };
@@ -204,7 +204,7 @@ async function finalizeDead(
   await recordLauncherSilence(context, live);
   const ending = endAndFinalize(context, record, live, decision);
   context.track(record.runId, ending);
-  // One whose processes are given a long grace must not keep the others waiting.
+  // A long grace period of one run must not delay the other runs.
   await context.clock.sleep(defaults.sweptWaitMs, ending);
   return { live: context.runs.has(record.runId) ? live : null, leftReason: null };
 }
@@ -220,12 +220,12 @@ async function endAndFinalize(
     if (finalizeDeadAnchor(live, deadAnchor)) return void (await live.ended.promise);
   } catch (error) {
     const { runId } = record;
-    context.report({ runId, message: `run ${runId}: cannot find out yet what became of it`, cause: error });
+    context.report({ runId, message: `run ${runId}: its state cannot be determined yet`, cause: error });
   }
-  // What was seen a moment ago is no longer so.
+  // The evidence is out of date.
   if (record.root !== null) return reattach(live);
-  // Without a root on record, to be looked after like a run of ours would mean that nothing of it ever ran.
-  detachRun(live, new NotSteering(record.runId, "what is left of it could not be looked at"));
+  // Without a recorded root, `reattach` would conclude that the command never ran.
+  detachRun(live, new NotSteering(record.runId, "its remaining processes could not be inspected"));
 }
 
 async function resolveDeadRun(
@@ -236,17 +236,17 @@ async function resolveDeadRun(
 ): Promise<DeadAnchorResult> {
   const { host } = context;
   const runFiles = await host.readRunFiles(runAddressOf(record));
-  // Also when it has been written since the look.
+  // The exit file may have been written since the evidence was gathered.
   if (runFiles.exit !== null) return { kind: "exit", exit: runFiles.exit };
   if (action === "spawn-error") return { kind: "never-executed" };
-  // It was there a moment ago.
+  // The exit file has disappeared since the evidence was gathered.
   if (action === "finalize") return { kind: "anchor-alive" };
   if (record.imported === null)
     return { kind: "lost", runFiles, ...(await killVerifiedTree(host, live.recordedIdentity)) };
   return { kind: "lost", runFiles: null, ...(await killImported(context, record, live)) };
 }
 
-/** Compared once more, with the identity that is then signalled: what matched a moment ago may be another process now. */
+/** Compares the process once more, because the pid may belong to another process by now. */
 async function killImported(context: SupervisorContext, { imported }: RunRecord, live: LiveRun) {
   const { host } = context;
   const [evidence] = imported === null ? [] : await host.inspectProcesses([imported.pid]);

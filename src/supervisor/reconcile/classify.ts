@@ -15,7 +15,7 @@ import { type EvidenceSource, gatherEvidence } from "./evidence.js";
 export interface Classified {
   readonly record: RunRecord;
   readonly decision: Decision;
-  /** Null: it is left alone without a look. */
+  /** Null: the run is left alone without evidence. */
   readonly claim: ClaimGround | null;
   readonly evidence: Evidence | null;
 }
@@ -24,38 +24,35 @@ export async function buildReconcileContext(
   host: EvidenceSource,
   { instanceId, stateId }: Pick<SupervisorContext, "instanceId" | "stateId">,
   now: number,
-  { unreachableMs = () => 0, sharedClock: sleepless = false }: Partial<ReconcileContext> = {},
+  { unreachableMs = () => 0, sharedClock = false }: Partial<ReconcileContext> = {},
 ): Promise<ReconcileContext> {
   const instances = new Map((await host.listInstances()).map((each) => [each.instanceId, each] as const));
   return {
-    instanceId: instanceId,
+    instanceId,
     stateId,
     machine: host.machine,
     now,
     instances,
     unreachableMs,
-    sharedClock: sleepless,
+    sharedClock,
   };
 }
 
-/** What each of these runs is, and what is to be done about it. Looks only. */
+/** Gathers evidence and decides for each record. Changes nothing. */
 export async function classifyRecords(
   host: EvidenceSource,
   clock: Clock,
   reconcileContext: ReconcileContext,
   records: readonly RunRecord[],
 ): Promise<readonly Classified[]> {
-  const standings = records.map((record) => ({ record, stands: judgeLease(record, reconcileContext) }));
-  const open = standings.flatMap(({ record, stands: leaseStanding }) =>
-    leaseStanding.kind === "open" ? [record] : [],
-  );
+  const standings = records.map((record) => ({ record, standing: judgeLease(record, reconcileContext) }));
+  const open = standings.flatMap(({ record, standing }) => (standing.kind === "open" ? [record] : []));
   const evidenceByRun = await gatherEvidence(host, clock, reconcileContext.instances, open);
-  return standings.map(({ record, stands: leaseStanding }): Classified => {
-    if (leaseStanding.kind === "decided")
-      return { record, decision: leaseStanding.decision, claim: null, evidence: null };
-    const { claim } = leaseStanding;
-    if (leaseStanding.kind === "given-up")
-      return { record, decision: leaseStanding.decision, claim, evidence: null };
+  return standings.map(({ record, standing }): Classified => {
+    if (standing.kind === "decided")
+      return { record, decision: standing.decision, claim: null, evidence: null };
+    const { claim } = standing;
+    if (standing.kind === "given-up") return { record, decision: standing.decision, claim, evidence: null };
     const evidence = evidenceByRun.get(record.runId);
     const unreachableMs = reconcileContext.unreachableMs(record.runId);
     const decision =

@@ -6,32 +6,32 @@ import { isSameClock, isSameMachine } from "../../home/machine-identity.js";
 import type { RunRecord } from "../../model/run.js";
 import type { Decision, Row } from "../decision.js";
 
-/** What is true of all records at once. */
+/** Facts that hold for all records of one pass. */
 export interface ReconcileContext {
   readonly instanceId: string;
-  /** Null: there is but one state directory. */
+  /** Null: there is only one state directory. */
   readonly stateId: string | null;
   readonly machine: MachineIdentity;
   /** On the store's clock. */
   readonly now: number;
   readonly instances: ReadonlyMap<string, LocalInstance>;
-  /** For how long this supervisor, awake, has seen nothing of the run's owner. */
+  /** How long this supervisor, while awake, has seen no sign of the run's owner. */
   readonly unreachableMs: (runId: string) => number;
-  /** The store's clock goes on while this machine sleeps, and while nobody can reach the store. */
+  /** The store's clock runs while this machine sleeps, and while the store is unreachable. */
   readonly sharedClock: boolean;
 }
 
-/** What could be seen of one run. */
+/** The evidence about one run. */
 export interface Evidence {
   readonly exitFile: boolean;
   readonly swept: boolean;
   readonly anchor: Liveness;
   readonly root: Liveness;
-  /** Null: the run has none. */
+  /** Null: the run has no cgroup. */
   readonly boundary: CgroupState | null;
-  /** Somebody alive carries the run's marker, wherever he is. */
+  /** A live process has the run's environment marker. */
   readonly marked: boolean;
-  /** The fail-closed comparison of an imported record. Null for a run of ours. */
+  /** Result of the comparison for an imported record; null: the run was not imported. */
   readonly imported: ImportedEvidence | null;
 }
 
@@ -41,24 +41,24 @@ export type ImportedEvidence =
   | { readonly kind: "differs"; readonly why: string }
   | { readonly kind: "unknown"; readonly why: string };
 
-/** How a record stands to this supervisor, before anybody has looked at a process. */
+/** What the lease alone decides, before any process is inspected. */
 export type LeaseStanding =
   | { readonly kind: "decided"; readonly decision: Decision }
-  /** Out of reach for too long: ended on record, without a look. */
+  /** Unreachable for too long: its record is ended without evidence. */
   | { readonly kind: "given-up"; readonly claim: ClaimGround; readonly decision: Decision }
-  /** To be looked at; `claim` says on which ground its lease may be had. */
+  /** Evidence is needed; `claim` says why its lease may be acquired. */
   | { readonly kind: "open"; readonly claim: ClaimGround };
 
-/** Owner of a record that no supervisor has ever held: it was imported. */
+/** Owner of an imported record, which no supervisor has owned. */
 export const NEVER_OWNED = "";
 
-/** Null as `expiredForMs`: its expiry does not matter. */
+/** `expiredForMs` null: the lease need not have expired. */
 export interface ClaimGround {
   readonly evidence: "mine" | "lock-free" | "stalled" | "other-boot" | "never-owned" | "unheard-of";
   readonly expiredForMs: number | null;
 }
 
-/** The rows that need no look: whose lease it is, and whether its numbers mean anything here. */
+/** The rows that need no evidence: who owns the lease, and whether its pids are valid here. */
 export function judgeLease(record: RunRecord, reconcileContext: ReconcileContext): LeaseStanding {
   const { machine, now } = reconcileContext;
   const sameHost = record.hostId === machine.hostId;
@@ -68,9 +68,9 @@ export function judgeLease(record: RunRecord, reconcileContext: ReconcileContext
   const owner = reconcileContext.instances.get(record.ownerInstanceId);
 
   if (record.ownerInstanceId !== reconcileContext.instanceId) {
-    // A lease of another boot was measured on another clock; whoever holds its lock now looks after it.
-    if (owner?.alive === true && !sameBoot) return leaveAlone("healthy", "its owner lives");
-    // Leases of several machines are measured on the store's own clock.
+    // A lease of another boot was measured on another clock, so the lock decides.
+    if (owner?.alive === true && !sameBoot) return leaveAlone("healthy", "its owner is alive");
+    // Leases of several machines are measured on the store's clock.
     if ((sameBoot || !sameHost) && expiredMs < 0) return leaveAlone("healthy", "its lease is healthy");
   }
   const neverOwned = record.ownerInstanceId === NEVER_OWNED;
@@ -84,19 +84,19 @@ export function judgeLease(record: RunRecord, reconcileContext: ReconcileContext
   if (!sameBoot) return openToClaim("other-boot", null);
   if (neverOwned) return openToClaim("never-owned", 0);
   if (owner?.alive === false) return openToClaim("lock-free", 0);
-  // On a clock that never stops all leases have expired after a sleep or an outage, and every owner is about to renew.
+  // On a shared clock, all leases have expired after a sleep or an outage, until their owners renew them.
   const watched =
     !reconcileContext.sharedClock || reconcileContext.unreachableMs(record.runId) >= defaults.stalledWatchMs;
   if (expiredMs >= defaults.stalledOwnerMs && here && watched)
     return openToClaim("stalled", defaults.stalledOwnerMs);
   const why =
     owner === undefined
-      ? "its lease has expired, but its owner's lock cannot be seen here"
-      : "its lease has expired, but its owner holds its lock: it may be asleep";
+      ? "its lease has expired, but its owner's lock is not visible here"
+      : "its lease has expired, but its owner holds its lock and may be suspended";
   return leaveAlone("stalled", why);
 }
 
-/** Its lock, directory and socket are there. One that does not say, of a former release, counts as here. */
+/** A record without a state id is of an older release and counts as ours. */
 function isSameStateDirectory({ stateId }: RunRecord, reconcileContext: ReconcileContext): boolean {
   return stateId === null || reconcileContext.stateId === null || stateId === reconcileContext.stateId;
 }
@@ -107,20 +107,20 @@ function decideOutOfReach(
   where: string,
 ): LeaseStanding {
   if (reconcileContext.unreachableMs(record.runId) < defaults.hostLostMs)
-    return leaveAlone("elsewhere", `it lives in ${where}; its owner must come back for it`);
+    return leaveAlone("elsewhere", `it is in ${where}; only its owner can continue it`);
   const decision = {
     row: "elsewhere",
     action: "lose",
-    why: `nothing was heard of its owner, in ${where}, for a day`,
+    why: `its owner, in ${where}, has given no sign of life for a day`,
   } as const;
-  // Of another boot of this machine the expiry may be that of another clock.
+  // The expiry of another boot of this machine may be of another clock.
   const { hostId, bootId } = reconcileContext.machine;
   const otherClock = record.hostId === hostId && record.bootId !== bootId;
   const claim = { evidence: "unheard-of", expiredForMs: otherClock ? null : 0 } as const;
   return { kind: "given-up", claim, decision };
 }
 
-/** The rows that follow from a look. `record` is open to us by `claim`. */
+/** The rows that follow from the evidence. */
 export function decide(
   record: RunRecord,
   claim: ClaimGround,
@@ -129,7 +129,7 @@ export function decide(
   unreachableMs = 0,
 ): Decision {
   if (evidence.exitFile)
-    return { row: "exit-file", action: "finalize", why: "it had ended; its exit file says how" };
+    return { row: "exit-file", action: "finalize", why: "it has ended; its exit file says how" };
   if (record.bootId !== here.bootId)
     return {
       row: "other-boot",
@@ -137,12 +137,12 @@ export function decide(
       why: "the machine was restarted, which ended all of its processes",
     };
   const sameNamespace = record.pidNamespace === here.pidNamespace;
-  // Whoever has its number in this container is another process, however alike the two may look.
+  // A process with the same pid in this container is another one, even if it looks the same.
   if (evidence.imported !== null && !sameNamespace) return decideElsewhere(evidence, unreachableMs);
   if (evidence.imported !== null) return decideImported(evidence.imported);
   const mine = claim.evidence === "mine";
   const taken = record.originInstanceId !== record.ownerInstanceId;
-  // Its socket may still answer: who owns it asks. Nobody else may, by the rule for taking over.
+  // Only its owner may try its socket; no other supervisor may take over a run of another namespace.
   if (!sameNamespace && !mine) return decideElsewhere(evidence, unreachableMs);
   if (evidence.anchor === "alive") return decideAlive(record, mine, taken);
   if (evidence.anchor === "unknown") return inconclusive(record, here);
@@ -151,7 +151,7 @@ export function decide(
       return {
         row: "detached-orphaned",
         action: "sweep",
-        why: "nobody answers for it, but its cgroup is not empty",
+        why: "it has no anchor, but its cgroup is not empty",
       };
     if (evidence.boundary === "unknown") return inconclusive(record, here);
     if (wasOrphan(record))
@@ -171,31 +171,30 @@ export function decide(
   return decideDead(evidence, inconclusive(record, here));
 }
 
-/** A container that is gone takes its processes with it, but does not say so. */
+/** A removed container has no processes, but that cannot be seen from here. */
 function decideElsewhere({ anchor }: Evidence, unreachableMs: number): Decision {
   if (anchor !== "gone" || unreachableMs < defaults.hostLostMs)
-    return { row: "elsewhere", action: "leave", why: "it lives in another container" };
+    return { row: "elsewhere", action: "leave", why: "it runs in another container" };
   return {
     row: "elsewhere",
     action: "lose",
-    why: "nothing was heard of it, in another container, for a day",
+    why: "it ran in another container and has given no sign of life for a day",
   };
 }
 
-/** Its record was made from its directory: that it names no process does not mean that there was none. */
+/** The record was created from the run's directory, so processes may exist that it does not name. */
 function wasOrphan({ leaseId, imported }: RunRecord): boolean {
   return leaseId === "" && imported === null;
 }
 
-/** Fail closed: what cannot be looked at is neither signalled nor given up. */
+/** Fails closed: a run that cannot be inspected is neither signalled nor ended. */
 function inconclusive(record: RunRecord, here: MachineIdentity): Decision {
   const why = isSameClock(record, here)
-    ? "its processes cannot be looked at now, so nothing is concluded"
-    : `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique ids to tell its processes from others here (${here.timeNamespace}); nothing is concluded: look from there`;
+    ? "its processes cannot be inspected now, so nothing is concluded"
+    : `it was started in another time namespace (${record.timeNamespace ?? "not recorded"}), and this kernel has no unique process ids to distinguish its processes here (${here.timeNamespace}); nothing is concluded: inspect it from its own namespace`;
   return { row: "unseen", action: "leave", why };
 }
 
-/** Nor is anything concluded while what is written in its directory cannot be read. */
 export const UNREADABLE: Decision = {
   row: "unseen",
   action: "leave",
@@ -203,21 +202,25 @@ export const UNREADABLE: Decision = {
 };
 
 function decideAlive(record: RunRecord, mine: boolean, taken: boolean): Decision {
-  // Taken over by an earlier process of this instance, which may have died before it could stop it.
+  // An earlier process of this instance may have taken the run over and died before it could stop it.
   if (mine && (!taken || record.policy.onOrphan === "adopt"))
-    return { row: "anchor-alive", action: "continue", why: "its anchor lives" };
+    return { row: "anchor-alive", action: "continue", why: "its anchor is alive" };
   if (record.policy.onOrphan === "adopt")
-    return { row: "anchor-alive", action: "adopt", why: "its owner is gone, its anchor lives" };
+    return { row: "anchor-alive", action: "adopt", why: "its owner is gone, its anchor is alive" };
   return {
     row: "anchor-alive",
     action: "terminate",
-    why: "its owner is gone, its anchor lives, and it is not to outlive its owner",
+    why: "its owner is gone, its anchor is alive, and its policy is to end with its owner",
   };
 }
 
 function decideDead(evidence: Evidence, notSeen: Decision): Decision {
   if (evidence.swept)
-    return { row: "swept", action: "lose", why: "its anchor died; the launcher ended what it left" };
+    return {
+      row: "swept",
+      action: "lose",
+      why: "its anchor died; the launcher killed the processes it left",
+    };
   if (evidence.root === "alive")
     return { row: "root-alive", action: "sweep", why: "its anchor died; its first process is verified" };
   if (evidence.boundary === "populated")
@@ -226,31 +229,31 @@ function decideDead(evidence: Evidence, notSeen: Decision): Decision {
       action: "sweep",
       why: "its anchor and first process are gone, its cgroup is not empty",
     };
-  // A look that failed proves nothing.
+  // A failed probe proves nothing.
   if (evidence.root === "unknown" || evidence.boundary === "unknown") return notSeen;
   if (evidence.boundary !== null && evidence.marked)
     return {
       row: "unverifiable",
       action: "lose",
-      why: "its anchor died and its cgroup is empty, but somebody outside it carries its marker; nobody was signalled",
+      why: "its anchor died and its cgroup is empty, but a process outside has its environment marker; nothing was signalled",
     };
   if (evidence.boundary !== null)
     return { row: "swept", action: "lose", why: "its anchor died; its cgroup is empty" };
   return {
     row: "unverifiable",
     action: "lose",
-    why: "its anchor and first process are gone; whether others of it live is not known, and nothing was signalled",
+    why: "its anchor and first process are gone; whether others are alive is not known, and nothing was signalled",
   };
 }
 
-/** Never on the word of a command line alone: process, place and command must all match, or it is left alone. */
+/** Process, program path and command must all match; otherwise the process is left alone. */
 function decideImported(evidence: ImportedEvidence): Decision {
   switch (evidence.kind) {
     case "matches":
       return {
         row: "imported",
         action: "sweep",
-        why: "imported: the process lives, its program lies below the recorded wrapper root, its command matches",
+        why: "imported: the process is alive, its program is below the recorded wrapper root, its command matches",
       };
     case "gone":
       return { row: "imported", action: "lose", why: "imported: the process is gone" };

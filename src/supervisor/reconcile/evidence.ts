@@ -10,7 +10,7 @@ import type { Evidence, ImportedEvidence } from "./decide.js";
 import { gatherImportedEvidence } from "./imported-evidence.js";
 import type { ProcessIdentity } from "../../model/process.js";
 
-/** The part of a host that looks and touches nothing. */
+/** The host functions that change nothing. */
 export type EvidenceSource = Pick<
   AnchorHost,
   | "machine"
@@ -24,8 +24,8 @@ export type EvidenceSource = Pick<
 >;
 
 /**
- * What can be seen of these runs now. Processes and boundaries are asked for in two questions, however many there are;
- * a directory is read only where there is one. Of a run whose directory cannot be read there is no sight.
+ * Gathers the evidence about these runs. Processes and cgroups take one query each, whatever their number. A run whose
+ * directory cannot be read has no evidence.
  */
 export async function gatherEvidence(
   host: EvidenceSource,
@@ -69,7 +69,7 @@ export async function gatherEvidence(
 
 const NO_EVIDENCE = { exitFile: false, swept: false, imported: null as ImportedEvidence | null };
 
-/** By instance. Null: they cannot be listed. */
+/** Run ids by instance; null: they cannot be listed. */
 async function listDirectories(
   host: EvidenceSource,
   instances: ReadonlyMap<string, LocalInstance>,
@@ -88,17 +88,17 @@ interface ProcessLiveness {
   readonly root: Liveness;
 }
 
-/** One question for all. When it cannot be answered, nothing is known of any. */
+/** One query for all runs. If it fails, the state of every process is unknown. */
 async function probeProcesses(
   host: EvidenceSource,
   records: readonly RunRecord[],
 ): Promise<ReadonlyMap<string, ProcessLiveness>> {
-  const wanted: ProcessIdentity[] = [];
+  const identities: ProcessIdentity[] = [];
   for (const { anchor, root } of records) {
-    if (anchor !== null) wanted.push(anchor);
-    if (root !== null) wanted.push(root);
+    if (anchor !== null) identities.push(anchor);
+    if (root !== null) identities.push(root);
   }
-  const evidence = await host.inspectProcesses(wanted, { brief: true }).catch(() => null);
+  const evidence = await host.inspectProcesses(identities, { brief: true }).catch(() => null);
   let at = 0;
   const next = (record: RunRecord, identity: ProcessIdentity | null): Liveness =>
     identity === null ? "gone" : judgeLiveness(identity, record, evidence?.[at++], host.machine);
@@ -110,7 +110,7 @@ async function probeProcesses(
   );
 }
 
-/** Only of runs without an anchor: the others look after theirs. */
+/** Only for runs without a live anchor. */
 async function probeBoundaries(
   host: EvidenceSource,
   records: readonly RunRecord[],
@@ -126,7 +126,7 @@ async function probeBoundaries(
   return new Map(asked.map(({ runId }, at) => [runId, evidence?.[at] ?? "unknown"] as const));
 }
 
-/** One look for all whose cgroup is empty: who has left it still carries the marker. Null: nobody can say who does. */
+/** One query for all empty cgroups: a process that left its cgroup still has the marker. Null: the query failed. */
 async function findMarkers(
   host: EvidenceSource,
   records: readonly RunRecord[],
@@ -139,7 +139,7 @@ async function findMarkers(
   return host.findMarkedLeases(empty.map(({ leaseId }) => leaseId)).catch(() => null);
 }
 
-/** The run has a directory: what is written there, and whether somebody answers for it. */
+/** Adds the run's files, and whether its anchor answers. */
 async function readRunDirectory(
   host: EvidenceSource,
   clock: Clock,
@@ -149,16 +149,16 @@ async function readRunDirectory(
 ): Promise<Evidence> {
   const address = runAddressOf(record);
   if (evidence.anchor === "alive") {
-    // It may have written its end and be on its way out.
+    // A live anchor may have written its exit file and be about to end.
     const { exit } = await host.readRunFiles(address);
     return { ...evidence, exitFile: exit !== null };
   }
   const launched = instances.get(record.originInstanceId)?.launched === true;
-  // Its identity is not on record, or cannot be compared here: the process that accepts its key is the anchor.
-  // When the kernel says that the process is gone, another process listens on its socket.
+  // Without a comparable identity, the process that accepts the run's key is the anchor. If the kernel reports the
+  // recorded process as gone, a listener on its socket is another process.
   const unidentified = record.anchor === null || !isSameMachine(host.machine, record);
-  const asked = (unidentified || evidence.anchor === "unknown") && record.bootId === host.machine.bootId;
-  const answer = asked ? await probeAnchor(host, address) : "gone";
+  const mustProbe = (unidentified || evidence.anchor === "unknown") && record.bootId === host.machine.bootId;
+  const answer = mustProbe ? await probeAnchor(host, address) : "gone";
   const anchor = unidentified || answer !== "gone" ? answer : evidence.anchor;
   const wait = launched && isSameMachine(host.machine, record) && anchor === "gone" && record.root !== null;
   const runFiles = await waitForRunFiles(host, clock, address, wait);
@@ -175,7 +175,7 @@ async function probeAnchor(host: EvidenceSource, address: RunAddress): Promise<L
   }
 }
 
-/** While there is a launcher it is cleaning up after the dead anchor, and says so within milliseconds. */
+/** A live launcher cleans up after a dead anchor and writes its report within milliseconds. */
 async function waitForRunFiles(
   host: EvidenceSource,
   clock: Clock,

@@ -7,8 +7,8 @@ import type { Decided } from "../decision.js";
 import { recordOrphanCgroup, recordOrphanRun } from "./record-orphan.js";
 
 /**
- * Directories and cgroups of these instances (this one's, and dead ones') that no open record accounts for: give those
- * a record that have none, and end what lives on behind an ended one. Then remove dead instances that are empty.
+ * Handles directories and cgroups of this and of dead instances that have no open record: creates missing records, and
+ * stops processes of ended runs. Then removes empty dead instances.
  */
 export async function recoverOrphans(
   context: SupervisorContext,
@@ -20,8 +20,8 @@ export async function recoverOrphans(
     try {
       taken.push(...(await recoverInstance(context, instanceId, onDecision)));
     } catch (cause) {
-      // What cannot be read of one must not keep the others waiting.
-      const message = `what instance ${instanceId} left could not be looked after; trying again`;
+      // A failure of one instance must not prevent the others.
+      const message = `the orphans of instance ${instanceId} could not be recovered; trying again`;
       context.report({ runId: null, message, cause });
     }
   return taken;
@@ -39,7 +39,7 @@ async function recoverInstance(
     .map((runId) => () => recoverDirectory(context, { instanceId, runId }, onDecision));
   taken.push(...(await runConcurrently(defaults.recoverAtOnce, work)));
   for (const boundary of await context.host.listRunCgroups(instanceId))
-    // A directory in which nobody answers any more says nothing of who is left in the cgroup.
+    // A cgroup may have processes even if no anchor answers for its directory.
     if (!context.runs.has(boundary.runId) && !context.cleanedUp.has(boundary.path))
       taken.push(await recoverCgroup(context, instanceId, boundary, onDecision));
   if (instanceId !== context.instanceId && runIds.length === 0 && (await ownsNoRuns(context, instanceId)))
@@ -47,12 +47,12 @@ async function recoverInstance(
   return taken;
 }
 
-/** While it owns a record, its directory is what tells that it was of this machine, and that it is dead. */
+/** While an instance owns a record, its directory shows that it was on this machine and is dead. */
 async function ownsNoRuns({ store }: SupervisorContext, instanceId: string): Promise<boolean> {
   return (await store.listOwnedRunIds(instanceId)).length === 0;
 }
 
-/** A run directory without an open record: its record has ended (and it is kept for its output), or it has none. */
+/** Handles a run directory without an open record: the run has ended and its output is kept, or there is no record. */
 async function recoverDirectory(
   context: SupervisorContext,
   run: RunAddress,
@@ -69,14 +69,14 @@ async function recoverDirectory(
   if (record.bootId === host.machine.bootId) {
     const answer = await probeAnchor(host, run);
     if (answer.kind === "observer") stopOrphanedAnchor(context, answer.observer);
-    // Whoever listens and does not answer now may do so at the next look.
-    if (answer.kind !== "nobody") return null;
+    // An anchor that does not answer now may do so in the next pass.
+    if (answer.kind !== "none") return null;
   }
   cleanedUp.add(run.runId);
   return null;
 }
 
-/** Of one that the store has forgotten just now everything is known; the next look finds its record. */
+/** A record that the store lost is restored in the next pass. */
 async function isInLocalCopy(context: SupervisorContext, runId: string): Promise<boolean> {
   const copy = await context.localCopy?.get(runId);
   if (copy === null || copy === undefined) return false;
@@ -86,19 +86,20 @@ async function isInLocalCopy(context: SupervisorContext, runId: string): Promise
 
 type AnchorProbe =
   | { readonly kind: "observer"; readonly observer: AnchorLink }
-  | { readonly kind: "silence" }
-  | { readonly kind: "nobody" };
+  /** It listens, but does not answer. */
+  | { readonly kind: "silent" }
+  | { readonly kind: "none" };
 
 async function probeAnchor(host: AnchorHost, run: RunAddress): Promise<AnchorProbe> {
   try {
     const observer = await host.attach(run, 0);
-    return observer === null ? { kind: "nobody" } : { kind: "observer", observer };
+    return observer === null ? { kind: "none" } : { kind: "observer", observer };
   } catch {
-    return { kind: "silence" };
+    return { kind: "silent" };
   }
 }
 
-/** A run that is being forgotten loses its directory before its record. */
+/** Retention removes the directory of a run before its record. */
 async function directoryExists(
   { host }: SupervisorContext,
   { instanceId, runId }: RunAddress,
@@ -106,7 +107,7 @@ async function directoryExists(
   return (await host.listRunIds(instanceId)).includes(runId);
 }
 
-/** A cgroup that outlived its run's directory, or its record's end. */
+/** Handles a cgroup without a directory, or of an ended run. */
 async function recoverCgroup(
   context: SupervisorContext,
   instanceId: string,
@@ -114,18 +115,18 @@ async function recoverCgroup(
   onDecision: (decision: Decided) => void,
 ): Promise<LiveRun | null> {
   const { store, host, cleanedUp } = context;
-  // What cannot be looked at is left for the next look; it must not keep the others from being seen to.
+  // A failed query is repeated in the next pass.
   const [state] = await host.inspectCgroups([boundary]).catch(() => []);
   if (state !== "populated") return null;
   const record = await store.getRun(runId);
   if (record !== null && record.state !== "exited") return null;
-  // None on record: its directory was imported when nobody could be asked. The host vouches for it.
+  // Without a recorded cgroup, its name identifies the run.
   if (record !== null && record.boundary !== null && record.boundary.cgroupInode !== boundary.inode)
     return null;
-  // Its anchor is there, and sees to it; or it is busy now, and nothing is concluded from that.
+  // A live anchor cleans up by itself; a silent one allows no conclusion.
   const answer = await probeAnchor(host, { instanceId, runId });
   if (answer.kind === "observer") answer.observer.close();
-  if (answer.kind !== "nobody") return null;
+  if (answer.kind !== "none") return null;
   if (record === null) {
     if (await isInLocalCopy(context, runId)) return null;
     return recordOrphanCgroup(context, { instanceId, runId }, boundary, onDecision);
@@ -147,7 +148,7 @@ async function recoverCgroup(
       data: { mode: killMode, residue: killed, survivors: survivors.length },
     },
   ]);
-  // Whoever would not go is looked at again.
+  // Survivors are tried again in the next pass.
   if (survivors.length === 0) cleanedUp.add(boundary.path);
   return null;
 }

@@ -11,23 +11,23 @@ import { recoverOrphans } from "./orphans.js";
 import { type PassReach, recordLeftAlone, type UnreachableTracker } from "./unreachable.js";
 
 export interface ReconcileOptions {
-  /** Only what an earlier process of this instance left. */
+  /** Only runs of this instance. */
   readonly own?: boolean;
-  /** Only these. */
+  /** Only these runs. */
   readonly runIds?: readonly string[];
-  /** Stop what would be adopted. */
+  /** Stop the runs that would be adopted. */
   readonly terminate?: boolean;
 }
 
 export interface ReconcileResult {
   readonly decisions: readonly Decided[];
-  /** What this supervisor holds now and did not before. */
+  /** The runs that this supervisor acquired. */
   readonly acquired: readonly LiveRun[];
 }
 
 /**
- * Look at every run that has no end on record, is not held here, and has no healthy lease of another's; decide what each is, by evidence; do that. What is
- * left alone stays as it is, so doing it twice changes nothing.
+ * Decides by evidence, and acts, for every open run that this supervisor does not own and that has no healthy lease of
+ * another one. Idempotent.
  */
 export async function reconcile(
   context: SupervisorContext,
@@ -48,7 +48,7 @@ export async function reconcile(
       const wanted: Decided = { runId: record.runId, ...withTermination(decision, scope) };
       if (claim === null) return { live: null, decided: wanted };
       const { live, leftReason } = context.runs.has(record.runId)
-        ? { live: null, leftReason: "it was taken up here meanwhile" }
+        ? { live: null, leftReason: "this supervisor acquired it in the meantime" }
         : await applyDecision(context, record, claim, wanted);
       // Report what was done, not what was decided.
       return {
@@ -91,28 +91,28 @@ async function selectRecords(
   return { records: found.filter(({ runId }) => runIds.includes(runId)), reach: "some" };
 }
 
-/** Runs of hosts that have been silent for very long. Null: it was not asked, because it costs much and changes slowly. */
+/** Runs of hosts without a sign of life for a day. Null: not queried, because the query is expensive and rarely changes. */
 async function listFarRuns(
   { store, clock }: SupervisorContext,
   tracker: UnreachableTracker,
   near: readonly RunRecord[],
-  asked: boolean,
+  always: boolean,
 ): Promise<readonly RunRecord[] | null> {
-  // A store of one's own has no others.
+  // A store that is not shared has no other hosts.
   if (!store.shared) return [];
   const now = clock.now();
-  if (!asked && !tracker.isFarPassDue(now)) return null;
+  if (!always && !tracker.isFarPassDue(now)) return null;
   const known = new Set(near.map(({ runId }) => runId));
   const silent = await store.listRuns({ states: OPEN_RUN_STATES, silentForMs: defaults.hostLostMs });
   const far = silent.filter(({ runId }) => !known.has(runId));
-  if (!asked)
+  if (!always)
     tracker.recordFarPass(new Set(far.map(({ runId }) => runId)), now + clock.jitter(defaults.silentLookMs));
   return far;
 }
 
 function withTermination(decision: Decision, { terminate }: ReconcileOptions): Decision {
   if (terminate !== true || (decision.action !== "adopt" && decision.action !== "continue")) return decision;
-  return { ...decision, action: "terminate", why: `${decision.why}; its end was asked for` };
+  return { ...decision, action: "terminate", why: `${decision.why}; its stop was requested` };
 }
 
 function ownOrDeadInstances(

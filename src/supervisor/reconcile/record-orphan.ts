@@ -16,9 +16,9 @@ import type { Decided, Decision } from "../decision.js";
 import type { Lease, NewRun, RunChange } from "../../store/runs/store.js";
 
 /**
- * A directory of which the store knows nothing (it was replaced or restored): give it a record, then treat it like any
- * other. What cannot be read off it is said to be unknown, and nothing is signalled on its word: only who is in a cgroup
- * that was provably made for it.
+ * Creates a record for a directory that the store does not know, because the store was replaced or restored. Facts that
+ * the directory does not contain stay unknown. Only processes in a cgroup that was verifiably created for the run are
+ * signalled.
  */
 export async function recordOrphanRun(
   context: SupervisorContext,
@@ -31,18 +31,18 @@ export async function recordOrphanRun(
   try {
     observer = await host.attach(run, 0);
   } catch (cause) {
-    // Somebody is there and does not answer: nothing is concluded, the next look may know more.
+    // An anchor listens but does not answer: try again in the next pass.
     context.report({ runId, message: `run ${runId} has no record, and its anchor does not answer`, cause });
     return null;
   }
   observer?.close();
-  // Whoever forgets a run removes its directory, then its record: it may have been listed before and be asked for after.
+  // Retention removes the directory before the record, so the directory may have been listed before and be gone now.
   if (observer === null && !(await host.listRunIds(run.instanceId)).includes(runId)) return null;
   const epoch = (observer?.welcome.highestEpoch ?? 0) + 1;
   const decision: Decision =
     observer === null
-      ? { row: "imported", action: "lose", why: "its directory had no record; it is over" }
-      : { row: "imported", action: "continue", why: "its directory had no record; its anchor lives" };
+      ? { row: "imported", action: "lose", why: "its directory had no record; it has ended" }
+      : { row: "imported", action: "continue", why: "its directory had no record; its anchor is alive" };
   const ageMs = observer?.welcome.elapsedMs ?? 0;
   const kind = observer?.welcome.kind ?? "task";
   const lease = await insertOrphan(context, orphanRecord(context, run, epoch, ageMs, kind), decision);
@@ -54,10 +54,10 @@ export async function recordOrphanRun(
   const record = await store.getRun(runId);
   if (record === null) return null;
   const live = restoreLiveRun(context, record, lease, link?.welcome ?? null);
-  // Its record was made just now, and dates nothing.
+  // The record was created just now, so it has no start time.
   live.startedAt = null;
   if (link === null) {
-    // It answered a moment ago: what became of it is found out like of any other.
+    // The anchor answered before, so the connection is lost.
     context.track(runId, reattach(live));
     return live;
   }
@@ -66,7 +66,7 @@ export async function recordOrphanRun(
   return live;
 }
 
-/** A cgroup that is provably of a run of this state directory, with somebody in it, and no record: nobody answers for them. */
+/** Creates a record for a populated cgroup of this state directory that has none, and ends its processes. */
 export async function recordOrphanCgroup(
   context: SupervisorContext,
   run: RunAddress,
@@ -92,7 +92,7 @@ async function findCgroup(
   return all.find((each) => each.runId === runId) ?? null;
 }
 
-/** Nobody answers for it: what it left says how it ended, and who is still in its cgroup is ended. */
+/** Ends an orphan without an anchor, by its files, and kills the processes in its cgroup. */
 async function finalizeOrphan(
   context: SupervisorContext,
   run: RunAddress,
@@ -100,7 +100,7 @@ async function finalizeOrphan(
   boundary: CgroupRef | null,
 ): Promise<LiveRun | null> {
   const { store, host } = context;
-  // On record first: should we die here, whoever comes next knows where to look.
+  // Recorded first, so that the next supervisor finds the cgroup if this one dies.
   if (boundary !== null) await store.saveRun(lease, cgroupChange(boundary));
   const record = await store.getRun(run.runId);
   if (record === null) return null;
@@ -109,7 +109,7 @@ async function finalizeOrphan(
   try {
     finalizeDeadAnchor(live, await resolveOrphan(host, live.recordedIdentity));
   } catch (cause) {
-    detachRun(live, new NotSteering(run.runId, "what is left of it could not be looked at"));
+    detachRun(live, new NotSteering(run.runId, "its remaining processes could not be inspected"));
     throw cause;
   }
   await live.ended.promise;
@@ -134,7 +134,7 @@ function cgroupChange({ path, inode }: CgroupRef): RunChange {
   return { to: "weaker", tier: "cgroup", boundary: { cgroup: path, cgroupInode: inode, note: null } };
 }
 
-/** Null: another supervisor was faster. */
+/** Null: another supervisor created the record first. */
 async function insertOrphan(
   context: SupervisorContext,
   run: NewRun,

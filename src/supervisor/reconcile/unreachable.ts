@@ -5,7 +5,7 @@ import { reconcileEvent } from "./applied-decision.js";
 import type { Classified } from "./classify.js";
 import type { Decision, Row } from "../decision.js";
 
-/** Left alone until it has been seen so for long enough, by who was awake to see it. */
+/** Rows that lead to a decision when a supervisor, while awake, has seen them for long enough. */
 const TRACKED_ROWS: readonly Row[] = ["elsewhere", "stalled"];
 
 interface TrackedRun {
@@ -14,15 +14,16 @@ interface TrackedRun {
   readonly last: number;
 }
 
-/** Some runs; or all that concern this state directory; or also those elsewhere that have been silent for long. */
+/** Extent of a pass: some runs, all runs of this state directory, or also silent runs of other hosts. */
 export type PassReach = "some" | "here" | "everywhere";
 
-/** What this supervisor has left alone, and since when it has seen nothing of its owner. */
+/** The runs that this supervisor left alone, and since when their owners have given no sign of life. */
 export class UnreachableTracker {
   readonly #reported = new Map<string, string>();
   readonly #tracked = new Map<string, TrackedRun>();
+  /** The last pass failed, because the store was unreachable. */
   #blind = false;
-  /** What only a look everywhere finds. */
+  /** Runs that only a pass everywhere finds. */
   #farRuns: ReadonlySet<string> = new Set();
   #nextFarPassAt = -Infinity;
 
@@ -30,7 +31,7 @@ export class UnreachableTracker {
     return now >= this.#nextFarPassAt;
   }
 
-  /** What was found elsewhere stays as it is until the next such look: an owner that had renewed would be missing there for a day. */
+  /** Runs of other hosts are kept until the next pass everywhere. */
   recordFarPass(found: ReadonlySet<string>, againAt: number): void {
     this.#farRuns = found;
     this.#nextFarPassAt = againAt;
@@ -41,12 +42,12 @@ export class UnreachableTracker {
     return watched === undefined ? 0 : now - this.#since(watched, now);
   }
 
-  /** A look failed, because the store is away: from the last one to the next, nobody could be heard of. */
+  /** The store is unreachable: the time until the next pass does not count as silence of an owner. */
   recordBlindPass(): void {
     this.#blind = true;
   }
 
-  /** Forget what was looked at and is no longer left alone, so that neither map outgrows the runs there are. */
+  /** Drops runs that are no longer left alone, so that the maps do not grow without limit. */
   update(reach: PassReach, left: ReadonlyMap<string, Decision>, now: number): void {
     const wasSeen = (runId: string): boolean =>
       reach === "everywhere" || (reach === "here" && !this.#farRuns.has(runId));
@@ -63,15 +64,15 @@ export class UnreachableTracker {
     if (reach === "everywhere") this.#blind = false;
   }
 
-  /** True when this was not the last thing said of it. */
+  /** True: the last report about the run was different. */
   isChanged(runId: string, { row, why }: Decision): boolean {
-    const said = `${row}: ${why}`;
-    if (this.#reported.get(runId) === said) return false;
-    this.#reported.set(runId, said);
+    const text = `${row}: ${why}`;
+    if (this.#reported.get(runId) === text) return false;
+    this.#reported.set(runId, text);
     return true;
   }
 
-  /** While nobody could look, the store was away, and its owner could not renew either. */
+  /** While the store was unreachable, the owner could not renew either. */
   #since({ row, since, last }: TrackedRun, now: number): number {
     if (row === "stalled") return now - last > defaults.stalledWatchMs ? now : since;
     return this.#blind ? since + now - last : since;
@@ -79,8 +80,8 @@ export class UnreachableTracker {
 }
 
 /**
- * One event when a run comes to be left alone, not one for each look. A healthy lease is no decision about the run:
- * that somebody looks after it is what should be.
+ * Writes one event when a run is left alone for the first time, not one per pass. A run with a healthy lease is the
+ * normal case and gets none.
  */
 export async function recordLeftAlone(
   context: SupervisorContext,
@@ -110,7 +111,7 @@ export async function recordLeftAlone(
   if (events.length > 0) await context.store.appendEvents(events);
 }
 
-/** An earlier process of this instance may have said the same. */
+/** An earlier process of this instance may have written the same event. */
 async function isLastEvent({ store }: SupervisorContext, event: NewRunEvent): Promise<boolean> {
   const [last] = await store.listEvents({ runId: event.runId, newestFirst: true, limit: 1 });
   return last?.type === "reconcile" && JSON.stringify(last.data) === JSON.stringify(event.data);

@@ -2,12 +2,12 @@ import type { StopRequest } from "../../anchor/host.js";
 import { NO_DEADLINES, type RunDeadlines } from "../../model/run.js";
 import type { Clock, Timer } from "../../async/clock.js";
 
-/** Longer timers fire at once (they are 32-bit); a countdown takes them in several steps. */
+/** Timers are 32-bit: a longer one fires at once, so a countdown sets several timers in a row. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Aborts when the monotonic clock reaches the due time. Pushing the due time back leaves the timer alone: it looks
- * at the clock when it fires, so a million pushes cost a million assignments, and nothing drifts.
+ * Aborts when the monotonic clock reaches the due time. A later due time does not touch the timer, which compares the
+ * clock when it fires: so a postponement costs one assignment.
  */
 class Countdown {
   readonly #controller = new AbortController();
@@ -23,7 +23,7 @@ class Countdown {
     signal.addEventListener("abort", () => onAbort(signal.reason as StopRequest), { once: true });
   }
 
-  /** Infinity: never, until told otherwise. */
+  /** Infinity: never. */
   setDue(inMs: number): void {
     this.#dueAt = this.#clock.now() + inMs;
     if (this.#timer === null) this.#watch();
@@ -54,9 +54,8 @@ function deadlineStop(reason: "overall-timeout" | "no-output-timeout"): StopRequ
 }
 
 /**
- * One tree of AbortControllers per run. The root is the manual cancel; its children are the overall and the no-output
- * deadline. Whichever aborts first carries the reason; the others fall silent. The anchor holds both deadlines too,
- * and acts on them when nobody here does.
+ * Manual stop, overall deadline and no-output deadline of one run: the first of them sets the reason, the others are
+ * ignored. The anchor has both deadlines too, and enforces them when no supervisor does.
  */
 export class Deadlines {
   readonly #root = new AbortController();
@@ -76,12 +75,12 @@ export class Deadlines {
     this.#noOutput = limits.noOutputMs === null ? null : child(deadlineStop("no-output-timeout"));
   }
 
-  /** Aborted: somebody has asked for the end. The reason is a StopRequest. */
+  /** Aborted: a stop was requested. The reason is a StopRequest. */
   get signal(): AbortSignal {
     return this.#root.signal;
   }
 
-  /** The command runs; `elapsedMs` of the overall time were used up before (a run taken up again). */
+  /** Starts the deadlines. `elapsedMs`: how long the command has run already (after a reattach). */
   arm(elapsedMs = 0): void {
     if (this.#armed || this.#root.signal.aborted) return;
     this.#armed = true;
@@ -90,20 +89,20 @@ export class Deadlines {
     this.recordProgress();
   }
 
-  /** Those there are not, for an anchor that may still hold them. */
+  /** The deadlines that are off, for an anchor that may still have them. */
   get disabledLimits(): Partial<RunDeadlines> {
     const { overallMs, noOutputMs } = this.#limits;
     return { ...(overallMs === null ? { overallMs } : {}), ...(noOutputMs === null ? { noOutputMs } : {}) };
   }
 
-  /** From here on only a cancel ends it. */
+  /** Switches both deadlines off. */
   disable(): void {
     this.#limits = NO_DEADLINES;
     this.#overall?.disarm();
     this.#noOutput?.disarm();
   }
 
-  /** Output, or somebody's word that there is progress. */
+  /** Call on output, and when the caller vouches for progress. */
   recordProgress(): void {
     if (this.#noOutput === null || !this.#armed || this.#root.signal.aborted) return;
     this.#noOutput.setDue(
@@ -111,14 +110,14 @@ export class Deadlines {
     );
   }
 
-  /** While the anchor withholds reading, silence is ours, not the program's. */
+  /** While the anchor does not read the output, the lack of output is not the program's. */
   setWithheld(withheld: boolean): void {
     if (this.#withheld === withheld) return;
     this.#withheld = withheld;
     this.recordProgress();
   }
 
-  /** False: somebody was faster. */
+  /** False: a stop was requested before. */
   requestStop(stop: StopRequest): boolean {
     if (this.#root.signal.aborted) return false;
     this.#root.abort(stop);

@@ -3,18 +3,18 @@ import { type CloseRequest, type LiveRun, runEventBase } from "./live-run.js";
 import { requestStop, sendPendingStops } from "./request-stop.js";
 import { step } from "./state.js";
 
-/** Have nothing more to do with a run: somebody else owns it, or this supervisor closes and leaves it. */
+/** Detaches from a run: another supervisor owns it, or this one closes and leaves it running. */
 export function detachRun(live: LiveRun, error: HoldfastError): void {
   if (live.detachedBy !== null) return;
   live.detachedBy = error;
   if (!(error instanceof SupervisorClosed)) live.context.hasLostRuns = true;
-  stopWatchers(live, "this supervisor no longer holds the run");
+  stopWatchers(live, "this supervisor no longer owns the run");
   live.writeQueue.close(error);
   live.context.runs.delete(live.facts.runId);
   live.ended.reject(error);
 }
 
-/** Stop everything that works for the run. Idempotent. */
+/** Stops the timers, the connection and the streams of a run. Idempotent. */
 export function stopWatchers(live: LiveRun, why: string): void {
   const { link } = live;
   live.link = null;
@@ -31,18 +31,18 @@ export function stopWatchers(live: LiveRun, why: string): void {
   live.started.resolve();
 }
 
-/** The command has been exec'd, so long ago: the deadlines run from there. */
+/** The command was executed `elapsedMs` ago: the deadlines count from there. */
 export function markStarted(live: LiveRun, elapsedMs = 0): void {
   live.state = step(live.state, { type: "started" });
   recordStart(live, live.context.clock.wall() - elapsedMs);
-  // On the anchor's monotonic clock: the wall's may have been set since.
+  // `elapsedMs` is of the anchor's monotonic clock: the wall clock may have been set since.
   live.deadlines.arm(elapsedMs);
   live.started.resolve();
 }
 
-/** Once per run; a run taken up again has been noted before, or is dated by its record. */
+/** Records the start once per run. `ifUnknown`: the start time if none is recorded. */
 export function recordStart(live: LiveRun, ifUnknown: number): void {
-  // The clock may have been set back since it was asked for.
+  // The wall clock may have been set back since the record was created.
   const at = Math.max(live.startedAt?.at ?? ifUnknown, live.writeQueue.record.createdAt);
   if (live.startedAt?.recorded === true) return;
   live.startedAt = { at, recorded: true };
@@ -52,7 +52,7 @@ export function recordStart(live: LiveRun, ifUnknown: number): void {
   ]);
 }
 
-/** Ask a run to end, or let go of it: what closing means for one. Does not wait for either. */
+/** Requests the stop of a run, or detaches from it, when the supervisor closes. Does not wait. */
 export function closeRun(live: LiveRun, { actor }: CloseRequest): void {
   if (actor === null) detachOnClose(live);
   else live.context.track(live.facts.runId, requestStop(live, { reason: "shutdown", actor }));
@@ -61,6 +61,8 @@ export function closeRun(live: LiveRun, { actor }: CloseRequest): void {
 export function detachOnClose(live: LiveRun): void {
   const { runId } = live.facts;
   const fate =
-    live.state.name === "exited" ? "has ended, but its end is not on record" : "was left to its anchor";
+    live.state.name === "exited"
+      ? "has ended, but its end is not recorded"
+      : "keeps running under its anchor";
   detachRun(live, new SupervisorClosed(live.context.instanceId, `run ${runId} ${fate}`));
 }

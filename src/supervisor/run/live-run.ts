@@ -28,21 +28,20 @@ import type { Stdin } from "./stdin.js";
 import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
 import type { RunWriteQueue } from "./write-queue.js";
 
-/** When an anchor last answered, and what was done about its silence. Times are of `Clock`. */
+/** When an anchor last answered, and what was done about its silence. Times are on the monotonic clock. */
 export interface AnchorLiveness {
-  /** When the last message came. */
   lastMessageAt: number;
-  /** When a STATUS was sent that is not answered yet. */
+  /** When the unanswered STATUS was sent; null: there is none. */
   statusSentAt: number | null;
-  /** It was sent SIGCONT then, and has not answered since. Null: it answers, as far as is known. */
+  /** When it was sent SIGCONT without an answer since; null: it answers, as far as known. */
   continuedAt: number | null;
-  /** When the first stop was asked for here. */
+  /** When this supervisor sent the first stop. */
   stopSentAt: number | null;
-  /** How many times the anchor stopped answering after that. */
+  /** How many times the anchor stopped answering after the stop. */
   silencesAfterStop: number;
-  /** True while `handleUnresponsive` runs. */
+  /** True while `handleUnresponsiveAnchor` runs. */
   handling: boolean;
-  /** The last event about it. */
+  /** When the silence was last reported. */
   reportedAt: number;
 }
 
@@ -58,7 +57,7 @@ export function initialAnchorLiveness(now: number): AnchorLiveness {
   };
 }
 
-/** Its anchor has said something. */
+/** Call for each message of the anchor. */
 export function recordAnchorAnswer(live: LiveRun): void {
   const { anchorLiveness: liveness, context } = live;
   liveness.lastMessageAt = context.clock.now();
@@ -70,13 +69,13 @@ export function recordAnchorAnswer(live: LiveRun): void {
   live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "anchor-answers", data: { silentMs } }]);
 }
 
-/** A stop was sent: its anchor has to answer now. */
+/** Call when a stop was sent: the anchor must answer it. */
 export function expectAnchorAnswer(live: LiveRun): void {
   live.anchorLiveness.stopSentAt ??= live.context.clock.now();
   live.context.anchorMonitor.checkSoon();
 }
 
-/** Null as actor: leave the runs to their anchors. */
+/** `actor` null: the runs keep running under their anchors. */
 export interface CloseRequest {
   readonly actor: string | null;
 }
@@ -104,60 +103,60 @@ export interface AnchorMonitorHandle {
 export interface SupervisorContext {
   readonly clock: Clock;
   readonly store: RunStore;
-  /** Null: the store is this state directory's own, and goes back with it or not at all. */
+  /** Null: the store belongs to this state directory alone, so it cannot be rolled back without the directory. */
   readonly localCopy: RunCopy | null;
   readonly host: AnchorHost;
   readonly instanceId: string;
-  /** Of the state directory. Null: nobody said, and it is the only one. */
+  /** Id of the state directory; null: there is only one. */
   readonly stateId: string | null;
-  /** Named when nobody else is. */
+  /** The default actor of stops and adoptions. */
   readonly actor: string;
   readonly discardOutput: boolean;
   /** Variables of this process that runs do not inherit. */
   readonly withheldEnv: readonly string[];
   readonly leases: LeaseStatus;
   readonly incarnation: IncarnationStatus;
-  /** Tells this process from others of the same instance. */
+  /** Distinguishes this process from others of the same instance. */
   readonly incarnationId: string;
   readonly anchorMonitor: AnchorMonitorHandle;
   readonly storeBreaker: StoreCircuitBreaker;
   /** Runs whose end is not committed yet. */
   readonly runs: Map<string, LiveRun>;
-  /** Runs whose record is being inserted: committed or not, they are looked after here. */
+  /** Runs whose record is being inserted: reconciliation skips them, whether the record is committed or not. */
   readonly inserting: Set<string>;
-  /** Set once: no run may begin any more, and one that just has is treated like all the others. */
+  /** Set once, by `close`: it also applies to a run that is just being started. */
   closing: CloseRequest | null;
-  /** A run was let go of before it had ended and before this supervisor closed: somebody else may have it. */
+  /** A run was detached before its end and before `close`: another supervisor may own it. */
   hasLostRuns: boolean;
-  /** The store was found to have gone back in time since everything was last compared with the ledger. */
+  /** The store may have been rolled back since its records were last compared with the local copy. */
   storeMayHaveRolledBack: boolean;
-  /** The store's, when that was. */
+  /** Generation of the store at that comparison. */
   comparedGeneration: number;
-  /** Directories of ended runs, by id, and cgroups, by path, that have been seen to: nobody needs to look again. */
+  /** Directories (by run id) and cgroups (by path) of ended runs that need no further check. */
   readonly cleanedUp: Set<string>;
   report(problem: Problem): void;
-  /** Work nobody awaits. A failure is reported; close() sees the end of it. */
+  /** Background work. A failure is reported, and `close` waits for it. */
   track(runId: string, work: Promise<void>): void;
 }
 
-/** What does not change during a run. */
+/** The constant facts of a run. */
 export interface RunFacts {
   readonly runId: string;
   readonly address: RunAddress;
   readonly leaseId: string;
-  /** For display: secrets redacted. */
+  /** For display, with secrets redacted. */
   readonly command: string;
-  /** What was to be started, when this supervisor started it. Not stored. */
+  /** What this supervisor started; null: another one did. Not stored. */
   readonly attempt: StartAttempt | null;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
-  /** As it began, here. */
+  /** As the run began under this supervisor. */
   readonly service: ServiceFacts | null;
-  /** Unacked bytes at which the anchor stops reading; null: never. */
+  /** Unacknowledged bytes at which the anchor stops reading; null: never. */
   readonly withholdAt: Readonly<Record<StreamName, number | null>>;
 }
 
-/** A run this supervisor holds, with everything that works for it. The verbs are one file each. */
+/** The state of a run that this supervisor owns. */
 export interface LiveRun {
   readonly context: SupervisorContext;
   readonly facts: RunFacts;
@@ -166,40 +165,39 @@ export interface LiveRun {
   readonly stdin: Stdin;
   readonly outputRanges: OutputRanges;
   readonly activity: OutputActivity;
-  /** The command has been exec'd, or never will be. */
+  /** Resolves when the command was executed, or never will be. */
   readonly started: Deferred<void>;
-  /** How it ended is known; since when on the supervisor's clock. */
+  /** Resolves when the end is known, with the time on the monotonic clock. */
   readonly endKnown: Deferred<number>;
-  /** And committed. */
+  /** Resolves when the terminal record is committed. */
   readonly ended: Deferred<RunRecord>;
   readonly listener: (link: AnchorLink, event: AnchorEvent) => void;
   state: RunState;
-  /** When the command was exec'd; `noted`: and the record says so. */
+  /** When the command was executed, and whether the record says so. */
   startedAt: { readonly at: number; readonly recorded: boolean } | null;
   link: AnchorLink | null;
-  /** False: the connection only observes; it can stop the run and hear of it. */
+  /** False: the connection only observes; it can stop the run but not control it. */
   isOwner: boolean;
   tier: string | null;
   /** Null: a task. */
   service: ServiceFacts | null;
-  /** Set while the anchor is to learn that it is a service; resolves when it says so. */
+  /** Set until the anchor confirms that the run is a service. */
   serviceAck: Deferred<void> | null;
-  /** Set while a process of it is to become a run of its own. */
+  /** Set while the adoption of one of its processes is not answered. */
   pendingAdoption: Deferred<void> | null;
-  /** Set while some of its processes are to be signalled. */
+  /** Set while a request to signal members is not answered. */
   pendingSignal: Deferred<number> | null;
-  /** Who asked the anchor for its members, by request. */
+  /** Unanswered requests for the members, by request id. */
   readonly memberRequests: Map<string, Deferred<LiveProcesses | null>>;
-  /** What is known of the run's processes, should their anchor fall silent. */
+  /** For the case that the anchor does not answer. */
   recordedIdentity: RecordedIdentity;
-  /** Whether its anchor answers. */
   readonly anchorLiveness: AnchorLiveness;
   firstStop: FirstStop | null;
-  /** Why the command was not executed, when this supervisor knows. */
+  /** Why the command was not executed, if this supervisor knows. */
   failure: SpawnFailure | null;
-  /** The first stop asked for here. Whoever asked may rely on it: a connection can break with it on its way. */
+  /** The first stop requested here. It is sent again if the connection breaks before it arrives. */
   requestedStop: StopRequest | null;
-  /** Stops to be handed to the next connection. */
+  /** Stops to send on the next connection. */
   pendingStops: StopRequest[];
   pendingStopsSent: Deferred<void> | null;
   stopRecorded: boolean;
@@ -207,16 +205,16 @@ export interface LiveRun {
   exitingTimer: Timer | null;
   /** As the anchor says: what it does not read now. */
   withheld: Record<StreamName, boolean>;
-  /** Bytes of its output that are known, and recorded, to be missing. */
+  /** Bytes of output that are recorded as missing. */
   lostBytes: Record<StreamName, number>;
   size: TerminalSize | null;
   descendants: number;
   reattaching: boolean;
   finalizing: boolean;
-  /** Set: this supervisor has nothing to do with the run any more. */
+  /** Why this supervisor detached from the run; null: it has not. */
   detachedBy: HoldfastError | null;
   followers: number;
-  /** Somebody has followed the output to its end or been told of the run's. */
+  /** A caller has followed the output to its end, or was told the end of the run. */
   outputSeen: boolean;
   discarded: boolean;
   removeAbortListener: (() => void) | null;
@@ -237,12 +235,12 @@ export function runEventBase(live: LiveRun, at: number): RunEventBase {
   };
 }
 
-/** Between two connections a run may be steered: what is asked is handed to the next. */
+/** Throws unless the run may be controlled. Between two connections it may: commands go to the next one. */
 export function assertOwned(live: LiveRun): void {
   if (live.detachedBy !== null) throw live.detachedBy;
   if (live.context.leases.fenced)
     throw new NotSteering(
       live.facts.runId,
-      "its lease could not be renewed in time, so another supervisor may own it soon",
+      "its lease could not be renewed in time, so another supervisor may take it over",
     );
 }

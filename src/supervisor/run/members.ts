@@ -9,34 +9,32 @@ import { OPEN_RUN_STATES } from "../../model/run.js";
 import type { ProcessIdentity } from "../../model/process.js";
 import { isInactive, type LiveRun } from "./live-run.js";
 
-/** Who lives in a run: its anchor is asked, and looked at when it does not answer. */
+/** The members of a run: from its anchor, or from its process tree if the anchor does not answer. */
 export async function listMembers(live: LiveRun): Promise<LiveProcesses> {
   return (await membersFromAnchor(live)) ?? membersFromHost(live);
 }
 
-/** Null: its anchor is from before it could tell, or does not answer now. */
+/** Null: the anchor is too old for this request, or does not answer. */
 async function membersFromAnchor(live: LiveRun): Promise<LiveProcesses | null> {
   const { link, memberRequests, context } = live;
   if (link === null || isInactive(live) || link.welcome.protocol < PROTOCOL) return null;
   const answered = deferred<LiveProcesses | null>();
   const requestId = newRequestId();
-  const enough = context.clock.setTimer(defaults.membersMs, () => answered.resolve(null));
+  const timeout = context.clock.setTimer(defaults.membersMs, () => answered.resolve(null));
   memberRequests.set(requestId, answered);
   try {
     link.requestMembers(requestId);
     return await answered.promise;
   } finally {
-    enough.cancel();
+    timeout.cancel();
     memberRequests.delete(requestId);
   }
 }
 
-/** Nobody will answer. */
 export function failPendingMemberRequests({ memberRequests }: LiveRun): void {
-  for (const look of memberRequests.values()) look.resolve(null);
+  for (const request of memberRequests.values()) request.resolve(null);
 }
 
-/** As its anchor's own descendants say. */
 async function membersFromHost(live: LiveRun): Promise<LiveProcesses> {
   const { host, store } = live.context;
   const { facts } = live;
@@ -45,11 +43,11 @@ async function membersFromHost(live: LiveRun): Promise<LiveProcesses> {
   if (record === undefined || record.anchor === null) return [];
   const [evidence] = await host.inspectProcesses([record.anchor]);
   if (live.finalizing) return [];
-  if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be seen now");
+  if (evidence?.matches !== true) throw new NotSteering(facts.runId, "its anchor cannot be inspected now");
   return membersOfRun(record, records, evidence.descendants).filter(({ state }) => state !== "Z");
 }
 
-/** One request at a time: the answers have no names. */
+/** One request at a time: the answers carry no request id. */
 export async function signalMembers(
   live: LiveRun,
   processes: readonly ProcessIdentity[],

@@ -4,7 +4,6 @@ import { BadInput } from "../../errors.js";
 import { NO_LIMITS, type RunLimits, type RunPolicy } from "../../model/run.js";
 import type { AskedLimits } from "../run-options.js";
 
-/** Options come from JSON and JavaScript too: nothing is taken on trust. */
 export function checkWholeNumber(field: string, value: number): number {
   if (Number.isSafeInteger(value) && value >= 0) return value;
   throw new BadInput(field, `${field} must be a whole number, 0 or more, not ${String(value)}`);
@@ -62,7 +61,7 @@ export function labelProblem(labels: Readonly<Record<string, string>>): string |
     : null;
 }
 
-/** Becomes part of a command line, an environment or a frame: no NUL. */
+/** The text becomes part of a command line, an environment or a frame, so it must not contain NUL. */
 export function checkText(field: string, value: string): string {
   if (typeof value === "string" && !value.includes("\0")) return value;
   throw new BadInput(field, `${field} must be text without NUL, not ${JSON.stringify(value)}`);
@@ -72,7 +71,6 @@ function checkOptionalText(field: string, value: string | null | undefined): str
   return value === undefined || value === null ? null : checkText(field, value);
 }
 
-/** Whose run it is. */
 export function checkOwnership(options: {
   readonly sessionKey?: string;
   readonly sessionId?: string;
@@ -95,7 +93,7 @@ export function checkOwnership(options: {
   };
 }
 
-/** What the terminal driver can hold. */
+/** Limit of the terminal driver. */
 const MAX_TERMINAL_SIDE = 65_535;
 
 export function checkTerminalSize(size: TerminalSize): TerminalSize {
@@ -114,29 +112,30 @@ export function checkUmask(value: number | undefined): number | null {
   throw new BadInput("umask", `a umask must be between 0 and 0o777, not ${String(value)}`);
 }
 
-/** Of a run of which nobody has said how it is to be treated, but for what becomes of its escapes and of an orphan. */
+/** Default policy of a run; the caller chooses only `onEscape` and `onOrphan`. */
 export function defaultPolicy(choices: Pick<RunPolicy, "onEscape" | "onOrphan">): RunPolicy {
   const { graceMs, settleMs, drainMs, killReportMs, ownerLossMs } = defaults;
   return { graceMs, settleMs, drainMs, killReportMs, ownerLossMs, callerBound: false, ...choices };
 }
 
-/** What a kernel takes and a program can live with. */
-const MEMORY_RANGE = { least: 1024 ** 2, most: 128 * 1024 ** 4, said: "from 1 MiB to 128 TiB" };
+const MEMORY_RANGE = { least: 1024 ** 2, most: 128 * 1024 ** 4, text: "from 1 MiB to 128 TiB" };
 
-/** The most numbers that Linux gives to tasks. */
-const PIDS_RANGE = { least: 1, most: 4_194_304, said: "a whole number from 1 to 4194304" };
+/** The largest pid_max of Linux. */
+const PIDS_RANGE = { least: 1, most: 4_194_304, text: "a whole number from 1 to 4194304" };
 
-/** The scheduler hands out time by the millisecond, ten times a second. */
-const CPUS_RANGE = { least: 0.01, most: 4_096, said: "a number from 0.01 to 4096" };
+/** The scheduler assigns at least 1 ms in each period of 100 ms. */
+const CPUS_RANGE = { least: 0.01, most: 4_096, text: "a number from 0.01 to 4096" };
 
-/** Options come from JSON and JavaScript too: nothing is taken on trust. */
 export function checkLimits(asked: AskedLimits = NO_LIMITS): RunLimits {
   if (typeof asked !== "object" || asked === null || Array.isArray(asked))
     throw new BadInput("limits", `limits must be an object, not ${JSON.stringify(asked)}`);
   const { memoryBytes, pids, cpus, ...others } = asked;
   const [unknown] = Object.keys(others);
   if (unknown !== undefined)
-    throw new BadInput("limits", `there is no limit ${JSON.stringify(unknown)}: memoryBytes, pids, cpus`);
+    throw new BadInput(
+      "limits",
+      `there is no limit ${JSON.stringify(unknown)}; the limits are memoryBytes, pids and cpus`,
+    );
   return {
     memoryBytes: limitInRange("memoryBytes", memoryBytes, MEMORY_RANGE, Number.isSafeInteger),
     pids: limitInRange("pids", pids, PIDS_RANGE, Number.isSafeInteger),
@@ -147,10 +146,10 @@ export function checkLimits(asked: AskedLimits = NO_LIMITS): RunLimits {
 function limitInRange(
   name: string,
   value: number | null | undefined,
-  { least, most, said }: typeof MEMORY_RANGE,
+  { least, most, text }: typeof MEMORY_RANGE,
   isNumber: (value: unknown) => boolean,
 ): number | null {
   if (value === undefined || value === null) return null;
   if (isNumber(value) && value >= least && value <= most) return value;
-  throw new BadInput("limits", `the limit ${name} must be ${said}, not ${String(value)}`);
+  throw new BadInput("limits", `the limit ${name} must be ${text}, not ${String(value)}`);
 }

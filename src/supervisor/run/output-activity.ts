@@ -1,7 +1,7 @@
 import { defaults } from "../../defaults.js";
 import type { Clock, Timer } from "../../async/clock.js";
 
-/** Says at most once per heartbeat that a run is producing output. Of a short run only its end says so. */
+/** Records output at most once per heartbeat interval. For a shorter run, only its terminal record does. */
 export class OutputActivity {
   readonly #clock: Clock;
   readonly #record: (at: number) => void;
@@ -10,19 +10,18 @@ export class OutputActivity {
   #lastOutputAt: number | null = null;
   #timer: Timer | null = null;
 
-  constructor(clock: Clock, note: (at: number) => void) {
+  constructor(clock: Clock, record: (at: number) => void) {
     this.#clock = clock;
     this.#startedAt = clock.now();
     this.#lastOutput = this.#startedAt;
-    this.#record = note;
+    this.#record = record;
   }
 
-  /** When output last came, on the wall clock; null: none has. */
+  /** Time of the last output, on the wall clock; null: there was none. */
   get lastOutputAt(): number | null {
     return this.#lastOutputAt;
   }
 
-  /** How long nothing has come. */
   get idleMs(): number {
     return this.#clock.now() - this.#lastOutput;
   }
@@ -37,7 +36,7 @@ export class OutputActivity {
     });
   }
 
-  /** The run is over. The last output of a run long enough to have been noted is noted too. */
+  /** Call at the end of the run. The last output of a long run is recorded. */
   stop(): void {
     if (this.#timer === null) return;
     this.#timer.cancel();

@@ -6,33 +6,33 @@ import type { FollowOptions } from "../run-options.js";
 
 export const STREAMS: readonly StreamName[] = ["stdout", "stderr"];
 
-/** What is known of one stream's spool. */
+/** The bytes of one stream in its spool. */
 export interface OutputRange {
   readonly start: number;
   readonly end: number;
   readonly dropped: number;
-  /** No byte comes after `end`. */
+  /** The stream has ended at `end`. */
   readonly closed: boolean;
 }
 
 const EMPTY_RANGE: OutputRange = { start: 0, end: 0, dropped: 0, closed: false };
 
-/** How far a run's output has come, and who wants to know when it goes on. */
+/** The ranges of a run's output, and the followers that wait for more. */
 export class OutputRanges {
   readonly #ranges: Record<StreamName, OutputRange> = { stdout: EMPTY_RANGE, stderr: EMPTY_RANGE };
   readonly #acked: Record<StreamName, number> = { stdout: 0, stderr: 0 };
-  /** Where a follower begins that names no offset. */
+  /** Where a follower without an offset begins. */
   readonly #first: Record<StreamName, number> = { stdout: 0, stderr: 0 };
   #version = 0;
   #ended = false;
   readonly #waiting = new Set<() => void>();
 
-  /** Grows with every change. Read it before looking, wait for `changed` since then: no wake-up is missed. */
+  /** Grows with every change. Read it before the ranges and pass it to `changed`, so that no change is missed. */
   get version(): number {
     return this.#version;
   }
 
-  /** The run is over: what the spool holds now is all there will ever be. */
+  /** The run has ended: nothing is added to the spool. */
   get ended(): boolean {
     return this.#ended;
   }
@@ -49,7 +49,7 @@ export class OutputRanges {
     return this.#first[stream];
   }
 
-  /** True: there is more of it than before. */
+  /** True: the stream has grown. */
   update(stream: StreamName, range: OutputRange): boolean {
     const known = this.#ranges[stream];
     this.#ranges[stream] = {
@@ -61,12 +61,12 @@ export class OutputRanges {
     return range.end > known.end;
   }
 
-  /** A run taken up from an earlier owner: followers go on where that one's effects ended. */
+  /** After a reattach, followers begin where the earlier owner had acknowledged. */
   setFirstOffset(stream: StreamName, offset: number): void {
     this.#first[stream] = offset;
   }
 
-  /** The anchor's own account, at the begin of a connection. */
+  /** The anchor's ranges at the begin of a connection. */
   applyWelcome(stream: StreamName, range: SpoolRange): void {
     this.#acked[stream] = Math.max(this.#acked[stream], range.acked);
     this.update(stream, range);
@@ -81,7 +81,7 @@ export class OutputRanges {
     this.wake();
   }
 
-  /** Over as well when the signal aborts: who has stopped waiting is not kept. */
+  /** Resolves also when the signal aborts. */
   changed(since: number, signal?: AbortSignal): Promise<void> {
     if (since !== this.#version || signal?.aborted === true) return Promise.resolve();
     return new Promise((resolve) => {
@@ -114,8 +114,8 @@ interface StreamCursor {
 }
 
 /**
- * Live output until every stream asked for has ended and been yielded whole. Each follower has cursors of its own and
- * consumes nothing. Aborting ends the iteration without an error.
+ * Yields live output until every requested stream has ended. Each follower has its own cursors, so all see the same
+ * bytes. Aborting ends the iteration without an error.
  */
 export async function* followStreams(
   source: FollowSource,
@@ -131,7 +131,7 @@ export async function* followStreams(
     signal === undefined || signal.aborted ? null : onAbort(signal, () => outputRanges.wake());
   try {
     for (;;) {
-      // Read before looking: what changes while we look is seen by `changed`.
+      // Read before the ranges, so that `changed` notices a change in between.
       const { version, ended } = outputRanges;
       let yielded = false;
       for (const cursor of cursors) {
@@ -151,7 +151,7 @@ export async function* followStreams(
   }
 }
 
-/** Null: nothing now; the cursor is done when nothing will ever come. */
+/** Null: there is nothing now. Marks the cursor as done when nothing can follow. */
 async function nextSlice(
   source: FollowSource,
   cursor: StreamCursor,
@@ -163,10 +163,10 @@ async function nextSlice(
     cursor.done = closed;
     return null;
   }
-  // After the end the spool has the last word: of a run whose anchor died, nobody else knows how much there is.
+  // After the end, read the spool: if the anchor died, the range is out of date.
   const slice = await source.read(cursor.stream, cursor.offset, defaults.followBytes);
   if (slice.bytes.length > 0 || slice.offset > cursor.offset) return slice;
-  // All of a closed stream was stored before its anchor said so: what is not there is lost.
+  // The anchor closes a stream after it has stored all of it, so missing bytes are lost.
   const lost = closed ? end - Math.max(cursor.offset, start) : 0;
   if (lost > 0) return { offset: end, bytes: slice.bytes, lost };
   cursor.done = closed || ended;

@@ -7,12 +7,12 @@ import { type LiveRun, runEventBase } from "./live-run.js";
 import { followStreams, STREAMS } from "./output-ranges.js";
 
 /**
- * With `discardOutput`, remove the run's directory once its end is committed, nobody follows it, and somebody has been
- * told of it: a command that ends within the spawn call must not lose its output to a caller who has not looked yet.
+ * With `discardOutput`, removes the run's directory when its end is committed, it has no follower, and a caller knows
+ * the end. The last condition keeps the output of a command that ends before `spawn` returns.
  */
 export function discardUnusedOutput(live: LiveRun): void {
   if (!canDiscard(live)) return;
-  // A turn later: who awaited the end may begin to read in answer to it.
+  // In the next turn of the event loop: a caller that awaited the end may start to read.
   live.context.clock.setTimer(
     0,
     () => {
@@ -48,7 +48,7 @@ export async function readOutput(
   return { stream, ...slice };
 }
 
-/** A follower holds the run's output until it is done. */
+/** A follower keeps the run's output until it is done. */
 export async function* followOutput(
   live: LiveRun,
   options?: FollowOptions,
@@ -78,7 +78,7 @@ export function ackOutput(live: LiveRun, stream: StreamName, offset: number): vo
   updateWithheld(live);
 }
 
-/** The anchor stops reading at the bound until it is acked, or at a full disk: that silence is not the program's. */
+/** The anchor does not read while the unacknowledged output is at its bound, or while the disk is full. */
 export function updateWithheld(live: LiveRun): void {
   live.deadlines.setWithheld(
     STREAMS.some((stream) => {
@@ -88,14 +88,14 @@ export function updateWithheld(live: LiveRun): void {
   );
 }
 
-/** Recorded and reported each time that more of it is found missing. */
+/** Records and reports an increase of the missing output. */
 export function recordLostOutput(live: LiveRun, stream: StreamName, lost: number): void {
   if (lost <= live.lostBytes[stream]) return;
   live.lostBytes[stream] = lost;
   const { runId } = live.facts;
   const at = live.context.clock.wall();
   live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "output-lost", data: { stream, lost } }]);
-  const message = `run ${runId}: ${lost} bytes of ${stream} are missing: a spool file was truncated or removed; the run goes on`;
+  const message = `run ${runId}: ${lost} bytes of ${stream} are missing: a spool file was truncated or removed; the run continues`;
   live.context.report({ runId, message, cause: null });
 }
 

@@ -8,8 +8,8 @@ import { isInactive, type LiveRun, runEventBase, type SupervisorContext } from "
 import { checkWholeNumber } from "./options.js";
 
 /**
- * Wait until a process of this run listens on its port. Nobody tells when that happens, so it is looked for, at growing
- * intervals. Who listens there and is none of the run's does not count.
+ * Polls, at growing intervals, until a process of this run listens on its port. A process outside the run does not
+ * count.
  */
 export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Promise<Readiness> {
   const { context, facts, ended } = live;
@@ -17,7 +17,7 @@ export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Pro
   const { clock } = context;
   const until = clock.now() + checkWholeNumber("timeoutMs", options.timeoutMs ?? defaults.readyTimeoutMs);
   const interrupted = whenAborted(options.signal);
-  // Nobody may be pausing when the run is let go of: that is no rejection of ours.
+  // Caught here, because the run may be detached while no sleep handles the rejection.
   const over = ended.promise.catch(() => undefined);
   const early = Promise.race([over, interrupted]);
   for (let pause: number = defaults.readyLookMs; ; pause = Math.min(pause * 1.5, defaults.readyLookMaxMs)) {
@@ -32,7 +32,7 @@ export async function awaitReady(live: LiveRun, options: ReadyOptions = {}): Pro
   }
 }
 
-/** It had ended before anybody could wait for it. */
+/** The answer for a service that ended before the call. */
 export async function endedBeforeReady(
   context: SupervisorContext,
   { runId, service }: RunRecord,
@@ -42,10 +42,10 @@ export async function endedBeforeReady(
 
 function servicePort(runId: string, service: ServiceFacts | null): number {
   if (service !== null && service.port !== null) return service.port;
-  throw new BadInput("port", `run ${runId} is no service with a port to wait for`);
+  throw new BadInput("port", `run ${runId} is not a service with a port`);
 }
 
-/** Its former supervisor died waiting, or nobody waited: that it became ready is still worth recording. */
+/** After a restart, goes on waiting: the time when a service became ready is recorded without a caller, too. */
 export function resumeReadiness(live: LiveRun): void {
   if (live.service === null || live.service.port === null || live.service.readyAt !== null) return;
   live.context.track(
@@ -60,7 +60,7 @@ async function isListening({ context, recordedIdentity: recorded }: LiveRun, por
   return evidence?.matches === true && evidence.descendants.some(({ ports }) => ports.includes(port));
 }
 
-/** Said once, whoever waits. */
+/** Recorded once, however many callers wait. */
 function recordReady(live: LiveRun, port: number): Readiness {
   const at = live.context.clock.wall();
   if (live.service !== null && live.service.readyAt !== null) return { kind: "ready", service: live.service };
@@ -72,13 +72,13 @@ function recordReady(live: LiveRun, port: number): Readiness {
   return { kind: "ready", service };
 }
 
-/** Null: nobody listens there. */
+/** Null: no process listens on the port. */
 async function describePortHolders({ host }: SupervisorContext, port: number): Promise<string | null> {
   const { open, holders } = await host.inspectPort(port);
   const names = holders.map(({ identity, command }) => `${identity.pid} (${sanitizeLine(command)})`);
   if (names.length > 0)
-    return `port ${port} is held by process ${names.join(", ")}, which is none of this run's`;
-  return open ? `somebody else listens on port ${port}, and it cannot be seen who` : null;
+    return `port ${port} is used by process ${names.join(", ")}, which is not in this run`;
+  return open ? `another process listens on port ${port}, but it cannot be identified` : null;
 }
 
 function whenAborted(signal: AbortSignal | undefined): Promise<void> {

@@ -3,11 +3,11 @@ import type { RunBoundary, RunRecord } from "../../model/run.js";
 import type { MachineIdentity, ProcessIdentity } from "../../model/process.js";
 import type { RunChange } from "../../store/runs/store.js";
 
-/** What is recorded of a run whose anchor does not answer: enough to verify what is left of it. */
+/** The recorded identities of a run, which verify its remaining processes when its anchor does not answer. */
 export interface RecordedIdentity {
   readonly run: RunAddress;
   readonly leaseId: string;
-  /** Where its processes lived: their numbers mean nothing anywhere else. */
+  /** Where its processes ran: their pids are valid only there. */
   readonly machine: MachineIdentity;
   readonly anchor: ProcessIdentity | null;
   readonly root: ProcessIdentity | null;
@@ -17,7 +17,7 @@ export interface RecordedIdentity {
   readonly anchorPath: string;
 }
 
-/** The run's cgroup, with what proves that it is the one. */
+/** The run's cgroup with the inode that identifies it. */
 export function cgroupOf({ boundary }: { readonly boundary: RunBoundary | null }): CgroupRef | null {
   if (boundary === null || boundary.cgroup === null || boundary.cgroupInode === null) return null;
   return { path: boundary.cgroup, inode: boundary.cgroupInode };

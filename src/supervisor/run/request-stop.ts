@@ -12,7 +12,7 @@ import { step } from "./state.js";
 
 const STOP_REASONS = ["manual-cancel", "overall-timeout", "no-output-timeout", "shutdown"] as const;
 
-/** Resolves when the stop is with the anchor, which keeps the first one's reason; or when there is nothing left to stop. */
+/** Resolves when the stop was sent to the anchor, or when the run has ended. The anchor keeps the first reason. */
 export async function requestStop(live: LiveRun, options: CancelOptions = {}): Promise<void> {
   const {
     reason = "manual-cancel",
@@ -24,20 +24,20 @@ export async function requestStop(live: LiveRun, options: CancelOptions = {}): P
   checkText("actor", actor);
   checkText("requestId", requestId);
   if (graceMs !== null && !(Number.isFinite(graceMs) && graceMs >= 0))
-    throw new BadInput("graceMs", `a grace must be a number of milliseconds, 0 or more, not ${graceMs}`);
+    throw new BadInput("graceMs", `graceMs must be a number of milliseconds, 0 or more, not ${graceMs}`);
   if (isInactive(live)) return;
   const stop = { reason, actor, requestId, graceMs };
-  // A second cancel is no new reason, but it may shorten the grace.
+  // A second stop does not change the reason, but it may shorten the grace period.
   if (!live.deadlines.requestStop(stop)) sendStop(live, stop);
   if (live.pendingStops.length === 0) return;
   live.pendingStopsSent ??= deferred<void>();
   // After this time the run is ended without its anchor if possible. Otherwise the stop stays pending.
   await live.context.clock.sleep(defaults.stopBoundMs, live.pendingStopsSent.promise);
-  // Robbed with the stop still in hand: nobody has heard of it.
+  // The lease was stolen before the stop was sent.
   if (live.detachedBy instanceof LeaseLost) throw live.detachedBy;
 }
 
-/** The anchor first, the record after: stopping works whatever the store does. */
+/** Goes to the anchor before the record, so that a stop works without the store. */
 export function sendStop(live: LiveRun, stop: StopRequest): void {
   if (isInactive(live)) return;
   live.state = step(live.state, { type: "stop", stop });
@@ -47,13 +47,13 @@ export function sendStop(live: LiveRun, stop: StopRequest): void {
   expectAnchorAnswer(live);
 }
 
-/** A stop that was on its way when the connection broke: the anchor does not know of it. */
+/** Sends the stop again if the earlier connection broke before the anchor received it. */
 export function resendStop({ requestedStop, pendingStops }: LiveRun, link: AnchorLink): void {
   if (requestedStop !== null && link.welcome.firstStop === null && !pendingStops.includes(requestedStop))
     link.stop(requestedStop);
 }
 
-/** There is a connection (again): what was asked meanwhile is asked now, in order. */
+/** Sends the stops that were requested without a connection, in order. */
 export function sendPendingStops(live: LiveRun): void {
   if (live.link !== null && live.pendingStops.length > 0) {
     for (const stop of live.pendingStops) live.link.stop(stop);
@@ -64,7 +64,7 @@ export function sendPendingStops(live: LiveRun): void {
   live.pendingStopsSent = null;
 }
 
-/** Once per run, in the anchor's words: it alone knows which stop was the first. */
+/** Records the first stop once. Only the anchor knows which stop was the first. */
 export function recordFirstStop(live: LiveRun, { reason, actor, requestId }: FirstStop): void {
   if (live.stopRecorded) return;
   live.stopRecorded = true;
@@ -74,7 +74,7 @@ export function recordFirstStop(live: LiveRun, { reason, actor, requestId }: Fir
   ]);
 }
 
-/** Known to resist: said once in the record and once aloud. */
+/** Records and reports, once, the processes that survived KILL. */
 export function recordSurvivors(live: LiveRun, survivors: readonly Survivor[], next: string): void {
   if (live.survivorsRecorded || survivors.length === 0) return;
   live.survivorsRecorded = true;
@@ -83,6 +83,6 @@ export function recordSurvivors(live: LiveRun, survivors: readonly Survivor[], n
   live.writeQueue.enqueue(null, [{ ...runEventBase(live, at), type: "cleanup", data }]);
   const { runId } = live.facts;
   const names = survivors.map(describeSurvivor).join(", ");
-  const message = `run ${runId}: still there after KILL: ${names}; ${next}`;
+  const message = `run ${runId}: processes survived KILL: ${names}; ${next}`;
   live.context.report({ runId, message, cause: survivors });
 }

@@ -5,7 +5,7 @@ import type { RunChange } from "../../store/runs/store.js";
 /** How a run ended, as it goes into the record. */
 export type RunOutcome = Omit<Extract<RunChange, { readonly to: "exited" }>, "to" | "at" | "lastOutputAt">;
 
-/** What set the end in motion. The first wins; the record's reason is the anchor's. */
+/** What began the end of the run. The first cause counts; the recorded reason is the anchor's. */
 export type ExitCause =
   | { readonly by: "stop"; readonly stop: FirstStop }
   | { readonly by: "leader"; readonly status: LeaderStatus }
@@ -16,8 +16,8 @@ export type ExitCause =
  *      │    └── stop, failed ────────────────────────▶ │
  *      └────────────── exited, lost ──────────────────┴──▶ exited
  *
- * A run is `exited` only when its whole tree is gone (or, `lost`, when nobody can say), not when its leader is.
- * While there is no root, a stop is owed to it.
+ * A run is `exited` when its whole tree is gone, or (`lost`) when that cannot be found out; not when its leader ended.
+ * A stop that arrives before the root is known is kept as `pendingStop`.
  */
 export type RunState =
   | { readonly name: "starting"; readonly root: null; readonly pendingStop: FirstStop | null }
@@ -33,7 +33,7 @@ export type RunState =
   | { readonly name: "exited"; readonly root: ProcessIdentity | null; readonly outcome: RunOutcome };
 
 export type RunStateEvent =
-  /** The root exists, behind the gate. */
+  /** The root exists and waits at the gate. */
   | { readonly type: "gated"; readonly root: ProcessIdentity }
   | { readonly type: "started" }
   | { readonly type: "failed"; readonly failure: SpawnFailure }
@@ -51,7 +51,7 @@ type TransitionTable = {
   };
 };
 
-/** A cell in which nothing happens, and why. */
+/** A transition that changes nothing, with its reason. */
 function ignored(_why: string): (state: RunState) => RunState {
   return (state) => state;
 }
@@ -67,7 +67,7 @@ function toExiting(root: ProcessIdentity, cause: ExitCause, leader: LeaderStatus
 const TRANSITIONS: TransitionTable = {
   starting: {
     gated: (state, { root }) =>
-      // A cancel can arrive before the pid does; it is owed, not lost.
+      // A stop can arrive before the root is known.
       state.pendingStop === null
         ? { name: "starting", root: state.root ?? root, pendingStop: null }
         : toExiting(root, { by: "stop", stop: state.pendingStop }),
@@ -79,16 +79,16 @@ const TRANSITIONS: TransitionTable = {
         ? { name: "starting", root: null, pendingStop: state.pendingStop ?? stop }
         : toExiting(state.root, { by: "stop", stop }),
     leader: (state, { status }) =>
-      // The child behind the gate can be killed by a stranger.
+      // Another program can kill the child at the gate.
       state.root === null ? state : toExiting(state.root, { by: "leader", status }, status),
     survivors: ignored("nothing has been killed yet: a stop or the leader's end is reported first"),
     exited: toExited,
     lost: toExited,
   },
   running: {
-    gated: ignored("a repeat after re-attaching: the root never changes"),
-    started: ignored("a repeat after re-attaching"),
-    failed: ignored("what has been exec'd can no longer fail to start"),
+    gated: ignored("repeated after a reattach: the root never changes"),
+    started: ignored("repeated after a reattach"),
+    failed: ignored("an executed command cannot fail to start"),
     stop: (state, { stop }) => toExiting(state.root, { by: "stop", stop }),
     leader: (state, { status }) => toExiting(state.root, { by: "leader", status }, status),
     survivors: ignored("nothing has been killed yet: a stop or the leader's end is reported first"),
@@ -97,10 +97,9 @@ const TRANSITIONS: TransitionTable = {
   },
   exiting: {
     gated: ignored("the root is known"),
-    started: ignored("the stop crossed GO on the wire: the run is on its way out all the same"),
-    failed: ignored("the stop crossed a failing exec: the exit says both"),
-    // The first reason wins: a timeout that fires during a cancel must not rewrite history.
-    stop: ignored("the first reason wins"),
+    started: ignored("the stop crossed GO on the wire: the run is ending"),
+    failed: ignored("the stop crossed a failing exec: the exit contains both"),
+    stop: ignored("the first reason counts"),
     leader: (state, { status }) => ({ ...state, leader: state.leader ?? status }),
     survivors: (state, { survivors }) => ({ ...state, survivors }),
     exited: toExited,
@@ -113,8 +112,8 @@ const TRANSITIONS: TransitionTable = {
     stop: ignored("nothing is left to stop"),
     leader: ignored("nothing changes after the end"),
     survivors: ignored("nothing changes after the end"),
-    exited: ignored("the first end wins: connection and exit file tell the same one"),
-    lost: ignored("what ended cannot get lost"),
+    exited: ignored("the first end counts: connection and exit file report the same one"),
+    lost: ignored("an ended run cannot be lost"),
   },
 };
 

@@ -5,11 +5,11 @@ import { deferred, type Deferred } from "../../async/deferred.js";
 
 export type StdinLink = Pick<AnchorLink, "write" | "closeStdin">;
 
-/** What the anchor says of a run's input. It never has more than `limit` bytes sent to it. */
+/** How much input the anchor has, and takes: nothing is sent beyond `limit`. */
 export interface StdinCredit {
   readonly accepted: number;
   readonly limit: number;
-  /** Nobody reads it any more. */
+  /** No process reads the input any more. */
   readonly closed: boolean;
 }
 
@@ -20,13 +20,13 @@ interface Chunk {
 }
 
 /**
- * A run's input by offsets. Bytes are kept until the anchor's accepted offset has passed them, so that a new connection
- * resumes exactly there: nothing is lost, and the anchor ignores what it already has, so nothing is doubled.
+ * A run's input, addressed by offset. Bytes are kept until the anchor has accepted them, so that a new connection sends
+ * the rest again. The anchor ignores bytes that it already has, so none is lost or doubled.
  */
 export class Stdin {
   readonly #runId: string;
   #link: StdinLink | null = null;
-  /** Not yet accepted, oldest first, without gaps; those before `#next` have been sent on this connection. */
+  /** Not yet accepted, oldest first, without gaps. Chunks before `#next` were sent on this connection. */
   #chunks: Chunk[] = [];
   #next = 0;
   #written: number;
@@ -45,30 +45,33 @@ export class Stdin {
     this.#accepted = startAt;
   }
 
-  /** Up to here, the anchor holds every byte. */
+  /** The anchor has every byte before this offset. */
   get accepted(): number {
     return this.#accepted;
   }
 
-  /** Bytes that are kept here for the anchor to take. */
+  /** Written bytes that the anchor has not accepted. */
   get pendingBytes(): number {
     return this.#ended === null ? this.#written - this.#accepted : 0;
   }
 
   /**
-   * Resolves when the anchor holds every byte. A writer that counts says where its bytes begin: what is here already is
-   * not taken twice, and a gap is refused.
+   * Resolves when the anchor has every byte. With `at`, bytes before the current end are skipped, and a gap is
+   * refused.
    */
   write(data: Uint8Array | string, at = this.#written): Promise<void> {
     if (this.#ended !== null) return Promise.reject(new StdinClosed(this.#runId, this.#ended));
     const all = typeof data === "string" ? Buffer.from(data) : data;
     if (at > this.#written)
       return Promise.reject(
-        new BadInput("offset", `input at ${at} was refused: only what goes before ${this.#written} is here`),
+        new BadInput(
+          "offset",
+          `input at offset ${at} was refused: the bytes from ${this.#written} on are missing`,
+        ),
       );
     const end = at + all.length;
     if (this.#closing !== null && (end > this.#written || all.length === 0))
-      return Promise.reject(new StdinClosed(this.#runId, "its stdin was closed here before"));
+      return Promise.reject(new StdinClosed(this.#runId, "its stdin was closed before"));
     if (end <= this.#accepted || all.length === 0) return Promise.resolve();
     if (end > this.#written) {
       this.#chunks.push({ start: this.#written, end, bytes: all.subarray(this.#written - at) });
@@ -80,7 +83,7 @@ export class Stdin {
     return done.promise;
   }
 
-  /** Resolves when everything written has been accepted and the end has been sent after it. */
+  /** Resolves when all written bytes were accepted and the end of input was sent. */
   close(): Promise<void> {
     if (this.#ended !== null) return Promise.resolve();
     this.#closing ??= deferred<void>();
@@ -88,7 +91,7 @@ export class Stdin {
     return this.#closing.promise;
   }
 
-  /** A new connection: what it has not accepted is sent again. */
+  /** Uses a new connection: bytes that were not accepted are sent again. */
   attach(link: StdinLink, credit: StdinCredit): void {
     this.#link = link;
     this.#sent = Math.max(credit.accepted, this.#accepted);
@@ -105,11 +108,11 @@ export class Stdin {
     this.#accepted = Math.max(this.#accepted, Math.min(accepted, this.#written));
     this.#limit = limit;
     this.#dropAccepted();
-    if (closed) return this.end("nothing reads its stdin any more");
+    if (closed) return this.end("no process reads its stdin any more");
     this.#send();
   }
 
-  /** Nothing will be taken any more. What was not accepted is refused to its writer. */
+  /** Takes no more input. Rejects the writes that were not accepted. */
   end(why: string): void {
     if (this.#ended !== null) return;
     this.#ended = why;
@@ -121,13 +124,13 @@ export class Stdin {
   }
 
   #dropAccepted(): void {
-    let gone = 0;
-    while (gone < this.#chunks.length && this.#chunks[gone]!.end <= this.#accepted) gone++;
-    this.#chunks.splice(0, gone);
-    this.#next = Math.max(0, this.#next - gone);
-    const held = this.#waiting.filter(({ end }) => end <= this.#accepted);
-    if (held.length > 0) this.#waiting = this.#waiting.filter(({ end }) => end > this.#accepted);
-    for (const { done } of held) done.resolve();
+    let count = 0;
+    while (count < this.#chunks.length && this.#chunks[count]!.end <= this.#accepted) count++;
+    this.#chunks.splice(0, count);
+    this.#next = Math.max(0, this.#next - count);
+    const accepted = this.#waiting.filter(({ end }) => end <= this.#accepted);
+    if (accepted.length > 0) this.#waiting = this.#waiting.filter(({ end }) => end > this.#accepted);
+    for (const { done } of accepted) done.resolve();
   }
 
   #send(): void {

@@ -3,26 +3,25 @@ import type { Clock, Timer } from "../../async/clock.js";
 import { deferred, type Deferred } from "../../async/deferred.js";
 
 /**
- * One store serves all runs of a supervisor: what refuses one write refuses the others, too. So when one has been
- * refused the others wait: after a growing pause one goes ahead, and only its success lets the rest follow.
+ * Circuit breaker for the store's writes, shared by all runs of a supervisor. After a failed write the others wait; after
+ * a growing pause one trial is allowed, and its success admits the others.
  */
 export class StoreCircuitBreaker {
   readonly #clock: Clock;
   readonly #onSuccess: () => void;
   #opened: Deferred<void> | null = null;
-  /** Shut, but the next to ask may try. */
+  /** The next caller may try. */
   #halfOpen = false;
   #pauseMs: number = defaults.storeRetryMs;
   #timer: Timer | null = null;
   #lastError: unknown = null;
 
-  /** `answered` is told of every write that was accepted. */
-  constructor(clock: Clock, answered: () => void = () => {}) {
+  constructor(clock: Clock, onSuccess: () => void = () => {}) {
     this.#clock = clock;
-    this.#onSuccess = answered;
+    this.#onSuccess = onSuccess;
   }
 
-  /** Null: go ahead, and say afterwards how it went. Otherwise ask again when it resolves. */
+  /** Null: write, then call `recordSuccess` or `recordFailure`. Otherwise ask again when the promise resolves. */
   admit(): Promise<void> | null {
     if (this.#opened === null) return null;
     if (this.#halfOpen) {
@@ -32,7 +31,7 @@ export class StoreCircuitBreaker {
     return this.#opened.promise;
   }
 
-  /** Why the last write was refused; null: it was not, or nothing has been answered yet. */
+  /** Error of the last write; null: it succeeded, or there was none. */
   get lastError(): unknown {
     return this.#lastError;
   }
@@ -55,7 +54,7 @@ export class StoreCircuitBreaker {
     this.#pauseMs = Math.min(2 * this.#pauseMs, defaults.storeRetryMaxMs);
   }
 
-  /** For good. Whoever still waits goes ahead, and finds out. */
+  /** Admits all waiting callers for good. */
   dispose(): void {
     this.#close();
   }

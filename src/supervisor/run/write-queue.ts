@@ -9,25 +9,25 @@ import type { StoreCircuitBreaker } from "./store-circuit-breaker.js";
 interface QueuedWrite {
   readonly change: RunChange | null;
   readonly events: readonly NewRunEvent[];
-  /** Set for the terminal entry: it is settled with the committed record. */
+  /** Set for the terminal write: resolves with the committed record. */
   readonly committed: Deferred<RunRecord> | null;
 }
 
 export interface WriteQueueObserver {
-  /** A write was refused and will be repeated. */
+  /** A write failed and will be repeated. */
   onRetry(error: unknown): void;
   /**
-   * The store does not know what it was told. True: it had gone back in time, and has been told again; the write is
+   * The store does not have this lease. True: the store was rolled back and the record is restored, so the write is
    * repeated. Rejects when that cannot be found out now.
    */
   onRolledBack(): Promise<boolean>;
-  /** Somebody else owns the run, or its record is gone: nothing more is written. */
+  /** Another supervisor owns the run, or its record is gone: nothing more is written. */
   onReplaced(error: LeaseLost | RunNotFound): void;
 }
 
 /**
- * One run's writes to the store, in order. A write that fails is repeated until it succeeds: stopping a run never waits
- * for the store, and its end is never forgotten because the disk was full for a while.
+ * One run's writes to the store, in order. A failed write is repeated until it succeeds, so that a stop does not wait
+ * for the store, and the end of a run is recorded even if the disk was full for a while.
  */
 export class RunWriteQueue {
   readonly #store: RunStore;
@@ -40,7 +40,7 @@ export class RunWriteQueue {
   #draining = false;
   #closed: Error | null = null;
 
-  /** `record`: as the store has it when the journal begins. */
+  /** `record`: as it is in the store now. */
   constructor(
     store: RunStore,
     storeBreaker: StoreCircuitBreaker,
@@ -59,18 +59,18 @@ export class RunWriteQueue {
     return this.#lease;
   }
 
-  /** The run's record as it will be when everything noted so far is written. */
+  /** The run's record as it will be when all queued writes are committed. */
   get record(): RunRecord {
     const { ownerInstanceId, epoch: leaseEpoch } = this.#lease;
     return { ...this.#record, ownerInstanceId, leaseEpoch };
   }
 
-  /** How many writes are not committed. */
+  /** Number of writes that are not committed. */
   get pending(): number {
     return this.#queue.length;
   }
 
-  /** A change that was committed without this journal. */
+  /** Applies a change that was committed without this queue. */
   committed(change: RunChange): void {
     this.#record = applyRunChange(this.#record, change);
   }
@@ -80,7 +80,7 @@ export class RunWriteQueue {
     return this.#firstFailure.promise;
   }
 
-  /** Go on under a newer epoch of the same run. */
+  /** Continues under a newer epoch of the same run. */
   setLease(lease: Lease): void {
     this.#lease = lease;
   }
@@ -89,14 +89,14 @@ export class RunWriteQueue {
     this.#append({ change, events, committed: null });
   }
 
-  /** Resolves with the record once the end is committed; rejects only when the journal is closed before that. */
+  /** Resolves with the record when the end is committed; rejects only when the queue is closed before that. */
   enqueueTerminal(change: RunChange, events: readonly NewRunEvent[]): Promise<RunRecord> {
     const committed = deferred<RunRecord>();
     this.#append({ change, events, committed });
     return committed.promise;
   }
 
-  /** Stop writing. What is still unwritten stays so. */
+  /** Stops writing and drops the queued writes. */
   close(error: Error): void {
     if (this.#closed !== null) return;
     this.#closed = error;
@@ -106,7 +106,7 @@ export class RunWriteQueue {
   #append(entry: QueuedWrite): void {
     if (this.#closed !== null) return entry.committed?.reject(this.#closed);
     if (entry.change !== null) this.#record = applyRunChange(this.#record, entry.change);
-    // While the store refuses everything, yesterday's signs of life need not pile up behind today's. The head may be in flight.
+    // While the store fails, keep only the newest output heartbeat. The first entry may be in flight.
     if (
       entry.change?.to === "output" &&
       this.#queue.length > 1 &&
@@ -117,15 +117,15 @@ export class RunWriteQueue {
     if (!this.#draining) void this.#drain();
   }
 
-  /** Never rejects. The first write happens within the call, without a turn of the loop. */
+  /** Never rejects. The first write begins synchronously. */
   async #drain(): Promise<void> {
     this.#draining = true;
     for (let entry = this.#queue[0]; entry !== undefined; entry = this.#queue[0]) {
       for (let wait = this.#breaker.admit(); wait !== null; wait = this.#breaker.admit()) {
-        // Others were refused: that is trouble enough, without having been refused oneself.
+        // A failed write of another run counts as a failure of this one.
         this.#firstFailure.resolve();
         await wait;
-        // Asked first: who enters and then says nothing leaves the gate shut for everybody.
+        // Checked before `admit`: a trial without a result would keep the breaker open.
         if (this.#closed !== null) break;
       }
       if (this.#closed !== null) break;
@@ -143,15 +143,15 @@ export class RunWriteQueue {
 
   async #onRefused(error: unknown): Promise<void> {
     if (!(error instanceof LeaseLost || error instanceof RunNotFound)) return this.#onFailed(error);
-    let again: boolean;
+    let restored: boolean;
     try {
-      again = await this.#observer.onRolledBack();
+      restored = await this.#observer.onRolledBack();
     } catch (failure) {
       return this.#onFailed(failure);
     }
-    // An answer, if not the one hoped for; of an epoch that has been renewed meanwhile it says nothing.
+    // The store answers. The refusal does not count if the epoch was renewed in the meantime.
     this.#breaker.recordSuccess();
-    if (again || this.#closed !== null) return;
+    if (restored || this.#closed !== null) return;
     if (error instanceof LeaseLost && error.epoch !== this.#lease.epoch) return;
     this.close(error);
     this.#observer.onReplaced(error);
@@ -169,7 +169,7 @@ export class RunWriteQueue {
     if (change !== null) await this.#store.saveRun(this.#lease, change, events);
     else await this.#store.appendEvents(events);
     if (committed === null) return null;
-    // Read back rather than assembled: the record is what is committed, also when somebody else ended it first.
+    // Read back, because another supervisor may have ended the run first.
     const record = await this.#store.getRun(runId);
     if (record === null) throw new RunNotFound(runId);
     return record;

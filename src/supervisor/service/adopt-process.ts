@@ -29,13 +29,13 @@ import { checkText } from "../run/options.js";
 
 const FIRST_EPOCH = 1;
 
-/** Only ancestry tells who belongs to a run, and only numbers who is who. */
+/** A tier with neither cgroups nor process handles: membership is known by ancestry, identity by pid. */
 const WEAK_TIER = /^subreaper\b.*\+number$/;
 
 /**
- * A process of one of our runs, with all below it, becomes a service of its own: the record first, then its anchor, which
- * from then on serves both, then the identities. Killed in between, the next supervisor finds the record, and an anchor
- * that answers for it or not.
+ * Makes a process of an own run, with its descendants, a service of its own. First the record is written, then the anchor
+ * adopts the process and serves both runs, then the identities are recorded. If this supervisor dies in between, the
+ * next one finds the record, with or without an anchor that answers for it.
  */
 export async function adoptProcess(
   context: SupervisorContext,
@@ -46,10 +46,7 @@ export async function adoptProcess(
   const { evidence, record: parentRecord } = await findAdoptableMember(context, pid);
   const parent = context.runs.get(parentRecord.runId);
   if (parent === undefined)
-    throw new NotSteering(
-      parentRecord.runId,
-      `${parentRecord.ownerInstanceId} holds it, not this supervisor`,
-    );
+    throw new NotSteering(parentRecord.runId, `${parentRecord.ownerInstanceId} owns it, not this supervisor`);
   assertOwned(parent);
   assertCanAdoptFrom(parent);
   const live = await recordService(context, parentRecord, evidence);
@@ -76,7 +73,7 @@ export async function adoptProcess(
   return { record, from, warnings: stdioWarnings(evidence, from) };
 }
 
-/** Proven by identity, cgroup or ancestry, as `who` does; never by a marker alone. */
+/** The run of a process, proven by identity, cgroup or ancestry; a marker alone is not enough. */
 async function findAdoptableMember(
   { host, store }: SupervisorContext,
   pid: number,
@@ -88,7 +85,7 @@ async function findAdoptableMember(
   );
   const owner = await findOwningRun(evidence, records, (wanted) => host.inspectCgroups(wanted));
   if (owner === null)
-    throw new NotOurs(pid, "neither its ancestry nor its cgroup leads to a run; nothing was changed");
+    throw new NotOurs(pid, "neither its ancestry nor its cgroup belongs to a run; nothing was changed");
   const { role, record } = owner;
   switch (role) {
     case "member":
@@ -108,20 +105,20 @@ async function findAdoptableMember(
     case "claims":
       throw new NotOurs(
         pid,
-        `it only carries the marker of ${record.runId}, which anybody can set; nothing was changed`,
+        `it only has the environment marker of ${record.runId}, which any process can set; nothing was changed`,
       );
   }
 }
 
-/** What the anchor would refuse, as far as it is known here: then there is nothing to record. */
+/** Refuses, before anything is recorded, what the anchor would refuse. */
 function assertCanAdoptFrom({ facts: { runId }, link, isOwner: owner, state }: LiveRun): void {
   const why = whyNot();
   if (why !== null) throw new NotAdopted(runId, why);
   function whyNot(): string | null {
-    if (link === null || !owner) return "its anchor does not answer now";
-    if (link.welcome.protocol < PROTOCOL) return "its anchor was started before an upgrade, and cannot do it";
+    if (link === null || !owner) return "its anchor does not answer";
+    if (link.welcome.protocol < PROTOCOL) return "its anchor is older than this version and cannot do it";
     if (WEAK_TIER.test(link.welcome.boundary.tier))
-      return "with neither cgroups nor process handles it could not be stopped apart from its run";
+      return "without cgroups and process handles it could not be stopped separately from its run";
     return state.name === "running" ? null : "the run is not running, or is about to end";
   }
 }
@@ -148,11 +145,11 @@ async function recordService(
     commandHash: commandHash(words),
     cwd: "",
     ...context.host.machine,
-    // Its anchor is the parent's, which reads start times where it was started.
+    // The parent's anchor serves it, and reads start times in its own time namespace.
     timeNamespace: parent.timeNamespace,
     stateId: context.stateId,
     anchorPath: parent.anchorPath,
-    // Its directory lies beside the other's.
+    // Its directory is beside the parent's.
     originInstanceId: parent.originInstanceId,
     ownerInstanceId: context.instanceId,
     leaseEpoch: FIRST_EPOCH,
@@ -188,7 +185,7 @@ async function recordService(
   }
 }
 
-/** Resolves when the anchor has done it, or cannot be heard any more; rejects when it refuses. */
+/** Resolves when the anchor has adopted the process, or the connection ends; rejects when it refuses. */
 async function requestAdoption(
   parent: LiveRun,
   { runId, command }: Pick<RunFacts, "runId" | "command">,
@@ -197,12 +194,12 @@ async function requestAdoption(
 ): Promise<void> {
   while (parent.pendingAdoption !== null) await parent.pendingAdoption.promise.catch(() => undefined);
   if (parent.link === null || !parent.isOwner)
-    throw new NotAdopted(parent.facts.runId, "its anchor does not answer now");
+    throw new NotAdopted(parent.facts.runId, "its anchor does not answer");
   const answered = deferred<void>();
   parent.pendingAdoption = answered;
   try {
-    const whose = { sessionKey, sessionId, backendId, agentId, taskId: null, labels };
-    const scope = { ...whose, kind: "service", command } as const;
+    const ownership = { sessionKey, sessionId, backendId, agentId, taskId: null, labels };
+    const scope = { ...ownership, kind: "service", command } as const;
     parent.link.adopt(runId, identity, parent.facts.policy.graceMs, scope);
     await Promise.race([answered.promise, parent.ended.promise.then(() => undefined)]);
   } finally {
@@ -220,7 +217,7 @@ async function attachToService(live: LiveRun, from: string): Promise<AnchorLink>
     throw error;
   }
   if (link !== null) return link;
-  const message = "its anchor has ended, or never heard of it";
+  const message = "its anchor has ended, or did not adopt it";
   finalizeSpawnFailure(live, { errno: 0, step: "adopt", message });
   throw new NotAdopted(from, message);
 }
@@ -235,14 +232,14 @@ async function commitIdentities(
   writeQueue.committed(change);
 }
 
-/** What the end of the other run would do to it. */
+/** Warnings about stdio that ends with the parent run. */
 function stdioWarnings({ stdio }: ProcessEvidence, from: string): readonly string[] {
   return [1, 2].flatMap((fd) => {
     const name = fd === 1 ? "stdout" : "stderr";
     const target = stdio[fd] ?? "";
     if (target.startsWith("pipe:"))
       return [
-        `its ${name} is a pipe of ${from}: what it writes is kept there, and breaks (SIGPIPE) when ${from} has ended`,
+        `its ${name} is a pipe of ${from}: its output is stored there, and a write fails (SIGPIPE) after ${from} has ended`,
       ];
     if (target.startsWith("/dev/pts/"))
       return [`its ${name} is the terminal of ${from}: it is hung up (SIGHUP, EIO) when ${from} has ended`];

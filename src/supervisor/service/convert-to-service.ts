@@ -8,8 +8,8 @@ import { checkText } from "../run/options.js";
 import { sendServicePolicy } from "../attach/bind-link.js";
 
 /**
- * A task becomes a service: on record first, then for its anchor. Killed in between, whoever attaches next finds the
- * record and tells the anchor; until then it goes by what it knew, and nobody was told otherwise.
+ * Makes a task a service, first in its record, then in its anchor. If this supervisor dies in between, the next owner
+ * tells the anchor.
  */
 export async function convertToService(live: LiveRun, options: AdoptOptions = {}): Promise<RunRecord> {
   const { context, facts, writeQueue } = live;
@@ -28,7 +28,7 @@ export async function convertToService(live: LiveRun, options: AdoptOptions = {}
     const written = await context.store.saveRun(writeQueue.lease, change, [
       { ...runEventBase(live, at), type: "adopt", data: { actor, pid: null, from: null, to: null } },
     ]);
-    if (!written) throw new BadInput("runId", `run ${runId} has ended meanwhile; nothing was changed`);
+    if (!written) throw new BadInput("runId", `run ${runId} has ended in the meantime; nothing was changed`);
     writeQueue.committed(change);
     live.service = service;
     if (options.keepTimeouts !== true) live.deadlines.disable();
@@ -41,7 +41,7 @@ export async function convertToService(live: LiveRun, options: AdoptOptions = {}
   return record;
 }
 
-/** Until the anchor has said that it knows. Repeated on every connection until then. */
+/** Waits until the anchor confirms. The command is repeated on every connection until then. */
 async function awaitServiceAck(live: LiveRun): Promise<void> {
   const { serviceAck, context, facts, ended } = live;
   if (serviceAck === null) return;
@@ -53,6 +53,6 @@ async function awaitServiceAck(live: LiveRun): Promise<void> {
   if (live.serviceAck === null || isInactive(live)) return;
   throw new NotSteering(
     facts.runId,
-    "its record says service, but its anchor does not answer; it is told as soon as it does",
+    "it is recorded as a service, but its anchor does not answer; the anchor is told as soon as it answers",
   );
 }

@@ -2,12 +2,12 @@ import { BadInput } from "../../errors.js";
 import type { RunIo } from "../../model/run.js";
 import type { CommandInput } from "../api.js";
 
-/** Where a `ptyCommand` goes when its caller names no shell. */
+/** The shell of a `ptyCommand` without one. */
 const DEFAULT_SHELL = "/bin/sh";
 
-/** The kernel's MAX_ARG_STRLEN: one argument or variable, with its closing NUL. */
+/** The kernel's MAX_ARG_STRLEN: one argument or variable, with its final NUL. */
 const MAX_STRING_BYTES = 128 * 1024;
-/** A quarter of the usual 8 MiB stack: what execve(2) grants to all of them, with a pointer each. */
+/** A quarter of the usual 8 MiB stack: the limit of execve(2) for all strings and their pointers. */
 const MAX_TOTAL_BYTES = 2 * 1024 * 1024;
 const POINTER_BYTES = 8;
 
@@ -16,18 +16,21 @@ export interface CheckedCommand {
   readonly io: RunIo;
 }
 
-/** What will be executed, or BadInput. Callers come from JSON and JavaScript too: nothing is taken on trust. */
+/** The command to execute. Throws BadInput: input from JSON and JavaScript is not typed. */
 export function checkCommand(input: CommandInput): CheckedCommand {
   const argv = argvOf(input);
   if (argv.length === 0 || argv[0] === "")
     throw new BadInput("command", "the command is empty; name a program to run");
   for (const word of argv)
     if (word.includes("\0"))
-      throw new BadInput("command", "the command contains a NUL character, which no program can be given");
+      throw new BadInput(
+        "command",
+        "the command contains a NUL character, which cannot be part of an argument",
+      );
   return { argv, io: input.io };
 }
 
-/** What execve would refuse with E2BIG, refused before anything is recorded. */
+/** Refuses, before anything is recorded, what execve would refuse with E2BIG. */
 export function checkExecSize(argv: readonly string[], env: Readonly<Record<string, string>>): void {
   let total = 0;
   const count = (text: string, what: string): void => {
@@ -35,7 +38,7 @@ export function checkExecSize(argv: readonly string[], env: Readonly<Record<stri
     if (bytes > MAX_STRING_BYTES)
       throw new BadInput(
         "command",
-        `${what} has ${bytes - 1} bytes; the system takes fewer than ${MAX_STRING_BYTES}`,
+        `${what} has ${bytes - 1} bytes; the limit of the system is ${MAX_STRING_BYTES - 1}`,
       );
     total += bytes + POINTER_BYTES;
   };
@@ -45,7 +48,7 @@ export function checkExecSize(argv: readonly string[], env: Readonly<Record<stri
   if (total > MAX_TOTAL_BYTES)
     throw new BadInput(
       "command",
-      `command and environment need ${total} bytes together; the system takes ${MAX_TOTAL_BYTES}. Pass large data on stdin or in a file`,
+      `command and environment need ${total} bytes together; the limit of the system is ${MAX_TOTAL_BYTES}. Pass large data on stdin or in a file`,
     );
 }
 

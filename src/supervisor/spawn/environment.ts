@@ -1,14 +1,14 @@
 import { BadInput } from "../../errors.js";
 
 /**
- * Variables that make a dynamic loader or an interpreter run code which the command line does not show.
- * Whoever may set them on a run owns that run, whatever its argv says.
+ * Variables that make a dynamic loader or an interpreter run code that the command line does not show: a caller that may
+ * set them controls the run, whatever its argv is.
  *
- * Not here: variables that name a program to be started in plain sight of the user of that program
- * (EDITOR, PAGER, GIT_SSH_COMMAND, CC), and PATH. They are how such programs are meant to be configured.
+ * PATH and variables that configure which program another one starts (EDITOR, PAGER, GIT_SSH_COMMAND, CC) are not
+ * included: that is their documented purpose.
  */
 const INJECTION_NAMES: ReadonlySet<string> = new Set([
-  // Loaders and what the C library loads
+  // Loaders and modules of the C library
   "GCONV_PATH",
   "GLIBC_TUNABLES",
   "LOCPATH",
@@ -84,12 +84,12 @@ const INJECTION_PREFIXES: readonly string[] = [
 ];
 
 export function isInjectionVariable(name: string): boolean {
-  // npm reads its own variables in any case, and Windows all of them.
+  // npm ignores the case of its variables, and Windows of all variables.
   const upper = name.toUpperCase();
   return INJECTION_NAMES.has(upper) || INJECTION_PREFIXES.some((prefix) => upper.startsWith(prefix));
 }
 
-/** What a process of a run can be recognised by. Hints, never credentials. */
+/** Environment variables that mark the processes of a run. They are hints, not credentials. */
 export interface RunMarkers {
   readonly leaseId: string;
   readonly instanceId: string;
@@ -98,12 +98,12 @@ export interface RunMarkers {
 }
 
 export interface EnvironmentRequest {
-  /** The caller's environment. What it holds passes: the caller runs with it already. */
+  /** The caller's environment. It is not checked, because the caller runs with it already. */
   readonly base: Readonly<Record<string, string | undefined>>;
   readonly set: Readonly<Record<string, string>>;
   /** Start from nothing instead of from `base`. */
   readonly clear: boolean;
-  /** Injection variables that may be set all the same, by exact name. */
+  /** Injection variables that may be set, by exact name. */
   readonly allow: readonly string[];
   readonly markers: RunMarkers;
 }
@@ -115,7 +115,7 @@ const MARKER_NAMES = [
   "HOLDFAST_SESSION_KEY",
 ] as const;
 
-/** A run inside a run must not carry the outer one's marks, also not those of a newer version. These are none. */
+/** HOLDFAST_ variables that a run inherits. All others may be markers of an outer run, also of a newer version. */
 const INHERITABLE_SETTINGS: ReadonlySet<string> = new Set([
   "HOLDFAST_HOME",
   "HOLDFAST_ANCHOR",
@@ -129,7 +129,7 @@ export function isInheritable(name: string): boolean {
   return !name.startsWith("HOLDFAST_") || INHERITABLE_SETTINGS.has(name);
 }
 
-/** The complete environment of a run's first process. Refuses what a caller must not set; stores nothing. */
+/** The complete environment of a run's leader. Refuses variables that a caller must not set. */
 export function buildEnvironment(request: EnvironmentRequest): Record<string, string> {
   // No prototype: a variable may be called `__proto__`.
   const env = Object.create(null) as Record<string, string>;
@@ -149,7 +149,7 @@ function inheritVariables(env: Record<string, string>, base: EnvironmentRequest[
   }
 }
 
-/** Whether a caller may set them; rejects with BadInput. */
+/** Throws BadInput for a variable that a caller must not set. */
 export function checkVariables(set: Readonly<Record<string, string>>, allow: readonly string[]): void {
   for (const [name, value] of Object.entries(set)) checkVariable(name, value, allow);
 }
@@ -165,6 +165,6 @@ function checkVariable(name: string, value: string, allow: readonly string[]): v
   if (isInjectionVariable(name) && !allow.includes(name))
     throw new BadInput(
       "env",
-      `${name} makes programs load code they were not asked to; it is refused unless allowed by name (--allow-env ${name}; allowEnv in a request)`,
+      `${name} can make programs load other code; it is refused unless allowed by name (--allow-env ${name}; allowEnv in a request)`,
     );
 }

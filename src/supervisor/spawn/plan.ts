@@ -22,16 +22,16 @@ import {
 import { checkCommand, checkExecSize } from "./command.js";
 import { buildEnvironment } from "./environment.js";
 
-/** A request that can be carried out: everything is checked, nothing is recorded. */
+/** A checked spawn request. Nothing is recorded yet. */
 export interface SpawnPlan {
-  /** Null: any that is free. */
+  /** Null: a new id. */
   readonly runId: string | null;
   readonly command: string;
   readonly kind: RunKind;
   readonly policy: RunPolicy;
   readonly deadlines: RunDeadlines;
   readonly service: ServiceFacts | null;
-  /** All of its input; null: others give it some, or nobody. */
+  /** The complete input; null: it is written later, if at all. */
   readonly input: string | null;
   record(runId: string, leaseId: string): NewRun;
   start(runId: string, leaseId: string): StartSpec;
@@ -139,7 +139,7 @@ function checkRunId(runId: string): string {
   throw new BadInput("runId", `${JSON.stringify(runId)} cannot be the id of a run; nothing was started`);
 }
 
-/** Absolute, because the launcher's directory is not the caller's. Whether it can be entered is the anchor's to find out. */
+/** Absolute, because the launcher has another working directory. The anchor finds out whether it can be entered. */
 function resolveCwd(cwd: string | undefined): string {
   if (cwd !== undefined && typeof cwd !== "string")
     throw new BadInput("cwd", `the working directory must be text, not ${JSON.stringify(cwd)}`);

@@ -17,8 +17,8 @@ import { closeRun } from "../run/lifecycle.js";
 import { planSpawn, type SpawnPlan } from "./plan.js";
 
 /**
- * Record, gate, record, GO. The order is the promise: nothing of the command runs before its process is on record, so
- * that a supervisor killed at any line leaves either nothing or something its successor can find.
+ * Record, gate, record, GO: the command is executed only after its process is recorded, so that a supervisor that dies
+ * at any point leaves nothing, or a process that its successor can find.
  */
 export async function spawn(
   context: SupervisorContext,
@@ -47,9 +47,9 @@ export async function spawn(
   } catch (error) {
     throw failBeforeGo(live, link, error);
   }
-  // Otherwise it was stopped, or has ended, before it began: the anchor knows, and opens no gate.
+  // In other states the run was stopped, or has ended: the anchor keeps the gate closed.
   if (live.state.name === "starting") {
-    // Not when its anchor says that it runs: by then a short command may have ended.
+    // Taken now: when the anchor reports the start, a short command may have ended.
     live.startedAt = { at: live.context.clock.wall(), recorded: false };
     link.go();
   }
@@ -61,7 +61,7 @@ export async function spawn(
   return live;
 }
 
-/** Closing, or somebody with a newer epoch, may have taken the run out of our hands at any await. */
+/** The run may be detached during any await, by `close` or by an owner with a newer epoch. */
 function assertNotDetached({ detachedBy }: LiveRun): void {
   if (detachedBy !== null) throw detachedBy;
 }
@@ -73,7 +73,7 @@ async function recordRun(
   for (;;) {
     const runId = plan.runId ?? newRunId();
     const leaseId = newLeaseId();
-    // Built first: what is wrong with the environment must be found before anything is recorded.
+    // Built first, so that an invalid environment is refused before anything is recorded.
     const spec = plan.start(runId, leaseId);
     context.inserting.add(runId);
     try {
@@ -89,7 +89,7 @@ async function recordRun(
       if (plan.input !== null) writeAllInput(live, plan.input);
       return { live, spec };
     } catch (error) {
-      // Sixty random bits were taken: once is chance, and the next draw is as good.
+      // A collision of random ids: try another one.
       if (error instanceof RunExists && plan.runId === null) continue;
       throw error;
     } finally {
@@ -99,8 +99,7 @@ async function recordRun(
 }
 
 /**
- * At once, before anybody else can write. Not waited for: a program may read it late or never, and one that ends without
- * reading it needs none of it.
+ * Writes the complete input before any other writer. Not awaited: the program may read it late or never.
  */
 function writeAllInput({ stdin }: LiveRun, input: string): void {
   stdin.write(input).catch(() => undefined);
@@ -128,19 +127,19 @@ function runFactsOf(
   };
 }
 
-/** Rejects unless the root's identity is on record, and the right to say GO is still ours. */
+/** Rejects unless the root's identity is recorded and the lease is still valid. */
 async function commitGated(live: LiveRun, link: AnchorLink): Promise<void> {
   const { runId } = live.facts;
   const change = gatedChange(link.welcome);
   const saved = await live.context.store.saveRun(live.writeQueue.lease, change);
   if (saved) live.writeQueue.committed(change);
   else if (!isInactive(live)) throw new NotSteering(runId, "another process ended its record");
-  // The fresh lease may be the first write in a long while that the store took: then the others can be renewed too.
+  // The store accepted a write, so the leases can be renewed, too.
   if (live.context.leases.fenced) await live.context.leases.renew();
   if (live.context.leases.fenced) throw new NotSteering(runId, "its lease could not be renewed");
 }
 
-/** No certain commit, no GO. To an anchor with a closed gate a lost owner means: let the child go, unexecuted. */
+/** Without a confirmed commit there is no GO. An anchor with a closed gate that loses its owner ends the child unexecuted. */
 function failBeforeGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFailed {
   const { runId } = live.facts;
   const message = `the record of run ${runId} could not be committed (${errorMessage(error)}); the command did not run`;
@@ -148,13 +147,13 @@ function failBeforeGo(live: LiveRun, link: AnchorLink, error: unknown): SpawnFai
   if (!isInactive(live)) {
     live.link = null;
     link.close();
-    // What became of it is found out in the background: the store may refuse that as well for a while.
+    // In the background: the store may fail for a while.
     live.context.track(runId, reattach(live));
   }
   return toSpawnFailed(live, live.failure, error);
 }
 
-/** Rejecting waits for the terminal record, but not for a store that is failing. */
+/** Waits for the terminal record, but not for a failing store. */
 async function awaitSpawnFailure(live: LiveRun, cause: unknown): Promise<SpawnFailed> {
   const { clock } = live.context;
   await clock.sleep(defaults.recordWaitMs, Promise.race([live.ended.promise, live.writeQueue.firstFailure]));

@@ -24,33 +24,33 @@ export type DirectStopOutcome =
   | { readonly outcome: "gone"; readonly detail: string }
   | { readonly outcome: "ended-before"; readonly detail: string }
   | { readonly outcome: "survivors"; readonly survivors: readonly Survivor[]; readonly detail: string }
-  /** Whether anything is left is not known; the detail says what was done and what was not. */
+  /** Whether a process is left is not known; the detail says what was done. */
   | { readonly outcome: "unknown"; readonly detail: string };
 
 export interface StopOptions {
-  /** From the call to the answer, the run's grace included. */
+  /** Time limit of the whole call, with the run's grace period. */
   readonly boundMs?: number;
-  /** Called once, as soon as something was told to stop: what follows may take a while. */
+  /** Called once, when the first stop was sent or the first signal is due. */
   readonly onStopSent?: () => void;
 }
 
 /**
- * Stop a run without its supervisor and see it through. The order: its anchor; SIGCONT when the anchor does not answer;
- * the run's cgroup and verified processes when it still does not. The anchor itself is killed last, and only when it
- * serves no other run. Needs neither store nor lease.
+ * Stops a run without its supervisor and waits for the result. First through its anchor; if the anchor does not answer,
+ * after a SIGCONT; then by the run's cgroup and verified processes. The anchor is killed last, and only if it serves no
+ * other run. Needs neither store nor lease.
  */
 export async function stopDirectly(
   dependencies: StopDependencies,
   target: StopTarget,
   stop: StopRequest,
-  { boundMs = defaults.stopBoundMs, onStopSent: told = () => {} }: StopOptions = {},
+  { boundMs = defaults.stopBoundMs, onStopSent = () => {} }: StopOptions = {},
 ): Promise<DirectStopOutcome> {
   const { host, clock } = dependencies;
   const until = clock.now() + boundMs;
-  let heard = false;
+  let notified = false;
   const notifyStopSent = (): void => {
-    if (!heard) told();
-    heard = true;
+    if (!notified) onStopSent();
+    notified = true;
   };
   const timing = { until, answerMs: defaults.anchorAnswerMs, onStopSent: notifyStopSent };
   let answer = await stopThroughAnchor(dependencies, target.run, stop, timing);
@@ -79,7 +79,7 @@ export async function stopDirectly(
       return {
         outcome: "survivors",
         survivors: answer.survivors,
-        detail: "its anchor stays and goes on trying; `holdfast runs abandon` gives up on them",
+        detail: "its anchor keeps trying to kill them; `holdfast runs abandon` ends the run's record",
       };
     case "late":
       return timeoutOutcome(answer.alive, boundMs);
@@ -97,17 +97,17 @@ export async function stopDirectly(
 function outcomeOfAnchorExit({ reason, actor, emptiness, residue }: AnchorExit): DirectStopOutcome {
   const detail = `${reason}${actor === "" ? "" : ` by ${actor}`}`;
   if (emptiness === "proven") return { outcome: "gone", detail: `${detail}, proven empty` };
-  return { outcome: "survivors", survivors: residue, detail: `${detail}: it was abandoned meanwhile` };
+  return { outcome: "survivors", survivors: residue, detail: `${detail}: it was abandoned in the meantime` };
 }
 
 function timeoutOutcome(alive: readonly Survivor[] | null, boundMs: number): DirectStopOutcome {
-  const told = `its anchor was told to stop it and is stopping it; after ${boundMs / 1000} s`;
+  const waited = `its anchor is stopping it; after ${boundMs / 1000} s`;
   if (alive === null || alive.length === 0)
-    return { outcome: "unknown", detail: `${told} it has not said that the run is gone` };
+    return { outcome: "unknown", detail: `${waited} it has not reported the end` };
   return {
     outcome: "survivors",
     survivors: alive,
-    detail: `${told} these processes still run; the anchor kills them when their grace period is over`,
+    detail: `${waited} these processes are alive; the anchor kills them when their grace period is over`,
   };
 }
 
@@ -116,17 +116,17 @@ function outcomeWithoutAnchor(ended: EndedWithoutAnchor | null): DirectStopOutco
   if (ended === null)
     return {
       outcome: "unknown",
-      detail: `${silent}, no process of it is on record here, and nothing was signalled`,
+      detail: `${silent}, no process of it is recorded here, and nothing was signalled`,
     };
   const { survivors, emptiness, verified, why } = ended.reaped;
   if (!verified) return { outcome: "unknown", detail: `${silent}, and nothing was signalled: ${why}` };
   const detail = `${silent}; ${describeEnded(ended)}`;
   if (survivors.length > 0) return { outcome: "survivors", survivors, detail };
   if (emptiness === "proven") return { outcome: "gone", detail: `${detail}; proven empty` };
-  return { outcome: "unknown", detail: `${detail}; whether others of it live is not known` };
+  return { outcome: "unknown", detail: `${detail}; whether others are alive is not known` };
 }
 
-/** By the record, or by the run's directory where there is none. */
+/** From the record, or without one from the run's directory. */
 async function recordedIdentityOf(
   host: StopHost,
   { run, record }: StopTarget,
@@ -150,8 +150,6 @@ async function recordedIdentityOf(
   };
 }
 
-/* ---- an anchor that is dead ---- */
-
 function deadAnchorOutcome(
   deadAnchor: Exclude<DeadAnchorResult, { kind: "anchor-alive" }>,
   { record }: StopTarget,
@@ -161,29 +159,27 @@ function deadAnchorOutcome(
       if (deadAnchor.exit.emptiness !== "proven") return outcomeOfAnchorExit(deadAnchor.exit);
       return { outcome: "ended-before", detail: `it has ended: ${deadAnchor.exit.reason}` };
     case "never-executed":
-      return { outcome: "unknown", detail: "no process of it is on record, and nothing was signalled" };
+      return { outcome: "unknown", detail: "no process of it is recorded, and nothing was signalled" };
     case "given-up":
-      return { outcome: "ended-before", detail: `it had ended before: ${record?.exit?.reason ?? "lost"}` };
+      return { outcome: "ended-before", detail: `it ended before: ${record?.exit?.reason ?? "lost"}` };
     case "lost": {
       const { emptiness, by, alive, note } = deadAnchor;
       const dead = "its anchor is dead";
       const detail = note === null ? dead : `${dead}; ${note}`;
       if (alive.length > 0) return { outcome: "survivors", survivors: alive, detail };
       if (emptiness === "unproven") return { outcome: "unknown", detail };
-      const did = by === "launcher" ? `${dead}; its launcher ended what it left` : detail;
+      const did = by === "launcher" ? `${dead}; its launcher killed the processes it left` : detail;
       return { outcome: "gone", detail: `${did}; proven empty` };
     }
   }
 }
 
-/* ---- time ---- */
-
 function remainingMs(clock: Clock, until: number): number {
   return Math.max(0, until - clock.now());
 }
 
-/** As much of the run's grace as the bound leaves, with time to kill and look afterwards. */
+/** The grace period, shortened so that KILL and the check after it stay within the bound. */
 function graceWithin({ record }: StopTarget, { graceMs }: StopRequest, leftMs: number): number {
-  const wanted = graceMs ?? record?.policy.graceMs ?? defaults.graceMs;
-  return Math.max(0, Math.min(wanted, leftMs - defaults.killReportMs));
+  const requested = graceMs ?? record?.policy.graceMs ?? defaults.graceMs;
+  return Math.max(0, Math.min(requested, leftMs - defaults.killReportMs));
 }

@@ -11,8 +11,8 @@ import { requestStop } from "../run/request-stop.js";
 import { stopDirectly } from "./stop-directly.js";
 
 /**
- * Stop a run and see it through, whoever owns it: what is held here through its owner's connection, anything else by
- * the key in its directory. Answers what became of it within a bound, never that it was asked for.
+ * Stops any run of this state directory and waits, within a bound, for the result. A run of this supervisor is stopped
+ * through its connection, another run with the key in its directory.
  */
 export async function stopRun(
   context: SupervisorContext,
@@ -45,9 +45,9 @@ export async function stopRun(
 async function awaitOutcome(live: LiveRun, until: number): Promise<RunStopResult> {
   const { clock } = live.context;
   const ended = live.ended.promise.then(
-    // Ended on record with nobody able to say whether something is left.
+    // Without a proof, processes may be left.
     ({ emptiness }) => (emptiness === "proven" ? ("gone" as const) : ("unknown" as const)),
-    // Somebody else owns it now, or this supervisor closes: nobody here can say.
+    // Another supervisor owns it now, or this one closes.
     () => "unknown" as const,
   );
   for (;;) {
@@ -72,7 +72,7 @@ async function timedOutResult(live: LiveRun): Promise<RunStopResult> {
   return { outcome: survivors.length > 0 ? "survivors" : "unknown", survivors };
 }
 
-/** It is gone. That a store which is away has not recorded it yet keeps nobody waiting. */
+/** The run is gone: waits for the record, but not long, because the store may be unreachable. */
 function awaitRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<Over | "gone"> {
   return Promise.race([
     ended,
@@ -80,5 +80,4 @@ function awaitRecord<Over>({ context }: LiveRun, ended: Promise<Over>): Promise<
   ]);
 }
 
-/** Survivors are said at most once in `killReportMs`. */
 const POLL_MS = 50;

@@ -40,7 +40,7 @@ function awaitExit(
   return new Promise((resolve) => {
     const requestId = newRequestId();
     let heardAt = clock.now();
-    let asked = true;
+    let statusSent = true;
     let over = false;
     const settle = (answer: AnchorStopResult): void => {
       over = true;
@@ -48,7 +48,7 @@ function awaitExit(
     };
     link.listen((event) => {
       heardAt = clock.now();
-      asked = false;
+      statusSent = false;
       if (event.type === "exited") settle({ kind: "ended", exit: event.exit });
       if (event.type === "survivors" && event.survivors.length > 0)
         settle({ kind: "survivors", survivors: event.survivors });
@@ -59,25 +59,29 @@ function awaitExit(
         });
       if (event.type === "closed") settle({ kind: "no-anchor" });
     });
-    let last = false;
-    const look = (): void => {
+    let membersRequested = false;
+    const check = (): void => {
       if (over) return;
       const now = clock.now();
       if (now - heardAt >= answerMs) return settle({ kind: "silent" });
-      if (now >= until && (last || link.welcome.protocol < PROTOCOL))
+      if (now >= until && (membersRequested || link.welcome.protocol < PROTOCOL))
         return settle({ kind: "late", alive: null });
       if (now >= until) {
-        last = true;
+        membersRequested = true;
         link.requestMembers(requestId);
-      } else if (!asked && now - heardAt >= answerMs / 2) {
-        asked = true;
+      } else if (!statusSent && now - heardAt >= answerMs / 2) {
+        statusSent = true;
         link.requestStatus();
       }
-      clock.setTimer(last ? defaults.anchorContinueMs : Math.min(answerMs / 4, until - now), look, {
-        keepAlive: true,
-      });
+      clock.setTimer(
+        membersRequested ? defaults.anchorContinueMs : Math.min(answerMs / 4, until - now),
+        check,
+        {
+          keepAlive: true,
+        },
+      );
     };
-    look();
+    check();
   });
 }
 
@@ -85,29 +89,29 @@ export async function stopThroughAnchor(
   { host, clock }: StopDependencies,
   run: RunAddress,
   stop: StopRequest,
-  { until, answerMs, onStopSent: notifyStopSent }: StopTiming,
+  { until, answerMs, onStopSent }: StopTiming,
 ): Promise<AnchorStopResult> {
   let link: AnchorLink | null;
   try {
     link = await host.attach(run, 0, answerMs);
   } catch {
-    // It refuses this key or protocol, or says nothing: either way it cannot be told to stop.
+    // The anchor refuses this key or protocol, or does not answer.
     return { kind: "silent" };
   }
   if (link === null) return { kind: "no-anchor" };
   try {
-    const told = awaitExit(link, clock, until, answerMs);
+    const result = awaitExit(link, clock, until, answerMs);
     link.stop(stop);
-    // A STOP to a run whose command has ended is not answered; this is.
+    // A STOP after the end of the command is not answered; a STATUS request is.
     link.requestStatus();
-    notifyStopSent();
-    return await told;
+    onStopSent();
+    return await result;
   } finally {
     link.close();
   }
 }
 
-/** Its anchor lives and says nothing, or its socket is gone: SIGCONT, and time to make the socket anew. */
+/** Sends SIGCONT to a live anchor, waits until it has created its socket again, and repeats the stop. */
 export async function continueAndStop(
   dependencies: StopDependencies,
   recorded: RecordedIdentity,

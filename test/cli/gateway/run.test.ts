@@ -120,7 +120,7 @@ describe.concurrent("a gateway", () => {
       ["gateway", "run"],
       ["ready; it holds 1 run", "\u0003"],
     );
-    expect(stdout).toContain(`holdfast: ${runId}: adopt: its owner is gone, its anchor lives`);
+    expect(stdout).toContain(`holdfast: ${runId}: adopt: its owner is gone, its anchor is alive`);
     expect(stdout).toContain("gateway is down; left to their anchors: 1 run");
     expect(code).toBe(0);
     await fixture.holdfast("runs", "cancel", runId, "--kill");

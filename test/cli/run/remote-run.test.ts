@@ -160,7 +160,7 @@ test("input that nobody takes any more is refused to its writer", async () => {
   const first = await answered(0, 0);
   const written = run.write(Buffer.from("abc"));
   await waitFor("it was sent", async () => first.input.length === 1);
-  tell(first, { type: "unread", message: "nothing reads its stdin any more" });
+  tell(first, { type: "unread", message: "no process reads its stdin any more" });
   await expect(written).rejects.toMatchObject({ code: "STDIN_CLOSED" });
   await expect(run.write(Buffer.from("d"))).rejects.toMatchObject({ code: "STDIN_CLOSED" });
   run.detach();

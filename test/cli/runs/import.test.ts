@@ -113,7 +113,7 @@ describe.concurrent("runs import", () => {
     expect(imported.map(({ why }) => why)).toEqual([
       expect.stringContaining("match"),
       expect.stringContaining("runs another command"),
-      expect.stringContaining("runs nothing below"),
+      expect.stringContaining("runs no program below"),
       expect.stringContaining("was started at another time"),
       "the process is gone",
     ]);

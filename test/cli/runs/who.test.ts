@@ -73,7 +73,7 @@ describe("who", () => {
       });
       const { stdout } = await fixture.holdfast("who", String(stranger.pid));
       expect(stdout).toContain(`${stranger.pid} claims to be a process of ${runId}\n`);
-      expect(stdout).toContain("neither ancestry nor cgroup does");
+      expect(stdout).toContain("neither ancestry nor cgroup confirms it");
     } finally {
       stranger.kill("SIGKILL");
       await once(stranger, "exit");

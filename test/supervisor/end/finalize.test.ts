@@ -138,7 +138,7 @@ test("an end that cannot be committed before closing is told to who waits", asyn
   const ended = run.wait().catch((error: unknown) => error);
   await world.supervisor.close({ leaveRuns: true });
   expect(await ended).toMatchObject({ code: "SUPERVISOR_CLOSED" });
-  expect(String(await ended)).toContain("not on record");
+  expect(String(await ended)).toContain("not recorded");
 });
 
 test("without discardOutput the run's directory stays", async () => {

@@ -113,7 +113,7 @@ describe("by what a dead anchor left", () => {
       code: null,
       signal: null,
       source: "none",
-      detail: "its anchor is gone without a word",
+      detail: "its anchor ended without a report",
       errno: null,
       limitHit: null,
     });
@@ -131,7 +131,7 @@ describe("by what a dead anchor left", () => {
     [
       "what the launcher killed",
       { swept: { anchorSignal: 9, killed: 3, killMode: "pid", emptiness: "proven" } },
-      "its anchor was killed by SIGKILL; the launcher killed the 3 processes it left",
+      "its anchor was killed by SIGKILL; the launcher killed the 3 processes that it left",
     ],
     [
       "that there was nothing to kill",
@@ -146,7 +146,7 @@ describe("by what a dead anchor left", () => {
     [
       "that a stop had been asked for",
       { firstStop: { reason: "manual-cancel", actor: "cli:me", requestId: "r" } },
-      "its anchor is gone without a word; it had been asked to stop (manual-cancel)",
+      "its anchor ended without a report; a stop had been requested (manual-cancel)",
     ],
   ])("it tells %s", (_, remains, detail) => {
     expect(outcomeOfRunFiles({ ...nothing, ...remains }).detail).toBe(detail);

@@ -200,7 +200,7 @@ test("a ledger that can be neither written nor read is said, and keeps no run fr
   const next = fakeSupervisor({ store, host, localCopy: new FileRunCopy(path) });
   expect((await next.supervisor.reconcile()).runs).toMatchObject([{ runId }]);
   expect(next.problems.map(({ message }) => message)).toEqual([
-    expect.stringContaining("cannot be read, so nothing is put back"),
+    expect.stringContaining("cannot be read, so no record is restored"),
     expect.stringContaining("the local copy of its record could not be written"),
   ]);
 });

@@ -71,10 +71,10 @@ describe("an imported record and the process that has its number", () => {
       { argv: ["node /opt/tool/wrap.mjs --fast"] },
       "runs another command",
     ],
-    ["another place", { wrapperRoot: "/opt/other" }, {}, "runs nothing below /opt/other"],
-    ["a place that only begins alike", { wrapperRoot: "/opt/to" }, {}, "runs nothing below /opt/to"],
-    ["no place on file", { wrapperRoot: "" }, {}, "no wrapper root is on file"],
-    ["a relative place", { wrapperRoot: "tool" }, {}, "no wrapper root is on file"],
+    ["another place", { wrapperRoot: "/opt/other" }, {}, "runs no program below /opt/other"],
+    ["a place that only begins alike", { wrapperRoot: "/opt/to" }, {}, "runs no program below /opt/to"],
+    ["no place on file", { wrapperRoot: "" }, {}, "no wrapper root is recorded"],
+    ["a relative place", { wrapperRoot: "tool" }, {}, "no wrapper root is recorded"],
   ])("differ by %s", (_, recorded, change, why) => {
     const sight = compareImported({ ...facts, ...recorded }, live(change));
     expect(sight).toMatchObject({ kind: "differs", why: expect.stringContaining(why) });

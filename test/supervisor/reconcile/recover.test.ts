@@ -35,7 +35,7 @@ test("a live run goes on: same run, new epoch, true exit", async () => {
   expect(run?.state).toBe("running");
   expect(second.host.attached).toEqual([0, 2]);
   await nextTurn();
-  expect(decisions(second)).toEqual(["continue: its anchor lives"]);
+  expect(decisions(second)).toEqual(["continue: its anchor is alive"]);
   second.host.last.exit({ leader: { code: 6, signal: null } });
   expect((await run?.wait())?.exit).toMatchObject({ reason: "exit", code: 6 });
   expect(second.store.eventTypes(before.runId)).toEqual(["spawn", "reconcile", "exit"]);
@@ -124,14 +124,14 @@ test.each([
     { exit: true },
     { reason: "exit", code: 0, source: "exit-file" },
     "proven",
-    "finalize: it had ended; its exit file says how",
+    "finalize: it has ended; its exit file says how",
   ],
   [
     "the launcher swept",
     { swept: true },
     { reason: "lost" },
     "proven",
-    "lose: its anchor died; the launcher ended what it left",
+    "lose: its anchor died; the launcher killed the processes it left",
   ],
 ] as const)("no anchor answers: %s", async (_, left, exit, emptiness, decision) => {
   const first = fakeSupervisor();

@@ -33,7 +33,7 @@ describe("limits that are asked for", () => {
     [{ cpus: Number.NaN }, /cpus must be .* not NaN/],
     [{ cpus: Infinity }, /cpus must be/],
     [{ cpus: 5_000 }, /cpus must be/],
-    [{ memory: 5 }, /there is no limit "memory": memoryBytes, pids, cpus/],
+    [{ memory: 5 }, /there is no limit "memory"; the limits are memoryBytes, pids and cpus/],
     [[], /limits must be an object/],
     ["64M", /limits must be an object, not "64M"/],
   ])("%j is refused, and says why", (asked, why) => {

@@ -147,7 +147,7 @@ describe("input by offsets", () => {
   test("after closing, a write is refused", async () => {
     const stdin = new Stdin("run_1");
     void stdin.close();
-    await expect(stdin.write("late")).rejects.toThrow("closed here before");
+    await expect(stdin.write("late")).rejects.toThrow("was closed before");
   });
 
   test("the run's end refuses what is pending and resolves a close", async () => {

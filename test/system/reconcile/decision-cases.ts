@@ -392,7 +392,7 @@ export const decisionCases: readonly DecisionCase[] = [
       return runId;
     },
     decision: { row: "detached-orphaned", action: "sweep" },
-    record: expectLost("proven", { detail: expect.stringContaining("were ended here") as string }),
+    record: expectLost("proven", { detail: expect.stringContaining("were killed here") as string }),
     alive: "nobody",
   },
   {

@@ -116,8 +116,8 @@ describe.concurrent("a record that another tool kept", () => {
     const wrong = [
       { entry: { pid, command: `${command} --more`, wrapperRoot }, why: "runs another command" },
       { entry: { pid, command: `"${command}"`, wrapperRoot }, why: "runs another command" },
-      { entry: { pid, command, wrapperRoot: `${wrapperRoot}-not` }, why: "runs nothing below" },
-      { entry: { pid, command, wrapperRoot: join(wrapperRoot, "bin") }, why: "runs nothing below" },
+      { entry: { pid, command, wrapperRoot: `${wrapperRoot}-not` }, why: "runs no program below" },
+      { entry: { pid, command, wrapperRoot: join(wrapperRoot, "bin") }, why: "runs no program below" },
       { entry: { pid, command, wrapperRoot, startTime: startTime + 1 }, why: "at another time" },
     ];
     const told = await imported(

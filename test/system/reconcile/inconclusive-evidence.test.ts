@@ -91,7 +91,7 @@ test.concurrent("processes cannot be looked at in the midst of a sweep: it is fi
   const see = blind(sharedHome);
   next.resume();
   await next.receive("reconciled");
-  expect((await next.receive("problem")).message).toContain("cannot find out yet");
+  expect((await next.receive("problem")).message).toContain("its state cannot be determined yet");
   expect(sharedHome.survivors()).toEqual(before);
   expect(sharedHome.column(runId, "state")).toBe("running");
   see();

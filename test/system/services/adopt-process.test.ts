@@ -246,7 +246,7 @@ test("refused, with nothing changed: the first process, an anchor, a stranger, o
       [record?.root?.pid, "BAD_INPUT", /adopt the run instead/],
       [record?.anchor?.pid, "BAD_INPUT", /the anchor/],
       [process.pid, "NOT_OURS", /neither its ancestry/],
-      [stranger.pid, "NOT_OURS", /only carries the marker/],
+      [stranger.pid, "NOT_OURS", /only has the environment marker/],
       [2 ** 22 + 1, "NOT_OURS", /no such process/],
     ] as const;
     for (const [pid = 0, code, message] of refusals)

@@ -86,7 +86,7 @@ describe("holdfast run --service --port", () => {
     const flags = ["--ready-timeout", "300ms", ...serve(port, "sleep", "7100").slice(1)];
     const { code, stdout, stderr } = await gatewayFixture.holdfast("run", ...flags);
     expect({ code, stdout }).toEqual({ code: 124, stdout: "" });
-    expect(stderr).toMatch(new RegExp(`port ${port} is held by process ${process.pid} \\(`));
+    expect(stderr).toMatch(new RegExp(`port ${port} is used by process ${process.pid} \\(`));
     const runId = /run_\w{12}/.exec(stderr)?.[0] ?? "";
     expect(await gatewayFixture.record(runId)).toMatchObject({
       state: "exited",

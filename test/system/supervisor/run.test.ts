@@ -215,7 +215,7 @@ test("a locked store does not keep a run from being stopped, and its end is reco
   await run.cancel({ actor: "test" });
   await waitFor("the run is gone", async () => (await findProcessesOfRun(run.runId)).length === 0);
   await waitFor("the store's refusal is reported", () => problems.length > 0);
-  expect(problems.join()).toContain("the store refuses to be written");
+  expect(problems.join()).toContain("a write to the store failed");
   locker.exec("rollback");
   locker.close();
   expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "test" });
