@@ -6,7 +6,7 @@ import { agentEntrySchema, type CliForm } from "../../src/config/agents.js";
 const agents = agentsById();
 const fresh = { prompt: "--yolo\n; rm -rf {sessionId}", sessionId: null, timeoutMs: 0 };
 
-test("the agents that are known, each over ACP and by a command that can resume", () => {
+test("the built-in agents have an ACP form and a command that can resume", () => {
   expect([...agents.keys()]).toEqual([
     "claude",
     "codex",
@@ -47,13 +47,13 @@ test.each(["--resume", "-x", "", "a b", "a\nb", "$(x)", "../x"])("%j is no sessi
     expect(() => cliCommand(cli as CliForm, { ...fresh, sessionId })).toThrow(/session id/);
 });
 
-test("an empty prompt and a resume that there is no form for are refused", () => {
+test("an empty prompt, and a resume without a resume form, are refused", () => {
   const { cli } = agentEntrySchema.parse({ id: "x", cli: { argv: ["x"] } });
   expect(() => cliCommand(cli!, { ...fresh, prompt: "" })).toThrow(/empty/);
   expect(() => cliCommand(cli!, { ...fresh, sessionId: "s" })).toThrow(/cannot be resumed/);
 });
 
-test("silence: a fresh one is given more than a resumed one, and never as long as the timeout", () => {
+test("a new session has a longer no-output limit than a resumed one, and both are below the timeout", () => {
   const form = agents.get("claude")?.cli as CliForm;
   const limit = (sessionId: string | null, timeoutMs: number): number =>
     cliCommand(form, { prompt: "p", sessionId, timeoutMs }).noOutputTimeoutMs;
@@ -63,7 +63,7 @@ test("silence: a fresh one is given more than a resumed one, and never as long a
   expect(limit(null, 500)).toBe(1_000);
 });
 
-test("an entry of the user's own, beside the others or instead of one", () => {
+test("a configured agent is added to the built-in ones or replaces one", () => {
   const own = [
     { id: "mine", acp: { argv: ["./agent", "--acp"] }, env: { MODE: "quiet" } },
     { id: "codex", cli: { argv: ["my-codex", "--prompt={prompt}"] } },

@@ -157,7 +157,7 @@ test.each(said)("%s", (_, output, stdout, result) => {
   expect(parseCliOutput(output, stdout)).toEqual(result);
 });
 
-test("whatever a command prints, it is read without a throw", () => {
+test("any output is parsed without an exception", () => {
   const keys = ["type", "result", "item", "error", "part", "message", "session_id", "sessionID", "response"];
   const types = [
     "result",
@@ -189,7 +189,7 @@ test("whatever a command prints, it is read without a throw", () => {
   );
 });
 
-test.each(["\n", "{\n", "{x}\n", "{}\n", "x\n"])("megabytes of %j take no time", (line) => {
+test.each(["\n", "{\n", "{x}\n", "{}\n", "x\n"])("megabytes of %j are parsed fast", (line) => {
   const stdout = line.repeat((4 * 1024 * 1024) / line.length);
   const begun = performance.now();
   expect(parseCliOutput("result", stdout)).toBeNull();
@@ -240,7 +240,7 @@ const streamCases: [CliOutput, string, string][] = [
   ["gemini", streamLines({ response: "Dône." }), ""],
 ];
 
-test.each(streamCases)("%s: what is said, however the bytes come", (output, text, shown) => {
+test.each(streamCases)("%s: the agent's text, however the bytes are split", (output, text, shown) => {
   const bytes = Buffer.from(text);
   fc.assert(
     fc.property(fc.array(fc.nat({ max: bytes.length })), (cuts) => {
@@ -253,7 +253,7 @@ test.each(streamCases)("%s: what is said, however the bytes come", (output, text
   );
 });
 
-test("a line without an end is let go of, and the next is read", () => {
+test("an endless line is skipped, and the next one is read", () => {
   const stream = new CliOutputStream("codex");
   const part = Buffer.alloc(1024 * 1024, "x");
   for (let at = 0; at < 20; at++) expect(stream.push(part)).toBe("");
@@ -261,7 +261,7 @@ test("a line without an end is let go of, and the next is read", () => {
   expect(stream.push(Buffer.from(`\n${next}`))).toBe("here\n");
 });
 
-test("megabytes of lines that are no documents take no time", () => {
+test("megabytes of other lines are parsed fast", () => {
   const stream = new CliOutputStream("result");
   const begun = performance.now();
   for (const line of ["\n", "x\n"]) expect(stream.push(Buffer.from(line.repeat(500_000)))).toBe("");

@@ -6,7 +6,7 @@ const well = JSON.stringify({ type: "result", result: "Done.", session_id: "s1",
 const badly = JSON.stringify({ type: "result", result: "no key", session_id: "s1", is_error: true });
 const nothing = { stdout: "", stderr: "", failure: null };
 
-test("an answer, a failure in the agent's words, and one in ours", () => {
+test("an answer, an error of the agent, and an error of the run", () => {
   expect(oneShotResult("result", { ...nothing, stdout: well })).toEqual({
     text: "Done.",
     error: null,
@@ -29,7 +29,7 @@ test("an answer, a failure in the agent's words, and one in ours", () => {
   expect(oneShotResult("result", { stdout: "", stderr: "", failure })).toMatchObject({ error: failure });
 });
 
-test("an answer that came before a failure is kept beside it", () => {
+test("an answer before a failure is kept", () => {
   expect(oneShotResult("result", { stdout: well, stderr: "", failure: "no-output-timeout" })).toEqual({
     text: "Done.",
     error: "no-output-timeout",
@@ -37,7 +37,7 @@ test("an answer that came before a failure is kept beside it", () => {
   });
 });
 
-test("what is in no form that is known is all there is", () => {
+test("output in an unknown format is returned unchanged", () => {
   expect(oneShotResult("codex", { ...nothing, stdout: " plain words\n" })).toEqual({
     text: "plain words",
     error: null,
@@ -45,7 +45,7 @@ test("what is in no form that is known is all there is", () => {
   });
 });
 
-test("secrets in a complaint are hidden, and neither it nor an answer is without end", () => {
+test("secrets in stderr are redacted, and error and answer are limited", () => {
   const stderr = `${"x".repeat(10_000)} OPENAI_API_KEY=sk-verysecretverysecret1234`;
   const { error } = oneShotResult("text", { stdout: "", stderr, failure: "signal" });
   expect(error).not.toContain("verysecret");
@@ -54,7 +54,7 @@ test("secrets in a complaint are hidden, and neither it nor an answer is without
   expect(oneShotResult("text", { ...nothing, stdout }).text).toHaveLength(defaults.messageChars);
 });
 
-test("a reason without end is cut, and what cannot be a session id is none", () => {
+test("a long error is cut, and an invalid session id is ignored", () => {
   const line = (more: object): string => JSON.stringify({ type: "result", result: "x", ...more });
   const result = "y".repeat(2 * defaults.messageChars);
   for (const failure of [null, "it exited with code 1"])

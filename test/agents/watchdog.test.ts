@@ -24,7 +24,7 @@ test.each([
   expect(noOutputLimit(profile, timeoutMs)).toBe(limit);
 });
 
-test("a profile of one's own works the same way", () => {
+test("a custom profile works the same way", () => {
   expect(noOutputLimit({ ratio: 0.5, minMs: 2 * s, maxMs: 10 * s }, 12 * s)).toBe(6 * s);
   expect(noOutputLimit({ ratio: 0.3333, minMs: 0, maxMs: 10 * s }, 10 * s)).toBe(3_333);
   expect(noOutputLimit({ ratio: 0.5, minMs: 0, maxMs: 0 }, 12 * s)).toBe(1 * s);

@@ -42,7 +42,7 @@ async function ask(
   return { id, answer };
 }
 
-test("a question is on record, for the operator to see, before anybody answers", async () => {
+test("a question is recorded before it is answered", async () => {
   await ask();
   expect(await approvals.listPending()).toEqual([
     {
@@ -62,7 +62,7 @@ test("a question is on record, for the operator to see, before anybody answers",
   expect(news).toEqual(await approvals.listPending());
 });
 
-test.each(["allow", "deny"] as const)("%s reaches who asked, and the record", async (verdict) => {
+test.each(["allow", "deny"] as const)("%s reaches the caller and the record", async (verdict) => {
   const { id, answer } = await ask();
   const decision = { verdict, actor: "cli:ada", at: world.clock.wallTime };
   expect(await approvals.decide(id, verdict, "cli:ada")).toMatchObject({
@@ -76,7 +76,7 @@ test.each(["allow", "deny"] as const)("%s reaches who asked, and the record", as
   expect(world.clock.timers).toBe(0);
 });
 
-test("of two answers at once one counts, and both are told which", async () => {
+test("one of two answers counts, and both callers learn which", async () => {
   const { id, answer } = await ask();
   const both = await Promise.all([
     approvals.decide(id, "allow", "cli:ada"),
@@ -88,7 +88,7 @@ test("of two answers at once one counts, and both are told which", async () => {
   expect(news).toHaveLength(2);
 });
 
-test("nobody's answer within the time is an answer", async () => {
+test("a question without an answer expires", async () => {
   const { id, answer } = await ask();
   world.clock.advance(defaults.approvalMs - 1);
   expect((await approvals.get(id))?.decision).toBeNull();
@@ -125,11 +125,11 @@ test("secrets in a command are not stored", async () => {
   expect(stored).toContain("curl");
 });
 
-describe("what would run", () => {
+describe("the command of a question", () => {
   const hiding: ExecApprovalRequest = { ...push, argv: ["sh", "-c", "echo Cookie: a; id > /tmp/x"] };
   const long: ExecApprovalRequest = { ...push, argv: ["sh", "-c", `${"echo x; ".repeat(100)}id > /tmp/x`] };
 
-  test("is shown while it waits, and stored without what may be secret", async () => {
+  test("is shown while it waits, and stored redacted", async () => {
     const { id } = await ask(hiding);
     expect(await approvals.get(id)).toMatchObject({
       command: "sh -c 'echo Cookie: a; id > /tmp/x'",
@@ -142,7 +142,7 @@ describe("what would run", () => {
     expect(await approvals.get(id)).toMatchObject({ question: null, decision: { verdict: "deny" } });
   });
 
-  test("is read in full before it is allowed, when a list cannot show all of it", async () => {
+  test("must be read completely before it is allowed, if the list cannot show it", async () => {
     const { id, answer } = await ask(long);
     const [listed] = await approvals.listPending();
     expect(listed).toMatchObject({ question: { whole: false, digest: null } });
@@ -160,18 +160,18 @@ describe("what would run", () => {
     expect(await approvals.page(id, 1, false)).toMatchObject({ pages: 0, parts: [], digest: null });
   });
 
-  test("is not asked about when it could not be executed", async () => {
+  test("is not asked about if it cannot be executed", async () => {
     const argv = ["echo", ...Array<string>(1_000_000).fill("x")];
     await expect(approvals.ask(session, { ...push, argv })).rejects.toMatchObject({ code: "BAD_INPUT" });
     expect(await approvals.listPending()).toEqual([]);
   });
 
-  test("is denied without having been read", async () => {
+  test("can be denied without being read", async () => {
     const { id } = await ask(long);
     expect(await approvals.decide(id, "deny", "cli:ada")).toMatchObject({ decided: true });
   });
 
-  test("an answer to another question is refused, also to one that a list shows whole", async () => {
+  test("an answer with the digest of another question is refused", async () => {
     const { id } = await ask(push);
     const { digest } = questionAboutCommand({ ...push, argv: ["git", "pull"] });
     await expect(approvals.decide(id, "allow", "cli:ada", digest)).rejects.toThrow("nothing was decided");
@@ -189,7 +189,7 @@ describe("a question whose caller is gone", () => {
     expect(world.clock.timers).toBe(0);
   });
 
-  test("also when it was gone before", async () => {
+  test("also if its caller was gone before", async () => {
     expect(await approvals.ask(session, push, { signal: AbortSignal.abort() })).toMatchObject({
       verdict: "expired",
     });
@@ -197,7 +197,7 @@ describe("a question whose caller is gone", () => {
   });
 });
 
-test("closing the session answers its questions and nobody else's", async () => {
+test("closing a session ends its own questions only", async () => {
   const bystander = (await world.sessions.open("bystander")).session;
   const innocent = approvals.ask(bystander, push);
   const { answer } = await ask();
@@ -216,7 +216,7 @@ test("a closed session can ask nothing", async () => {
   expect(await world.store.listApprovals({})).toEqual([]);
 });
 
-test("a session that asks too much is refused, others are not", async () => {
+test("a session with too many questions is refused, others are not", async () => {
   const answers = Array.from({ length: defaults.approvalsPending }, () => approvals.ask(session, push));
   await expect(approvals.ask(session, push)).rejects.toBeInstanceOf(TooManyApprovals);
   const other = (await world.sessions.open("other")).session;
@@ -241,13 +241,13 @@ describe("a gateway that is gone", () => {
     });
   });
 
-  test("answers those who wait when it stops in an orderly way", async () => {
+  test("ends the waiting questions when it stops", async () => {
     const { answer } = await ask();
     await approvals[Symbol.asyncDispose]();
     expect(await answer).toMatchObject({ verdict: "expired", actor: "gateway stopped" });
   });
 
-  test("never says that something was allowed which nobody waited for", async () => {
+  test("never records an allow without a waiting caller", async () => {
     const { id } = await ask();
     const { store, clock } = world;
     const later = new Approvals({
@@ -262,7 +262,7 @@ describe("a gateway that is gone", () => {
     });
   });
 
-  test("does not answer for another gateway", async () => {
+  test("does not end questions of another gateway", async () => {
     const { id } = await ask();
     const { store, clock } = world;
     const another = new Approvals({
@@ -278,7 +278,7 @@ describe("a gateway that is gone", () => {
   });
 });
 
-test("there is nothing to decide about what was never asked", async () => {
+test("an unknown question cannot be answered", async () => {
   expect(await approvals.decide("apr_none", "allow", "cli:ada")).toBeNull();
 });
 
@@ -290,7 +290,7 @@ describe("with a store that fails", () => {
     expect(await approvals.listPending()).toEqual([]);
   });
 
-  test("whoever waits is told in time all the same, and a late answer cannot allow anything", async () => {
+  test("a caller gets its answer in time, and a late answer allows nothing", async () => {
     const problems: string[] = [];
     const { clock } = world;
     const store = broken(world.store, "expireApprovals");
@@ -321,8 +321,8 @@ function broken(store: SessionStore, method: keyof SessionStore): SessionStore {
   });
 }
 
-describe("who follows", () => {
-  test("hears of those that wait, then of each question and each end, once", async () => {
+describe("a follower", () => {
+  test("gets the waiting questions, then each question and each end, once", async () => {
     const gone = new AbortController();
     const { id: first } = await ask();
     const following = approvals.follow(gone.signal);
@@ -349,7 +349,7 @@ describe("who follows", () => {
     expect(await last).toMatchObject({ done: true });
   });
 
-  test("and does not read is let go: what it has not read does not pile up", async () => {
+  test("that does not read is disconnected", async () => {
     const following = approvals.follow(new AbortController().signal);
     await ask();
     const { value } = await following.next();

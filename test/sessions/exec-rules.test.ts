@@ -71,24 +71,24 @@ describe("several rules", () => {
     { effect: "allow", executable: "/usr/bin/" },
   ];
 
-  test("the first that matches decides, and is named", () => {
+  test("the first matching rule decides", () => {
     expect(decideExec(rules, git("push", "-f"))).toEqual({ effect: "deny", rule: 0 });
     expect(decideExec(rules, git("commit"))).toEqual({ effect: "ask", rule: 1 });
     expect(decideExec(rules, git("status"))).toEqual({ effect: "allow", rule: 2 });
   });
 
-  test("what none of them matches is asked, or as the operator says", () => {
+  test("without a matching rule, the default effect applies", () => {
     const request = at("/tmp/x", ["x"]);
     expect(decideExec(rules, request)).toEqual({ effect: "ask", rule: null });
     expect(decideExec(rules, request, "deny")).toEqual({ effect: "deny", rule: null });
   });
 
-  test("the file decides, not the name it was called by", () => {
+  test("the file decides, not argv[0]", () => {
     const disguised = at("/tmp/evil", ["/usr/bin/git", "status"]);
     expect(decideExec([{ effect: "allow", executable: "git" }], disguised).effect).toBe("ask");
   });
 
-  test("one file that is many programs is told apart by what it was called as", () => {
+  test("calledAs distinguishes the programs of a multi-call file", () => {
     const busybox: ExecRule = { effect: "allow", executable: "/bin/busybox", calledAs: "ls" };
     const call = (name: string) => ({
       ...at(`/bin/${name.slice(name.lastIndexOf("/") + 1)}`, [name]),
@@ -99,14 +99,14 @@ describe("several rules", () => {
   });
 });
 
-describe("a program that the operator's PATH does not lead to", () => {
+describe("a program outside the operator's PATH", () => {
   const rule = (says: ExecRule["effect"], executable: string): ExecRule => ({ effect: says, executable });
   const planted = (found: ResolvedCommand["foundBy"]): ResolvedCommand => ({
     ...at("/tmp/bin/git", ["git"]),
     foundBy: found,
   });
 
-  test.each(["allow", "ask"] as const)("is none that a rule which says %s means by its name", (says) => {
+  test.each(["allow", "ask"] as const)("does not match the name of a rule with effect %s", (says) => {
     for (const found of ["by-path", "relative"] as const)
       expect(decideExec([rule(says, "git")], planted(found)).rule).toBeNull();
   });
@@ -133,7 +133,7 @@ describe("a program that the operator's PATH does not lead to", () => {
   });
 });
 
-test("later rules never change what an earlier one decided", () => {
+test("later rules never change an earlier decision", () => {
   const word = fc.constantFrom("a", "b", "*", "...", "\\*");
   const rule = fc.record(
     {
@@ -151,7 +151,7 @@ test("later rules never change what an earlier one decided", () => {
   );
 });
 
-test("the longest rules and commands are decided at once", () => {
+test("the longest rules and commands are decided fast", () => {
   const rules: ExecRule[] = Array.from({ length: 256 }, () => ({
     effect: "deny",
     args: [...Array.from({ length: 254 }, () => "*"), "b", "..."],

@@ -12,7 +12,7 @@ function notice(seq: number): SessionMessage {
   };
 }
 
-test("of notices in the same words, those that did not fit were not told", async () => {
+test("of messages with the same text, those that did not fit are not delivered", async () => {
   const waiting = [1, 2, 3, 4].map(notice);
   const { messages, text } = await packMessages(waiting, nobody, 200);
   expect(messages).toEqual(["msg_1", "msg_2"]);

@@ -18,7 +18,7 @@ afterEach(() => world[Symbol.asyncDispose]());
 
 const saying = (text: string) => ({ text, actor: "cli:ada" });
 
-test("what is sent waits until it is acknowledged, also for who comes later", async () => {
+test("a sent message waits until it is acknowledged, also after a restart", async () => {
   const first = await history.send(id, "user", saying("one"));
   const second = await history.send(id, "system", saying("two"));
   const texts = async (of = history): Promise<string[]> => (await of.waiting(id)).map(({ text }) => text);
@@ -35,7 +35,7 @@ test("what is sent waits until it is acknowledged, also for who comes later", as
   ]);
 });
 
-test("what is recorded never waits, and is recorded once for its cause", async () => {
+test("a recorded message never waits, and is stored once per cause", async () => {
   const cause = "turn-1";
   const first = await history.record(id, "agent", { ...saying("done"), cause });
   expect(await history.record(id, "agent", { ...saying("done again"), cause })).toEqual(first);
@@ -48,7 +48,7 @@ test("what is recorded never waits, and is recorded once for its cause", async (
   });
 });
 
-test("whoever listens is told of what begins to wait, and of nothing else", async () => {
+test("a listener is called for sent messages only", async () => {
   const heard: string[] = [];
   {
     using _listening = history.onMessage((sessionId) => heard.push(sessionId));
@@ -60,7 +60,7 @@ test("whoever listens is told of what begins to wait, and of nothing else", asyn
   expect(heard).toEqual([id]);
 });
 
-test("an inbox has an end, and so has a message; a session that is over takes none", async () => {
+test("inbox and message size are limited, and a closed session takes no message", async () => {
   await expect(
     history.send(id, "user", saying("x".repeat(defaults.messageChars + 1))),
   ).rejects.toBeInstanceOf(BadInput);
@@ -71,7 +71,7 @@ test("an inbox has an end, and so has a message; a session that is over takes no
   await expect(history.record(id, "agent", saying("late"))).rejects.toBeInstanceOf(SessionClosed);
 });
 
-test("a text that no database keeps as it is, is kept readable", async () => {
+test("a text that databases cannot store is stored readably", async () => {
   const { text } = await history.send(id, "user", saying("a\0b\ud800c"));
   expect(text).toBe("a\ufffdb\ufffdc");
   expect((await history.waiting(id))[0]?.text).toBe(text);

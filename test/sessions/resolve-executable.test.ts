@@ -32,13 +32,13 @@ const resolve = (name: string, path?: string): Promise<string | null> =>
 const both = (): string => `${root}/one:${root}/two`;
 
 describe("in PATH", () => {
-  test("the first in order is found", async () => {
+  test("the first entry with the program is used", async () => {
     const first = program("one/tool");
     program("two/tool");
     expect(await resolve("tool", both())).toBe(first);
   });
 
-  test("what may not be executed, is a directory, dangles or is not there is passed over", async () => {
+  test("missing and non-executable files, directories and dangling links are skipped", async () => {
     const second = program("two/tool");
     for (const obstacle of [
       () => program("one/tool", 0o644),
@@ -67,7 +67,7 @@ describe("in PATH", () => {
     expect(await resolve("tool")).toBeNull();
   });
 
-  test("nothing is found for no name, or one that is not there", async () => {
+  test("an empty or missing name is not found", async () => {
     expect(await resolve("", both())).toBeNull();
     expect(await resolve("tool", both())).toBeNull();
     expect(await resolve("a\0b", both())).toBeNull();
@@ -75,7 +75,7 @@ describe("in PATH", () => {
 });
 
 describe("by path", () => {
-  test("absolute and relative ones are taken as they are, whatever is in PATH", async () => {
+  test("absolute and relative paths are used whatever PATH is", async () => {
     program("one/tool");
     const below = program("cwd/bin/tool");
     expect(await resolve("bin/tool", both())).toBe(below);
@@ -84,7 +84,7 @@ describe("by path", () => {
     expect(await resolve("./tool", both())).toBeNull();
   });
 
-  test("what the kernel would not walk through is not found", async () => {
+  test("a path that the kernel would refuse is not found", async () => {
     const file = program("one/tool");
     expect(await resolve(`${file}/`)).toBeNull();
     expect(await resolve(`${file}/../tool`)).toBeNull();
@@ -103,14 +103,14 @@ describe("symbolic links", () => {
     expect(await resolve("../dir/../one/tool", both())).toBe(file);
   });
 
-  test("in a circle end the search, as they do for execvp", async () => {
+  test("in a loop end the search, as in execvp", async () => {
     link("one/tool", "tool");
     program("two/tool");
     expect(await resolve("tool", both())).toBeNull();
   });
 });
 
-describe("what another process would see differently is nothing", () => {
+describe("a path that depends on the process is not found", () => {
   test.each(["/proc/self/cwd/bin/tool", "/proc/self/exe", "/proc/../proc/self/exe", "/dev/fd/0"])(
     "%s",
     async (name) => {
@@ -119,14 +119,14 @@ describe("what another process would see differently is nothing", () => {
     },
   );
 
-  test("also by a link, and also in PATH, where nothing after it counts", async () => {
+  test("also by a link or in PATH, where later entries are ignored", async () => {
     program("two/tool");
     link("cwd/link", "/proc/self/exe");
     expect(await resolve("./link")).toBeNull();
     expect(await resolve("tool", `/proc/self/cwd/bin:${both()}`)).toBeNull();
   });
 
-  test("also a path too long for the kernel, or too long to look through", async () => {
+  test("also a path that is too long for the kernel or the step limit", async () => {
     program("two/tool");
     expect(await resolve("tool", `${"/".repeat(5_000)}${root}/two`)).toBeNull();
     expect(await resolve("tool", `${"none:".repeat(5_000)}${root}/two`)).toBeNull();

@@ -22,7 +22,7 @@ async function open(key: string, options?: SessionOptions): Promise<SessionRecor
 }
 
 describe("opening", () => {
-  test("a session that says nothing sees its tree, may be asked about everything, and descends from nobody", async () => {
+  test("a session without options sees its tree, has no exec rules and no ancestors", async () => {
     expect(await open("main")).toEqual({
       id: expect.stringMatching(/^ses_[0-9a-z]{12}$/),
       key: "main",
@@ -43,7 +43,7 @@ describe("opening", () => {
     });
   });
 
-  test("a session is what its caller said", async () => {
+  test("a session has the options of its caller", async () => {
     const said = {
       agentId: "codex",
       ownerSessionKey: "nobody",
@@ -56,7 +56,7 @@ describe("opening", () => {
     expect(await open("child", said)).toMatchObject(said);
   });
 
-  test("again is the same session", async () => {
+  test("a second time returns the same session", async () => {
     const options = { agentId: "codex", execRules: [{ effect: "allow" }] } as const;
     const first = await sessions.open("main", options);
     expect(first.created).toBe(true);
@@ -101,7 +101,7 @@ describe("lineage", () => {
     expect(child.lineage).toHaveLength(4);
   });
 
-  test("leaves out a key that names nobody, and whoever takes it later", async () => {
+  test("skips a key without an open session, and a later session with that key", async () => {
     const child = await open("child", { ownerSessionKey: "later" });
     expect(child).toMatchObject({ lineage: [], ownerSessionKey: "later" });
     const later = await open("later", { visibility: "all" });
@@ -146,7 +146,7 @@ describe("lineage", () => {
   });
 });
 
-test("whatever is started from a sandbox is in it", async () => {
+test("a session started from a sandbox is sandboxed", async () => {
   await open("box", { sandboxed: true });
   const child = await open("child", { spawnedBy: "box", sandboxed: false, visibility: "all" });
   expect(child.sandboxed).toBe(true);
@@ -176,7 +176,7 @@ describe("tokens", () => {
     expect(await sessions.revokeToken("nonsense")).toBe(false);
   });
 
-  test("that nobody issued act for nobody", async () => {
+  test("that were not issued are refused", async () => {
     const { id } = await open("main");
     const token = (await sessions.issueToken(id)) ?? expect.fail("no token");
     const wrong = ["", "hft_", id, "main", token.slice(0, -1), `${token}x`, token.toUpperCase(), ` ${token}`];
@@ -194,7 +194,7 @@ describe("tokens", () => {
   });
 });
 
-test("a session opened on behalf of another is its child, and no more than it", async () => {
+test("a session opened for another is its child and may do no more", async () => {
   const execRules = [{ effect: "allow", executable: "git" }] as const;
   const boss = await open("boss", { agentId: "planner", visibility: "agent", execRules });
   const { session: child } = await sessions.openFor(boss, "child", { agentId: "planner", visibility: "all" });
@@ -217,7 +217,7 @@ test("a session opened on behalf of another is its child, and no more than it", 
   expect(main).toMatchObject({ lineage: [], visibility: "tree" });
 });
 
-test("whatever agent it is said to be of, a session opened on behalf of another sees nobody that its opener does not", async () => {
+test("a session opened for another sees no session that its opener cannot see, whatever its agent", async () => {
   await using wide = await openSessionFixture({
     a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },
     visibility: "all",
@@ -238,7 +238,7 @@ test("whatever agent it is said to be of, a session opened on behalf of another 
   expect(same.visibility).toBe("all");
 });
 
-test("what a session opens after its key went to another is not that one's", async () => {
+test("a session whose key was reused opens no child of the new session", async () => {
   const first = await open("main");
   await sessions.close(first.id, "cli:ada");
   const second = await open("main");
@@ -248,7 +248,7 @@ test("what a session opens after its key went to another is not that one's", asy
   expect(session.lineage).toEqual([second.id]);
 });
 
-test("of a key that is another's, a session is told nothing but that it is taken", async () => {
+test("a session learns only that a foreign key is in use", async () => {
   const curious = await open("curious");
   await open("hidden", { agentId: "codex", backend: "cli", visibility: "self" });
   const guesses: SessionOptions[] = [{}, { agentId: "codex" }, { agentId: "claude" }, { backend: "acp" }];
@@ -258,7 +258,7 @@ test("of a key that is another's, a session is told nothing but that it is taken
     );
 });
 
-test("a session is found by its id, ended or not, and by its key while it is open", async () => {
+test("a session is found by its id, and by its key while it is open", async () => {
   const first = await open("main");
   expect(await sessions.find("main")).toEqual(first);
   await sessions.close(first.id, "cli:ada");
@@ -268,7 +268,7 @@ test("a session is found by its id, ended or not, and by its key while it is ope
   expect((await sessions.find("main"))?.id).toBe(second.id);
 });
 
-test("who sees whom is by the requester's level and sandbox, and the gateway's policy", async () => {
+test("visibility depends on the requester's level, its sandbox and the a2a policy", async () => {
   await using open2 = await openSessionFixture({
     a2aPolicy: { enabled: true, allow: [{ from: "codex", to: "claude" }] },
     visibility: "all",

@@ -67,7 +67,7 @@ describe("examples", () => {
     expect(canSeeSessionRow({ ...request, visibility: "all" }).visible).toBe(false);
   });
 
-  test("a rule lets look in its own direction only", () => {
+  test("a rule works in one direction only", () => {
     const requester = { id: "ses_stranger", agentId: "claude" };
     const request = { row: rows.me, requester, visibility: "all", sandboxed: false } as const;
     expect(canSeeSessionRow({ ...request, a2aPolicy: toClaude }).visible).toBe(false);
@@ -112,7 +112,7 @@ describe("for every request", () => {
     );
   });
 
-  test("of two levels, the narrower shows what both show", () => {
+  test("the narrower of two levels shows the common sessions", () => {
     fc.assert(
       fc.property(request, fc.constantFrom(...VISIBILITIES), (asked, other) => {
         const both = sees(asked) && sees({ ...asked, visibility: other });

@@ -6,7 +6,7 @@ import { EXITED, GATED, newRun } from "../support/store/run-samples.js";
 import { temporaryDirectory } from "../support/temporary-directory.js";
 import { FakeHost } from "../support/supervisor/fake-host.js";
 
-test("old runs of a living supervisor, however many, do not keep this one's from being forgotten", async () => {
+test("old runs of another live supervisor do not prevent the deletion of this one's", async () => {
   const directory = await temporaryDirectory();
   onTestFinished(() => directory[Symbol.asyncDispose]());
   const store = await openSqliteStore({ path: join(directory.path, "store.sqlite") });

@@ -72,7 +72,7 @@ async function known(): Promise<string[]> {
 }
 
 describe("retention", () => {
-  test("forgets what ended long ago, with its events and its directory; what lives stays", async () => {
+  test("deletes old ended runs with events and directory, and keeps open runs", async () => {
     await ended("run_old", 8, { bytes: 1 });
     await ended("run_new", 6, { bytes: 1 });
     await store.insertRun(newRun({ runId: "run_alive", createdAt: 0 }), 0, [newRunEvent("run_alive", 1)]);
@@ -85,14 +85,14 @@ describe("retention", () => {
     expect(await supervisor.retain()).toEqual({ records: 0, outputs: 0 });
   });
 
-  test("keeps no more than so many, and forgets the oldest first, however many there are", async () => {
+  test("deletes the oldest ended runs beyond the limit", async () => {
     for (let at = 0; at < MANY; at++) await ended(`run_${at}`, at / 1_000);
     expect(await supervisor.retain({ endedKept: 3 })).toEqual({ records: MANY - 3, outputs: 0 });
     expect(await known()).toEqual(["run_0", "run_1", "run_2"]);
     expect(await supervisor.retain({ endedKept: 0 })).toEqual({ records: 3, outputs: 0 });
   });
 
-  test("leaves a living instance's runs to it, and they keep nobody else's from being forgotten", async () => {
+  test("skips runs of other live instances and deletes the rest", async () => {
     for (let at = 0; at < MANY; at++) await ended(`run_other${at}`, 30, { instanceId: "in_other" });
     await ended("run_old", 8);
     await ended("run_mine", 9, { instanceId: "in_test" });
@@ -102,7 +102,7 @@ describe("retention", () => {
     expect(host.discarded.toSorted()).toEqual(["run_mine", "run_old"]);
   });
 
-  test("removes output beyond the quota, the oldest first, and keeps its record", async () => {
+  test("removes output beyond the quota, oldest first, and keeps the records", async () => {
     await ended("run_1", 3, { bytes: 400 });
     await ended("run_2", 2, { bytes: 400, instanceId: "in_test" });
     await ended("run_3", 1, { bytes: 400 });
@@ -116,7 +116,7 @@ describe("retention", () => {
     expect(await known()).toHaveLength(5);
   });
 
-  test("forgets nothing for its age because the clock was set ahead", async () => {
+  test("deletes nothing because the clock was set ahead", async () => {
     // As seen by a clock that is a year ahead.
     await ended("run_1", 365, { bytes: 1 });
     await ended("run_2", 371, { bytes: 1 });
@@ -126,7 +126,7 @@ describe("retention", () => {
     expect(await known()).toEqual(["run_1", "run_2"]);
   });
 
-  test("that is interrupted between directory and record leaves a record, never a directory alone", async () => {
+  test("leaves a record, never a directory alone, if it is interrupted", async () => {
     await ended("run_old", 8, { bytes: 1 });
     await ended("run_today", 0);
     const deleteRuns = store.deleteRuns.bind(store);

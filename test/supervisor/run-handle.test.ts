@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { NotSteering, StdinClosed } from "../../src/errors.js";
 import { retryWhileFenced } from "../../src/supervisor/run-handle.js";
 
-test("what may not be done now is done when it may; any other refusal is final, and so is leaving", async () => {
+test("a fenced call is repeated until the lease is renewed, the signal aborts or another error occurs", async () => {
   const fenced = new NotSteering("run_1", "its lease could not be renewed in time");
   const closed = new StdinClosed("run_1", "nothing reads it");
   const answers: (Error | string)[] = [fenced, fenced, "done", closed, fenced];

@@ -14,7 +14,7 @@ import {
 import { EXITED, newRun } from "../support/store/run-samples.js";
 import { FakeHost } from "../support/supervisor/fake-host.js";
 
-describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", () => {
+describe.skipIf(whyNoPostgres !== null)("each of many hosts on one database", () => {
   let server: PostgresServer;
   let database: PostgresDatabase;
   let store: Store;
@@ -45,7 +45,7 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
     });
   });
 
-  test("forgets its own ended runs, and neither counts nor dates them by others'", async () => {
+  test("deletes its own ended runs, whatever the number and age of others' runs", async () => {
     const ended = async (stateId: string, runId: string, at: number): Promise<void> => {
       const run = newRun({ runId, stateId, originInstanceId: `in_${stateId}`, createdAt: at });
       await store.saveRun(await store.insertRun(run, 1_000), { ...EXITED, at });
@@ -60,7 +60,7 @@ describe.skipIf(whyNoPostgres !== null)("of many hosts on one database, each", (
     expect(await store.countEndedRuns({ ofState: { stateId: "elsewhere", instanceIds: [] } })).toBe(4);
   });
 
-  test("does not hold the time for which the database was away against a host", async () => {
+  test("does not count the time of a database outage as a host's silence", async () => {
     await store.insertRun(
       newRun({ hostId: "elsewhere", ownerInstanceId: "in_elsewhere" }),
       -defaults.hostLostMs,

@@ -5,7 +5,7 @@ import { NO_RUN_FILES } from "../../support/supervisor/fake-host.js";
 import { fakeSupervisor, spawnFakeRun } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-test("a lost connection to a live anchor is made again, under a new epoch that is committed first", async () => {
+test("a lost connection to a live anchor is replaced under a new epoch that is committed first", async () => {
   const world = fakeSupervisor();
   const { host, store } = world;
   const run = await spawnFakeRun(world);
@@ -28,7 +28,7 @@ test("a lost connection to a live anchor is made again, under a new epoch that i
   expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 5, source: "anchor" });
 });
 
-test("a connection lost at the very end finds the true end in the exit file", async () => {
+test("a connection lost at the end finds the end in the exit file", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const anchor = world.host.last;
@@ -41,7 +41,7 @@ test("a connection lost at the very end finds the true end in the exit file", as
   expect((await run.wait()).exit).toMatchObject({ reason: "signal", signal: "SIGKILL", source: "exit-file" });
 });
 
-test("an anchor that died is lost, with the leader's status, once the launcher has swept", async () => {
+test("a run whose anchor died is lost, with the leader's status, after the launcher has cleaned up", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const anchor = world.host.last;
@@ -63,7 +63,7 @@ test("an anchor that died is lost, with the leader's status, once the launcher h
   expect(world.host.reaped).toEqual([]);
 });
 
-test("without a launcher, a verified root is reaped; one that cannot be verified is not signalled", async () => {
+test("without a launcher, a verified root is killed and an unverified one is not signalled", async () => {
   const verified = fakeSupervisor();
   const unverified = fakeSupervisor();
   const runs = await Promise.all([spawnFakeRun(verified), spawnFakeRun(unverified)]);
@@ -82,7 +82,7 @@ test("without a launcher, a verified root is reaped; one that cannot be verified
   expect(unverified.host.reaped).toEqual([]);
 });
 
-test("an anchor that lives but does not answer is asked again, and nothing is concluded", async () => {
+test("a live anchor that does not answer is tried again, and nothing is concluded", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const anchor = world.host.last;
@@ -97,7 +97,7 @@ test("an anchor that lives but does not answer is asked again, and nothing is co
   expect((await run.wait()).exit?.reason).toBe("exit");
 });
 
-test("while the store refuses the lease, the run can be stopped through an observer", async () => {
+test("while the lease cannot be written, the run can be stopped through an observer", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.store.failing = new Error("database is locked");
@@ -111,7 +111,7 @@ test("while the store refuses the lease, the run can be stopped through an obser
   expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel", actor: "urgent" });
 });
 
-test("a run that somebody else owns by now is let go", async () => {
+test("a supervisor detaches from a run that another one owns", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const record = world.store.runs.get(run.runId);
@@ -126,7 +126,7 @@ test("a run that somebody else owns by now is let go", async () => {
   expect(world.supervisor.run(run.runId)).toBeNull();
 });
 
-test("a refused epoch is a lost lease: nothing more is steered or written", async () => {
+test("a refused epoch is a lost lease: the run is neither controlled nor written", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const ended = run.wait();
@@ -135,7 +135,7 @@ test("a refused epoch is a lost lease: nothing more is steered or written", asyn
   expect(world.host.last.links).toEqual([]);
 });
 
-test("a window size set between two connections reaches the next", async () => {
+test("a terminal size set between two connections is sent on the next", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.host.last.disconnect();
@@ -145,7 +145,7 @@ test("a window size set between two connections reaches the next", async () => {
   expect(world.host.last.links[0]?.sent).toEqual(["resize 50 100"]);
 });
 
-test("a stop that was lost with its connection is said again on the next, before later ones", async () => {
+test("a stop that was lost with its connection is sent again before later ones", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const anchor = world.host.last;

@@ -18,7 +18,7 @@ for (const [seen, taken] of [
   ["empty", [{ root: null, cgroup: { path: "/cgroup/run_a", inode: "9" }, leaseId: null, graceMs: 0 }]],
   ["gone", []],
 ] as const)
-  test(`a dead anchor's cgroup that is ${seen} proves that nobody is left, and does not stay`, async () => {
+  test(`a dead anchor's cgroup that is ${seen} proves that no process is left, and is removed`, async () => {
     const host = new FakeHost();
     host.cgroups.set("/cgroup/run_a", seen);
     expect(await killVerifiedTree(host, traces)).toMatchObject({
@@ -29,14 +29,14 @@ for (const [seen, taken] of [
     expect(host.reaped).toEqual(taken);
   });
 
-test("somebody in a dead anchor's cgroup is ended", async () => {
+test("a process in a dead anchor's cgroup is killed", async () => {
   const host = new FakeHost();
   host.cgroups.set("/cgroup/run_a", "populated");
   expect(await killVerifiedTree(host, traces)).toMatchObject({ emptiness: "proven", by: "reap", killed: 2 });
   expect(host.reaped).toMatchObject([{ root: null, cgroup: { inode: "9" } }]);
 });
 
-test("a first process of which only the first thread has ended is not gone: it is verified and ended", async () => {
+test("a leader whose first thread has ended is not gone: it is verified and killed", async () => {
   const host = new FakeHost();
   host.alive.add(77);
   const inspect = host.inspectProcesses.bind(host);

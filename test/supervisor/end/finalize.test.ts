@@ -35,7 +35,7 @@ test("the anchor's exit is copied, with its cleanup and escape, in one transacti
   });
 });
 
-test("a run whose start is heard of late does not end before it started", async () => {
+test("a run whose start is reported late does not end before it started", async () => {
   const world = fakeSupervisor();
   world.host.prepare = (made) => {
     made.autoReply = false;
@@ -54,7 +54,7 @@ test("a run whose start is heard of late does not end before it started", async 
   expect(record.startedAt).toBeLessThanOrEqual(endedAt);
 });
 
-test("a wall clock that is set back makes no run end before it started: its duration counts", async () => {
+test("a run does not end before it started when the wall clock is set back: its duration counts", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.host.last.output("stdout", 3);
@@ -101,7 +101,7 @@ test("a second end changes nothing", async () => {
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
 });
 
-test("an end that somebody else has recorded is not recorded again", async () => {
+test("an end that another supervisor recorded is not recorded again", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   const record = world.store.runs.get(run.runId);
@@ -111,7 +111,7 @@ test("an end that somebody else has recorded is not recorded again", async () =>
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn"]);
 });
 
-test("wait is answered only when the end is committed, and it is tried until then", async () => {
+test("wait resolves when the end is committed, which is tried until it succeeds", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
@@ -130,7 +130,7 @@ test("wait is answered only when the end is committed, and it is tried until the
   expect(world.supervisor.run(run.runId)).toBeNull();
 });
 
-test("an end that cannot be committed before closing is told to who waits", async () => {
+test("wait rejects if the end cannot be committed before close", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
@@ -150,7 +150,7 @@ test("without discardOutput the run's directory stays", async () => {
   expect(world.host.discarded).toEqual([]);
 });
 
-test("with discardOutput it goes when the end was told and nobody reads", async () => {
+test("with discardOutput it is removed when the end is known to a caller and there is no follower", async () => {
   const world = fakeSupervisor({ discardOutput: true });
   const run = await spawnFakeRun(world);
   world.host.spools.set(`${run.runId} stdout`, Buffer.from("output"));
@@ -170,7 +170,7 @@ test("with discardOutput it goes when the end was told and nobody reads", async 
   expect(world.host.discarded).toEqual([run.runId]);
 });
 
-test("survivors are shown, recorded once and reported, and the run stays", async () => {
+test("survivors are recorded and reported once, and the run stays open", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   await run.cancel();

@@ -29,7 +29,7 @@ const ended: AnchorExit = {
 };
 const nothing: RunFiles = { exit: null, leader: null, firstStop: null, swept: null };
 
-describe("by the anchor's word", () => {
+describe("the outcome from the anchor's exit", () => {
   test.each<[string, Partial<AnchorExit>, Partial<ReturnType<typeof outcomeOfExit>>]>([
     ["an exit code", { leader: { code: 3, signal: null } }, { reason: "exit", code: 3, signal: null }],
     [
@@ -80,18 +80,18 @@ describe("by the anchor's word", () => {
     expect(outcomeOfExit({ ...ended, ...exit }, "anchor")).toMatchObject(outcome);
   });
 
-  test("names what was to be run, when that is known", () => {
+  test("names the command, if it is known", () => {
     const spawnError = { errno: 2, step: "exec", message: "" };
     const exit = { ...ended, executed: false, reason: "spawn-error", leader: null, spawnError };
     expect(outcomeOfExit(exit, "anchor", { cwd: "/", command: "nothere" }).detail).toContain("nothere");
   });
 
-  test("says over which way the status came", () => {
+  test("contains the source of the status", () => {
     expect(outcomeOfExit(ended, "anchor").source).toBe("anchor");
     expect(outcomeOfExit(ended, "exit-file").source).toBe("exit-file");
   });
 
-  test.each(END_REASONS)("every reason of ours is understood: %s", (reason) => {
+  test.each(END_REASONS)("every end reason is known: %s", (reason) => {
     expect(parseEndReason(reason)).toBe(reason);
     expect(outcomeOfExit({ ...ended, reason }, "anchor").reason).toBe(reason);
   });
@@ -101,12 +101,12 @@ describe("by the anchor's word", () => {
   });
 });
 
-describe("by what a dead anchor left", () => {
-  test("its exit file tells everything", () => {
+describe("the outcome from the files of a dead anchor", () => {
+  test("an exit file contains everything", () => {
     expect(outcomeOfRunFiles({ ...nothing, exit: ended })).toEqual(outcomeOfExit(ended, "exit-file"));
   });
 
-  test("nothing at all: lost, and no status is made up", () => {
+  test("without files, the run is lost and has no status", () => {
     expect(outcomeOfRunFiles(nothing)).toEqual({
       reason: "lost",
       actor: "",
@@ -119,7 +119,7 @@ describe("by what a dead anchor left", () => {
     });
   });
 
-  test("the leader's status is kept although the run is lost", () => {
+  test("the leader's status is recorded for a lost run", () => {
     expect(outcomeOfRunFiles({ ...nothing, leader: { code: 7, signal: null } })).toMatchObject({
       reason: "lost",
       code: 7,

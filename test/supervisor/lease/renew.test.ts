@@ -23,7 +23,7 @@ test("all leases are renewed in one statement, and none when there are none", as
   expect(world.store.log).toEqual(["renew"]);
 });
 
-test("a supervisor that cannot write stops steering; stopping and reading still work", async () => {
+test("a supervisor that cannot write controls nothing, but can stop and read", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
@@ -39,7 +39,7 @@ test("a supervisor that cannot write stops steering; stopping and reading still 
   expect(() => run.resize({ rows: 1, cols: 1 })).not.toThrow();
 });
 
-test("after an outage the first write that succeeds brings the right to steer back, before the next renewal", async () => {
+test("after an outage, the first successful write ends the fencing before the next renewal", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.store.failing = new Error("disk full");
@@ -52,7 +52,7 @@ test("after an outage the first write that succeeds brings the right to steer ba
   expect(() => run.resize({ rows: 1, cols: 1 })).not.toThrow();
 });
 
-test("a lease taken after a long idle time is as good as a renewal", async () => {
+test("a lease acquired after a long idle time counts as a renewal", async () => {
   const world = fakeSupervisor();
   world.store.failing = new Error("disk full");
   await vi.advanceTimersByTimeAsync(10 * defaults.selfFenceMs);
@@ -61,7 +61,7 @@ test("a lease taken after a long idle time is as good as a renewal", async () =>
   expect(() => run.resize({ rows: 1, cols: 1 })).not.toThrow();
 });
 
-test("no GO from a supervisor that lost its right to steer while the anchor was prepared", async () => {
+test("a supervisor that was fenced while the anchor started sends no GO", async () => {
   const store = new FakeStore();
   const world = fakeSupervisor({ store });
   world.host.prepare = (anchor) => {
@@ -81,7 +81,7 @@ test("no GO from a supervisor that lost its right to steer while the anchor was 
   expect(world.host.last.goCount).toBe(0);
 });
 
-test("output is noted once per heartbeat, and not at all for a short run", async () => {
+test("output is recorded once per heartbeat interval, and not for a short run", async () => {
   const world = fakeSupervisor();
   const [long, short] = [await spawnFakeRun(world), await spawnFakeRun(world)];
   const [longAnchor, shortAnchor] = [...world.host.anchors.values()];

@@ -59,7 +59,7 @@ for (const [what, past, forgotten] of pasts)
     expect(rows(world, "exit")).toEqual([run.runId]);
   });
 
-test("a look at everything puts back what is held, and does not take it up anew", async () => {
+test("a full comparison restores the record of an owned run and keeps its connection", async () => {
   const world = await ledgeredWorld();
   const run = await spawnFakeRun(world);
   await waitFor(() => world.store.runs.get(run.runId)?.state === "running");
@@ -69,7 +69,7 @@ test("a look at everything puts back what is held, and does not take it up anew"
   expect(world.supervisor.run(run.runId)).not.toBeNull();
 });
 
-test("an end that the store forgot is told again as it was, by whoever comes next; one that was forgotten on purpose is not", async () => {
+test("the next supervisor restores an end that the store lost, but not a deleted one", async () => {
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const ended = async (code: number): Promise<string> => {
@@ -100,7 +100,7 @@ test("an end that the store forgot is told again as it was, by whoever comes nex
   expect(rows(next, "exit").toSorted()).toEqual([kept, reopened].toSorted());
 });
 
-test("a connection that is lost while the store is away is made again as the owner's, and steers after the next claim", async () => {
+test("a connection lost during a store outage is replaced as the owner, and controls the run after the next claim", async () => {
   const world = await ledgeredWorld();
   const { store, host } = world;
   const run = await spawnFakeRun(world);
@@ -117,7 +117,7 @@ test("a connection that is lost while the store is away is made again as the own
   expect((await run.wait()).exit).toMatchObject({ reason: "exit", code: 0 });
 });
 
-test("a run whose anchor has heard of somebody else is observed, not held", async () => {
+test("a run whose anchor had another owner is only observed", async () => {
   const world = await ledgeredWorld();
   const { store, host } = world;
   const run = await spawnFakeRun(world);
@@ -131,7 +131,7 @@ test("a run whose anchor has heard of somebody else is observed, not held", asyn
   expect(host.last.stops).toHaveLength(1);
 });
 
-test("what another supervisor holds here is left to it when the store forgets it, cgroup and all", async () => {
+test("a run of another live supervisor, with its cgroup, is left alone when the store loses its record", async () => {
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const { runId } = await spawnFakeRun(world);
@@ -157,7 +157,7 @@ test("what another supervisor holds here is left to it when the store forgets it
   expect(store.runs.has(runId)).toBe(false);
 });
 
-test("a claim that was answered just before the store went away is known to who holds the run meanwhile", async () => {
+test("a claim committed just before a store outage is known to the keepalive link", async () => {
   const world = await ledgeredWorld();
   const { store, host, ledger: localCopy, path } = world;
   const run = await spawnFakeRun(world);
@@ -177,7 +177,7 @@ test("a claim that was answered just before the store went away is known to who 
   expect(link?.welcome.highestEpoch).toBe(3);
 });
 
-test("a run whose hold cannot be written down is held all the same", async () => {
+test("a keepalive link is made even if it cannot be recorded", async () => {
   const world = await ledgeredWorld();
   const { store, host, ledger: localCopy, path } = world;
   const run = await spawnFakeRun(world);
@@ -187,7 +187,7 @@ test("a run whose hold cannot be written down is held all the same", async () =>
   expect(await attachKeepalive(host, localCopy, run.runId)).not.toBeNull();
 });
 
-test("a ledger that can be neither written nor read is said, and keeps no run from being looked after", async () => {
+test("an unusable local copy is reported and does not prevent reconciliation", async () => {
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const { runId } = await spawnFakeRun(world);
@@ -205,7 +205,7 @@ test("a ledger that can be neither written nor read is said, and keeps no run fr
   ]);
 });
 
-test("a run that was ended elsewhere and forgotten on purpose does not come back", async () => {
+test("a run that was ended elsewhere and deleted does not come back", async () => {
   const world = await ledgeredWorld();
   const { store, host, supervisor, path } = world;
   const { runId } = await spawnFakeRun(world);

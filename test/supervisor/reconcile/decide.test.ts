@@ -58,7 +58,7 @@ function run(owner: string, expiredMs: number, change: Partial<RunRecord> = {}):
 
 const HOUR = 3_600_000;
 
-describe("whose it is", () => {
+describe("by the lease", () => {
   test.each<[string, RunRecord, string]>([
     ["a healthy lease of another is not touched", run("alive", -1), "leave healthy"],
     ["nor a healthy one of an instance that is dead already", run("dead", -1), "leave healthy"],
@@ -114,7 +114,7 @@ describe("whose it is", () => {
     expect(said).toBe(expected);
   });
 
-  test("expired for ten leases by a clock that never sleeps: open only when it was seen so for a while", () => {
+  test("expired for ten leases on a shared clock: open only after it was observed for a while", () => {
     const after = (ms: number): string =>
       judgeLease(
         run("alive", defaults.stalledOwnerMs),
@@ -125,7 +125,7 @@ describe("whose it is", () => {
     expect(after(defaults.stalledWatchMs)).toBe("open");
   });
 
-  test("out of reach for a day: lost on record, and only then", () => {
+  test("unreachable for a day: the record is ended as lost, not before", () => {
     const after = (ms: number): string => {
       const found = judgeLease(run("unknown", HOUR, ELSEWHERE), around({ unreachableMs: () => ms }));
       return found.kind === "open" ? "open" : found.decision.action;
@@ -155,7 +155,7 @@ const adopts = run("dead", 1);
 const terminates = run("dead", 1, { policy: { ...adopts.policy, onOrphan: "terminate" } });
 const never = run("me", 1, { anchor: null, root: null, state: "starting" });
 
-describe("what it is", () => {
+describe("by the evidence", () => {
   test.each<[string, RunRecord, ClaimGround, Evidence, string]>([
     ["an exit file", run("me", 1), MINE, seen({ exitFile: true }), "finalize exit-file"],
     [
@@ -310,7 +310,7 @@ describe("what it is", () => {
     expect(why).not.toBe("");
   });
 
-  test("nobody is signalled on evidence of another machine, boot or container", () => {
+  test("evidence of another machine, boot or container never leads to a signal", () => {
     const looks = (["alive", "gone", "unknown"] as const).flatMap((anchor) =>
       (["alive", "gone", "unknown"] as const).flatMap((root) =>
         ([null, "populated", "empty", "gone", "unknown"] as const).map((boundary) =>
@@ -330,7 +330,7 @@ describe("what it is", () => {
   });
 });
 
-test("a dead owner's in another container: lost on record after a day without an answer, and only then", () => {
+test("a run of a dead owner in another container is ended as lost after a day without an answer, not before", () => {
   const after = (ms: number, change: Partial<Evidence> = {}): string =>
     decide(run("dead", HOUR, CONTAINER), DEAD, seen(change), HERE, ms).action;
   expect(after(defaults.hostLostMs - 1)).toBe("leave");

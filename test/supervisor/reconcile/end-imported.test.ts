@@ -36,7 +36,7 @@ async function imported({ store, host, supervisor }: FakeSupervisor): Promise<vo
     }));
 }
 
-test("an imported process that matches is ended", async () => {
+test("a matching imported process is killed", async () => {
   const world = fakeSupervisor();
   await imported(world);
   await world.supervisor.reconcile();
@@ -44,7 +44,7 @@ test("an imported process that matches is ended", async () => {
   expect(world.store.runs.get("run_imported")).toMatchObject({ state: "exited", exit: { reason: "lost" } });
 });
 
-test("when it cannot be looked at once more it is not said to be over, and the next round tries again", async () => {
+test("a process that cannot be inspected again is not ended on record, and is tried in the next pass", async () => {
   const world = fakeSupervisor();
   const { store, host, supervisor } = world;
   await imported(world);

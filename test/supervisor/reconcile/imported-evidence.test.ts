@@ -42,8 +42,8 @@ function live(change: Partial<ProcessEvidence> = {}): ProcessEvidence {
   };
 }
 
-describe("an imported record and the process that has its number", () => {
-  test("match when command, place and start time do", () => {
+describe("an imported record and the process with its pid", () => {
+  test("match by command, path and start time", () => {
     expect(compareImported(facts, live())).toEqual({ kind: "matches" });
     expect(compareImported({ ...facts, startTime: null }, live())).toEqual({ kind: "matches" });
   });
@@ -80,7 +80,7 @@ describe("an imported record and the process that has its number", () => {
     expect(sight).toMatchObject({ kind: "differs", why: expect.stringContaining(why) });
   });
 
-  test("differ when only a later word names the place, or a way out of it does", () => {
+  test("differ when only a later argument names the path, or a path leads out of it", () => {
     for (const words of [
       ["rm", "-rf", "x", "/opt/tool/wrap.mjs"],
       ["node", "/opt/tool/../other/wrap.mjs"],
@@ -91,7 +91,7 @@ describe("an imported record and the process that has its number", () => {
       );
   });
 
-  test("match by the running file, wherever its arguments point", () => {
+  test("match by the executable, whatever its arguments", () => {
     const words = ["agent", "serve"];
     const evidence = live({ argv: words, executable: "/opt/tool/bin/agent" });
     expect(compareImported({ ...facts, commandHash: commandHash(words) }, evidence)).toEqual({

@@ -31,7 +31,7 @@ function peopled({ host, runId }: { host: FakeHost; runId: string }): CgroupRef 
   return boundary;
 }
 
-test("a directory without a record, whose anchor lives: its run goes on", async () => {
+test("a directory without a record whose anchor is alive gets a record, and its run continues", async () => {
   const { supervisor, store, runId } = await forgotten();
   const { runs } = await supervisor.reconcile();
   expect(runs).toMatchObject([{ runId }]);
@@ -39,7 +39,7 @@ test("a directory without a record, whose anchor lives: its run goes on", async 
   expect(store.runs.get(runId)).toMatchObject({ state: "running", exit: null });
 });
 
-test("an anchor that falls silent for a moment while its run is being imported has not lost it", async () => {
+test("an anchor that does not answer for a moment while its run gets a record keeps it", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   const attach = host.attach.bind(host);
   let refusals = 1;
@@ -54,7 +54,7 @@ test("an anchor that falls silent for a moment while its run is being imported h
   expect(host.last.stops).toEqual([]);
 });
 
-test("a directory without a record, its anchor dead, somebody in its cgroup: they are ended", async () => {
+test("processes in the cgroup of a directory without a record and anchor are killed", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   host.last.answers = false;
   const boundary = peopled({ host, runId });
@@ -67,7 +67,7 @@ test("a directory without a record, its anchor dead, somebody in its cgroup: the
   });
 });
 
-test("a directory without a record, its anchor too busy to answer, somebody in its cgroup: nobody is touched", async () => {
+test("a directory without a record whose anchor does not answer is not touched", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   peopled({ host, runId });
   const attach = host.attach.bind(host);
@@ -80,7 +80,7 @@ test("a directory without a record, its anchor too busy to answer, somebody in i
   expect(runs).toMatchObject([{ runId }]);
 });
 
-test("a cgroup that could not be emptied the first time is tried again, and not taken for one that never ran", async () => {
+test("a cgroup that could not be emptied is tried again and does not count as never executed", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   host.anchors.clear();
   const boundary = peopled({ host, runId });
@@ -94,7 +94,7 @@ test("a cgroup that could not be emptied the first time is tried again, and not 
   expect(store.runs.get(runId)).toMatchObject({ state: "exited", exit: { reason: "lost" } });
 });
 
-test("a run that is being forgotten by another does not come back", async () => {
+test("a run that another supervisor is deleting does not come back", async () => {
   const { supervisor, store, host, runId } = await forgotten();
   host.last.answers = false;
   const getRun = store.getRun.bind(store);
@@ -122,7 +122,7 @@ async function endedElsewhere(): Promise<FakeSupervisor & { readonly runId: stri
   return { ...fakeSupervisor({ store, host }), runId };
 }
 
-test("an anchor behind an ended record that does not answer at first is stopped when it does", async () => {
+test("a silent anchor of an ended run is stopped when it answers", async () => {
   const { supervisor, host } = await endedElsewhere();
   const attach = host.attach.bind(host);
   host.attach = () => Promise.reject(new AnchorUnusable("sock", "it did not answer in time"));
@@ -132,7 +132,7 @@ test("an anchor behind an ended record that does not answer at first is stopped 
   expect(host.last.stops).toMatchObject([{ reason: "lost" }]);
 });
 
-test("looking at who is still in a cgroup leaves no connection behind", async () => {
+test("the check of a cgroup leaves no connection open", async () => {
   const { supervisor, host, runId } = await endedElsewhere();
   peopled({ host, runId });
   await supervisor.reconcile();

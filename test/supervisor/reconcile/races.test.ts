@@ -4,7 +4,7 @@ import { systemClock } from "../../../src/async/clock.js";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-test("a record that is just being inserted is not taken for one that was left behind", async () => {
+test("a record that is being inserted is not reconciled", async () => {
   const world = fakeSupervisor();
   const { store, supervisor } = world;
   const insertRun = store.insertRun.bind(store);
@@ -23,7 +23,7 @@ test("a record that is just being inserted is not taken for one that was left be
   expect([...store.runs.values()]).toMatchObject([{ state: "running", leaseEpoch: 1 }]);
 });
 
-test("a dead instance's directory stays while a record names it as owner", async () => {
+test("the directory of a dead instance is kept while it owns a record", async () => {
   const world = fakeSupervisor();
   const { store, host, supervisor } = world;
   const run = await spawnFakeRun(world);
@@ -48,7 +48,7 @@ test("a dead instance's directory stays while a record names it as owner", async
   expect(removed).toEqual(["in_dead"]);
 });
 
-test("a run that was not to outlive its owner is stopped by whoever took it over, also after another restart", async () => {
+test("a run that must end with its owner is stopped after a take-over, even after another restart", async () => {
   const world = fakeSupervisor();
   const { store, host } = world;
   const run = await spawnFakeRun(world, { onOrphan: "terminate" });
@@ -96,7 +96,7 @@ test.for([
   },
 );
 
-test("a run of a machine that nothing is heard of for a day is given up on record, and nobody is signalled", async () => {
+test("a run of a machine without a sign of life for a day is ended on record without a signal", async () => {
   let now = 0;
   const world = fakeSupervisor({ clock: { ...systemClock, now: () => now } });
   const { store, host, supervisor } = world;
@@ -116,7 +116,7 @@ test("a run of a machine that nothing is heard of for a day is given up on recor
   expect(host.reaped).toEqual([]);
 });
 
-test("a run whose directory cannot be read is left alone, and keeps nobody else waiting", async () => {
+test("a run whose directory cannot be read is left alone and does not delay others", async () => {
   const world = fakeSupervisor();
   const { store, host } = world;
   const [unreadable, other] = [await spawnFakeRun(world), await spawnFakeRun(world)];
@@ -152,7 +152,7 @@ test("a run whose directory cannot be read is left alone, and keeps nobody else 
   expect(heir.problems.map(({ message }) => message).join()).toContain("in_closed");
 });
 
-test("a run that is forgotten while its directory is looked at does not come back as a new one", async () => {
+test("a run that is deleted during the check of its directory does not come back", async () => {
   const world = fakeSupervisor();
   const { store, host, supervisor } = world;
   // Its directory was listed; by the time its record is asked for, both are gone.
@@ -163,7 +163,7 @@ test("a run that is forgotten while its directory is looked at does not come bac
 });
 
 for (const known of [true, false])
-  test(`who is left in the cgroup of an ended run is ended, ${known ? "with" : "without"} the cgroup on record`, async () => {
+  test(`processes in the cgroup of an ended run are killed, ${known ? "with" : "without"} the cgroup on record`, async () => {
     const world = fakeSupervisor();
     const { store, host, supervisor } = world;
     const run = await spawnFakeRun(world);
@@ -181,7 +181,7 @@ for (const known of [true, false])
     expect(host.reaped).toMatchObject([{ root: null, cgroup: boundary }]);
   });
 
-test("an anchor behind an ended record that does not answer is asked again at the next look", async () => {
+test("a silent anchor of an ended run is tried again in the next pass", async () => {
   const world = fakeSupervisor();
   const { store, host, supervisor } = world;
   const run = await spawnFakeRun(world);
@@ -196,7 +196,7 @@ test("an anchor behind an ended record that does not answer is asked again at th
   expect(host.last.stops).toMatchObject([{ reason: "lost" }]);
 });
 
-test("a run that is to be stopped when it is taken over is stopped also if its anchor answers only later", async () => {
+test("a run that must be stopped on take-over is stopped when its anchor answers later", async () => {
   const world = fakeSupervisor();
   const { store, host } = world;
   const run = await spawnFakeRun(world, { onOrphan: "terminate" });
@@ -217,7 +217,7 @@ test("a run that is to be stopped when it is taken over is stopped also if its a
   expect(host.last.stops).toMatchObject([{ reason: "owner-lost" }]);
 });
 
-test("a run that passes its gate between the look and the claim is not taken for never executed", async () => {
+test("a command that passes the gate between evidence and claim does not count as never executed", async () => {
   const world = fakeSupervisor();
   const { store, host } = world;
   const run = await spawnFakeRun(world);
@@ -239,7 +239,7 @@ test("a run that passes its gate between the look and the claim is not taken for
   expect(store.runs.get(run.runId)).toMatchObject({ state: "running", ownerInstanceId: "in_heir" });
 });
 
-test("a run found without a record whose finder died is not said to have never run", async () => {
+test("an orphan whose finder died does not count as never executed", async () => {
   const world = fakeSupervisor();
   const { store, host, supervisor } = world;
   const run = await spawnFakeRun(world);

@@ -25,7 +25,7 @@ function alter({ store }: FakeSupervisor, { runId }: Run, change: Partial<RunRec
 const decisions = ({ store }: FakeSupervisor): string[] =>
   store.events.flatMap(({ type, data }) => (type === "reconcile" ? [`${data.action}: ${data.why}`] : []));
 
-test("a live run goes on: same run, new epoch, true exit", async () => {
+test("a live run continues with the same id, a new epoch and its own exit", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);
@@ -54,7 +54,7 @@ test("recovering twice changes nothing", async () => {
   expect({ runs: [...second.store.runs.values()], events: [...second.store.events] }).toEqual(after);
 });
 
-test("input goes on where the anchor's ended, output where the last owner's acks did", async () => {
+test("input continues at the accepted offset, output at the acknowledged one", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);
@@ -76,7 +76,7 @@ test("input goes on where the anchor's ended, output where the last owner's acks
   expect(text).toBe("456789");
 });
 
-test("deadlines go on with what is left of them", async () => {
+test("deadlines continue with their remaining time", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first, { timeoutMs: 60_000 });
   killed(first);
@@ -88,7 +88,7 @@ test("deadlines go on with what is left of them", async () => {
   expect(second.host.last.stops).toMatchObject([{ reason: "overall-timeout" }]);
 });
 
-test("killed between GO and its commit: the start is recorded now", async () => {
+test("the start is recorded after a supervisor died between GO and its commit", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);
@@ -102,7 +102,7 @@ test("killed between GO and its commit: the start is recorded now", async () => 
   });
 });
 
-test("an anchor still behind the gate is never let through", async () => {
+test("a command that waits at the gate is never executed", async () => {
   const first = fakeSupervisor();
   first.host.prepare = (anchor) => {
     anchor.autoReply = false;
@@ -151,7 +151,7 @@ test.each([
   expect(second.host.reaped).toEqual([]);
 });
 
-test("another boot: lost, proven, and not one number of it looked at", async () => {
+test("a run of another boot is lost and proven, and none of its pids is inspected", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);
@@ -166,7 +166,7 @@ test("another boot: lost, proven, and not one number of it looked at", async () 
   expect(record?.exit?.detail).toContain("restarted");
 });
 
-test("another container's processes are not touched, and nothing is claimed of them", async () => {
+test("processes of another container are not touched", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);
@@ -182,7 +182,7 @@ test("another container's processes are not touched, and nothing is claimed of t
   expect(second.host.reaped).toEqual([]);
 });
 
-test("a record that never got a process was interrupted: spawn-error", async () => {
+test("a record without a process ends as a spawn error", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);
@@ -212,7 +212,7 @@ test("a live anchor without a record gets one", async () => {
   expect((await run?.wait())?.exit?.reason).toBe("exit");
 });
 
-test("a tree whose record has ended is stopped", async () => {
+test("the processes of an ended record are stopped", async () => {
   const first = fakeSupervisor();
   const before = await spawnFakeRun(first);
   killed(first);

@@ -6,7 +6,7 @@ import { UnreachableTracker } from "../../../src/supervisor/reconcile/unreachabl
 const decided = (row: Decision["row"]) => new Map([["run", { row, action: "leave", why: "" } as Decision]]);
 const LOOK_MS = defaults.reconcileMs;
 
-test("what is left alone is watched from the first look on, as long as it stays what it is", () => {
+test("a run is tracked from its first pass while its row stays the same", () => {
   const left = new UnreachableTracker();
   for (let now = 0; now <= 60_000; now += LOOK_MS) left.update("everywhere", decided("stalled"), now);
   expect(left.unreachableMs("run", 60_000)).toBe(60_000);
@@ -16,7 +16,7 @@ test("what is left alone is watched from the first look on, as long as it stays 
   expect(left.unreachableMs("run", 90_000)).toBe(0);
 });
 
-test("an owner that could not renew while nobody could look is not held to have stalled", () => {
+test("an owner that could not renew during a store outage is not stalled", () => {
   const left = new UnreachableTracker();
   left.update("everywhere", decided("stalled"), 0);
   left.update("everywhere", decided("stalled"), LOOK_MS);
@@ -27,7 +27,7 @@ test("an owner that could not renew while nobody could look is not held to have 
   expect(left.unreachableMs("run", back + LOOK_MS)).toBe(LOOK_MS);
 });
 
-test("what is silent elsewhere is watched on between the rare looks at it; what is here is seen at every look", () => {
+test("silent runs of other hosts stay tracked between the rare passes everywhere", () => {
   const left = new UnreachableTracker();
   left.recordFarPass(new Set(["run"]), defaults.silentLookMs);
   left.update(

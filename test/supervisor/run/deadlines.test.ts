@@ -20,7 +20,7 @@ function deadlines(overallMs: number | null, noOutputMs: number | null): Deadlin
 const reasons = (): string[] => stops.map(({ reason }) => reason);
 const manual: StopRequest = { reason: "manual-cancel", actor: "me", requestId: "1", graceMs: null };
 
-test("the overall deadline counts from the start of the command, output or not", () => {
+test("the overall deadline counts from the start of the command, with or without output", () => {
   const tree = deadlines(1_000, null);
   vi.advanceTimersByTime(5_000);
   tree.arm();
@@ -34,7 +34,7 @@ test("the overall deadline counts from the start of the command, output or not",
   expect(tree.signal.reason).toBe(stops[0]);
 });
 
-test("time used up before a restart is not given again", () => {
+test("time used before a restart counts", () => {
   const tree = deadlines(1_000, null);
   tree.arm(900);
   vi.advanceTimersByTime(99);
@@ -43,12 +43,12 @@ test("time used up before a restart is not given again", () => {
   expect(reasons()).toEqual(["overall-timeout"]);
 });
 
-test("a deadline that passed meanwhile fires at once", () => {
+test("a deadline that has passed fires at once", () => {
   deadlines(1_000, null).arm(5_000);
   expect(reasons()).toEqual(["overall-timeout"]);
 });
 
-test("silence is counted from the last output", () => {
+test("the no-output deadline counts from the last output", () => {
   const tree = deadlines(null, 1_000);
   tree.arm();
   for (let at = 0; at < 50; at++) {
@@ -60,14 +60,14 @@ test("silence is counted from the last output", () => {
   expect(reasons()).toEqual(["no-output-timeout"]);
 });
 
-test("a million signs of life are one timer", () => {
+test("a million outputs use one timer", () => {
   const tree = deadlines(null, 1_000);
   tree.arm();
   for (let at = 0; at < 1_000_000; at++) tree.recordProgress();
   expect(vi.getTimerCount()).toBe(1);
 });
 
-test("silence does not count while the anchor withholds reading, and counts anew after", () => {
+test("the no-output deadline is suspended while the anchor does not read, and starts again after", () => {
   const tree = deadlines(null, 1_000);
   tree.arm();
   vi.advanceTimersByTime(900);
@@ -81,7 +81,7 @@ test("silence does not count while the anchor withholds reading, and counts anew
   expect(reasons()).toEqual(["no-output-timeout"]);
 });
 
-test("the first reason silences the others", () => {
+test("the first reason disables the others", () => {
   const tree = deadlines(1_000, 500);
   tree.arm();
   vi.advanceTimersByTime(HOUR);
@@ -90,7 +90,7 @@ test("the first reason silences the others", () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("a cancel is the root: both deadlines fall silent", () => {
+test("a manual stop disables both deadlines", () => {
   const tree = deadlines(1_000, 500);
   tree.arm();
   expect(tree.requestStop(manual)).toBe(true);
@@ -100,14 +100,14 @@ test("a cancel is the root: both deadlines fall silent", () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("a cancel before the command runs keeps its deadlines from ever being armed", () => {
+test("a stop before the start prevents the deadlines", () => {
   const tree = deadlines(1_000, 500);
   tree.requestStop(manual);
   tree.arm();
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("a limit beyond what a timer can hold does not fire early", () => {
+test("a limit beyond the maximum of a timer does not fire early", () => {
   const tree = deadlines(60 * 24 * HOUR, null);
   tree.arm();
   vi.advanceTimersByTime(59 * 24 * HOUR);

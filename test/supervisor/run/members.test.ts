@@ -32,7 +32,7 @@ async function running() {
   return { world, run, anchor, asked, inspect };
 }
 
-test("the anchor's own word is enough: no process is started to look", async () => {
+test("the anchor's answer is used, and no inspection process is started", async () => {
   const { run, anchor, asked, inspect } = await running();
   const [one, two] = [run.members(), run.members()];
   const [first = "", second = ""] = asked();
@@ -54,7 +54,7 @@ test.for([
   expect(world.problems).toEqual([]);
 });
 
-test("one from before an upgrade is not even asked", async () => {
+test("an older anchor is not asked", async () => {
   const { run, anchor, asked, inspect } = await running();
   anchor.welcome = { ...anchor.welcome, protocol: PROTOCOL - 1 };
   anchor.disconnect();
@@ -64,7 +64,7 @@ test("one from before an upgrade is not even asked", async () => {
   expect(inspect).toHaveBeenCalledOnce();
 });
 
-test("one that does not answer keeps nobody waiting; its late answer is not taken for the next one's", async () => {
+test("a missing answer times out, and a late answer is not used for the next request", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     const { run, anchor, asked, inspect } = await running();
@@ -82,7 +82,7 @@ test("one that does not answer keeps nobody waiting; its late answer is not take
   }
 });
 
-test("nobody waits for an anchor that has said its last word", async () => {
+test("a request ends with the anchor's exit", async () => {
   const { run, anchor } = await running();
   const members = run.members();
   anchor.exit();

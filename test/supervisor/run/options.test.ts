@@ -4,14 +4,14 @@ import { NO_LIMITS } from "../../../src/model/run.js";
 import type { AskedLimits } from "../../../src/supervisor/run-options.js";
 import { checkLimits } from "../../../src/supervisor/run/options.js";
 
-describe("limits that are asked for", () => {
-  test("none, or null, is none", () => {
+describe("requested limits", () => {
+  test("are none if absent or null", () => {
     expect(checkLimits()).toEqual(NO_LIMITS);
     expect(checkLimits({})).toEqual(NO_LIMITS);
     expect(checkLimits({ memoryBytes: null, pids: undefined })).toEqual(NO_LIMITS);
   });
 
-  test("are taken as they are, to their bounds", () => {
+  test("are used unchanged within their range", () => {
     const least = { memoryBytes: 1024 ** 2, pids: 1, cpus: 0.01 };
     const most = { memoryBytes: 128 * 1024 ** 4, pids: 4_194_304, cpus: 4_096 };
     for (const limits of [least, most]) expect(checkLimits(limits)).toEqual(limits);

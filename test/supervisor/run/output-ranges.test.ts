@@ -53,7 +53,7 @@ async function collect(chunks: AsyncIterable<OutputChunk>): Promise<Record<Strea
 }
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("a follower sees what was there and what comes, and ends when all streams have ended", async () => {
+test("a follower gets stored and new output, and ends when all streams have ended", async () => {
   const spool = new Spool();
   spool.write("stdout", "one ");
   const collected = collect(followStreams(spool.source));
@@ -66,7 +66,7 @@ test("a follower sees what was there and what comes, and ends when all streams h
   expect(await collected).toEqual({ stdout: "one three", stderr: "two" });
 });
 
-test("bytes that come while a read is under way are not missed", async () => {
+test("bytes that arrive during a read are not missed", async () => {
   const spool = new Spool();
   spool.write("stdout", "a");
   let more = 5;
@@ -91,14 +91,14 @@ test("two followers see the same bytes, each at its own pace and from its own of
   expect((value === undefined ? "" : Buffer.from(value.bytes).toString()) + rest).toBe("0123456789ab");
 });
 
-test("a run that has ended is read to its end, without being told how much there is", async () => {
+test("an ended run is read to the end of its spool without a known length", async () => {
   const spool = new Spool();
   spool.write("stdout", "never announced", false);
   spool.ranges.end();
   expect((await collect(followStreams(spool.source))).stdout).toBe("never announced");
 });
 
-test("a run that has ended as announced is not read past its end", async () => {
+test("an ended run with a known length is not read past its end", async () => {
   const spool = new Spool();
   spool.write("stdout", "all");
   spool.close("stdout");
@@ -118,7 +118,7 @@ test("bytes that were dropped are skipped, and the offset says so", async () => 
   expect(chunks.map(({ offset, bytes }) => [offset, Buffer.from(bytes).toString()])).toEqual([[4, "456789"]]);
 });
 
-test("with ack, a chunk is freed when the next is asked for, not when it is handed out", async () => {
+test("with ack, a chunk is acknowledged when the next one is requested", async () => {
   const spool = new Spool();
   spool.write("stdout", "abc");
   const chunks = followStreams(spool.source, { streams: ["stdout"], ack: true });
@@ -142,7 +142,7 @@ test("aborting ends a waiting follower, and a follower that has not begun", asyn
   });
 });
 
-test("a follower that breaks off leaves nothing waiting", async () => {
+test("a follower that stops leaves no waiter", async () => {
   const spool = new Spool();
   spool.write("stdout", "abc");
   for await (const chunk of followStreams(spool.source)) {
@@ -151,7 +151,7 @@ test("a follower that breaks off leaves nothing waiting", async () => {
   }
 });
 
-test("however output and reads interleave, no byte is missed and no follower hangs", async () => {
+test("no byte is missed and no follower hangs, however output and reads interleave", async () => {
   const happening = fc.oneof(
     fc.record({
       stream: fc.constantFrom<StreamName>("stdout", "stderr"),

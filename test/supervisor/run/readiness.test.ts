@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 
-test("who has been told whether a service is ready is not bothered when its run is let go of", async () => {
+test("a finished wait for readiness does not reject when the run is detached", async () => {
   const unhandled = vi.fn();
   process.on("unhandledRejection", unhandled);
   onTestFinished(() => void process.off("unhandledRejection", unhandled));

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { fakeSupervisor, spawnFakeRun, nextTurn } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-test("cancel hands the stop to the anchor and records who asked", async () => {
+test("cancel sends the stop to the anchor and records its actor", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   await run.cancel({ actor: "cli:alice", requestId: "r1" });
@@ -15,7 +15,7 @@ test("cancel hands the stop to the anchor and records who asked", async () => {
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel"]);
 });
 
-test("a second cancel can shorten the grace, and is no second reason", async () => {
+test("a second stop can shorten the grace period but not change the reason", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   await run.cancel({ actor: "first" });
@@ -27,7 +27,7 @@ test("a second cancel can shorten the grace, and is no second reason", async () 
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "exit"]);
 });
 
-test("the anchor's first stop is the truth when somebody else was faster", async () => {
+test("the first stop that the anchor reports is recorded", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.host.last.stop({ reason: "manual-cancel", actor: "signal:TERM pid:7", requestId: "", graceMs: null });
@@ -36,7 +36,7 @@ test("the anchor's first stop is the truth when somebody else was faster", async
   expect((await run.wait()).exit).toMatchObject({ actor: "signal:TERM pid:7" });
 });
 
-test("stopping does not wait for the store", async () => {
+test("a stop does not wait for the store", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.store.failing = new Error("database is locked");
@@ -52,7 +52,7 @@ test("stopping does not wait for the store", async () => {
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "cancel", "exit"]);
 });
 
-test("a cancel between two connections is owed to the next", async () => {
+test("a stop between two connections is sent on the next", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.host.last.disconnect();
@@ -60,7 +60,7 @@ test("a cancel between two connections is owed to the next", async () => {
   expect(world.host.last.stops).toMatchObject([{ actor: "meanwhile" }]);
 });
 
-test("a cancel after the end does nothing", async () => {
+test("a stop after the end does nothing", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   world.host.last.exit();
@@ -69,14 +69,14 @@ test("a cancel after the end does nothing", async () => {
   expect(await world.supervisor.getRun(run.runId)).toEqual(record);
 });
 
-test("a bad grace is refused and stops nothing", async () => {
+test("an invalid grace period is refused and stops nothing", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world);
   await expect(run.cancel({ graceMs: -1 })).rejects.toMatchObject({ code: "BAD_INPUT" });
   expect(world.host.last.stops).toEqual([]);
 });
 
-test("a deadline stops the run in its own name", async () => {
+test("a deadline stops the run with its own reason", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world, { timeoutMs: 20 });
   await waitFor(() => world.host.last.stops.length > 0);
@@ -85,7 +85,7 @@ test("a deadline stops the run in its own name", async () => {
   expect((await run.wait()).exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
 });
 
-test("a heartbeat keeps a silent run alive, and the anchor hears of it", async () => {
+test("a heartbeat postpones the no-output deadline, also in the anchor", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world, { noOutputTimeoutMs: 60 });
   for (let beat = 0; beat < 10; beat++) {

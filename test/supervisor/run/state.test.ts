@@ -133,7 +133,7 @@ const table: Record<StateName, Record<EventName, RunState | "same">> = {
   },
 };
 
-describe("every cell", () => {
+describe("every transition", () => {
   for (const state of Object.keys(table) as StateName[])
     for (const event of Object.keys(events) as EventName[])
       test(`${state} × ${event}`, () => {
@@ -166,7 +166,7 @@ function causeOf(state: RunState): unknown {
     : null;
 }
 
-test("the first reason wins, whatever follows", () => {
+test("the first reason counts, whatever follows", () => {
   fc.assert(
     fc.property(fc.array(anyEvent), (sequence) => {
       let state = initialState;

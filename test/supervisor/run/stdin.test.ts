@@ -83,7 +83,7 @@ describe("input by offsets", () => {
     expect(Buffer.from(receiver.bytes).toString()).toBe("abcdef");
   });
 
-  test("what was written without a connection goes to the next one", async () => {
+  test("input written without a connection is sent on the next one", async () => {
     const stdin = new Stdin("run_1");
     const written = stdin.write("early");
     const receiver = new Receiver(100);
@@ -95,7 +95,7 @@ describe("input by offsets", () => {
     expect(receiver.accepted).toBe(5);
   });
 
-  test("a supervisor that takes up a run goes on at the accepted offset", () => {
+  test("after a reattach, input continues at the accepted offset", () => {
     const sent: number[] = [];
     const stdin = new Stdin("run_1", 1_000);
     stdin.attach(
@@ -129,7 +129,7 @@ describe("input by offsets", () => {
     expect(receiver.ended).toBe(4);
   });
 
-  test("when the program closes its stdin, what it took is done and the rest is refused", async () => {
+  test("when the program closes its stdin, accepted writes resolve and the others are refused", async () => {
     const stdin = new Stdin("run_1");
     const receiver = new Receiver(3);
     const link = receiver.connect();
@@ -150,7 +150,7 @@ describe("input by offsets", () => {
     await expect(stdin.write("late")).rejects.toThrow("was closed before");
   });
 
-  test("the run's end refuses what is pending and resolves a close", async () => {
+  test("the end of the run rejects pending writes and resolves a close", async () => {
     const stdin = new Stdin("run_1");
     const written = stdin.write("abc");
     const closed = stdin.close();
@@ -159,12 +159,12 @@ describe("input by offsets", () => {
     await closed;
   });
 
-  test("an empty write is done at once", async () => {
+  test("an empty write resolves at once", async () => {
     await new Stdin("run_1").write("");
   });
 });
 
-test("whatever breaks in between, every byte arrives once and in order", async () => {
+test("every byte arrives once and in order, whatever connections break", async () => {
   const action = fc.oneof(
     {
       weight: 4,
@@ -218,7 +218,7 @@ function pattern(start: number, length: number): Buffer {
   return Buffer.from(Uint8Array.from({ length }, (_, at) => ((start + at) * 31 + ((start + at) >> 8)) & 255));
 }
 
-describe("a writer that counts", () => {
+describe("a writer with offsets", () => {
   const opened = (): { stdin: Stdin; receiver: Receiver; deliver: () => void } => {
     const receiver = new Receiver(1_000);
     const stdin = new Stdin("run_1");
@@ -231,7 +231,7 @@ describe("a writer that counts", () => {
     return { stdin, receiver, deliver };
   };
 
-  test("may send again what it is not sure of: nothing is taken twice", async () => {
+  test("may repeat bytes: none is used twice", async () => {
     const { stdin, receiver, deliver } = opened();
     const first = stdin.write("abc", 0);
     const again = stdin.write("abcde", 0);
@@ -243,14 +243,14 @@ describe("a writer that counts", () => {
     });
   });
 
-  test("is refused a gap", async () => {
+  test("may not leave a gap", async () => {
     const { stdin, receiver, deliver } = opened();
     await expect(stdin.write("x", 1)).rejects.toMatchObject({ code: "BAD_INPUT" });
     deliver();
     expect(receiver.bytes).toEqual([]);
   });
 
-  test("may repeat after the end, but not add to it", async () => {
+  test("may repeat bytes after the close, but not add any", async () => {
     const { stdin, deliver } = opened();
     const written = stdin.write("abc", 0);
     const closed = stdin.close();

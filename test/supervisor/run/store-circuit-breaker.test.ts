@@ -11,12 +11,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("while the store takes writes, nobody waits", () => {
+test("while writes succeed, no caller waits", () => {
   const gate = new StoreCircuitBreaker(systemClock);
   expect([gate.admit(), gate.admit()]).toEqual([null, null]);
 });
 
-test("after a refusal one goes ahead, and the others follow only when it was let in", async () => {
+test("after a failure one caller tries, and the others follow after its success", async () => {
   const gate = new StoreCircuitBreaker(systemClock);
   gate.recordFailure();
   const waiting = gate.admit();
@@ -31,13 +31,13 @@ test("after a refusal one goes ahead, and the others follow only when it was let
   expect([gate.admit(), gate.admit()]).toEqual([null, null]);
 });
 
-test("those who lost the same server do not come back in step", () => {
+test("supervisors that lost the same server do not retry at the same time", () => {
   const pauses = Array.from({ length: 100 }, () => systemClock.jitter(1_000));
   expect(new Set(pauses).size).toBeGreaterThan(50);
   for (const pause of pauses) expect(Math.abs(pause - 750)).toBeLessThanOrEqual(250);
 });
 
-test("the pause grows while it is refused, and starts small again afterwards", async () => {
+test("the pause grows with each failure and is reset by a success", async () => {
   const gate = new StoreCircuitBreaker({ ...systemClock, jitter: (ms) => ms });
   const waits: number[] = [];
   for (let attempt = 0; attempt < 12; attempt++) {
@@ -59,7 +59,7 @@ test("the pause grows while it is refused, and starts small again afterwards", a
   await waiting;
 });
 
-test("a hundred runs before a locked store try it once per pause, not a hundred times", async () => {
+test("a hundred runs try a locked store once per pause", async () => {
   const world = fakeSupervisor();
   const runs = await Promise.all(Array.from({ length: 100 }, () => spawnFakeRun(world)));
   let attempts = 0;
@@ -79,7 +79,7 @@ test("a hundred runs before a locked store try it once per pause, not a hundred 
   expect(records.every(({ exit }) => exit?.reason === "manual-cancel")).toBe(true);
 });
 
-test("a run that is let go of while it waits for the store does not keep the others waiting", async () => {
+test("a run that is detached while it waits for the store does not block the others", async () => {
   const world = fakeSupervisor();
   const { store, host } = world;
   const robbed = await spawnFakeRun(world);

@@ -3,7 +3,7 @@ import { BadInput } from "../../../src/errors.js";
 import type { CommandInput } from "../../../src/supervisor/api.js";
 import { checkCommand, checkExecSize } from "../../../src/supervisor/spawn/command.js";
 
-describe("a command is taken as it stands", () => {
+describe("a command is used unchanged", () => {
   test.each<[CommandInput, readonly string[]]>([
     [{ io: "pipe", argv: ["echo", "", " a ", "-x"] }, ["echo", "", " a ", "-x"]],
     [{ io: "pty", argv: ["vi"] }, ["vi"]],
@@ -13,7 +13,7 @@ describe("a command is taken as it stands", () => {
     expect(checkCommand(input)).toEqual({ argv, io: input.io });
   });
 
-  test("and the caller's list is not kept", () => {
+  test("the caller's array is copied", () => {
     const argv = ["a"];
     const checked = checkCommand({ io: "pipe", argv });
     argv[0] = "b";
@@ -48,7 +48,7 @@ describe("refused before anything is recorded", () => {
   });
 });
 
-describe("what the kernel would refuse as too long", () => {
+describe("a command that is too long for the kernel", () => {
   const limit = 128 * 1024;
 
   test("one argument up to the kernel's limit passes, one byte more does not", () => {

@@ -13,8 +13,8 @@ function build(request: Partial<EnvironmentRequest>): Record<string, string> {
   return { ...buildEnvironment({ base: {}, set: {}, clear: false, allow: [], markers, ...request }) };
 }
 
-describe("what a run's environment holds", () => {
-  test("the caller's environment, what was set, and the marks", () => {
+describe("a run's environment contains", () => {
+  test("the caller's environment, the set variables and the markers", () => {
     expect(build({ base: { PATH: "/bin", A: "1" }, set: { A: "2", B: "" } })).toEqual({
       PATH: "/bin",
       A: "2",
@@ -38,7 +38,7 @@ describe("what a run's environment holds", () => {
     });
   });
 
-  test("none of an outer run's marks, but its configuration", () => {
+  test("the configuration of an outer run, but not its markers", () => {
     const base = {
       HOLDFAST_RUN_ID: "outer",
       HOLDFAST_SESSION_KEY: "outer",
@@ -67,7 +67,7 @@ describe("what a run's environment holds", () => {
   });
 });
 
-describe("what a caller may not set", () => {
+describe("a caller may not set", () => {
   test.each([
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",

@@ -30,7 +30,7 @@ test("the record is committed with the root's identity before GO, and running af
   expect(store.eventTypes(run.runId)).toEqual(["spawn"]);
 });
 
-test("markers are in the environment; what is in it is not in the record", async () => {
+test("the environment contains the markers, and the record contains no environment", async () => {
   const world = fakeSupervisor();
   const run = await spawnFakeRun(world, { env: { API_TOKEN: "hunter2" }, sessionKey: "session" });
   const record = world.store.runs.get(run.runId);
@@ -44,7 +44,7 @@ test("markers are in the environment; what is in it is not in the record", async
   expect(JSON.stringify([record, world.store.events])).not.toContain("hunter2");
 });
 
-test("a start and an end in one breath lose nothing", async () => {
+test("a start and an end in one message batch are both recorded", async () => {
   const world = fakeSupervisor();
   world.host.prepare = (anchor) => {
     const go = anchor.go.bind(anchor);
@@ -62,7 +62,7 @@ test("a start and an end in one breath lose nothing", async () => {
   expect(world.store.eventTypes(run.runId)).toEqual(["spawn", "exit"]);
 });
 
-test("a taken id is drawn again", async () => {
+test("a run id that is in use is replaced by another", async () => {
   const world = fakeSupervisor();
   let first = true;
   world.store.beforeWrite = () => {
@@ -122,7 +122,7 @@ for (const [name, gate] of [
     expect(record?.startedAt).toBeNull();
   });
 
-test("a command that cannot be executed is a record and an error with the same words", async () => {
+test("a command that cannot be executed gets a record and an error with the same message", async () => {
   const world = fakeSupervisor();
   world.host.prepare = (anchor) => {
     anchor.go = () => {
@@ -148,7 +148,7 @@ test("a command that cannot be executed is a record and an error with the same w
   expect(world.supervisor.run(runId)).toBeNull();
 });
 
-test("an anchor that cannot be prepared is a record and an error", async () => {
+test("an anchor that cannot be started gets a record and an error", async () => {
   const world = fakeSupervisor();
   world.host.failStart = new SpawnFailed(
     "run_x",
@@ -163,7 +163,7 @@ test("an anchor that cannot be prepared is a record and an error", async () => {
   ]);
 });
 
-test("a launcher that is not to be had is a SpawnFailed too", async () => {
+test("a missing launcher rejects with SpawnFailed, too", async () => {
   const world = fakeSupervisor();
   world.host.failStart = new Error("connection refused");
   await expect(spawnFakeRun(world)).rejects.toMatchObject({
@@ -173,7 +173,7 @@ test("a launcher that is not to be had is a SpawnFailed too", async () => {
   });
 });
 
-test("a failed start is told at once, also when the store refuses its record", async () => {
+test("a failed start rejects at once, even if the store fails", async () => {
   const world = fakeSupervisor();
   world.host.failStart = new SpawnFailed("run_x", 28, "directory", "full");
   world.store.beforeWrite = (what) => {
@@ -208,7 +208,7 @@ test.each([
   expect(world.host.specs).toEqual([]);
 });
 
-test("an abort while the anchor is being prepared stops it, and no GO is said", async () => {
+test("an abort while the anchor starts stops the run without GO", async () => {
   const world = fakeSupervisor();
   const controller = new AbortController();
   world.host.prepare = () => controller.abort();
@@ -220,7 +220,7 @@ test("an abort while the anchor is being prepared stops it, and no GO is said", 
   expect((await run.wait()).exit).toMatchObject({ reason: "manual-cancel" });
 });
 
-test("a thousand runs under one signal are one listener, and one abort cancels them all", async () => {
+test("a thousand runs with one signal use one listener, and one abort stops them all", async () => {
   const world = fakeSupervisor();
   const controller = new AbortController();
   await Promise.all(Array.from({ length: 1_000 }, () => spawnFakeRun(world, { signal: controller.signal })));

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { fakeSupervisor, spawnFakeRun } from "../../support/supervisor/fake-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-test("closing cancels everything as a shutdown and waits for every end", async () => {
+test("close stops every run as a shutdown and waits for every end", async () => {
   let left = -1;
   const world = fakeSupervisor({
     onClosed: async (count) => {
@@ -21,7 +21,7 @@ test("closing cancels everything as a shutdown and waits for every end", async (
   await expect(spawnFakeRun(world)).rejects.toMatchObject({ code: "SUPERVISOR_CLOSED" });
 });
 
-test("a spawn under way when closing begins is stopped as well", async () => {
+test("a spawn in progress is stopped by close, too", async () => {
   const world = fakeSupervisor();
   const spawning = spawnFakeRun(world);
   const closing = world.supervisor.close();
@@ -31,7 +31,7 @@ test("a spawn under way when closing begins is stopped as well", async () => {
   expect((await (await spawning).wait()).exit?.reason).toBe("shutdown");
 });
 
-test("leaving runs lets go of them without a stop", async () => {
+test("close with leaveRuns detaches from runs without a stop", async () => {
   let left = -1;
   const world = fakeSupervisor({
     onClosed: async (count) => {
@@ -52,7 +52,7 @@ test("leaving runs lets go of them without a stop", async () => {
   expect(world.store.runs.get(run.runId)?.state).toBe("running");
 });
 
-test("what resists is reported, and closing ends all the same", async () => {
+test("survivors are reported, and close ends", async () => {
   const world = fakeSupervisor();
   await spawnFakeRun(world, { graceMs: 1 });
   vi.useFakeTimers();
@@ -67,14 +67,14 @@ test("what resists is reported, and closing ends all the same", async () => {
   expect(world.problems.at(-1)?.message).toContain("still has 9 dd (unkillable)");
 });
 
-test("closing twice is closing once", async () => {
+test("a second close is the same as the first", async () => {
   const world = fakeSupervisor();
   const closing = world.supervisor.close();
   expect(world.supervisor.close({ leaveRuns: true })).toBe(closing);
   await closing;
 });
 
-test("a run that was taken over lives on in the directory of whoever started it, which therefore stays", async () => {
+test("the directory of an instance is kept while a run that was taken over uses it", async () => {
   const told: number[] = [];
   const world = fakeSupervisor({ onClosed: async (left) => void told.push(left) });
   const { store, host, supervisor } = world;

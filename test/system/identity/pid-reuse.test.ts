@@ -111,7 +111,7 @@ describe.skipIf(!canCreatePidNamespace())("on a number that was ours, in the sam
       }
     });
 
-    test("inspect says that it lives, and that it is not who was recorded", async () => {
+    test("inspect reports that the process is alive and is not the recorded one", async () => {
       const { reaped } = await outcomeOf(tier);
       for (const { alive, matches } of reaped) {
         expect(alive).toBe(true);

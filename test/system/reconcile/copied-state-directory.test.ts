@@ -54,9 +54,7 @@ describe.concurrent("a copied state directory", () => {
     });
 });
 
-test.concurrent("a copy that has runs of its own touches none of those the original has started since", async ({
-  skip,
-}) => {
+test.concurrent("a copy with its own runs does not touch later runs of the original", async ({ skip }) => {
   if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
   await using sharedHome = await SharedHome.open(tiers.cgroup);
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);

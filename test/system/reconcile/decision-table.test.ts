@@ -3,7 +3,7 @@ import { tiers } from "../../support/sandbox.js";
 import { FIRST_INSTANCE, NEXT_INSTANCE, SharedHome } from "../../support/supervisor/shared-home.js";
 import { decisionCases } from "./decision-cases.js";
 
-describe.concurrent("a run without an end on record", () => {
+describe.concurrent("an open run", () => {
   for (const each of decisionCases)
     test(each.name, async ({ skip }) => {
       const { tier = tiers.none, decision, record, told = 1 } = each;

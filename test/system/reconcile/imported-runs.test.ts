@@ -53,8 +53,8 @@ async function imported(sharedHome: SharedHome, entries: readonly object[]): Pro
   return JSON.parse(out) as readonly Told[];
 }
 
-describe.concurrent("a record that another tool kept", () => {
-  test("whose command is quoted, the live one not: it is the same, and is ended", async () => {
+describe.concurrent("an imported record", () => {
+  test("with a quoted command matches the live process, which is killed", async () => {
     await using sharedHome = await SharedHome.open();
     const { child, pid, script, wrapperRoot } = await agent(sharedHome, "two words", "it's", "");
     const gone = once(child, "exit");
@@ -85,7 +85,7 @@ describe.concurrent("a record that another tool kept", () => {
     await sharedHome.killStrays();
   });
 
-  test("whose process is gone, but a grandchild is still in its group: that is left alone", async () => {
+  test("whose process is gone does not touch a grandchild in its group", async () => {
     await using sharedHome = await SharedHome.open();
     const { child, pid, script, wrapperRoot } = await agent(sharedHome);
     const command = `sh ${script} ${sharedHome.tokenProcesses.token}`;
@@ -108,7 +108,7 @@ describe.concurrent("a record that another tool kept", () => {
     await sharedHome.killStrays();
   });
 
-  test("of which anything does not match: the process is left alone, and it is said why", async () => {
+  test("that differs in any fact leaves the process alone and gives the reason", async () => {
     await using sharedHome = await SharedHome.open();
     const { pid, startTime, script, wrapperRoot } = await agent(sharedHome);
     const { token } = sharedHome.tokenProcesses;

@@ -20,7 +20,7 @@ function blind(sharedHome: SharedHome): () => void {
   return () => renameSync(`${path}.kept`, path);
 }
 
-describe.concurrent("when processes cannot be looked at", () => {
+describe.concurrent("when processes cannot be inspected", () => {
   const situations: readonly { name: string; tier: SandboxTier; row: string }[] = [
     { name: "a run with a dead anchor", tier: tiers.none, row: "root-alive" },
     { name: "a run with a dead anchor and a cgroup", tier: tiers.cgroup, row: "root-alive" },
@@ -76,9 +76,7 @@ describe.concurrent("when processes cannot be looked at", () => {
   });
 });
 
-test.concurrent("processes cannot be looked at in the midst of a sweep: it is finished when they can", async ({
-  skip,
-}) => {
+test.concurrent("a sweep during which processes cannot be inspected is finished later", async ({ skip }) => {
   if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
   await using sharedHome = await SharedHome.open(tiers.cgroup);
   const runId = await orphanScenario(sharedHome);

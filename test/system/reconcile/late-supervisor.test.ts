@@ -29,7 +29,7 @@ async function stoppedAt(sharedHome: SharedHome, step: SupervisorStep): Promise<
   return late;
 }
 
-describe.concurrent("a supervisor that stopped in the midst of taking over a run, and wakes when another has it,", () => {
+describe.concurrent("a supervisor that was stopped during a take-over and continues when another one owns the run,", () => {
   for (const step of ["looking", "stealing", "stolen", "attached"] as const)
     test(`at ${step}: leaves it to the other, with whom it goes on`, async () => {
       await using sharedHome = await SharedHome.open();
@@ -95,7 +95,7 @@ describe.concurrent("a supervisor that stopped in the midst of taking over a run
     });
 });
 
-test.concurrent("an owner robbed by one that died before it reached the anchor: lets go, names it, and the next goes on", async () => {
+test.concurrent("an owner whose lease was stolen by a supervisor that died detaches, and the next one continues", async () => {
   await using sharedHome = await SharedHome.open();
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const script = 'echo up; read a; echo "got $a"; read b; echo "got $b"; exit 6';
@@ -126,7 +126,7 @@ test.concurrent("an owner robbed by one that died before it reached the anchor: 
   await supervisorProcess.close();
 });
 
-test.concurrent("a supervisor stopped past its lease and not robbed goes on, and its lease is healthy again", async () => {
+test.concurrent("a supervisor that was stopped past its lease renews it if no other took it", async () => {
   await using sharedHome = await SharedHome.open();
   const supervisorProcess = await sharedHome.supervisorProcess("in_first");
   const { runId } = await supervisorProcess.spawn(

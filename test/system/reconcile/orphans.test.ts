@@ -19,7 +19,7 @@ async function end(supervisor: Supervisor, runId: string): Promise<void> {
 }
 
 describe.concurrent("a run directory without a record", () => {
-  test("whose anchor dies while it is given one: its tree is ended all the same", async ({ skip }) => {
+  test("whose anchor dies while it gets one: its processes are killed", async ({ skip }) => {
     if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
     await using sharedHome = await SharedHome.open(tiers.cgroup);
     const runId = await orphanDocileRun(sharedHome);
@@ -96,7 +96,7 @@ describe.concurrent("a run directory without a record", () => {
     });
   }
 
-  test("of an instance that lives: is left to it", async () => {
+  test("of a live instance is left alone", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
     const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs: ORPHAN_GRACE_MS });

@@ -38,7 +38,7 @@ async function patient(
   return { supervisor, wait: (ms) => (ahead += ms) };
 }
 
-test("another host, nothing heard of it for a day: lost, unproven, and nobody signalled", async () => {
+test("a run of another host without a sign of life for a day is lost and unproven, without a signal", async () => {
   await using sharedHome = await SharedHome.open();
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const { runId, anchor } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
@@ -102,7 +102,7 @@ describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true
       await sharedHome.stopAllRuns(next);
     });
 
-  test("the dead anchor of an orphan is nobody's to conclude from", async () => {
+  test("a dead anchor of an orphan allows no conclusion", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
     const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
@@ -121,7 +121,7 @@ describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true
     await sharedHome.killStrays();
   });
 
-  test("a live owner there is not robbed: its lock is seen", async () => {
+  test("the lease of a live owner there is not stolen, because its lock is visible", async () => {
     await using sharedHome = await SharedHome.open();
     const stranger = await sharedHome.supervisorProcess("in_stranger", { under });
     const { runId } = await stranger.spawn({ io: "pipe", argv: ["cat"] }, { graceMs });
@@ -133,7 +133,7 @@ describe.skipIf(!possible)("seen from another PID namespace", { concurrent: true
     await stranger.close();
   });
 
-  test("one's own run goes on when its anchor answers, and ends with its true code", async () => {
+  test("an own run continues when its anchor answers, and ends with its own code", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
     const { runId } = await supervisorProcess.spawn(sharedHome.script("read a; exit 8"), { graceMs });

@@ -129,7 +129,7 @@ async function tryToSteer(supervisorProcess: SupervisorProcess, runId: string): 
 }
 
 describe.concurrent("a supervisor stopped past its lease", () => {
-  test("and robbed: steers nothing, says why and who has it, and the run goes on with the new owner", async () => {
+  test("whose lease was stolen controls nothing and names the new owner, and the run continues", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess("in_first");
     const { token } = sharedHome.tokenProcesses;
@@ -169,7 +169,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     await Promise.all([supervisorProcess.close(), thief.close()]);
   });
 
-  test("and robbed before GO: the command never runs", async () => {
+  test("whose lease was stolen before GO never runs the command", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess("in_first");
     await supervisorProcess.pauseAt("committed");
@@ -191,7 +191,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
     await Promise.all([supervisorProcess.close(), thief.close()]);
   });
 
-  test("and robbed of a run that has ended since: says so, and ends nothing twice", async () => {
+  test("whose run was taken over and has ended reports that and ends nothing twice", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess("in_first");
     const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs });
@@ -214,7 +214,7 @@ describe.concurrent("a supervisor stopped past its lease", () => {
   });
 });
 
-test.concurrent("an instance that is alive is not robbed however long its lease has expired by another's clock", async () => {
+test.concurrent("a lease of a live instance is not stolen, however long it has expired on another clock", async () => {
   await using sharedHome = await SharedHome.open();
   // Alive, but it holds none of the runs that say so.
   mkdirSync(join(sharedHome.home, "instances", DEAD), { recursive: true, mode: 0o700 });

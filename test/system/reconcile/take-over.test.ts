@@ -20,7 +20,7 @@ const ENDED = {
 };
 
 describe.concurrent("a run whose owner was killed", () => {
-  test("goes on under its new owner: output continues, input arrives, the exit code is true", async () => {
+  test("continues under its new owner, with output, input and exit code", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess(FIRST_INSTANCE);
     const script = `echo first; read a; echo "got $a"; read b; echo "got $b"; exit 9`;
@@ -53,7 +53,7 @@ describe.concurrent("a run whose owner was killed", () => {
     );
   });
 
-  test("and whose record somebody else has ended: its tree is terminated when the owner returns", async () => {
+  test("and whose record another supervisor ended is stopped when the owner returns", async () => {
     await using sharedHome = await SharedHome.open();
     const runId = await orphanScenario(sharedHome);
     sharedHome.updateRecord(runId, ENDED);
@@ -68,7 +68,7 @@ describe.concurrent("a run whose owner was killed", () => {
   });
 });
 
-test.concurrent("behind an ended record, an anchor that does not answer is asked again", async () => {
+test.concurrent("a silent anchor of an ended record is tried again", async () => {
   await using sharedHome = await SharedHome.open();
   const runId = await orphanScenario(sharedHome, { kind: "service" });
   sharedHome.updateRecord(runId, ENDED);

@@ -62,7 +62,7 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
   describe
     .skipIf(tier.whyNot !== null)
     .concurrent(`a process that is adopted out of its run, ${tier.name}`, () => {
-      test("stays when the run is cancelled, and goes by its own stop", async () => {
+      test("survives the stop of its run and ends by its own stop", async () => {
         await using sharedHome = await SharedHome.open(tier);
         const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
         const { runId, egg, leaving, staying } = await nest(sharedHome, supervisorProcess);
@@ -107,7 +107,7 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
         });
       });
 
-      test("ends by itself, and takes with it what it leaves behind; the run goes on", async () => {
+      test("ends by itself with its residue, and the run continues", async () => {
         await using sharedHome = await SharedHome.open(tier);
         const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
         const { runId, egg, leaving, staying } = await nest(sharedHome, supervisorProcess);
@@ -125,7 +125,7 @@ for (const tier of [tiers.cgroup, tiers.none, tiers.cgroupNoPidfd])
 
 for (const tier of [tiers.cgroup, tiers.none])
   describe.skipIf(tier.whyNot !== null).concurrent(`the move, ${tier.name}`, () => {
-    test("misses nobody who is born on the way", async () => {
+    test("includes processes that are created during the adoption", async () => {
       await using sharedHome = await SharedHome.open(tier);
       const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
       const { runId, root } = await supervisorProcess.spawn(
@@ -165,7 +165,7 @@ for (const tier of [tiers.cgroup, tiers.none])
       expect(isAlive(orphan)).toBe(false);
     });
 
-    test("the anchor of both is killed: both are lost, and nobody of them is left", async () => {
+    test("when the anchor of both is killed, both are lost and no process is left", async () => {
       await using sharedHome = await SharedHome.open(tier);
       const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
       const { egg, runId } = await nest(sharedHome, supervisorProcess);
@@ -210,7 +210,7 @@ for (const tier of [tiers.cgroup, tiers.none])
       });
   });
 
-test("a server goes on answering, with the gateway and its run gone", async () => {
+test("a server keeps answering without the gateway and its run", async () => {
   await using sharedHome = await SharedHome.open(tiers.none);
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const port = await freePort();
@@ -233,7 +233,7 @@ test("a server goes on answering, with the gateway and its run gone", async () =
   expect(await answeringPid(port)).toBeNull();
 });
 
-test("refused, with nothing changed: the first process, an anchor, a stranger, one that only says so", async () => {
+test("a leader, an anchor, an unrelated process and a process with a copied marker are refused", async () => {
   await using sharedHome = await SharedHome.open();
   const supervisor = await sharedHome.supervisor(FIRST);
   const run = await supervisor.spawn(sharedHome.script("sleep 100001.$0 & wait"), { graceMs: 0 });
@@ -262,7 +262,7 @@ test("refused, with nothing changed: the first process, an anchor, a stranger, o
   }
 });
 
-test("refused where a service could not be stopped apart from its run: no cgroups, no handles", async () => {
+test("is refused without cgroups and process handles", async () => {
   await using sharedHome = await SharedHome.open(tiers.noPidfd);
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const { runId, egg } = await nest(sharedHome, supervisorProcess);

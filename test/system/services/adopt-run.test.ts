@@ -26,7 +26,7 @@ async function kindOf(sharedHome: SharedHome, runId: string): Promise<string | u
 }
 
 describe.concurrent("a task that is adopted as a service", () => {
-  test("outlives its owner, and its timeouts, for good", async () => {
+  test("survives its owner and its timeouts", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
     const options = { ownerLossMs: OWNER_LOSS_MS, timeoutMs: 2_000, noOutputTimeoutMs: 2_000 };
@@ -54,7 +54,7 @@ describe.concurrent("a task that is adopted as a service", () => {
     expect((await next.stop(runId, { graceMs: 0 })).outcome).toBe("gone");
   });
 
-  test("keeps its timeouts when told so", async () => {
+  test("keeps its timeouts with keepTimeouts", async () => {
     await using sharedHome = await SharedHome.open();
     const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
     const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { timeoutMs: 1_500, graceMs: 0 });
@@ -94,7 +94,7 @@ describe.concurrent("a task that is adopted as a service", () => {
     });
 });
 
-test("what has ended, or is held by somebody else, is not adopted", async () => {
+test("an ended run and a run of another owner are not adopted", async () => {
   await using sharedHome = await SharedHome.open();
   const supervisorProcess = await sharedHome.supervisorProcess(FIRST);
   const { runId } = await supervisorProcess.spawn(sharedHome.scenario, { graceMs: 0 });

@@ -33,7 +33,7 @@ async function health(runId: string): Promise<Pick<Shown, "health" | "ports"> | 
 vi.setConfig({ testTimeout: 60_000 });
 
 describe("holdfast run --service --port", () => {
-  test("prints id and port once it listens; a killed gateway changes nothing for it", async () => {
+  test("prints id and port when it listens, and survives a killed gateway", async () => {
     const port = await freePort();
     const { code, stdout } = await gatewayFixture.holdfast(
       ...serve(port, process.execPath, serverScript, String(port)),
@@ -69,7 +69,7 @@ describe("holdfast run --service --port", () => {
     expect(await gatewayFixture.membersOf(runId)).toEqual([]);
   });
 
-  test("a grandchild in a session of its own may be the one that listens", async () => {
+  test("a grandchild in its own session may be the listener", async () => {
     const port = await freePort();
     const script = `sh -c 'setsid "${process.execPath}" "${serverScript}" ${port} 200; true' & wait`;
     const { code, stdout } = await gatewayFixture.holdfast(...serve(port, "sh", "-c", script));
@@ -79,7 +79,7 @@ describe("holdfast run --service --port", () => {
     await gatewayFixture.holdfast("service", "stop", runId);
   });
 
-  test("a stranger on the port is not it, and is named; the service is stopped when its time is over", async () => {
+  test("another process on the port is named and does not count, and the service is stopped at the timeout", async () => {
     const stranger = createServer().listen(0, "127.0.0.1");
     await once(stranger, "listening");
     const { port } = stranger.address() as { port: number };
@@ -97,7 +97,7 @@ describe("holdfast run --service --port", () => {
     stranger.close();
   });
 
-  test("one that ends before says how, with its own code; a success that serves nobody is a failure", async () => {
+  test("a service that ends early returns its own code, and exit 0 is a failure", async () => {
     const port = await freePort();
     const failed = await gatewayFixture.holdfast(...serve(port, "sh", "-c", "exit 7"));
     expect(failed).toMatchObject({ code: 7, stdout: "" });
@@ -106,7 +106,7 @@ describe("holdfast run --service --port", () => {
     expect(await gatewayFixture.holdfast(...serve(port, "/no/such"))).toMatchObject({ code: 127 });
   });
 
-  test("Ctrl-C while it is waited for stops it", async () => {
+  test("Ctrl-C during the wait stops it", async () => {
     const port = await freePort();
     const before = new Set((await gatewayFixture.json<Shown[]>("ps")).map(({ record }) => record.runId));
     const { child, finished } = gatewayFixture.start(...serve(port, "sleep", "7101"));
@@ -125,7 +125,7 @@ describe("holdfast run --service --port", () => {
     });
   });
 
-  test("without a port it is not waited for", async () => {
+  test("without a port there is no wait", async () => {
     const { code, stdout } = await gatewayFixture.holdfast("run", "--service", "--", "sleep", "7102");
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^run_\w{12}\n$/) as string });
     const record = await gatewayFixture.record(stdout.trim());
@@ -146,7 +146,7 @@ describe("holdfast run --service --port", () => {
 });
 
 describe("exec of a service over the API", () => {
-  test("answers when it is ready, and leaves it running when the caller hangs up afterwards", async () => {
+  test("answers when the service is ready, and keeps it running when the caller disconnects afterwards", async () => {
     const port = await freePort();
     const client = await gatewayFixture.client();
     const argv = [process.execPath, serverScript, String(port)];
@@ -157,7 +157,7 @@ describe("exec of a service over the API", () => {
     expect(await client.kill({ params: { runId } })).toMatchObject({ outcome: "gone" });
   });
 
-  test("a caller that leaves before takes it along; a port is for services only", async () => {
+  test("a caller that disconnects before ends the service; a port is for services only", async () => {
     const port = await freePort();
     const client = await gatewayFixture.client();
     const leaving = new AbortController();

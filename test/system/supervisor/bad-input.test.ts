@@ -102,7 +102,7 @@ test.each([
   },
 );
 
-describe("what cannot be started", () => {
+describe("a command that cannot be started", () => {
   async function failed(
     supervisor: Supervisor,
     input: CommandInput,
@@ -119,28 +119,31 @@ describe("what cannot be started", () => {
     return error as SpawnFailed;
   }
 
-  test.each(["pipe", "pty"] as const)("on a %s is told by its name, and ends on record", async (io) => {
-    const supervisor = await realSupervisor();
-    const { home } = supervisor;
-    const script = join(home, "script");
-    const none = join(home, "none");
-    await writeFile(script, "#!/no/such/interpreter\n", { mode: 0o755 });
-    const command = (...argv: string[]): CommandInput => (io === "pipe" ? { io, argv } : { io, argv });
-    const cases: readonly (readonly [SpawnFailed, number, readonly string[]])[] = [
-      [await failed(supervisor, command("/no/such/command")), 2, ["/no/such/command"]],
-      [await failed(supervisor, command("no-such-command")), 2, ["no-such-command"]],
-      [await failed(supervisor, command(script)), 2, [script, "interpreter"]],
-      [await failed(supervisor, command(home)), 13, [home, "not an executable file"]],
-      [await failed(supervisor, command(`${script}/x`)), 20, [`${script}/x`]],
-      [await failed(supervisor, command("true"), { cwd: script }), 20, [script, "not a directory"]],
-      [await failed(supervisor, command("true"), { cwd: none }), 2, [none, "no such directory"]],
-    ];
-    for (const [error, errno, words] of cases) {
-      expect(error).toMatchObject({ errno });
-      for (const word of words) expect(error.message).toContain(word);
-    }
-    expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
-  });
+  test.each(["pipe", "pty"] as const)(
+    "on a %s is named in the error, and its end is recorded",
+    async (io) => {
+      const supervisor = await realSupervisor();
+      const { home } = supervisor;
+      const script = join(home, "script");
+      const none = join(home, "none");
+      await writeFile(script, "#!/no/such/interpreter\n", { mode: 0o755 });
+      const command = (...argv: string[]): CommandInput => (io === "pipe" ? { io, argv } : { io, argv });
+      const cases: readonly (readonly [SpawnFailed, number, readonly string[]])[] = [
+        [await failed(supervisor, command("/no/such/command")), 2, ["/no/such/command"]],
+        [await failed(supervisor, command("no-such-command")), 2, ["no-such-command"]],
+        [await failed(supervisor, command(script)), 2, [script, "interpreter"]],
+        [await failed(supervisor, command(home)), 13, [home, "not an executable file"]],
+        [await failed(supervisor, command(`${script}/x`)), 20, [`${script}/x`]],
+        [await failed(supervisor, command("true"), { cwd: script }), 20, [script, "not a directory"]],
+        [await failed(supervisor, command("true"), { cwd: none }), 2, [none, "no such directory"]],
+      ];
+      for (const [error, errno, words] of cases) {
+        expect(error).toMatchObject({ errno });
+        for (const word of words) expect(error.message).toContain(word);
+      }
+      expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
+    },
+  );
 
   test("in a directory with too long a path is refused, and does not run elsewhere instead", async () => {
     const supervisor = await realSupervisor();
@@ -188,7 +191,7 @@ describe("a mistake in a call does not hurt the run:", () => {
     expect.soft(exit).toMatchObject({ reason: "manual-cancel", actor: "test" });
   });
 
-  test("what is neither text nor bytes cannot be written, and what follows can", async () => {
+  test("a value that is neither text nor bytes is refused, and later writes work", async () => {
     const run = await running();
     for (const wrong of [5, null, undefined, {}, ["a"]]) {
       const answer = await Promise.race([
@@ -203,7 +206,7 @@ describe("a mistake in a call does not hurt the run:", () => {
     await run.wait();
   });
 
-  test("offsets and sizes that are none are refused by name", async () => {
+  test("invalid offsets and sizes are refused", async () => {
     const run = await running();
     const fieldOf = async (call: () => unknown): Promise<string> =>
       ((await errorOf((async () => call())())) as BadInput).field;

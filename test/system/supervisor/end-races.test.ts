@@ -159,7 +159,7 @@ describe("several who stop one run", () => {
     expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
-  test("a later one may shorten the grace, but neither lengthen it nor take the blame", async () => {
+  test("a later stop may shorten the grace period, but not lengthen it or change the reason", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(shellInput("trap '' TERM; echo ready; while :; do sleep 0.02; done"), {
       graceMs: 20_000,
@@ -267,7 +267,7 @@ describe("an escape", () => {
     }
   });
 
-  test("is none when the run was stopped: the stop is why", async () => {
+  test("is not recorded when the run was stopped", async () => {
     const supervisor = await realSupervisor();
     plantLookalike("sleep", "3065");
     const run = await supervisor.spawn(shellInput("setsid sleep 3065 & echo ready; wait"), { graceMs: 200 });
@@ -277,7 +277,7 @@ describe("an escape", () => {
     expect(await findProcessesOfRun(run.runId)).toEqual([]);
   });
 
-  test("is none when a daemon ends by itself in time", async () => {
+  test("is not recorded when a daemon ends by itself in time", async () => {
     const supervisor = await realSupervisor();
     const run = await supervisor.spawn(shellInput("setsid sh -c 'echo late' & exit 2"));
     const record = await run.wait();

@@ -15,7 +15,7 @@ import {
 
 const SCRIPT = "read a; echo got $a; read b; echo got $b; exit 9";
 
-test("a supervising process killed outright: the run goes on, nothing lost or doubled, the true exit", async () => {
+test("a run continues after its supervisor was killed, with all output once and the correct exit", async () => {
   const [open, home] = [await buildSupervisor(), await temporaryHome()];
   const victim = await startOneRunSupervisor(open, home, "in_stable", SCRIPT);
   await victim.kill();
@@ -34,7 +34,7 @@ test("a supervising process killed outright: the run goes on, nothing lost or do
   expect(events.map(({ type }) => type)).toEqual(["spawn", "reconcile", "exit"]);
 });
 
-test("a run that ended while nobody was there is finalized with its true status", async () => {
+test("a run that ended without a supervisor is finalized with its own status", async () => {
   const home = await temporaryHome();
   const first = await realSupervisor({ home, instanceId: "in_stable" });
   const { runId } = await first.spawn(shellInput("sleep 0.1; echo done; exit 5"));
@@ -53,7 +53,7 @@ test("a run that ended while nobody was there is finalized with its true status"
   expect(record?.lastOutputAt).toBeLessThanOrEqual(record?.endedAt ?? 0);
 });
 
-test("a run whose owner stays away ends by its own policy, and the next owner reads why", async () => {
+test("a run whose owner does not return ends by its policy, and the next owner reads the reason", async () => {
   const home = await temporaryHome();
   const first = await realSupervisor({ home, instanceId: "in_stable" });
   const { runId } = await first.spawn(shellInput("sleep 3017"), { ownerLossMs: 100, graceMs: 100 });
@@ -65,7 +65,7 @@ test("a run whose owner stays away ends by its own policy, and the next owner re
   expect((await second.getRun(runId))?.exit).toMatchObject({ reason: "owner-lost" });
 });
 
-test("an anchor killed outright: its tree is ended, the run is lost, and the bystander is not", async () => {
+test("the processes of a killed anchor are killed, the run is lost, and a bystander survives", async () => {
   const supervisor = await realSupervisor();
   plantLookalike("sleep", "3018");
   const run = await supervisor.spawn(shellInput("sleep 3018 & setsid sleep 3018 & echo ready; wait"));
@@ -79,7 +79,7 @@ test("an anchor killed outright: its tree is ended, the run is lost, and the bys
   expect(stdout).toBe("ready\n");
 });
 
-test("a deleted socket does not part a run from its next owner", async () => {
+test("the next owner reaches a run whose socket was deleted", async () => {
   const home = await temporaryHome();
   const first = await realSupervisor({ home, instanceId: "in_stable" });
   const { runId } = await first.spawn(shellInput("read a; exit 2"));

@@ -12,7 +12,7 @@ import {
 import { shellInput, temporaryHome, waitForOutput } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older backup", () => {
+describe.skipIf(whyNoPostgres !== null)("a store that is restored from an older backup", () => {
   let server: PostgresServer;
   beforeAll(async () => {
     server = await startPostgresServer();
@@ -20,7 +20,7 @@ describe.skipIf(whyNoPostgres !== null)("a store that is put back to an older ba
   afterAll(() => server[Symbol.asyncDispose]());
 
   test(
-    "under live runs is told again what it forgot: every run goes on, every end is the true one, and told once",
+    "gets its lost records back: every run continues, and every end is correct and recorded once",
     { timeout: 120_000 },
     async () => {
       const home = await temporaryHome();

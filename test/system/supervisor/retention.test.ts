@@ -12,7 +12,7 @@ import {
 } from "../../support/supervisor/real-supervisor.js";
 import { waitFor } from "../../support/wait-for.js";
 
-test("ended runs go with their directories, a live one keeps everything, and nothing is imported afterwards", async () => {
+test("ended runs are deleted with their directories, a live one is kept, and no orphan is found afterwards", async () => {
   const home = await temporaryHome();
   plantLookalike("sleep", "3051");
   const supervisor = await realSupervisor({ home, instanceId: "in_stable" });

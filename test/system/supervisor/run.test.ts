@@ -115,7 +115,7 @@ test("the overall timeout ends a busy run", async () => {
   expect(performance.now() - began).toBeGreaterThanOrEqual(299);
 });
 
-test("the no-output timeout spares who speaks and ends who falls silent", async () => {
+test("the no-output timeout ends a silent run and no other", async () => {
   const supervisor = await realSupervisor();
   const run = await supervisor.spawn(
     shellInput("for i in 1 2 3 4 5; do echo $i; sleep 0.2; done; sleep 3017"),
@@ -148,7 +148,7 @@ test.each([
   expect(await supervisor.listRuns({ states: ["starting", "running", "exiting"] })).toEqual([]);
 });
 
-test("an escape is an escape: daemonized work is ended and named", async () => {
+test("an escaped daemon is killed and named", async () => {
   const supervisor = await realSupervisor();
   const failing = await supervisor.spawn(shellInput("setsid sleep 3017 & exit 0"));
   const record = await failing.wait();
@@ -165,7 +165,7 @@ test("an escape is an escape: daemonized work is ended and named", async () => {
   expect(await findProcessesOfRun(swept.runId)).toEqual([]);
 });
 
-test("a program that closes its stdin refuses what comes after, and lives on", async () => {
+test("a program that closes its stdin gets no more input and continues", async () => {
   const supervisor = await realSupervisor();
   const run = await supervisor.spawn(shellInput("exec <&-; echo closed; sleep 0.5; exit 3"));
   await waitForOutput(run, "closed");
@@ -206,7 +206,7 @@ test("two hundred runs at once, and nothing is left of an ephemeral instance", a
   expect(await readdir(join(supervisor.home, "instances"))).toEqual([]);
 });
 
-test("a locked store does not keep a run from being stopped, and its end is recorded when it is free", async () => {
+test("a run can be stopped with a locked store, and its end is recorded later", async () => {
   const problems: string[] = [];
   const supervisor = await realSupervisor({ onProblem: ({ message }) => problems.push(message) });
   const run = await supervisor.spawn(shellInput("exec sleep 3017"), { graceMs: 100 });
@@ -253,7 +253,7 @@ test("while another process has the store locked, output of other runs arrives w
     expect((await supervisor.listEvents({ runId })).filter(({ type }) => type === "exit")).toHaveLength(1);
 });
 
-test("closing ends what runs, as a shutdown", async () => {
+test("close stops all runs as a shutdown", async () => {
   const supervisor = await realSupervisor();
   const run = await supervisor.spawn(shellInput(TREE), { graceMs: 100 });
   await waitForOutput(run, "ready");

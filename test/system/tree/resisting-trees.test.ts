@@ -25,9 +25,7 @@ interface Stage {
 describe.concurrent("a tree that resists", () => {
   // Not without handles: there only direct children are signalled, and whoever is deeper down is killed as he comes up.
   for (const tier of [tiers.cgroup, tiers.none])
-    test(`everybody is asked to go before anybody is killed, the stopped ones too, tier ${tier.name}`, async ({
-      skip,
-    }) => {
+    test(`every process gets TERM before KILL, stopped ones too, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       await onStage(
         Sandbox.create(currentUser, tier),
@@ -127,7 +125,7 @@ describe.concurrent("a tree that resists", () => {
       );
     });
 
-  test("far more processes than descriptors to hold them by", async () => {
+  test("more processes than file descriptors", async () => {
     const sandbox = Sandbox.create(currentUser, tiers.none, ["prlimit", "--nofile=256"]);
     await onStage(sandbox, async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {
       const script = `trap '' TERM; for i in $(seq 500); do sleep 100001.${tokenProcesses.token} & done; read -r _`;
@@ -163,7 +161,7 @@ describe.concurrent("a tree that resists", () => {
 });
 
 /** Whoever is found has already ended, and whoever follows has not been found: only who buries the dead can tell. */
-describe("processes that run from one to the next", () => {
+describe("processes that replace themselves by forking", () => {
   const rounds = 5;
   for (const [tier, hoppers] of [
     [tiers.cgroup, 3],
@@ -195,7 +193,7 @@ describe("processes that run from one to the next", () => {
       });
 });
 
-describe.concurrent("a supervision that falters", () => {
+describe.concurrent("a supervision that fails", () => {
   for (const tier of [tiers.cgroup, tiers.none])
     test(`SIGKILL of the anchor in the grace after a cancel, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
@@ -214,7 +212,7 @@ describe.concurrent("a supervision that falters", () => {
       );
     });
 
-  test("SIGKILL of the launcher: the anchor alone is enough, and the record does not keep silent about it", async () => {
+  test("SIGKILL of the launcher: the anchor continues, and the record says so", async () => {
     await onStage(
       Sandbox.create(currentUser, tiers.none),
       async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
@@ -230,7 +228,7 @@ describe.concurrent("a supervision that falters", () => {
     );
   });
 
-  test("SIGKILL of launcher and anchor: with a cgroup, the tree is found and ended", async ({ skip }) => {
+  test("SIGKILL of launcher and anchor: with a cgroup, the tree is found and killed", async ({ skip }) => {
     if (tiers.cgroup.whyNot !== null) skip(tiers.cgroup.whyNot);
     await onStage(
       Sandbox.create(currentUser, tiers.cgroup),
@@ -248,7 +246,7 @@ describe.concurrent("a supervision that falters", () => {
     );
   });
 
-  test("SIGKILL of launcher and anchor: without a cgroup, what cannot be known is not claimed", async () => {
+  test("SIGKILL of launcher and anchor: without a cgroup, the end is unproven", async () => {
     await onStage(
       Sandbox.create(currentUser, tiers.none),
       async ({ seat: sandbox, crowd: tokenProcesses, supervised: libraryProcess }) => {
@@ -265,7 +263,7 @@ describe.concurrent("a supervision that falters", () => {
     );
   });
 
-  test("SIGKILL of launcher and anchor: who has left the cgroup is not claimed to be gone", async ({
+  test("SIGKILL of launcher and anchor: a process that left the cgroup makes the end unproven", async ({
     skip,
   }) => {
     const whyNot = rootUser.whyNot ?? tiers.cgroup.whyNot;
@@ -290,7 +288,7 @@ describe.concurrent("a supervision that falters", () => {
     );
   });
 
-  test("a supervisor that is stopped cannot make a run immortal", async () => {
+  test("a run of a stopped supervisor ends", async () => {
     await onStage(
       Sandbox.create(currentUser, tiers.none),
       async ({ crowd: tokenProcesses, supervised: libraryProcess }) => {

@@ -27,18 +27,18 @@ const timeoutMs = 5_000;
 
 describe.concurrent.each(Object.keys(ways))("a command through %s", (way) => {
   for (const tier of [tiers.none, tiers.cgroup])
-    test(`leaves nobody after a cancel, tier ${tier.name}`, async ({ skip }) => {
+    test(`leaves no process after a stop, tier ${tier.name}`, async ({ skip }) => {
       if (tier.whyNot !== null) skip(tier.whyNot);
       const record = await supervise(way, tier, {}, (run) => run.cancel({ actor: "test:me" }));
       expect(record.exit).toMatchObject({ reason: "manual-cancel", actor: "test:me" });
     });
 
-  test("leaves nobody after a timeout", async () => {
+  test("leaves no process after a timeout", async () => {
     const record = await supervise(way, tiers.none, { timeoutMs }, () => {});
     expect(record.exit).toMatchObject({ reason: "overall-timeout", actor: "deadline" });
   });
 
-  test("leaves nobody after its own end, and its exit code is the true one", async () => {
+  test("leaves no process after its own end, and has its own exit code", async () => {
     const end = (run: LibraryProcess): void => run.write("7\n");
     const failed = await supervise(way, tiers.none, {}, end);
     expect(failed.exit).toMatchObject({ reason: "ownership-escape", actor: "", code: 7, signal: null });
