@@ -176,8 +176,7 @@ class DefaultSupervisor implements Supervisor {
 
   writes(): StoreWriteStatus {
     const { storeBreaker, runs } = this.#context;
-    const pending = [...runs.values()].map(({ writeQueue }) => writeQueue.pending);
-    const backlog = pending.reduce((total, count) => total + count, 0);
+    const backlog = [...runs.values()].reduce((total, { writeQueue }) => total + writeQueue.pending, 0);
     return {
       // A refusal without a waiting write belongs to a run that this supervisor has released since.
       refusal: (backlog > 0 ? storeBreaker.lastError : null) ?? this.#duties.leases.lastError,
@@ -247,10 +246,9 @@ class DefaultSupervisor implements Supervisor {
 
   async #close(leaveRuns: boolean, actor: string): Promise<void> {
     const { store, host, runs } = this.#context;
-    let left = 0;
     const closing = { actor: leaveRuns ? null : actor };
     this.#context.closing = closing;
-    if (leaveRuns) left += runs.size;
+    let left = leaveRuns ? runs.size : 0;
     for (const live of [...runs.values()]) closeRun(live, closing);
     await awaitRunEnds(this.#context);
     // A run that is just being started sees `closing` and stops; wait for it.
