@@ -3,7 +3,7 @@ import type { Survivor } from "../model/process.js";
 import { BadInput } from "../errors.js";
 import type { RunRecord, RunStateName, ServiceFacts } from "../model/run.js";
 
-/** What a gateway says to a viewer or a caller, as text; output comes as binary frames. */
+/** Text messages to viewers and callers. Output is sent in binary frames. */
 export type AttachServerMessage =
   | {
       readonly type: "attached";
@@ -14,21 +14,21 @@ export type AttachServerMessage =
       readonly accepted: number;
     }
   | { readonly type: "refused"; readonly message: string }
-  /** A notification goes to the channel `bell`. To whoever asked for that (`bell=1`). */
+  /** A notification of the channel `bell`, for connections with `bell=1`. */
   | { readonly type: "bell" }
   /** To a caller: its input up to here is with the anchor. */
   | { readonly type: "accepted"; readonly offset: number }
-  /** To a caller: nobody takes its input any more. */
+  /** To a caller: its input is no longer accepted. */
   | { readonly type: "unread"; readonly message: string }
   /** To a caller: how the run is, when that changes. */
   | {
       readonly type: "state";
       readonly state: RunStateName;
       readonly survivors: readonly Survivor[];
-      /** Not null: a service was made of it, which goes on without its caller. */
+      /** Not null: the run became a service, which continues without its caller. */
       readonly service: ServiceFacts | null;
     }
-  /** Null: its end is not known here. A caller may hear it before the last of the output; the close comes after that. */
+  /** Null: the end is not known here. It may arrive before the last output; the connection closes after both. */
   | {
       readonly type: "ended";
       readonly record: RunRecord | null;
@@ -36,16 +36,16 @@ export type AttachServerMessage =
       readonly recordPending: string | null;
     };
 
-/** What a viewer or caller says, as text; binary frames are input: a viewer's are bytes, a caller's have a head. */
+/** Text messages of viewers and callers. Binary frames are input: bytes of a viewer, frames with a header of a caller. */
 export type AttachClientMessage =
   | { readonly type: "resize"; readonly rows: number; readonly cols: number }
   | { readonly type: "eof" }
   | { readonly type: "stop"; readonly graceMs?: number | undefined; readonly actor?: string | undefined }
   | { readonly type: "ack"; readonly stream: StreamName; readonly offset: number };
 
-/** The gateway leaves because it was told to: it is not to be started again by who was connected. */
+/** Close code: the gateway was stopped on request, so clients must not start it again. */
 export const CLOSE_GATEWAY_STOPPED = 1001;
-/** Everything has been said. */
+/** Close code: the stream is complete. */
 export const CLOSE_COMPLETE = 1000;
 
 const FRAME_STREAMS = ["stdin", "stdout", "stderr"] as const;

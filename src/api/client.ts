@@ -23,7 +23,7 @@ const CONNECT_RETRY_MS = 50;
 
 export type ClientOptions = GatewayAddress;
 
-/** What a caller may leave out. */
+/** The input with optional parts. */
 type PartialRequestOf<V extends Verb> = Partial<RequestOf<V>>;
 export type GatewayClient = {
   readonly [V in Verb]: (input?: PartialRequestOf<V>, signal?: AbortSignal) => Promise<ResponseOf<V>>;
@@ -69,7 +69,7 @@ async function callRoute(
   throw new GatewayError(error ?? { code: "INTERNAL", message: `the gateway answered ${status}` });
 }
 
-/** A local socket turns away whoever finds its queue full: nothing was asked yet, so it can be tried again. */
+/** A connect to a Unix socket with a full backlog fails before anything is sent, so it can be retried. */
 async function retryWhileQueueFull<T>(attempt: () => Promise<T>): Promise<T> {
   for (let left = CONNECT_RETRIES; ; left--)
     try {

@@ -7,8 +7,8 @@ import { ProvenAgent, sendProven, type GatewayAddress } from "./proven-connectio
 import { GatewayError, type ErrorResponse } from "./error-response.js";
 
 /**
- * What a gateway goes on saying, one JSON object per line, until it stops or the caller leaves. Returns whether it has
- * said all it wanted to: one that is killed has not.
+ * Yields the objects of a stream with one JSON object per line. Returns whether the gateway ended the stream; false if the
+ * connection broke.
  */
 export async function* followNdjson<Line>(
   address: GatewayAddress,
@@ -24,7 +24,7 @@ export async function* followNdjson<Line>(
     })) as [IncomingMessage];
     if (response.statusCode !== 200)
       throw new GatewayError((JSON.parse(await text(response)) as ErrorResponse).error);
-    // Not an error when the caller has left: it hears what became of the response all the same.
+    // A disconnect of the caller is not an error.
     response.on("error", () => undefined);
     const lines = createInterface({ input: response });
     lines.on("error", () => undefined);

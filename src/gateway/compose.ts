@@ -1,3 +1,5 @@
+import { applyRetention, type DeletedRecords } from "./retention.js";
+import { createListenerPolicies, type ListenerPolicy } from "./server/listener-policy.js";
 import type { RequestListener } from "node:http";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -6,28 +8,23 @@ import { agentsById, agentsFromConfig } from "../agents/catalogue.js";
 import { findAnchorBinary } from "../anchor/binary/find.js";
 import { openNativeObserver } from "../anchor/native-observer.js";
 import { RunDirectories } from "../anchor/run-dir/run-directories.js";
-import { tokenIdFromHash } from "../api/token-proof.js";
-import { systemClock } from "../async/clock.js";
 import { deferred } from "../async/deferred.js";
 import { retryWhileStoreAway, type StoreWait } from "../async/retry.js";
 import { Bell } from "../channels/bell.js";
 import { createDeliver } from "../channels/deliver.js";
 import { openChannels } from "../channels/open-channels.js";
 import type { Config } from "../config/schema.js";
-import { defaults } from "../defaults.js";
 import { StoreAway, SupervisorClosed } from "../errors.js";
 import { observeMachineIdentity } from "../home/machine-identity.js";
 import { packageVersion } from "../home/package.js";
 import { directoryIdOf, stateIdOf } from "../home/persistent-id.js";
 import { OPEN_RUN_STATES, type RunRecord } from "../model/run.js";
 import { ScreenCache } from "../queries/screen.js";
-import { createTaskCursorCodec } from "../queries/task-cursor.js";
 import { resolveTask } from "../queries/tasks.js";
 import { openApprovals } from "../sessions/approvals.js";
 import { type AccessDenial, Authorizer } from "../sessions/authorizer.js";
 import { SessionHistory } from "../sessions/history.js";
-import { loadOrCreateOperatorToken, type Requester, tokensEqual } from "../sessions/requester.js";
-import { hashSessionToken } from "../sessions/session-token.js";
+import { loadOrCreateOperatorToken } from "../sessions/requester.js";
 import { Sessions } from "../sessions/sessions.js";
 import { listGatewaysWithStatus } from "../store/gateways/status.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";
@@ -38,14 +35,12 @@ import type { Problem, Run, Supervisor } from "../supervisor/api.js";
 import { listProcessesOfRun } from "../supervisor/inspect/live-processes.js";
 import { runMessageAsTask } from "./background/message-task.js";
 import { OneShotAgents } from "./background/one-shot-agents.js";
-import { CLI_BACKEND } from "../model/session.js";
 import { type BackgroundServices, openBackground } from "./background/open.js";
 import { acknowledgeReadMessages } from "./background/read-receipts.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 import { Metrics } from "./monitoring/metrics.js";
 import { StoreHealth } from "./monitoring/store-health.js";
 import { AcpSessionLocator, RunLocator } from "./peers/locators.js";
-import { parseOnBehalfOf } from "./peers/on-behalf-of.js";
 import { PeerDirectory } from "./peers/peer-directory.js";
 import { detectCapabilities, GatewayRegistration } from "./registration.js";
 import { RemoteStopExecutor } from "./remote-stops/executor.js";
@@ -57,58 +52,48 @@ import type { TaskHandlerDeps } from "./routes/tasks.js";
 import { AdmissionControl } from "./server/admission-control.js";
 import { Attachments } from "./server/attachments.js";
 import { EventFollower } from "./server/event-follower.js";
-import { ConnectionLimiter, SessionStorageQuota } from "./server/limits.js";
-import type { ListenerPolicy } from "./server/listener-policy.js";
+import { SessionStorageQuota } from "./server/limits.js";
 import { type Listeners, openListeners } from "./server/listeners.js";
-import type { AllowedHosts } from "./server/loopback-listener.js";
-import { authenticateRequest, createRouter } from "./server/router.js";
+import { createRouter } from "./server/router.js";
 import { createStreamingRoutes } from "./server/streaming-routes.js";
 import { Shutdown } from "./shutdown.js";
+import { countOpenRuns } from "./routes/gateway.js";
 
 export interface ComposeOptions {
   readonly home: string;
-  /** The supervisor's, which closes it. */
+  /** Owned and closed by the supervisor. */
   readonly store: Store;
   readonly supervisor: Supervisor;
   readonly foregroundClients: ForegroundClients;
   readonly startedAt: number;
-  /** Whether what was left has been looked at. */
+  /** Whether the runs of the former gateway have been reconciled. */
   readonly ready: () => boolean;
-  /** Another process of the instance is the gateway now: its row in the store stays. */
+  /** Another process of this instance is the gateway now, so its record in the store stays. */
   readonly isReplaced: () => boolean;
   readonly config: Config;
-  /** How long a caller may take to say what it wants. */
+  /** The timeout for receiving a request. */
   readonly requestMs: number;
   readonly onProblem: (onProblem: Problem) => void;
-  /** Null: a store that is away is not waited for. */
+  /** Null: fail if the store is unreachable. */
   readonly storeWait: StoreWait | null;
   readonly onDenied: (denial: AccessDenial) => void;
 }
 
-/** Where a gateway is asked: its API, with who may ask what. */
+/** The services of a running gateway. */
 export interface GatewayServices extends AsyncDisposable {
   readonly stopRequested: Promise<void>;
   readonly shutdown: Shutdown;
   readonly acp: AcpController;
-  /** Say that it is still there. */
+  /** Renews the gateway's record in the store. */
   heartbeat(): Promise<void>;
-  /** Take up what other gateways have handed over. */
+  /** Carries out stops that other gateways handed over. */
   processRemoteStops(): Promise<void>;
-  /** Runs that this gateway has got from others, or from a former one. */
+  /** Makes tasks of runs that this gateway acquired. */
   registerRecoveredRuns(runs: readonly Run[]): void;
   maintainTasks: BackgroundServices["maintainTasks"];
-  /** See to the answers of agents' commands that a former gateway started. */
+  /** Records the results of one-shot agents that a former gateway started. */
   settleAgentRuns(): Promise<void>;
-  /**
-   * Forget sessions that were closed, questions that were answered, what was said or handed over, and gateways that left, long
-   * ago; end those of commands that nobody went on with.
-   */
-  applyRetention(): Promise<{
-    readonly sessions: number;
-    readonly approvals: number;
-    readonly messages: number;
-    readonly updates: number;
-  }>;
+  applyRetention(): Promise<DeletedRecords>;
 }
 
 export async function composeGateway(options: ComposeOptions): Promise<GatewayServices> {
@@ -165,7 +150,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const deliver = createDeliver(channels, history);
   const own = agentsFromConfig(config.agents);
   const agents = { all: agentsById(own), own: new Set(own.map(({ id }) => id)) };
-  // Lost or failed, it is found at the next round.
+  // A failure is repaired by the next periodic job.
   const onRead = (sessionId: string): Promise<void> =>
     acknowledgeReadMessages(store, sessionId).catch(() => undefined);
   const onDelivered = (sessionId: string): void => void onRead(sessionId);
@@ -217,7 +202,6 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   const operator = await loadOrCreateOperatorToken(home);
   const taskDeps: TaskHandlerDeps = {
     ...{ ...backgroundServices, store, supervisor, runStopper, acp, authorizer, channels: config.channels },
-    cursors: createTaskCursorCodec(operator),
     notRestored: () => readUnrestored(localCopyDirectory(home)),
   };
   const getRun = (runId: string): Promise<RunRecord | null> => supervisor.getRun(runId);
@@ -227,7 +211,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     recordTaskInRunDirectory: async (sessionId: string, taskId: string) => {
       const session = await store.getAcpSession(sessionId).catch(() => null);
       if (session === null || session.runId === null) return;
-      // The store has it too: a full disk must not keep a turn from being asked for.
+      // The store has it, too. A full disk must not prevent a turn.
       const runs = new RunDirectories(join(home, "instances", instanceId));
       await runs.addTask(session.runId, taskId).catch(() => undefined);
     },
@@ -289,7 +273,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       listGateways: () => listGatewaysWithStatus(store, machine.bootId, Date.now()),
       shutDown: async (policy) => {
         const done = await shutdown.request(policy);
-        // After the answer is on its way.
+        // Gives the response time to be sent.
         setTimeout(() => stopRequested.resolve(), 10);
         return done;
       },
@@ -303,7 +287,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     if (stopping) return;
     onProblem({
       runId,
-      message: `run ${runId}: what was handed over was not carried out; trying again`,
+      message: `run ${runId}: a stop from another gateway failed; retrying`,
       cause,
     });
   };
@@ -318,7 +302,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     instanceId,
     () => events.wake(),
     (target) => {
-      // Lost or failed, it is found at the next round.
+      // A failure is repaired by the next periodic job.
       if (ready() && (target === null || targets.includes(target)))
         void remoteStopExecutor.poll().catch(() => undefined);
     },
@@ -331,8 +315,6 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     health,
   );
   await metrics.start();
-  const authenticate = (token: string): Promise<Requester | null> =>
-    authenticateToken(sessions, operator, token);
   const streamingRoutes = createStreamingRoutes(
     supervisor,
     events,
@@ -362,12 +344,6 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     bell,
     assertOpen,
   });
-  /** Null: it is held here, or it may not be seen, which is said here. */
-  const findRemoteRun = async (requester: Requester, runId: string): Promise<RunRecord | null> => {
-    if (!store.shared || supervisor.run(runId) !== null) return null;
-    const record = await supervisor.getRun(runId);
-    return record !== null && (await authorizer.canSeeRunsOf(requester)(record.sessionId)) ? record : null;
-  };
   const acpSessionLocator = new AcpSessionLocator({
     store,
     instanceId,
@@ -375,25 +351,16 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
     isLost: (session) => acp.isLost(session),
     resolveTask: (requester, id) => resolveTask(taskDeps, requester, id),
   });
-  const connectionLimiter = new ConnectionLimiter();
-  const tokenPolicy = (allowedHosts: AllowedHosts | null): ListenerPolicy => ({
-    allowedHosts,
-    connectionLimiter,
-    authenticate: (request) => authenticateRequest(authenticate, request),
-    findTokenHash: (tokenId) => findTokenHash(sessions, operator, tokenId),
-    peersOnly: false,
-    locateRun: async (requester, runId) => runLocator.peerFor(await findRemoteRun(requester, runId)),
-    locateAcpSession: (requester, verb, id) => acpSessionLocator.peerFor(requester, verb, id),
+  const { tokenPolicy, peerPolicy } = createListenerPolicies({
+    store,
+    supervisor,
+    authorizer,
+    sessions,
+    operator,
+    runLocator,
+    acpSessionLocator,
+    peerDirectory,
   });
-  const peerPolicy: ListenerPolicy = {
-    allowedHosts: null,
-    connectionLimiter: null,
-    authenticate: (request) => parseOnBehalfOf(store, peerDirectory, sessions, request),
-    findTokenHash: null,
-    peersOnly: true,
-    locateRun: async (requester, runId) => runLocator.assertLocal(await findRemoteRun(requester, runId)),
-    locateAcpSession: (requester, verb, id) => acpSessionLocator.assertLocal(requester, verb, id),
-  };
   listeners = await openListeners({
     ...{ home, instanceId, config, requestMs, router, attachments, tokenPolicy, peerPolicy },
     shared: store.shared,
@@ -401,7 +368,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
   });
   if (listeners.peerEndpoint !== null)
     await registration.setAddress(listeners.peerEndpoint).catch((error: unknown) => {
-      // Said with the next beat.
+      // The next heartbeat writes the address.
       if (!(error instanceof StoreAway)) throw error;
     });
   return {
@@ -419,19 +386,7 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       if (store.shared) acp.checkInboxes();
       await remoteStopExecutor.poll();
     },
-    applyRetention: async () => {
-      await store.deleteRemoteStops(defaults.commandsKeptMs);
-      await store.deleteSilentGateways(defaults.gatewaysKeptMs);
-      await store.deleteEndedTokens(Date.now());
-      return {
-        approvals: await store.deleteDecidedApprovals(Date.now() - defaults.approvalsKeptMs),
-        messages: await store.deleteSettledMessages(Date.now() - defaults.messagesKeptMs),
-        updates: await store.deleteAcpUpdates(Date.now() - defaults.acpUpdatesKeptMs),
-        sessions:
-          (await closeIdleSessions(sessions, instanceId)) +
-          (await store.deleteClosedSessions(Date.now() - defaults.sessionsKeptMs)),
-      };
-    },
+    applyRetention: () => applyRetention(store, sessions, instanceId),
     async [Symbol.asyncDispose]() {
       stopping = true;
       foregroundClients[Symbol.dispose]();
@@ -449,53 +404,4 @@ export async function composeGateway(options: ComposeOptions): Promise<GatewaySe
       if (!options.isReplaced()) await registration[Symbol.asyncDispose]();
     },
   };
-}
-
-/** A gateway says how it is whatever the store does: what stops runs asks it first. */
-async function countOpenRuns(
-  supervisor: Supervisor,
-): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
-  const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
-  const listed = supervisor
-    .scope()
-    .then((mine) =>
-      supervisor.listRunsOrLocal(
-        { ...mine, states: OPEN_RUN_STATES, withoutLabels: true },
-        defaults.localAnswerMs,
-      ),
-    );
-  const stopRequested = listed.then(
-    ({ runs, storeAway }) => (storeAway === null ? { runs: runs.length, storeAway } : held(storeAway)),
-    (error: unknown) => held(error instanceof Error ? error.message : String(error)),
-  );
-  const late = systemClock
-    .sleep(defaults.storeAnswerMs, stopRequested)
-    .then(() => held("the store does not answer"));
-  return Promise.race([stopRequested, late]);
-}
-
-async function authenticateToken(
-  sessions: Sessions,
-  operator: string,
-  token: string,
-): Promise<Requester | null> {
-  if (tokensEqual(token, operator)) return { kind: "operator", actor: "operator" };
-  const session = await sessions.authenticate(token);
-  if (session === null) return null;
-  const tokenIsGood = async (): Promise<boolean> => (await sessions.authenticate(token)) !== null;
-  return { kind: "session", actor: `session:${session.key}`, session, isTokenValid: tokenIsGood };
-}
-
-async function findTokenHash(sessions: Sessions, operator: string, tokenId: string): Promise<string | null> {
-  const hash = hashSessionToken(operator);
-  return tokenIdFromHash(hash) === tokenId ? hash : sessions.tokenHash(tokenId);
-}
-
-/** Each prompt to a command may have begun a session; nobody ends them by hand. */
-async function closeIdleSessions(sessions: Sessions, gatewayInstanceId: string): Promise<number> {
-  const idleSince = Date.now() - defaults.sessionsKeptMs;
-  const idle = await sessions.list({ open: true, backend: CLI_BACKEND, idleSince });
-  const ours = idle.filter((row) => row.gatewayInstanceId === gatewayInstanceId);
-  for (const { id } of ours) await sessions.close(id, "nobody went on with it");
-  return ours.length;
 }

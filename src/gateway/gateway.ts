@@ -1,8 +1,8 @@
 import { OPEN_RUN_STATES } from "../model/run.js";
 import { secretVariables } from "../config/channels.js";
 import { defaults } from "../defaults.js";
-import { InstanceLocked, type InstanceTaken, StateUnusable, StoreAway } from "../errors.js";
-import { persistentId } from "../home/persistent-id.js";
+import { InstanceLocked, type InstanceTaken, StoreAway } from "../errors.js";
+import { loadOrCreateGatewayId } from "../home/persistent-id.js";
 import { localCopyDirectory } from "../store/local-copy/run-copy.js";
 import { withTaskCopy } from "../store/local-copy/with-task-copy.js";
 import { TaskCopy } from "../store/local-copy/task-copy.js";
@@ -12,7 +12,6 @@ import { resolveHome } from "../home/state-directory.js";
 import { openStateDirectory } from "../store/open-state-directory.js";
 import type { Problem, Supervisor } from "../supervisor/api.js";
 import { deferred } from "../async/deferred.js";
-import { isInstanceId, newInstanceId } from "../model/ids.js";
 import { openSupervisorAndStore } from "../supervisor/open.js";
 import { ForegroundClients } from "./foreground/foreground-clients.js";
 import { parseConfig, type Config } from "../config/schema.js";
@@ -23,13 +22,14 @@ import type { AccessDenial } from "../sessions/authorizer.js";
 import type { ShutdownPolicy } from "../api/routes/gateway.js";
 import { writeWaitFile, removeWaitFile } from "./store-wait-file.js";
 import { TaskRestorer } from "./background/task-restorer.js";
+import { stopRemovedRuns } from "./retention.js";
 
-/** What a gateway has to say, for a log. */
+/** Events of a gateway, for its log. */
 export type GatewayEvent =
   | { readonly type: "up"; readonly instanceId: string; readonly home: string; readonly pid: number }
-  /** It has looked at everything once, and holds this many runs. */
+  /** The first reconciliation is done; `held` is the number of owned runs. */
   | { readonly type: "ready"; readonly held: number }
-  /** A round that found something: one decision for each run that was not as it should be. */
+  /** The decisions of a reconciliation, one for each run that needed one. */
   | {
       readonly type: "decision";
       readonly runId: string;
@@ -52,44 +52,44 @@ export type GatewayEvent =
       readonly message: string;
       readonly cause: string;
     }
-  /** A session asked for what it may not see; to it, that looked as if there were no such thing. */
+  /** A session requested a record that it may not see, and was told that it does not exist. */
   | ({ readonly type: "denied" } & AccessDenial)
-  /** Its store is away: it holds its runs, and asks again. */
+  /** The store is unreachable. The gateway keeps its runs and retries. */
   | { readonly type: "waiting"; readonly why: string; readonly held: number }
   | { readonly type: "down"; readonly left: number };
 
 export interface GatewayOptions {
   readonly home?: string;
   readonly onEvent: (news: GatewayEvent) => void;
-  /** Default: what holds when no file says anything. */
+  /** Default: the built-in configuration. */
   readonly config?: Config;
-  /** The configuration as the text of a file: kept for a restart that has to go back to it. */
+  /** The text of the configuration file, kept so that a failed restart can go back to it. */
   readonly configText?: string;
   readonly requestMs?: number;
-  /** Whether to wait for a store that is away, or to fail. Default: to wait. */
+  /** Whether to wait for an unreachable store instead of failing. Default: true. */
   readonly waitForStore?: boolean;
-  /** Ends the waiting. */
+  /** Aborts the wait for the store. */
   readonly signal?: AbortSignal;
 }
 
-/** A resident supervisor: holds runs, renews their leases, and looks after runs that have lost theirs. */
+/** A long-lived supervisor with an API. It renews the leases of its runs and reconciles runs without an owner. */
 export interface Gateway {
   readonly instanceId: string;
   readonly supervisor: Supervisor;
-  /** Resolves after the first rounds: what a former gateway or a dead supervisor left has been looked at. Never rejects. */
+  /** Resolves after the first reconciliation. Never rejects. */
   readonly ready: Promise<void>;
-  /** Resolves when somebody has asked it to stop, over the API. */
+  /** Resolves when a stop was requested over the API. */
   readonly stopRequested: Promise<void>;
   /** Resolves when another process of this gateway's instance has replaced it: this process must exit. */
   readonly replaced: Promise<InstanceTaken>;
   /**
-   * See to the runs as told, by default as was asked over the API, then let go of everything. What is left stays with its
-   * anchors, for the next gateway.
+   * Applies the shutdown policy to the runs (default: the policy that was requested over the API), then closes everything.
+   * The remaining runs continue under their anchors until the next gateway acquires them.
    */
   stop(policy?: ShutdownPolicy): Promise<void>;
 }
 
-/** Rejects when another gateway of this state directory lives. */
+/** Rejects with InstanceLocked if another gateway of this state directory is alive. */
 export async function openGateway({
   home: chosen,
   onEvent,
@@ -166,7 +166,7 @@ export async function openGateway({
 
   const jobs = new PeriodicJobs((message, cause) => onProblem({ runId: null, message, cause }));
   const beingStopped = new Set<string>();
-  /** The round itself reports a store that is unreachable. */
+  /** The periodic job itself reports an unreachable store. */
   const reportNotCompared = (cause: unknown): number => {
     if (!(cause instanceof StoreAway))
       onProblem({
@@ -184,7 +184,7 @@ export async function openGateway({
     services.registerRecoveredRuns(runs);
     if (firstPassDone) await services.acp.resumeSessionsOf(runs);
     for (const { runId, row, action, why } of decisions)
-      // What is left alone has been said when it came to be so.
+      // Runs that stay as they are were reported when they got there.
       if (action !== "leave") onEvent({ type: "decision", runId, row, action, why });
     await stopRemovedRuns(supervisor, beingStopped);
     await services.settleAgentRuns();
@@ -210,7 +210,7 @@ export async function openGateway({
       await services.acp.reconcileAtStartup().catch((cause: unknown) => {
         if (!stopped) onProblem({ runId: null, message: "sessions of agents could not be taken up", cause });
       });
-      // Not before: a gateway that fails to start leaves the configuration of the one before it.
+      // Written only now: a gateway that fails to start keeps the configuration of its predecessor.
       if (!stopped) await saveConfig(home, instanceId, configText).catch(reportUnwrittenFile);
       firstPassDone = true;
       return jobs.schedule("taking up what was handed over", defaults.commandLookMs, () =>
@@ -230,7 +230,7 @@ export async function openGateway({
     stopRequested: services.stopRequested,
     replaced: replaced.promise,
     stop: async (policy) => {
-      // Not waited for before the supervisor closes: a round may wait for a store that does not come back.
+      // Awaited after the supervisor is closed: a job may wait for a store that does not come back.
       stopped = true;
       const ended = jobs.stop();
       await services.shutdown.request(policy);
@@ -242,19 +242,6 @@ export async function openGateway({
       onEvent({ type: "down", left });
     },
   };
-}
-
-/** What was removed while it ran, and whose stop was lost with a gateway. Told again, it changes nothing. */
-async function stopRemovedRuns(supervisor: Supervisor, beingStopped: Set<string>): Promise<void> {
-  const open = await supervisor.listRuns({ ...(await supervisor.scope()), states: OPEN_RUN_STATES });
-  for (const { runId, hiddenAt } of open) {
-    if (hiddenAt === null || beingStopped.has(runId)) continue;
-    beingStopped.add(runId);
-    void supervisor
-      .stop(runId, { actor: "removed" })
-      .catch(() => undefined)
-      .finally(() => beingStopped.delete(runId));
-  }
 }
 
 interface LocalTaskCopy {
@@ -286,16 +273,6 @@ async function openLocalTaskCopy(
     onProblem({ runId: null, message, cause });
     return null;
   }
-}
-
-/** One per state directory, the same over restarts: what it left it finds again. */
-export async function loadOrCreateGatewayId(home: string): Promise<string> {
-  const id = await persistentId(home, "gateway-id", newInstanceId);
-  if (isInstanceId(id)) return id;
-  throw new StateUnusable(
-    home,
-    `${home}/gateway-id does not hold an instance id; nothing was started. If it was damaged, remove it: runs of the former gateway are then taken over when their leases have expired.`,
-  );
 }
 
 function gatewayAlreadyRunning(home: string, { instanceId }: InstanceLocked): InstanceLocked {

@@ -7,12 +7,12 @@ import { findLockedInstance, findWaitingGateway, type WaitingGateway } from "./s
 import type { ResponseOf } from "../api/contract.js";
 import { createClient, type GatewayClient } from "../api/client.js";
 
-/** A gateway that lives, because it holds its instance's lock, and that does not answer on its socket. */
+/** A gateway that is alive, because it holds the instance lock, and does not answer on its socket. */
 export interface UnreachableGateway {
   readonly instanceId: string;
-  /** Verified to be alive; null: not known. */
+  /** Verified to be alive. Null: unknown. */
   readonly process: ProcessIdentity | null;
-  /** False: its socket is missing, or no process listens on it. */
+  /** False: the socket is missing, or no process listens on it. */
   readonly listens: boolean;
   /** False: the process that listens there did not prove that it knows the token; gateways of earlier versions cannot. */
   readonly proven: boolean;
@@ -79,7 +79,7 @@ export async function reachGateway(
   return typeof asked === "object" ? asked : null;
 }
 
-/** `nobody`: no process listens. `silent`: one listens, and did not answer in time or hung up. */
+/** `nobody`: no process listens. `silent`: a process listens and did not answer in time, or closed the connection. */
 export async function probeGateway(
   home: string,
   token: string,

@@ -18,7 +18,7 @@ export function openLog(home: string, level: "info" | "warn" | "silent"): Logger
   );
 }
 
-/** A disk that is full loses lines of a log, and nothing else. */
+/** A full disk loses log lines only. */
 function appendLine(path: string, line: string): void {
   try {
     rotateFiles(path);

@@ -9,7 +9,7 @@ export class PeriodicJobs {
     this.#onFailure = onFailure;
   }
 
-  /** The first round is done when this resolves. A round that fails is reported, and tried again in its turn. Never rejects. */
+  /** Resolves after the first run of the job. A failed run is reported and retried at the next interval. Never rejects. */
   schedule(name: string, everyMs: number, job: () => Promise<void>): Promise<void> {
     const running = this.#runAndReschedule(name, everyMs, job);
     this.#running.add(running);
@@ -27,7 +27,7 @@ export class PeriodicJobs {
     this.#timers.add(timer);
   }
 
-  /** No further round; resolves when none is under way. */
+  /** Stops all jobs. Resolves when none runs. */
   async stop(): Promise<void> {
     this.#stopped = true;
     for (const timer of this.#timers) clearTimeout(timer);

@@ -12,7 +12,7 @@ type RegistrationStore = Pick<Store, "registerGateway" | "heartbeatGateway" | "r
 export class GatewayRegistration implements AsyncDisposable {
   readonly #store: RegistrationStore;
   #gateway: NewGateway;
-  /** The store's, when it was last told all that there is to say. Null: it has not been. */
+  /** The store's generation at the last complete registration. Null: never. */
   #registeredGeneration: number | null = null;
   #last: Promise<unknown> = Promise.resolve();
   #retired = false;
@@ -55,7 +55,7 @@ export class GatewayRegistration implements AsyncDisposable {
     });
   }
 
-  /** Says good-bye, if the store can be told: otherwise its silence does. */
+  /** Records the stop, if the store can be written; otherwise the missing heartbeat shows it. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#retired = true;
     await this.#enqueue(() => this.#store.retireGateway(this.#gateway.instanceId)).catch(() => undefined);
@@ -69,7 +69,7 @@ export class GatewayRegistration implements AsyncDisposable {
   }
 }
 
-/** What runs can have here. What cannot be looked at is not offered. */
+/** The capabilities of this host. A feature that cannot be detected is not offered. */
 export async function detectCapabilities(): Promise<GatewayCapabilities> {
   const cgroup = await probeCgroup().catch(() => null);
   const usable = cgroup?.state === "usable";

@@ -5,17 +5,17 @@ import { SupervisorClosed } from "../errors.js";
 import type { Run, Supervisor } from "../supervisor/api.js";
 import type { ForegroundClients } from "./foreground/foreground-clients.js";
 
-/** Those that talk with agents, which do not end by themselves. */
+/** The activity of ACP agents, which do not end by themselves. */
 export interface AgentActivity {
-  /** Whether the run is an agent that one of them talks with. */
+  /** Whether the run is an ACP agent of this gateway. */
   ownsRun(runId: string): boolean;
   /** Resolves when no agent works on anything. */
   waitUntilIdle(enough: AbortSignal): Promise<void>;
 }
 
 /**
- * See to the runs before the gateway leaves, whatever the store does. Services are left in any case but `terminate`.
- * Aborted, it drains no longer.
+ * Applies a shutdown policy to the runs, also while the store is unreachable. Services are stopped only by `terminate`.
+ * An abort ends the draining.
  */
 export async function shutDownRuns(
   supervisor: Pick<Supervisor, "run" | "runs" | "stop">,
@@ -37,7 +37,7 @@ export async function shutDownRuns(
   if (runs === "drain") {
     const tasks = held.filter(({ service, runId }) => service === null && !agents.ownsRun(runId));
     const enough = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
-    // A store that is away cannot say what they work on.
+    // Fails if the store is unreachable; the runs are then not waited for.
     const quiet = agents.waitUntilIdle(enough).catch(() => undefined);
     await Promise.all([waitForTasks(supervisor, tasks, waitMs, signal), quiet]);
     ended = tasks.filter(({ state }) => state === "exited").length;
@@ -46,10 +46,10 @@ export async function shutDownRuns(
   return { left, ended, terminated, callers: Math.min(left, foregroundClients.attachedCount) };
 }
 
-/** At what is in memory, for as long as nothing is said by the store. */
+/** Poll interval of the states in memory. */
 const POLL_MS = 50;
 
-/** Until their ends are on record; those that a store which is away has not recorded yet keep nobody waiting. */
+/** Waits until the ends of the tasks are recorded, or known in memory while the store is unreachable. */
 async function waitForTasks(
   supervisor: Pick<Supervisor, "run">,
   tasks: readonly Run[],
@@ -73,7 +73,7 @@ interface PendingShutdown {
   readonly done: Promise<ShutdownSummary>;
 }
 
-/** How the gateway was told to leave. The last word counts, but what is being terminated stays so. */
+/** The requested shutdown. A later request replaces an earlier one, except `terminate`. */
 export class Shutdown {
   readonly #supervisor: Supervisor;
   readonly #foregroundClients: ForegroundClients;
@@ -86,12 +86,12 @@ export class Shutdown {
     this.#agents = agents;
   }
 
-  /** Whether what is held is terminated, also what nobody has counted yet. */
+  /** Whether all runs are terminated, also those that are starting. */
   get terminates(): boolean {
     return this.#pending?.policy.runs === "terminate";
   }
 
-  /** A run that began now would be no part of what was settled. */
+  /** Throws during a shutdown: a new run would not be covered by its policy. */
   assertAcceptingRuns(): void {
     if (this.#pending === null) return;
     throw new SupervisorClosed(
@@ -100,7 +100,7 @@ export class Shutdown {
     );
   }
 
-  /** Left out: as was said before, else the runs are left. After a failure it is as if nobody had asked. */
+  /** Default policy: the pending one, otherwise `leave`. A failed request has no effect on later ones. */
   async request(policy?: ShutdownPolicy): Promise<ShutdownSummary> {
     const pending = this.#accept(policy);
     const done = await pending.done.catch((error: unknown) => {

@@ -8,16 +8,16 @@ import type { ResponseOf } from "../api/contract.js";
 import { findLockedInstance, findWaitingGateway, describeWaitingGateway } from "./store-wait-file.js";
 import { reachGateway, locateGateway, describeUnreachable } from "./locate.js";
 
-/** The program itself. */
+/** The entry point of the command line. */
 export const CLI_MAIN = fileURLToPath(new URL("../cli/main.js", import.meta.url));
 
-/** What a gateway says that finds another at work. */
+/** Part of the error message of a second gateway. */
 const ALREADY_RUNNING = "already running";
 
-/** Variables that mark a run: a gateway is no process of the run it happens to be started from. */
+/** Variables that mark the processes of a run. A gateway does not belong to the run that starts it. */
 const RUN_VARIABLES = /^HOLDFAST_(LEASE_ID|RUN_ID|SESSION_KEY|GATEWAY_INSTANCE_ID|TOKEN)$/;
 
-/** This process's environment, as if it were in no run. */
+/** The environment without the markers of a run. */
 export function environmentOutsideRuns(): Record<string, string> {
   return Object.fromEntries(
     Object.entries(process.env).flatMap(([name, value]) =>
@@ -28,13 +28,13 @@ export function environmentOutsideRuns(): Record<string, string> {
 
 export interface StartResult {
   readonly status: ResponseOf<"status">;
-  /** False: one was running, or somebody else's was faster. */
+  /** False: a gateway was running, or another process started one first. */
   readonly started: boolean;
 }
 
 /**
- * A gateway in the background that has taken up what was left; the one that runs, if one does. Rejects with what its
- * log says when none comes up.
+ * Starts a gateway in the background, or finds the running one, and waits until it is ready. Rejects with the error of its
+ * log if it does not start.
  */
 export async function startGateway(
   home: string,
@@ -48,13 +48,13 @@ export async function startGateway(
     const status = (await reachGateway(home))?.status;
     if (status?.ready === true) {
       const started = ours?.pid === status.pid;
-      // Somebody else's was faster. Left alone, ours might come up later, when that one has been stopped on purpose.
+      // Another process started a gateway first. Ours must not take over when that one is stopped on purpose.
       if (!started) ours?.terminate();
       return { status, started };
     }
     const waiting = status === undefined ? await findWaitingGateway(home) : null;
     if (waiting !== null) {
-      // It goes on by itself when the store is back. Without a run to hold, one that was started for this goes with it.
+      // A waiting gateway continues when the store is back. Ours is stopped again unless it owns runs.
       if (ours?.pid !== waiting.pid || waiting.held > 0)
         throw new GatewayUnreachable(describeWaitingGateway(waiting));
       ours.terminate();
@@ -66,13 +66,13 @@ export async function startGateway(
     const late = performance.now() > until;
     const ended = ours?.ended() ?? null;
     if (ended !== null || late) {
-      // What stands there when none was launched from here is of another time.
+      // Without a launch of our own, the file is of an earlier one.
       const said = ours === null ? "" : readOwnFileSync(errorFilePath(home)).trim();
       if (late || !said.includes(ALREADY_RUNNING)) {
         const why = said.replace(/^holdfast: /, "") || ended || (await whyNotReady(home));
         throw new GatewayUnreachable(`the gateway did not start: ${why}`);
       }
-      // Another is coming up, or one is about to leave: the next look tells which.
+      // Another gateway is starting or stopping; the next poll shows which.
       ours = null;
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
@@ -109,7 +109,7 @@ export async function checkGateway(
   return { message, code: code ?? 125 };
 }
 
-/** Of a gateway that was there all the time. */
+/** Why a gateway that was already running is not ready. */
 async function whyNotReady(home: string): Promise<string> {
   const found = await locateGateway(home);
   if (found.kind === "unreachable") return describeUnreachable(home, found.gateway);
@@ -118,7 +118,7 @@ async function whyNotReady(home: string): Promise<string> {
 
 interface LaunchedGateway {
   readonly pid: number | undefined;
-  /** How it ended; null while it has not. */
+  /** How the process ended. Null: it has not. */
   readonly ended: () => string | null;
   readonly terminate: () => void;
 }

@@ -2,7 +2,7 @@ import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { readOwnFileSync, writeOwnFile } from "../home/own-file.js";
 
-/** A gateway that has started, holds its runs, and answers nobody yet: its store is away. */
+/** A gateway that owns its runs and does not serve its API yet, because the store is unreachable. */
 export interface WaitingGateway {
   readonly instanceId: string;
   readonly pid: number;
@@ -12,7 +12,7 @@ export interface WaitingGateway {
   readonly held: number;
 }
 
-/** Told in a file of the state directory: without its store a gateway cannot say it otherwise. */
+/** A gateway that waits for its store says so in a file, because it does not serve its API yet. */
 export function writeWaitFile(home: string, waiting: WaitingGateway): void {
   try {
     writeOwnFile(waitFilePath(home), JSON.stringify(waiting));
@@ -25,7 +25,7 @@ export function removeWaitFile(home: string): void {
   rmSync(waitFilePath(home), { force: true });
 }
 
-/** Null: none waits. One that was killed while it did is not taken for one that does, whoever has its number now. */
+/** Null: no gateway waits. The process identity is checked, so a killed gateway does not count, even if its pid is reused. */
 export async function findWaitingGateway(home: string): Promise<WaitingGateway | null> {
   try {
     const waiting = JSON.parse(readOwnFileSync(waitFilePath(home))) as WaitingGateway;

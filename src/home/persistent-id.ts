@@ -5,6 +5,7 @@ import { StateUnusable, UnsafePath } from "../errors.js";
 import { errnoOf } from "./errno.js";
 import { readOwnFile } from "./own-file.js";
 import { recordLocation } from "./state-location.js";
+import { isInstanceId, newInstanceId } from "../model/ids.js";
 
 /** An id of the state directory. The first process creates it; it never changes. */
 export async function persistentId(home: string, name: string, make: () => string): Promise<string> {
@@ -55,4 +56,14 @@ export async function readStateId(home: string): Promise<string | null> {
 export async function directoryIdOf(home: string): Promise<string> {
   const { dev, ino } = await stat(home, { bigint: true });
   return `${dev}:${ino}`;
+}
+
+/** The instance id of the gateway of a state directory, the same over restarts. */
+export async function loadOrCreateGatewayId(home: string): Promise<string> {
+  const id = await persistentId(home, "gateway-id", newInstanceId);
+  if (isInstanceId(id)) return id;
+  throw new StateUnusable(
+    home,
+    `${home}/gateway-id does not hold an instance id; nothing was started. If it was damaged, remove it: runs of the former gateway are then taken over when their leases have expired.`,
+  );
 }

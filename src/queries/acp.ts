@@ -43,7 +43,7 @@ export function acpUpdateResponse({
   return { seq, turnId, at, type, data };
 }
 
-/** `question`: the whole question, while it waits at this gateway. */
+/** `question`: the question, if it is pending at this gateway. */
 export function acpPermissionResponse(
   permission: AcpPermissionRequest,
   question: ApprovalQuestion | null,
@@ -78,7 +78,7 @@ export interface AcpQueryDeps {
   readonly verifyOwnedTree: (sessionId: string) => Promise<Omit<VerifiedProcessTree, "runId">>;
 }
 
-/** What changes nothing: the same with a gateway, and from the store alone. */
+/** Read-only handlers, used by the gateway and, without a gateway, on the store alone. */
 export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQueryVerb> {
   const { store } = deps;
   const shown = async (session: AcpSession): Promise<ReturnType<typeof acpSessionResponse>> =>
@@ -153,7 +153,7 @@ export function createAcpQueries(deps: AcpQueryDeps): Pick<RouteHandlers, AcpQue
   };
 }
 
-/** By its id or its key. What is not there and what may not be seen answer alike. */
+/** Finds a session by id or key. Rejects with NotFound also if the requester may not see it. */
 export async function requireAcpSession(
   {
     store,

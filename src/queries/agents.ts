@@ -21,7 +21,7 @@ export async function describeAgents(
   return { agents: await Promise.all(entries.map((entry) => describeAgent(entry, own.has(entry.id), path))) };
 }
 
-/** What is known of an agent and where its commands lie, on this PATH or on the one that it sets itself. Nothing is executed. */
+/** Describes an agent with the paths of its programs, on this PATH or the one of its entry. Executes nothing. */
 export async function describeAgent(
   entry: AgentEntry,
   own: boolean,

@@ -29,8 +29,8 @@ export type ReadOutput = (stream: StreamName, options: ReadOptions) => Promise<O
 const READ_BYTES = 256 * 1024;
 
 /**
- * What a stream holds from `from` on, as text; of more than `maxChars`, the newest. A character cut at the end is left
- * for the next piece, unless the stream has ended: so pieces put together are the whole.
+ * The output of a stream from `from` on, as text: at most the newest `maxChars`. An incomplete character at the end is
+ * left for the next piece unless the stream has ended, so that the pieces add up to the whole output.
  */
 export async function readOutputText(
   read: ReadOutput,
@@ -43,14 +43,14 @@ export async function readOutputText(
   let kept = 0;
   let next = from;
   let lost = 0;
-  // A character takes up to four bytes: what lies further back than that cannot be among the newest.
+  // A character has at most four bytes, which bounds the bytes to read.
   const most = Math.max(READ_BYTES, maxChars * 4);
   for (;;) {
     const slice = await read(stream, { offset: next, maxBytes: READ_BYTES });
     const { offset, bytes } = slice;
     lost += slice.lost ?? 0;
     if (offset > next) {
-      // Text that is put together has no gap in it: what came before counts as not returned.
+      // After a gap, the text before it counts as not returned, so that the text has no gap.
       parts.length = 0;
       kept = 0;
       next = offset;
@@ -86,7 +86,7 @@ function lastCharacters(bytes: Buffer, maxChars: number): { readonly text: strin
   if (whole.length <= maxChars) return { text: whole, at: 0 };
   const text = lastChars(whole, maxChars);
   if (Buffer.byteLength(whole) === bytes.length) return { text, at: bytes.length - Buffer.byteLength(text) };
-  // Bytes that are no characters became replacement marks, which are longer: their place has to be looked for.
+  // Invalid bytes became longer replacement characters, so the offset has to be searched.
   let low = 0;
   let high = bytes.length;
   while (low < high) {
@@ -98,7 +98,7 @@ function lastCharacters(bytes: Buffer, maxChars: number): { readonly text: strin
   return { text: bytes.toString("utf8", at), at };
 }
 
-/** Where the first whole character begins, when the piece begins inside one. */
+/** Offset of the first whole UTF-8 character. */
 function firstCharacterBoundary(bytes: Uint8Array): number {
   let at = 0;
   while (at < 3 && at < bytes.length && ((bytes[at] ?? 0) & 0xc0) === 0x80) at++;

@@ -3,7 +3,7 @@ import type { PublicGateway } from "../model/gateway.js";
 import type { RunRecord } from "../model/run.js";
 import type { GatewayStore } from "../store/gateways/store.js";
 
-/** Whoever has a run, if it is nobody here. Its own gateway may never have been heard of. */
+/** The gateway that owns a run of another state directory. It may never have registered. */
 export async function findOwningGateway(
   store: Pick<GatewayStore, "listGateways" | "listHosts">,
   record: RunRecord,
@@ -15,7 +15,7 @@ export async function findOwningGateway(
   return { instanceId: ownerInstanceId, hostId, hostName, heartbeatAt: null };
 }
 
-/** The gateway of its state directory; of a run that does not say which, its owner's, or one of its host. */
+/** The gateway of the run's state directory. For a run without a state id: its owner, its origin, or one of its host. */
 function pickGateway(
   { stateId, originInstanceId, ownerInstanceId, hostId, state }: RunRecord,
   gateways: readonly PublicGateway[],

@@ -7,10 +7,10 @@ import type { RequestContext } from "../api/handler.js";
 import { currentRun, type RunReader } from "./runs.js";
 import { outputPieceResponse, readOutputText } from "./output.js";
 
-/** How late what another supervisor's run writes is noticed. */
+/** Poll interval of runs that another supervisor owns. */
 const POLL_MS = 100;
 
-/** News since the caller's offsets; waits for some, and for no longer than it was told. Consumes nothing. */
+/** Returns new output since the offsets, and waits for it for the requested time. Consumes nothing. */
 export async function pollRun(
   reader: RunReader,
   record: RunRecord,
@@ -71,7 +71,7 @@ async function pollResponse(
   };
 }
 
-/** The same for a run that another supervisor holds, which tells nobody here: looked at now and then. */
+/** The same for a run that another supervisor owns, by polling. */
 async function pollForChange(
   reader: RunReader,
   runId: string,

@@ -7,10 +7,10 @@ import type { RunEnding, Supervisor } from "../supervisor/api.js";
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { constants } from "node:os";
 
-/** What looking at runs needs: a supervisor has it, and so has whoever can read the store and the spools. */
+/** Reads runs: a supervisor, or an offline reader of store and spools. */
 export type RunReader = Pick<Supervisor, "run" | "getRun" | "readOutput">;
 
-/** A run as it is now. While its record is pending: the future record, and why it is not written. */
+/** The current record of a run. If the record of its end is pending: the future record, and why it is not written. */
 export async function currentRun(reader: RunReader, record: RunRecord, waitMs?: number): Promise<RunEnding> {
   const run = reader.run(record.runId);
   // This supervisor released the run meanwhile: use the record.
@@ -23,7 +23,7 @@ export function runCursor({ createdAt, runId }: RunRecord): string {
   return `${createdAt}.${runId}`;
 }
 
-/** Which runs a list shows. */
+/** The store filter of a list request. */
 export function runFilter({
   all,
   hidden,
@@ -53,7 +53,7 @@ function parseLabels(text: string): Record<string, string> {
 
 export type Failure = ResponseOf<"exec">["failure"];
 
-/** Why a run that has ended did not succeed. */
+/** Why an ended run failed. Null: it succeeded. */
 export function failureKindOf({ exit }: RunRecord): Failure {
   if (exit === null) return null;
   switch (exit.reason) {

@@ -13,12 +13,11 @@ interface CachedScreen {
 }
 
 /**
- * What terminals show, drawn from their spools: no gateway needs to have watched them. Those looked at last are kept, so
- * that the next look draws only what is new.
+ * Screens of terminals, rendered from their spools. An LRU cache, so that the next request renders only new output.
  */
 export class ScreenCache implements AsyncDisposable {
   readonly #reader: RunReader;
-  /** The one looked at last comes last. Each is a promise: whoever looks meanwhile waits for its turn. */
+  /** Least recently used first. Each entry is a promise, so that requests for one screen are serialized. */
   readonly #screens = new Map<string, Promise<CachedScreen>>();
 
   constructor(reader: RunReader) {
@@ -98,7 +97,7 @@ export async function encodePasteForRun(
   return { bytes: encodePaste(text, modes), bracketed: modes.bracketedPaste };
 }
 
-/** Whether a program seems to wait for somebody to type. */
+/** Whether a program seems to wait for input. */
 export function seemsToWaitForInput(
   tail: string,
   idleMs: number,

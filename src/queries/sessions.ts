@@ -9,7 +9,7 @@ import type { MessageStore } from "../store/messages/store.js";
 import type { RunFilter } from "../store/runs/store.js";
 import { acpPermissionResponse, acpTurnResponse } from "./acp.js";
 
-/** What is recorded of sessions, of whatever kind. */
+/** The records of sessions. */
 export type SessionRecords = Pick<MessageStore, "listMessages" | "countMessages"> &
   Pick<AcpStore, "getAcpSession" | "listAcpTurns" | "listAcpPermissionRequests">;
 
@@ -17,7 +17,7 @@ export interface RunLister {
   listRuns(filter: RunFilter): Promise<readonly RunRecord[]>;
 }
 
-/** How a session is: by what is recorded of it, whoever looks. */
+/** The status of a session, from the records. */
 export async function readSessionStatus(
   session: SessionRecord,
   runs: RunLister,
@@ -72,8 +72,8 @@ export interface HistoryPage {
 }
 
 /**
- * What was said in a session, and what it was given to do. Messages and turns have their places in one order, and a page
- * is of both; what it had executed besides is told with the newest page.
+ * The history of a session. Messages and turns have one order, and a page contains both. Runs are part of the newest page
+ * only.
  */
 export async function readSessionHistory(
   session: SessionRecord,
@@ -115,8 +115,8 @@ export async function readSessionHistory(
 }
 
 /**
- * What waits for a session, the oldest first: so many, and no more text than one message may have, but one in any case.
- * `taken`: on their way to its agent, which acknowledges them itself.
+ * The waiting messages of a session, oldest first: limited in number and in text, but at least one. `taken`: ids of
+ * messages that are being delivered to the agent and are left out.
  */
 export async function readSessionInbox(
   session: SessionRecord,

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { ParsedRequestOf, ResponseOf } from "../api/contract.js";
 import { BadInput, NotFound } from "../errors.js";
 import type { RouteHandlers } from "../api/handler.js";
@@ -13,7 +12,6 @@ import type { UnrestoredRecord } from "../store/local-copy/unrestored.js";
 import type { TaskFilter, TaskStore } from "../store/tasks/store.js";
 import { taskKeyOfTurn } from "../tasks/new-task.js";
 import { auditAllTasks } from "../tasks/sweep.js";
-import type { TaskCursorCodec } from "./task-cursor.js";
 
 export type TaskQueryVerb = "listTasks" | "getTask" | "taskEvents" | "auditTasks";
 
@@ -27,14 +25,13 @@ export interface TaskQueryDeps {
   };
   readonly authorizer: Pick<
     Authorizer,
-    "requireSession" | "findSession" | "canSeeTask" | "filterVisibleTasks"
+    "requireSession" | "findSession" | "sessionScope" | "filterVisibleTasks"
   >;
-  readonly cursors: TaskCursorCodec;
-  /** Records of the last day that the store had lost and that could not be put back. */
+  /** Records of the last day that the store lost and that could not be restored. */
   readonly notRestored: () => Promise<readonly UnrestoredRecord[]>;
 }
 
-/** What changes nothing: the same with a gateway, and from the store alone. */
+/** Read-only handlers, used by the gateway and, without a gateway, on the store alone. */
 export function createTaskQueries(deps: TaskQueryDeps): Pick<RouteHandlers, TaskQueryVerb> {
   const { store } = deps;
   return {
@@ -54,7 +51,7 @@ export function createTaskQueries(deps: TaskQueryDeps): Pick<RouteHandlers, Task
     taskEvents: async ({ params, query: { after } }, { requester }) => {
       const { taskId } = await resolveTask(deps, requester, params.id);
       const events = (await store.listTaskEvents(taskId)).filter(({ seq }) => seq > after);
-      // After them: what it says is no older than what they tell.
+      // Read after the events, so that the task is not older than they are.
       const task = (await store.getTask(taskId)) ?? (await resolveTask(deps, requester, taskId));
       return { task, events: events.map(taskEventResponse), after: events.at(-1)?.seq ?? after };
     },
@@ -70,14 +67,14 @@ export function createTaskQueries(deps: TaskQueryDeps): Pick<RouteHandlers, Task
   };
 }
 
-/** As many as are named when a name is not enough, and one more. */
+/** Tasks that the error of an ambiguous name lists. */
 const MAX_NAMED = 5;
-/** Of an id without what it begins with: less is a slip, and may be right by chance. */
+/** The least characters of an id prefix: a shorter one could match by chance. */
 const MIN_PREFIX_CHARS = 4;
-/** Looked through for those that a session may see. */
+/** Candidates that are checked for visibility. */
 const MAX_SCANNED = 1_000;
 
-/** By its id, a beginning of it, or the run, turn or session that does it. What is not there and what may not be seen answer alike. */
+/** Finds a task by id, id prefix, run, turn or session. Rejects with NotFound also if the requester may not see it. */
 export async function resolveTask(
   deps: TaskQueryDeps,
   requester: Requester,
@@ -105,7 +102,7 @@ export async function resolveTask(
 
 interface TaskCandidates {
   readonly tasks: readonly TaskRecord[];
-  /** One is meant in any case: what goes on, or else the newest. */
+  /** The name of a session means one task: its open one, otherwise its newest. */
   readonly newest?: true;
 }
 
@@ -142,7 +139,7 @@ function idPrefix(kind: "run_" | "task_", wanted: string): string {
   );
 }
 
-/** What a session does; of one that does nothing, what it asked for. */
+/** The tasks that a session works on, or if there are none, the tasks it owns. */
 async function tasksOfSession(
   store: TaskQueryDeps["store"],
   { id }: SessionRecord,
@@ -151,39 +148,29 @@ async function tasksOfSession(
   return done.length > 0 ? done : store.listTasks({ sessionId: id, limit: MAX_SCANNED });
 }
 
-/** Read at a time; of what a session may not see, no more than a few of these are looked through for one answer. */
-const PAGE_SIZE = 500;
-const MAX_PAGES = 10;
-
 async function listTasks(
-  { store, authorizer, cursors }: TaskQueryDeps,
+  { store, authorizer }: TaskQueryDeps,
   requester: Requester,
   query: ParsedRequestOf<"listTasks">["query"],
 ): Promise<ResponseOf<"listTasks">> {
   const { status, runtime, delivery, session, open, cursor, limit } = query;
-  const filter: Omit<TaskFilter, "limit" | "after"> = {
+  const scope = authorizer.sessionScope(requester);
+  const filter: TaskFilter = {
     ...(status === undefined ? {} : { statuses: status }),
     ...(runtime === undefined ? {} : { runtimes: runtime }),
     ...(delivery === undefined ? {} : { deliveries: delivery }),
     ...(session === undefined ? {} : { sessionId: (await authorizer.requireSession(requester, session)).id }),
     ...(open === true ? { open } : {}),
+    ...(scope === null ? {} : { seenBy: scope }),
+    ...(cursor === undefined ? {} : { after: cursor }),
+    // One more, to find out whether there is a next page.
+    limit: limit + 1,
   };
-  const sees = authorizer.canSeeTask(requester);
-  const size = requester.kind === "operator" ? limit + 1 : PAGE_SIZE;
-  const tasks: TaskRecord[] = [];
-  let last = cursor === undefined ? null : cursors.decode(cursor);
-  for (let pages = 0; pages < MAX_PAGES; pages++) {
-    const page = await store.listTasks({ ...filter, limit: size, ...(last === null ? {} : { after: last }) });
-    for (const task of page) {
-      if (tasks.length === limit) return { tasks, next: last === null ? null : cursors.encode(last) };
-      last = task;
-      if (await sees(task)) tasks.push(task);
-    }
-    if (page.length < size) return { tasks, next: null };
-    // SQLite reads block the event loop.
-    await nextTurn();
-  }
-  return { tasks, next: last === null ? null : cursors.encode(last) };
+  const found = await store.listTasks(filter);
+  const tasks = found.slice(0, limit);
+  const last = tasks.at(-1);
+  const more = found.length > limit && last !== undefined;
+  return { tasks, next: more ? `${last.createdAt}.${last.taskId}` : null };
 }
 
 function taskEventResponse({

@@ -1,6 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { defaults } from "../../src/defaults.js";
-import { loadOrCreateGatewayId, openGateway, type GatewayEvent } from "../../src/gateway/gateway.js";
+import { openGateway, type GatewayEvent } from "../../src/gateway/gateway.js";
+import { loadOrCreateGatewayId } from "../../src/home/persistent-id.js";
 import { openSqliteStore } from "../../src/store/sqlite/open.js";
 import { historyBounds } from "../../src/sessions/history.js";
 import { newApproval, newMessage, newSession } from "../support/store/session-samples.js";

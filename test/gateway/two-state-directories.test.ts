@@ -14,7 +14,8 @@ import {
   vi,
 } from "vitest";
 import { createClient, type GatewayClient } from "../../src/api/client.js";
-import { type Gateway, loadOrCreateGatewayId, openGateway } from "../../src/gateway/gateway.js";
+import { type Gateway, openGateway } from "../../src/gateway/gateway.js";
+import { loadOrCreateGatewayId } from "../../src/home/persistent-id.js";
 import { gatewaySocketPath } from "../../src/home/state-directory.js";
 import { packageVersion } from "../../src/home/package.js";
 import { readOperatorToken } from "../../src/sessions/requester.js";

@@ -67,7 +67,15 @@ export const listTasksRoute = defineRoute({
     /** Only tasks that have not ended. */
     open: flag.optional(),
     /** `next` of the previous page. */
-    cursor: z.string().max(200).optional(),
+    cursor: z
+      .string()
+      .max(200)
+      .refine((text) => /^\d{1,15}\.\S+$/.test(text), "must be the `next` of an earlier page")
+      .transform((text) => {
+        const dot = text.indexOf(".");
+        return { createdAt: Number(text.slice(0, dot)), taskId: text.slice(dot + 1) };
+      })
+      .optional(),
     limit: pageLimit(),
   }),
   /** `next`: cursor of the next page. Null: this is the last page. */

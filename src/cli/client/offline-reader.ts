@@ -15,7 +15,6 @@ import { pollRun } from "../../queries/poll.js";
 import { runCursor, runFilter, type RunReader } from "../../queries/runs.js";
 import { ScreenCache, screenshot, seemsToWaitForInput } from "../../queries/screen.js";
 import { readSessionHistory, readSessionInbox, readSessionStatus } from "../../queries/sessions.js";
-import { createTaskCursorCodec } from "../../queries/task-cursor.js";
 import { createTaskQueries, type TaskQueryDeps, type TaskQueryVerb } from "../../queries/tasks.js";
 import { FileRunCopy, listCopiedRuns, localCopyDirectory } from "../../store/local-copy/run-copy.js";
 import { readUnrestored, type UnrestoredRecord } from "../../store/local-copy/unrestored.js";
@@ -88,8 +87,6 @@ export function offlineTaskQueries(
   const [nothing, body] = [{}, {}];
   const reading = createTaskQueries({
     store: from,
-    // The operator sees all tasks, so the cursor hides nothing.
-    cursors: createTaskCursorCodec(""),
     notRestored,
     authorizer: {
       requireSession: async (_, wanted) => {
@@ -98,7 +95,7 @@ export function offlineTaskQueries(
         return found;
       },
       findSession: (_, wanted) => find(wanted),
-      canSeeTask: () => async () => true,
+      sessionScope: () => null,
       filterVisibleTasks: async (_, _wanted, found) => found,
     },
   });

@@ -1,9 +1,8 @@
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { databaseUrl } from "../../config/database-url.js";
-import { loadOrCreateGatewayId } from "../../gateway/gateway.js";
 import { readOwnFile } from "../../home/own-file.js";
-import { readStateId, stateIdOf } from "../../home/persistent-id.js";
+import { readStateId, stateIdOf, loadOrCreateGatewayId } from "../../home/persistent-id.js";
 import { findStateDirectoryOrCopy, resolveHome, type StateDirectory } from "../../home/state-directory.js";
 import { recordLocation, type StateProvenance } from "../../home/state-location.js";
 import { provenanceOf } from "../../store/open-state-directory.js";

@@ -27,20 +27,20 @@ export interface BackgroundDeps
   readonly onProblem: (problem: Problem) => void;
 }
 
-/** What is said of work that is being begun. */
+/** Callbacks of work while it starts. */
 export interface StartHooks {
   /** Null: it has no task. */
   readonly taskId: string | null;
-  /** It goes on, while whoever begins it does more. */
+  /** The work is running; its start continues. */
   readonly onStarted: () => void;
-  /** It will be, by another run than was thought. */
+  /** The work is done by another run than planned. */
   readonly onRunReplaced: (runId: string) => Promise<void>;
-  /** Whoever waited for it is told that it goes on: of its end, a message is due. */
+  /** The caller no longer waits, so the end needs a notification. */
   readonly onDetached: () => void;
 }
 
 export interface StartOptions {
-  /** Aborts when whoever asked, and waits for the end, leaves: until then no message is due. Left out: nobody waits. */
+  /** Aborts when the waiting caller disconnects; until then the end needs no notification. Default: no caller waits. */
   readonly waiting?: AbortSignal | undefined;
 }
 
@@ -49,12 +49,12 @@ const UNKNOWN_STATUS: WorkStatus = { state: "unknown" };
 const NEVER = new AbortController().signal;
 
 /**
- * Work that goes on in the background, each piece with its task.
+ * Starts and follows background work, each with its task.
  *
- *     recorded ──▶ begun ──▶ followed ──▶ looked at when it is over
+ *     recorded ──▶ started ──▶ followed ──▶ refreshed at its end
  *
- * What a task says follows from what is on record of its run or turn, whoever looks and whenever: here when something
- * happens, and in every round for what a former gateway, or another, has left.
+ * The status of a task is derived from the record of its run or turn: here when something happens, and in each periodic
+ * sweep for the tasks of former or other gateways.
  */
 export class Background implements AsyncDisposable {
   readonly #deps: BackgroundDeps;
@@ -72,17 +72,17 @@ export class Background implements AsyncDisposable {
     this.#deps = deps;
     this.#typing = new TypingIndicator(deps);
     this.#progress = new ProgressReporter(deps, this, this.#typing, this.#closing.signal);
-    // One for each that is followed.
+    // One listener per followed task.
     setMaxListeners(0, this.#closing.signal);
   }
 
-  /** Record work and begin it. */
+  /** Records a task and starts its work. */
   async runAsTask<Started>(
     input: TaskInput,
     start: (progress: StartHooks) => Promise<Started>,
     options: StartOptions = {},
   ): Promise<Started> {
-    // Before it is on record: from then on it can be cancelled.
+    // Before the task is recorded: from then on it can be cancelled.
     this.#starting.add(input);
     try {
       return await this.#runAsTask(input, start, options);
@@ -91,25 +91,25 @@ export class Background implements AsyncDisposable {
     }
   }
 
-  /** Whether what does it may come to be yet; not counting who asks. */
+  /** Whether the work of a task may still start, apart from the start that asks. */
   isStarting({ key }: Pick<TaskRecord, "key">, asks: TaskInput | null = null): boolean {
     for (const each of this.#starting) if (each.key === key && each !== asks) return true;
     return false;
   }
 
-  /** What others held goes on here, from now on; what that means for its tasks is seen to before the next round. */
+  /** Registers runs acquired from others; their tasks are updated before the next sweep. */
   registerRecoveredRuns(runs: Iterable<Pick<Run, "runId">>): void {
     for (const { runId } of runs) this.#recoveredRuns.add(runId);
   }
 
-  /** What a task does not say yet of its work, it says when this resolves. */
+  /** Updates a task from the state of its work. */
   refreshTask(taskId: string): Promise<void> {
     const looking = this.#refreshTask(taskId);
     this.#refreshing.add(looking);
     return looking.finally(() => this.#refreshing.delete(looking));
   }
 
-  /** Whatever is said of a task is said here. */
+  /** All changes of tasks pass through here. */
   async apply(taskId: string, event: TaskInputEvent, version?: number): Promise<ApplyResult | null> {
     const { tasks, tail } = this.#deps;
     if (event.type === "finish") this.#typing.stop(taskId);
@@ -119,7 +119,7 @@ export class Background implements AsyncDisposable {
     return result;
   }
 
-  /** One round over all tasks, and over what was told to sessions. Not applied: only what would be done. */
+  /** Sweeps all tasks and the messages in inboxes. Without `apply`, returns what would be done. */
   async maintain(apply: boolean, thorough: boolean): Promise<readonly MaintenanceAction[]> {
     if (apply) {
       for (const runId of this.#recoveredRuns)
@@ -142,14 +142,14 @@ export class Background implements AsyncDisposable {
         return backing;
       },
       now: Date.now,
-      // Whoever asks for a thorough one wants it now.
+      // A thorough sweep does not wait for its interval.
       ...(thorough ? {} : { window: this.#watch }),
       apply,
       thorough,
     });
   }
 
-  /** To its end, if what does it is here. */
+  /** Follows the work to its end if this gateway does it. */
   follow({ taskId, turnId, runId }: Pick<TaskRecord, "taskId" | "turnId" | "runId">): void {
     if (this.#followed.has(taskId) || this.#closing.signal.aborted) return;
     this.#followed.add(taskId);
@@ -158,7 +158,7 @@ export class Background implements AsyncDisposable {
     following
       .catch((cause: unknown) => {
         if (this.#closing.signal.aborted || cause instanceof SupervisorClosed) return;
-        // The next round looks again, also at one that has ended.
+        // The next sweep retries, also for ended work.
         if (runId !== null) this.#recoveredRuns.add(runId);
         if (!(cause instanceof StoreAway))
           this.#deps.onProblem({ runId: null, message: `task ${taskId} could not be followed`, cause });
@@ -169,7 +169,7 @@ export class Background implements AsyncDisposable {
       });
   }
 
-  /** What has ended is said so; the rest is for the next gateway to see. */
+  /** Records ends that are known; the next gateway handles the rest. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort();
     await Promise.allSettled(this.#refreshing);
@@ -182,7 +182,7 @@ export class Background implements AsyncDisposable {
   ): Promise<Started> {
     const { task, created } = await this.#deps.tasks.create(input);
     const { taskId, status } = task;
-    // Under the name of work that never came to be: whatever became of this, its task could not say.
+    // The run id of work that never started must not be used again: the task could not tell the two apart.
     if (!created && isTaskEnded(status) && (await workStatusOf(this.#deps, task)).state === "gone")
       throw new TaskRefused(taskId, status, "ended");
     if (awaited !== undefined) this.#waiting.set(taskId, awaited);
@@ -196,13 +196,13 @@ export class Background implements AsyncDisposable {
         },
         onDetached: () => void this.#waiting.delete(taskId),
       });
-      // It is begun, whether that can be noted now or not; the next round looks again.
+      // The work has started even if that cannot be recorded now; the next sweep retries.
       await systemClock.sleep(defaults.storeAnswerMs, this.refreshTask(taskId));
       return started;
     } catch (error) {
-      // By a gateway that stops: whoever asked may ask the next one.
+      // The gateway is stopping; the caller can retry with the next one.
       const stops = error instanceof SupervisorClosed;
-      // Asked for twice at once: the other may come to be.
+      // Requested twice at once: the other request may succeed.
       if (!stops && !this.isStarting(task, input)) await this.#failTask(task, error).catch(() => undefined);
       throw error;
     } finally {
@@ -211,7 +211,7 @@ export class Background implements AsyncDisposable {
     }
   }
 
-  /** A command that goes on without a task gets one; what goes on though its task was cancelled is ended. */
+  /** Creates tasks for runs without one, and stops runs whose task was cancelled. */
   async #createMissingTask(runId: string): Promise<void> {
     const { store, supervisor, tasks } = this.#deps;
     const record = await supervisor.getRun(runId);
@@ -222,7 +222,7 @@ export class Background implements AsyncDisposable {
     this.#recoveredRuns.delete(runId);
   }
 
-  /** Whoever asked is told at once. What was begun all the same, or before, goes on. */
+  /** Tells the caller at once. Work that has started continues. */
   async #failTask(task: TaskRecord, error: unknown): Promise<void> {
     const { state } = await workStatusOf(this.#deps, task);
     if (state !== "gone") return;
@@ -230,7 +230,7 @@ export class Background implements AsyncDisposable {
     await this.apply(task.taskId, startFailure(error));
   }
 
-  /** What cannot be looked at is reported, and is no reason not to look at the others. */
+  /** Reports a failure without stopping the sweep. */
   async #guarded<Found>(
     runId: string | null,
     what: string,
@@ -257,7 +257,7 @@ export class Background implements AsyncDisposable {
   }
 }
 
-/** It was tried, and that was all. */
+/** The event for work that failed to start. */
 function startFailure(error: unknown): TaskFinish {
   const at = Date.now();
   return {

@@ -12,7 +12,7 @@ import type { Background } from "./background.js";
 import type { TaskEventFollower } from "./task-event-follower.js";
 
 const TASK_END_WAIT_MS = 5_000;
-/** It is on record soon after its task. */
+/** How long to wait until the run of a task is recorded. */
 const POLL_MS = 20;
 
 export interface CancelDeps {
@@ -24,7 +24,7 @@ export interface CancelDeps {
   readonly tail: TaskEventFollower;
 }
 
-/** End whatever does a task's work. The task then says what became of that: it may have ended by itself before. */
+/** Stops the work of a task. The task then records how the work ended; it may have ended by itself before. */
 export async function cancelTaskWork(
   deps: CancelDeps,
   task: TaskRecord,
@@ -37,7 +37,7 @@ export async function cancelTaskWork(
   let survivors = await stopOnceStarted(deps, task, actor, disconnected);
   if (survivors === null) {
     await background.apply(taskId, cancelledBy(actor));
-    // Another gateway may have begun it since, and looked at its task before it was cancelled.
+    // Another gateway may have started the work after reading the task, before the cancellation.
     survivors = await stopWork(deps, task, actor, disconnected);
   } else await background.refreshTask(taskId);
   if (survivors?.length === 0) await waitForTaskEnd(deps, taskId, disconnected);
@@ -50,7 +50,7 @@ export async function cancelTaskWork(
   return { task: now, outcome, survivors: [...(survivors ?? [])] };
 }
 
-/** What is being begun is waited for: it could not be ended afterwards. Null: as below. */
+/** Waits for work that is starting, because it could not be stopped afterwards. Null: nothing runs. */
 async function stopOnceStarted(
   deps: CancelDeps,
   task: TaskRecord,
@@ -58,7 +58,7 @@ async function stopOnceStarted(
   disconnected: AbortSignal,
 ): Promise<readonly Survivor[] | null> {
   for (;;) {
-    // Before the look: what has been begun since is found by it.
+    // Before the read, which then finds work that started meanwhile.
     const begins = deps.background.isStarting(task);
     const survivors = await stopWork(deps, task, actor, disconnected);
     if (survivors !== null || !begins) return survivors;
@@ -66,7 +66,7 @@ async function stopOnceStarted(
   }
 }
 
-/** Of what was done elsewhere, the gateway there says what became of it: at once, unless it is away. */
+/** Waits until the gateway of another host records the end. */
 async function waitForTaskEnd(
   { tail }: CancelDeps,
   taskId: string,
@@ -76,7 +76,7 @@ async function waitForTaskEnd(
   for await (const _ of tail.follow(taskId, 0, enough));
 }
 
-/** Null: nothing runs that could be ended, and it is enough to say so. */
+/** Null: nothing runs, so recording the cancellation is enough. */
 function stopWork(
   deps: CancelDeps,
   task: TaskRecord,
@@ -96,7 +96,7 @@ async function stopRun(
   return record === null ? null : (await runStopper.stop(record, { actor }, disconnected)).survivors;
 }
 
-/** A session that is one run ends with it; any other stays, without the turn. */
+/** Closes a session with mode `run`; cancels only the turn in any other session. */
 async function cancelTurn(
   { store, acp }: CancelDeps,
   { turnId, childSessionId }: TaskRecord,

@@ -6,7 +6,7 @@ import { resultTargets } from "../../tasks/reply-routing.js";
 import type { Background } from "./background.js";
 import { findParentSession } from "./notify-targets.js";
 
-/** A session's agent is woken by a message: what its parent says is work for that parent, anything else is talk. */
+/** Runs a message that wakes an agent as a turn. A message of the parent session becomes a task of the parent. */
 export async function runMessageAsTask(
   { background, sessions }: { readonly background: Background; readonly sessions: Pick<Sessions, "get"> },
   { sessionId, fromSessionId, text }: SessionMessage,
@@ -35,7 +35,7 @@ export async function runMessageAsTask(
     start,
   );
   return running.catch((error: unknown) => {
-    // It is said all the same: whoever waits behind it must not wait for ever.
+    // The turn runs without a task, so that later messages are not blocked.
     if (error instanceof TaskRefused) return start();
     throw error;
   });

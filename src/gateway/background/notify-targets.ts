@@ -10,7 +10,7 @@ import type { ChannelEntries } from "../../config/channels.js";
 import { sessionIdOf, type Requester } from "../../sessions/requester.js";
 import type { StartOptions } from "./background.js";
 
-/** What a request says of who is to hear of its work. */
+/** The notification fields of a request. */
 export interface NotifyRequest {
   readonly notify?: NotifyPolicy | undefined;
   readonly origin?: ReplyOrigin | undefined;
@@ -20,13 +20,13 @@ export interface TargetRequest {
   readonly requester: Requester;
   readonly requested: NotifyRequest;
   readonly mode: InteractionMode;
-  /** Whose work it is; null: an operator's. */
+  /** The session that owns the work. Null: the operator. */
   readonly parentSessionId: string | null;
-  /** Whoever asked sees the end coming: it need not be told. */
+  /** The requester sees the result itself and needs no notification. */
   readonly seesResult?: boolean;
 }
 
-/** Whoever waits for the answer has it, and need not be told; unless it said that it wants to be. */
+/** A caller that waits for the response needs no notification unless it requested one. */
 export function waitingOptions(
   { background, notify }: NotifyRequest & { readonly background: boolean },
   disconnected: AbortSignal,
@@ -34,7 +34,7 @@ export function waitingOptions(
   return { waiting: background || notify !== undefined ? undefined : disconnected };
 }
 
-/** Who hears of work, and when, unless its kind says otherwise. */
+/** The notification policy and targets of a task. */
 export function resolveTargets({
   requester,
   requested: { notify, origin },
@@ -51,7 +51,7 @@ export function resolveTargets({
   };
 }
 
-/** Asked before anything is begun: whom the operator alone may name, and can. */
+/** Throws unless the requester may set `origin` and the channel exists. Called before any work starts. */
 export function assertMaySetOrigin(
   { kind }: Requester,
   { origin }: NotifyRequest,
@@ -65,7 +65,7 @@ export function assertMaySetOrigin(
     throw new BadInput("origin", `there is no channel ${channel} in the config; nothing was started`);
 }
 
-/** Whom a session was made for, open or not. Null: nobody. */
+/** The parent session, open or closed. Null: none. */
 export async function findParentSession(
   sessions: Pick<Sessions, "get">,
   { parentSessionKey, lineage }: SessionRecord,
@@ -75,10 +75,10 @@ export async function findParentSession(
   return null;
 }
 
-/** The one that goes on, and all that can wait. */
+/** The running turn and the longest queue. */
 const MAX_TURNS = 1 + defaults.acpQueued;
 
-/** What the session that asks is at itself, or about to be: what it asks for is a part of that. */
+/** The open task of the requesting session, which becomes the parent of a new task. */
 export async function findCurrentTask(
   store: Pick<TaskStore, "listTasks">,
   requester: Requester,

@@ -13,7 +13,7 @@ import { firstChars } from "../../text/truncate.js";
 import { failureKindOf } from "../../queries/runs.js";
 import { readOutputText } from "../../queries/output.js";
 
-/** Looked at in one round: more than ever run at a time. */
+/** The most prompts of one sweep, more than ever run at one time. */
 const MAX_UNANSWERED = 1_000;
 
 export interface OneShotAgentsDeps {
@@ -23,19 +23,19 @@ export interface OneShotAgentsDeps {
   readonly store: Pick<MessageStore, "listUnansweredMessages">;
   readonly agents: ReadonlyMap<string, AgentEntry>;
   readonly onProblem: (problem: Problem) => void;
-  /** Its agent has had what waited for it. */
+  /** The waiting messages of the session were delivered to its agent. */
   readonly onDelivered: (sessionId: string) => void;
 }
 
 type PromptRun = Pick<SessionMessage, "sessionId"> & { readonly runId: string };
 
 /**
- * Prompts that were given to agents' commands, and what came of them. A prompt is recorded before its run is started,
- * and its answer when that has ended: whoever restarts in between finds a prompt without an answer, and its run.
+ * Runs prompts of one-shot agents and records their answers. A prompt is recorded before its run starts, the answer when
+ * the run has ended; after a restart in between, the prompt without an answer names its run.
  */
 export class OneShotAgents implements AsyncDisposable {
   readonly #deps: OneShotAgentsDeps;
-  /** By session: one at a time. */
+  /** Run ids by session: one prompt at a time. */
   readonly #starting = new Map<string, string>();
   readonly #watched = new Set<string>();
   readonly #settling = new Set<Promise<unknown>>();
@@ -44,7 +44,7 @@ export class OneShotAgents implements AsyncDisposable {
     this.#deps = deps;
   }
 
-  /** Record a prompt and start its run. What keeps it from starting is the session's answer, too. */
+  /** Records a prompt and starts its run. A failed start is recorded as the answer. */
   async startPrompt<Started>(
     session: SessionRecord,
     runId: string,
@@ -65,20 +65,20 @@ export class OneShotAgents implements AsyncDisposable {
     }
   }
 
-  /** What waits for a session, before a prompt: its command is told with that. */
+  /** The waiting messages of a session, as text to put before the prompt. */
   async pendingMessages(session: SessionRecord): Promise<string> {
     const { history, sessions } = this.#deps;
     return (await packMessages(await history.waiting(session.id), sessions, defaults.agentCarriedChars)).text;
   }
 
-  /** What a session's command at work was told with its prompt, and has not answered yet. */
+  /** Ids of the messages in the prompt that the session's agent works on. */
   async messagesInPrompt({ id: sessionId, backend }: SessionRecord): Promise<ReadonlySet<string>> {
     if (backend !== CLI_BACKEND) return new Set();
     const [prompt] = await this.#deps.store.listUnansweredMessages({ sessionId }, 1);
     return new Set(prompt === undefined ? [] : await this.#messagesCarriedBy(prompt));
   }
 
-  /** What came of a run that has ended; recorded, if it was not. Null: it goes on, or was given no prompt. */
+  /** The result of an ended run, recorded if it was not. Null: the run has not ended, or had no prompt. */
   async result(session: SessionRecord, runId: string): Promise<OneShotResult | null> {
     const said = await this.#deps.history.list(session.id, { runId, limit: 2 });
     const answer = said.find(({ role }) => role !== "user");
@@ -87,7 +87,7 @@ export class OneShotAgents implements AsyncDisposable {
     return said.length === 0 ? null : this.#settle({ sessionId: session.id, runId });
   }
 
-  /** What former gateways began: see to it that it is answered. */
+  /** Records the answers to prompts that former gateways started. */
   async settleUnanswered(): Promise<void> {
     const { store, supervisor } = this.#deps;
     const unanswered = await store.listUnansweredMessages(
@@ -97,16 +97,16 @@ export class OneShotAgents implements AsyncDisposable {
     for (const { sessionId, runId, at, text } of unanswered) {
       if (runId === null || this.#starting.get(sessionId) === runId || this.#watched.has(runId)) continue;
       this.#resendPrompt(runId, text);
-      // Who asked a gateway that is gone asks the next one again, for as long as this.
+      // A caller of the former gateway retries for this long.
       const late = Date.now() - at > defaults.callerOwnerLossMs;
       if (late || (await supervisor.getRun(runId)) !== null) this.#watch({ sessionId, runId });
     }
   }
 
-  /** A former gateway may have gone before the command had all of its prompt. What it has is not given twice. */
+  /** Sends the rest of a prompt that a former gateway did not write completely. */
   #resendPrompt(runId: string, prompt: string): void {
     const run = this.#deps.supervisor.run(runId);
-    // Refused by one that was told it on its command line, or does not listen any more.
+    // Fails if the prompt was on the command line, or the input is closed.
     run
       ?.write(prompt, 0)
       .then(() => run.closeStdin())
@@ -116,7 +116,7 @@ export class OneShotAgents implements AsyncDisposable {
   async #assertIdle(sessionId: string, runId: string): Promise<void> {
     const { supervisor } = this.#deps;
     const known = await supervisor.getRun(runId);
-    // Another's: what it says, and when it ends, is no answer here.
+    // A run of another session.
     if (known !== null && known.sessionId !== sessionId) throw new RunExists(runId);
     const open = await supervisor.listRuns({ sessionId, states: OPEN_RUN_STATES, withoutLabels: true });
     const other = open.find((run) => run.backendId === CLI_BACKEND && run.runId !== runId);
@@ -127,7 +127,7 @@ export class OneShotAgents implements AsyncDisposable {
     try {
       return await start();
     } catch (error) {
-      // Asked for again: the one that was started answers.
+      // A repeated request: the first run gives the answer.
       if (!(error instanceof RunExists))
         await this.#recordAnswer(promptRun, failedResult((error as Error).message));
       throw error;
@@ -144,15 +144,15 @@ export class OneShotAgents implements AsyncDisposable {
     ended
       .then(() => this.#settle(promptRun))
       .catch((cause: unknown) => {
-        // Left to the next gateway.
+        // The next gateway records the answer.
         if (cause instanceof SupervisorClosed) return;
-        // The next round tries again.
+        // The next sweep retries.
         this.#deps.onProblem({ runId, message: "the agent's answer could not be recorded", cause });
       })
       .finally(() => this.#watched.delete(runId));
   }
 
-  /** What has ended is answered. */
+  /** Records the answer of an ended run. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.allSettled(this.#settling);
   }
@@ -182,7 +182,7 @@ export class OneShotAgents implements AsyncDisposable {
     this.#deps.onDelivered(sessionId);
   }
 
-  /** Of what waits, what a prompt says: others may have had some of it since. */
+  /** The waiting messages that the prompt contains. */
   async #messagesCarriedBy({ sessionId, seq, text }: SessionMessage): Promise<readonly string[]> {
     const { history, sessions } = this.#deps;
     const waiting = await history.waiting(sessionId);
@@ -213,7 +213,7 @@ export class OneShotAgents implements AsyncDisposable {
     });
   }
 
-  /** Once: whoever comes later gets what was recorded first. */
+  /** Records an answer once; the first one counts. */
   async #recordAnswer({ sessionId, runId }: PromptRun, result: OneShotResult): Promise<OneShotResult> {
     const { sessions, history } = this.#deps;
     const { text, error, agentSessionId } = result;
@@ -228,7 +228,7 @@ export class OneShotAgents implements AsyncDisposable {
     return recorded.then(
       (message) => resultFromMessage(message, agentSessionId),
       (cause: unknown) => {
-        // Its session was ended meanwhile: there is nobody to answer.
+        // The session was closed meanwhile.
         if (cause instanceof SessionClosed) return result;
         throw cause;
       },

@@ -11,15 +11,15 @@ export interface OpenBackgroundOptions extends Omit<BackgroundDeps, "tasks" | "t
   readonly instanceId: string;
 }
 
-/** Tasks, those who look after them, and who tells of them. */
+/** The task store, the background work and the notifier. */
 export interface BackgroundServices extends AsyncDisposable {
   readonly tasks: Tasks;
   readonly background: Background;
   readonly tail: TaskEventFollower;
   readonly metrics: TaskMetrics;
-  /** There is something to send. */
+  /** Wakes the notifier. */
   wakeNotifier(): void;
-  /** Give every task its true status, after a restart too, and send what is to be told. */
+  /** Updates all tasks from their work and sends due notifications. */
   maintainTasks(): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ export function openBackground({ deliver, instanceId, ...deps }: OpenBackgroundO
     owner: instanceId,
     onSettled: (status) => metrics.countAttempt(status),
     onStoreError: (what, cause) => {
-      // A store that is away is told of by those who look at it less often.
+      // Other jobs report an unreachable store.
       if (!(cause instanceof StoreAway))
         onProblem({ runId: null, message: `${what} could not be seen to; trying again`, cause });
     },

@@ -5,13 +5,13 @@ import type { Supervisor } from "../../supervisor/api.js";
 import { redactText } from "../../text/redact.js";
 import { readOutputText } from "../../queries/output.js";
 
-/** What a person looks at first, of a command that has ended; and enough to find its last line. */
+/** Bytes of output read to find the last line. */
 const SUMMARY_LINES = 20;
 const SUMMARY_CHARS = 2_000;
 
 type OutputReader = Pick<Supervisor, "readOutput">;
 
-/** What came of a command: the last it said; of one that failed, what it complained about. Null: nothing that is kept. */
+/** The last output line of a command, of its standard error if it failed. Null: none is kept. */
 export async function summarizeOutput(
   reader: OutputReader,
   { runId, exit }: RunRecord,
@@ -28,13 +28,13 @@ export async function summarizeOutput(
 export type StreamOffsets = Readonly<Record<StreamName, number>>;
 
 export interface NewestLine {
-  /** The newest line that is not blank; empty: there is none. */
+  /** The newest line that is not blank. Empty: none. */
   readonly line: string;
-  /** How far it has been read. */
+  /** The offsets after the read. */
   readonly offsets: StreamOffsets;
 }
 
-/** What a command has said since, that goes on. */
+/** The newest output line of a running command. */
 export async function readNewestLine(
   reader: OutputReader,
   runId: string,
@@ -48,7 +48,7 @@ export async function readNewestLine(
   return { line: line ?? "", offsets: { stdout: stdout.nextOffset, stderr: stderr.nextOffset } };
 }
 
-/** It may be told to others than those who may read the output. */
+/** Redacted, because notifications reach more readers than the output does. */
 function sanitizeAndRedact(text: string): string {
   return redactText(sanitizeText(text));
 }

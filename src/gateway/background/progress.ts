@@ -25,12 +25,12 @@ export interface TaskUpdates {
   refreshTask(taskId: string): Promise<void>;
 }
 
-/** Looks at a turn that goes on: a message about its end is not later by more than this. */
+/** Poll interval of a running turn; bounds the delay of the notification of its end. */
 const TURN_POLL_MS = 250;
 
 const AGENT_END_WAIT_MS = 10_000;
 
-/** What goes on here, to its end: that it has begun, how it is going, and that somebody is at it. */
+/** Follows runs and turns of this gateway to their ends and records start, progress and heartbeats. */
 export class ProgressReporter {
   readonly #deps: ProgressReporterDeps;
   readonly #background: TaskUpdates;
@@ -53,14 +53,14 @@ export class ProgressReporter {
     const { store, supervisor } = this.#deps;
     const task = await store.getTask(taskId);
     const run = supervisor.run(task?.runId ?? "");
-    // It has ended meanwhile, or is elsewhere.
+    // The run has ended, or another gateway owns it.
     if (task === null || run === null) return this.#background.refreshTask(taskId);
     if (task.status === "cancelled") return run.cancel({ actor: await this.#cancelledBy(taskId) });
-    // Its record may say so a moment later.
+    // The record may be written a moment later.
     if (run.state === "running") await this.#recordStart(taskId);
     this.#typing.start(taskId, this.#closing);
     const over = new AbortController();
-    // What could not be told of it on the way is no reason not to tell its end.
+    // A failed progress report must not prevent the report of the end.
     const reporting = this.#reportOutput(task, run, linkAbort(over, this.#closing)).catch(() => undefined);
     try {
       await run.wait();
@@ -75,14 +75,14 @@ export class ProgressReporter {
     await this.#background.apply(taskId, { type: "start", at: Date.now(), observed: true });
   }
 
-  /** Through another gateway, where nothing was known yet of what was being begun here. */
+  /** The actor of a cancellation through another gateway while the work was starting here. */
   async #cancelledBy(taskId: string): Promise<string> {
     const events = await this.#deps.store.listTaskEvents(taskId);
     const actor = events.findLast(({ type }) => type === "ended")?.data["actor"];
     return typeof actor === "string" ? actor : "";
   }
 
-  /** What it says, as progress, now and then. Of an agent's command, that it says something: its words are for its session. */
+  /** Records output lines as progress. For a one-shot agent only heartbeats: its output belongs to its session. */
   async #reportOutput({ taskId, runtime }: TaskRecord, run: Run, over: AbortSignal): Promise<void> {
     let from: StreamOffsets = { stdout: 0, stderr: 0 };
     for (;;) {
@@ -126,7 +126,7 @@ export class ProgressReporter {
     await this.#background.refreshTask(taskId);
   }
 
-  /** How the agent of an interrupted turn ended is on record a moment later. */
+  /** The end of an interrupted turn's agent is recorded a moment later. */
   async #waitForAgentEnd(taskId: string, turnId: string): Promise<void> {
     const { store, supervisor } = this.#deps;
     if ((await store.getAcpTurn(turnId))?.outcome !== "interrupted") return;
@@ -134,7 +134,7 @@ export class ProgressReporter {
     if (run !== null) await systemClock.sleep(AGENT_END_WAIT_MS, run.wait());
   }
 
-  /** Which of its agent's processes does it is known when it begins. */
+  /** Links the task to the agent's run, which is known when the turn starts. */
   async #linkRun(taskId: string, sessionId: string): Promise<void> {
     const { store } = this.#deps;
     const runId = (await store.getAcpSession(sessionId))?.runId ?? null;
@@ -143,7 +143,7 @@ export class ProgressReporter {
       await this.#background.apply(taskId, { type: "link", at: Date.now(), to: { runId } });
   }
 
-  /** Without words: it is at work. */
+  /** An empty text is a heartbeat. */
   async #recordProgress(taskId: string, text: string): Promise<void> {
     const at = Date.now();
     await this.#background.apply(

@@ -8,10 +8,10 @@ export type ReadReceiptStore = Pick<MessageStore, "listMessages"> &
     getSession(id: string): Promise<SessionRecord | null>;
   };
 
-/** Read at a time. */
+/** Rows per read. */
 const PAGE_SIZE = 500;
 
-/** What was put into sessions and has been read since is delivered; what was not, and never will be, has nobody to read it. */
+/** Marks messages in inboxes as delivered when they were read, and as undeliverable when their session was closed. */
 export async function acknowledgeReadMessages(store: ReadReceiptStore, sessionId?: string): Promise<void> {
   const to = sessionId === undefined ? {} : { target: { kind: "session", sessionId } as const };
   const waiting = { ...to, statuses: ["session_queued"], limit: PAGE_SIZE } as const;
@@ -21,12 +21,12 @@ export async function acknowledgeReadMessages(store: ReadReceiptStore, sessionId
       const as = await receiptStatus(store, entry);
       if (as !== null) await store.acknowledgeOutbox(entry.key, entry.taskId, Date.now(), as);
     }
-    // What was not read stays, and is not in the way of what was.
+    // Unread messages stay in the inbox.
     page = await store.listOutbox({ ...waiting, after: page.at(-1) });
   }
 }
 
-/** Null: it waits. */
+/** Null: the message waits. */
 async function receiptStatus(
   store: ReadReceiptStore,
   { target, notification: { id: cause } }: OutboxEntry,
@@ -37,6 +37,6 @@ async function receiptStatus(
   if (message !== undefined && message.deliveredAt !== null) return "delivered";
   const session = await store.getSession(sessionId);
   if (session === null || session.closedAt !== null) return "parent_missing";
-  // Only what was delivered is forgotten before its session.
+  // Only delivered messages are deleted before their session.
   return message === undefined ? "delivered" : null;
 }

@@ -3,8 +3,7 @@ import { type TaskInput, taskKeyOfRun } from "../../tasks/new-task.js";
 import { resultTargets } from "../../tasks/reply-routing.js";
 
 /**
- * What a run is whose caller waited for it at a gateway that is gone: a command that goes on in the background. Null: it
- * is something else, or is not to go on.
+ * The task of a run whose caller waited at a former gateway. Null: the run needs no task, or is not to continue.
  */
 export function taskForRecoveredRun(run: RunRecord): TaskInput | null {
   const { runId, sessionId, agentId, backendId, kind, policy, imported, hiddenAt, command } = run;

@@ -13,18 +13,18 @@ export interface TypingIndicatorDeps {
   readonly channels: ReadonlyMap<string, Channel>;
 }
 
-/** Commands and other programs do not type. */
+/** Only agents have a typing indicator. */
 const TYPING_RUNTIMES: readonly TaskRecord["runtime"][] = ["acp", "subagent"];
 
 /**
- * Shows a user who waits for an agent that it is at work, where the channel can. Whether and where follows from the task's
- * record at every look, so the next gateway goes on with it. It is for looks: what fails is neither told nor made good.
+ * Shows a typing indicator in the user's chat while an agent works, if the channel supports it. It is derived from the
+ * task's record, so the next gateway continues it. Failures are ignored.
  */
 export class TypingIndicator {
   readonly #deps: TypingIndicatorDeps;
   readonly #everyMs: number;
   readonly #active = new Map<string, AbortController>();
-  /** By target: several tasks show one sign, and one that did not arrive is not tried again at once. */
+  /** When each target was last updated: tasks share a target, and failures are not retried at once. */
   readonly #notBefore = new Map<string, number>();
 
   constructor(deps: TypingIndicatorDeps, everyMs: number = defaults.typingEveryMs) {
@@ -32,7 +32,7 @@ export class TypingIndicator {
     this.#everyMs = everyMs;
   }
 
-  /** From now until its end, or until whoever shows it leaves. */
+  /** Shows the indicator until the task ends or `closing` aborts. */
   start(taskId: string, left: AbortSignal): void {
     if (this.#active.has(taskId)) return;
     const own = new AbortController();
@@ -40,24 +40,24 @@ export class TypingIndicator {
     void this.#showUntilEnd(taskId, linkAbort(own, left)).catch(() => undefined);
   }
 
-  /** Before its end is told: nothing is shown after that. */
+  /** Called before the end is notified, so that no indicator follows. */
   stop(taskId: string): void {
     this.#active.get(taskId)?.abort();
     this.#active.delete(taskId);
   }
 
   async #showUntilEnd(taskId: string, over: AbortSignal): Promise<void> {
-    // A store that does not answer now says nothing about the task.
+    // An unreachable store says nothing about the task.
     while (await this.#showOnce(taskId, over).catch(() => true))
       await setTimeout(this.#everyMs, undefined, { signal: over });
   }
 
-  /** False: there is nothing to show any more, nor will there be. */
+  /** False: the task needs no indicator any more. */
   async #showOnce(taskId: string, over: AbortSignal): Promise<boolean> {
     const task = await this.#deps.store.getTask(taskId);
     if (task === null || task.endedAt !== null || !TYPING_RUNTIMES.includes(task.runtime)) return false;
     const users = task.targets.filter(canShowTyping);
-    // One that was not heard of for long may be stuck.
+    // A task without events for long may be stuck.
     const isSeen = task.status === "running" && task.policy !== "silent" && task.stalledAt === null;
     if (isSeen) await Promise.all(users.map((user) => this.#show(user, over)));
     return users.length > 0;

@@ -18,11 +18,11 @@ export interface WorkStatusDeps {
   readonly sessions: Pick<Sessions, "get">;
   readonly acp: Pick<AcpController, "isLost">;
   readonly oneShotAgents: Pick<OneShotAgents, "result">;
-  /** Whether a run is of this state directory: of others, what they said lies elsewhere. */
+  /** Whether a run belongs to this state directory, so that its output can be read. */
   readonly isHere: (run: RunRecord) => boolean;
 }
 
-/** What became of whoever does a task's work, by what is on record. */
+/** The state of a task's work, from the records of its run, turn or session. */
 export async function workStatusOf(deps: WorkStatusDeps, task: TaskRecord): Promise<WorkStatus> {
   if (task.runtime === "external") return { state: "unknown" };
   if (task.turnId !== null) return turnStatus(deps, task, task.turnId);
@@ -49,7 +49,7 @@ async function agentRun({ supervisor }: WorkStatusDeps, { runId }: TaskRecord): 
   return runId === null ? null : supervisor.getRun(runId);
 }
 
-/** Of an agent that was ended in the middle, its run knows by whom, and why. */
+/** The run of an interrupted agent has the actor and reason of its end. */
 function withInterruption(finish: TaskFinish, run: RunRecord): TaskFinish {
   const byRun = outcomeOfRun(run, null);
   if (byRun === null || byRun.status === "succeeded" || byRun.status === "failed") return finish;
@@ -60,14 +60,14 @@ function withInterruption(finish: TaskFinish, run: RunRecord): TaskFinish {
 async function runStatus(deps: WorkStatusDeps, run: RunRecord): Promise<WorkStatus> {
   if (run.state === "exited") return endedRunStatus(deps, run);
   if (!deps.isHere(run)) return { state: "unknown" };
-  // A service that was made of it may be silent for as long as it likes.
+  // A run that became a service may be silent.
   const activeAt = run.kind === "service" ? Date.now() : (run.lastOutputAt ?? run.startedAt);
   return { state: "alive", startedAt: run.startedAt, activeAt };
 }
 
 async function endedRunStatus(deps: WorkStatusDeps, run: RunRecord): Promise<WorkStatus> {
   const here = deps.isHere(run);
-  // Its own gateway can say what came of it; one that does not come back cannot.
+  // Only the run's own gateway can read its output.
   const soon = Date.now() - (run.endedAt ?? 0) < defaults.taskLostMs;
   if (!here && soon) return { state: "unknown" };
   const finish = outcomeOfRun(
@@ -82,7 +82,7 @@ async function endedRunStatus(deps: WorkStatusDeps, run: RunRecord): Promise<Wor
   };
 }
 
-/** Of an agent's command the result is its answer, not what it printed. */
+/** The result of a one-shot agent is its answer, not its output. */
 async function withAgentAnswer(
   { sessions, oneShotAgents }: WorkStatusDeps,
   run: RunRecord,

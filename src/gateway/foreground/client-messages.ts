@@ -22,7 +22,7 @@ const clientMessageSchema = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("ack"), stream: stream, offset: z.int().min(0) }),
 ]) satisfies z.ZodType<AttachClientMessage>;
 
-/** What a viewer or a caller says. */
+/** Messages of viewers and callers. */
 export function parseClientMessage(data: Buffer): AttachClientMessage {
   return validateInput(clientMessageSchema, JSON.parse(data.toString("utf8")), "the message");
 }
@@ -38,7 +38,7 @@ export function stopRunFor(
   });
 }
 
-/** The operator is taken at its word; a session stays what it is, whatever it calls itself. */
+/** The actor of a stop. The operator may name one; for a session it is the session. */
 export function resolveActor({ kind, actor }: Requester, word: string | undefined): string {
   if (word === undefined || word === "") return actor;
   return kind === "operator" ? word : `${actor} (${word})`;

@@ -4,8 +4,8 @@ import type { RunRecord } from "../../model/run.js";
 import type { Run, Supervisor } from "../../supervisor/api.js";
 
 /**
- * Who has called for a run in the foreground, and is there to take its output. A run whose caller has left for longer
- * than it takes to come back is cancelled: nobody would read on. Unless a service was made of it meanwhile.
+ * The callers of foreground runs. A run is cancelled when its caller stays disconnected longer than a reconnect takes,
+ * unless the run became a service meanwhile.
  */
 export class ForegroundClients implements Disposable {
   readonly #supervisor: Supervisor;
@@ -27,7 +27,7 @@ export class ForegroundClients implements Disposable {
     return this.#attached.has(runId);
   }
 
-  /** Somebody else types into the run of a caller that has left: should it come back, its place in the input is gone. */
+  /** Another client writes to the input of a run whose caller is disconnected; the caller's input offset is then lost. */
   markInputTaken(runId: string): void {
     this.#inputTaken.add(runId);
   }
@@ -36,19 +36,19 @@ export class ForegroundClients implements Disposable {
     return this.#inputTaken.has(runId);
   }
 
-  /** A new run's caller has been told of it, or has left before it could be. */
+  /** Called when the caller of a new run got the response, or disconnected before. */
   awaitFirstAttach(runId: string, disconnected: AbortSignal): void {
     if (disconnected.aborted) return this.#cancelAfter(runId, 0, "caller (left)");
     this.#cancelAfter(runId, defaults.callerReturnMs, "caller (never attached)");
   }
 
-  /** Taken up from a former gateway: its caller is looking for this one. */
+  /** A run acquired from a former gateway, whose caller will reconnect. */
   awaitReattach(runId: string): void {
     if (!this.#attached.has(runId) && !this.#timers.has(runId))
       this.#cancelAfter(runId, defaults.callerReturnMs, "caller (did not come back)");
   }
 
-  /** The newest one counts: an older connection of the same caller is a dead one. Disposing says that it has left. */
+  /** Registers the caller's newest connection; older ones are dead. Disposing means that the caller disconnected. */
   attached(runId: string, dismiss: () => void): Disposable {
     this.#attached.get(runId)?.();
     this.#attached.set(runId, dismiss);
@@ -64,7 +64,7 @@ export class ForegroundClients implements Disposable {
     };
   }
 
-  /** This gateway leaves: what its runs' callers do is for the next one to see. */
+  /** The gateway stops: the next gateway watches the callers. */
   [Symbol.dispose](): void {
     this.#closed = true;
     for (const timer of this.#timers.values()) clearTimeout(timer);
@@ -72,7 +72,7 @@ export class ForegroundClients implements Disposable {
     for (const standIn of this.#drains.values()) standIn.abort();
   }
 
-  /** A service was made of it, which its caller's leaving does not end; but it would wait for somebody to take its output. */
+  /** The run became a service: it no longer ends with its caller, and its output no longer waits for a reader. */
   async #drainOutput(run: Run): Promise<void> {
     const relieved = new AbortController();
     this.#drains.set(run.runId, relieved);
@@ -85,7 +85,7 @@ export class ForegroundClients implements Disposable {
     const timer = setTimeout(() => {
       this.#timers.delete(runId);
       const run = this.#supervisor.run(runId);
-      // Not among the live ones: it has ended.
+      // Not among the live runs: it has ended.
       if (run === null) return;
       const seenTo = run.service === null ? run.cancel({ actor }) : this.#drainOutput(run);
       void seenTo.catch(() => undefined);

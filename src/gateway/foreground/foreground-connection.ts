@@ -15,7 +15,7 @@ import { retryWhileFenced } from "../../supervisor/run-handle.js";
 import { parseClientMessage, stopRunFor } from "./client-messages.js";
 import type { ForegroundClients } from "./foreground-clients.js";
 
-/** How far one stream may be sent ahead of what its reader has taken. */
+/** The send window of one stream. */
 export class SendWindow {
   #acknowledged: number;
   #wake: () => void = () => {};
@@ -30,13 +30,13 @@ export class SendWindow {
     this.#wake();
   }
 
-  /** Nobody reads any more. */
+  /** The reader is gone. */
   close(): void {
     this.#closed = true;
     this.#wake();
   }
 
-  /** Resolves when so much may be on its way. */
+  /** Resolves when the window has room. */
   async waitForRoom(sent: number): Promise<void> {
     while (!this.#closed && sent - this.#acknowledged >= defaults.callerWindowBytes)
       await new Promise<void>((resolve) => (this.#wake = resolve));
@@ -45,15 +45,15 @@ export class SendWindow {
 
 export interface ForegroundInputDeps {
   readonly runId: string;
-  /** Null: nobody takes the caller's input. */
+  /** Null: the caller's input is not accepted. */
   readonly run: Pick<Run, "write" | "closeStdin"> | null;
   readonly disconnected: AbortSignal;
   readonly send: (message: AttachServerMessage) => void;
-  /** So that the caller comes back, and sends again what is not accepted. */
+  /** Closes the connection, so that the caller reconnects and sends unaccepted input again. */
   readonly disconnect: () => void;
 }
 
-/** A caller's input and its end, in the order they came. While the run may not be steered, they wait. */
+/** Queues the caller's input and its end, also while the run cannot be steered. */
 export class ForegroundInput {
   readonly #deps: ForegroundInputDeps;
   #last: Promise<void> = Promise.resolve();
@@ -94,27 +94,26 @@ export interface ForegroundConnectionDeps {
   readonly foregroundClients: ForegroundClients;
   readonly requester: Requester;
   readonly record: RunRecord;
-  /** Null: it has ended. */
+  /** Null: the run has ended. */
   readonly run: Run | null;
   readonly socket: WebSocket;
-  /** Of each stream, the first byte that the caller does not have. */
+  /** Offset of the first byte of each stream that the caller does not have. */
   readonly offsets: Partial<Record<StreamName, number>>;
 }
 
-/** A caller and its run, for as long as they are connected. */
+/** The connection of a caller to its foreground run. */
 export interface ForegroundConnection {
-  /** The run has ended; what is left of its output is on its way. */
+  /** The run has ended; the rest of its output is being sent. */
   readonly ending: boolean;
   readonly done: Promise<void>;
 }
 
-/** Survivors and a state that has changed are told this late. */
+/** Interval at which survivors and state changes are reported. */
 const POLL_MS = 100;
 
 /**
- * The foreground's own connection. Output is sent no further than a window beyond what the caller has written, so neither
- * side piles it up, and freed when it has been. Input comes with offsets, so that a caller can send again what it is not
- * sure of.
+ * The connection of a foreground run. A send window limits the output that the caller has not acknowledged; acknowledged
+ * output is freed. Input has offsets, so that a caller can send unacknowledged input again.
  */
 export function serveForeground(deps: ForegroundConnectionDeps): ForegroundConnection {
   const connection = { ending: deps.run === null, done: Promise.resolve() };
@@ -130,7 +129,7 @@ async function serveConnection(deps: ForegroundConnectionDeps, onEnding: () => v
     stdout: new SendWindow(offsets.stdout ?? 0),
     stderr: new SendWindow(offsets.stderr ?? 0),
   };
-  // Others have typed into it while this caller was away: where its own bytes would go is not known any more.
+  // Other clients wrote to the input while the caller was disconnected, so its input offset is unknown.
   const inputTaken = foregroundClients.isInputTaken(record.runId);
   const input = new ForegroundInput({
     runId: record.runId,
@@ -196,7 +195,7 @@ async function handleMessage(
   }
 }
 
-/** From a run that has ended, what is kept of it. */
+/** The stored output of an ended run. */
 async function* readOutput(
   { supervisor, record: { runId }, run, offsets }: ForegroundConnectionDeps,
   stream: StreamName,
@@ -211,7 +210,7 @@ async function* readOutput(
       offset: from,
       maxBytes: defaults.followBytes,
     });
-    // Empty, and further on: the last of it is lost.
+    // An empty piece with a later offset: the end of the output is lost.
     if (chunk.bytes.length === 0 && chunk.offset <= from) return;
     yield chunk;
     from = chunk.offset + chunk.bytes.length;

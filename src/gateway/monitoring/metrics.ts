@@ -18,7 +18,7 @@ type Attempt = OutboxResult["status"];
 const ATTEMPTS: readonly Attempt[] = ["delivered", "session_queued", "parent_missing", "failed", "pending"];
 const UNDELIVERED = ["pending", "session_queued", "failed"] as const;
 
-/** What Prometheus is told of tasks: of all that are in the store; and of what this gateway saw to, since its start. */
+/** Metrics of tasks: gauges over the store, and counters of this gateway since its start. */
 export class TaskMetrics {
   readonly registry = new Registry();
   readonly #ended = this.#counter("holdfast_task_end_total", "tasks ended, by how");
@@ -78,7 +78,7 @@ const PREFIX = "holdfast_run_";
 /** Events read at a time. */
 const PAGE_SIZE = 500;
 
-/** What Prometheus is told, counted from the durable events of all supervisors of the state directory since this gateway's start. */
+/** Prometheus metrics, counted from the events of all supervisors of the state directory since this gateway's start. */
 export class Metrics implements AsyncDisposable {
   readonly #registry = new Registry();
   readonly #supervisor: Supervisor;
@@ -161,7 +161,7 @@ export class Metrics implements AsyncDisposable {
     });
   }
 
-  /** From the newest event there is; when somebody asks, and now and then, before events are forgotten. */
+  /** Counts new events: at each scrape, and periodically before events are deleted. */
   async start(): Promise<void> {
     await this.#catchUp();
     this.#timer = setInterval(() => void this.#catchUp(), defaults.eventPollMs).unref();

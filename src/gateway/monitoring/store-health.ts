@@ -49,7 +49,7 @@ export class StoreHealth {
     };
   }
 
-  /** One round. `beat` writes to the store; its rejection is passed on. */
+  /** Checks once. `beat` writes to the store; its rejection is rethrown. */
   async check(write: () => Promise<void>): Promise<void> {
     try {
       await write();

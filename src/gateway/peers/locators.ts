@@ -20,7 +20,7 @@ export interface RunLocatorDeps {
   readonly stateId: string;
 }
 
-/** Which gateway a run's directory is with: only that one can read its output and reach its anchor. */
+/** Finds the gateway that has a run's directory: only that gateway can read the output and reach the anchor. */
 export class RunLocator {
   readonly #deps: RunLocatorDeps;
 
@@ -28,7 +28,7 @@ export class RunLocator {
     this.#deps = deps;
   }
 
-  /** Null: it is this gateway's. */
+  /** Null: the run belongs to this gateway. */
   async remoteGatewayOf(record: RunRecord): Promise<FarGateway | null> {
     const { store, instanceId, hostId, stateId } = this.#deps;
     const { originInstanceId, ownerInstanceId } = record;
@@ -36,13 +36,13 @@ export class RunLocator {
     if (originInstanceId === instanceId || ownerInstanceId === instanceId) return null;
     const remoteGateway = await findOwningGateway(store, record);
     if (remoteGateway.instanceId === instanceId) return null;
-    // From before runs said where they are, and nobody else is there to ask.
+    // A record from before runs had a state id, and no other gateway of this host is known.
     return record.stateId === null && record.hostId === hostId && remoteGateway.heartbeatAt === null
       ? null
       : remoteGateway;
   }
 
-  /** The way to it. */
+  /** The peer that has the run. Null: this gateway. */
   async peerFor(record: RunRecord | null): Promise<Peer | null> {
     const remoteGateway = record === null ? null : await this.remoteGatewayOf(record);
     if (record === null || remoteGateway === null) return null;
@@ -56,7 +56,7 @@ export class RunLocator {
     return new Peer(instanceId, gateway, (why, how) => new PeerUnreachable(runId, gateway, why, how));
   }
 
-  /** Whoever has passed it on was mistaken, and is not sent round in a circle. */
+  /** Rejects instead of forwarding a peer's request again. */
   async assertLocal(record: RunRecord | null): Promise<null> {
     const remoteGateway = record === null ? null : await this.remoteGatewayOf(record);
     if (record === null || remoteGateway === null) return null;
@@ -73,12 +73,12 @@ export interface AcpSessionLocatorDeps {
     Pick<GatewayStore, "getGateway"> & { readonly shared: boolean };
   readonly instanceId: string;
   readonly authorizer: Pick<Authorizer, "findSession">;
-  /** Whether a session of another gateway can be closed here: nobody is there to be asked. */
+  /** Whether the gateway of a session is gone, so that the session can be closed here. */
   readonly isLost: (session: AcpSession) => Promise<boolean>;
   readonly resolveTask: (requester: Requester, id: string) => Promise<TaskRecord>;
 }
 
-/** What only the gateway can do that speaks with the agent; anything else of a session is in the store. */
+/** Verbs that need the gateway with the agent's connection. All others need only the store. */
 const ACP_VERBS: ReadonlySet<Verb> = new Set([
   "acpShow",
   "acpPrompt",
@@ -95,7 +95,7 @@ export function isAcpVerb(verb: Verb): boolean {
   return ACP_VERBS.has(verb);
 }
 
-/** Which gateway an ACP session is with. */
+/** Finds the gateway of an ACP session. */
 export class AcpSessionLocator {
   readonly #deps: AcpSessionLocatorDeps;
 
@@ -103,7 +103,7 @@ export class AcpSessionLocator {
     this.#deps = deps;
   }
 
-  /** The way to it. Null: it is answered here, also that it may not be seen. */
+  /** The peer that has the session. Null: this gateway answers, also if the session is not visible. */
   async peerFor(requester: Requester, verb: Verb, id: string): Promise<Peer | null> {
     const session = await this.#remoteSession(requester, verb, id);
     if (session === null) return null;
@@ -114,7 +114,7 @@ export class AcpSessionLocator {
     return new Peer(instanceId, gateway, (why, how) => new AcpNotHeld(session, { ...how, gateway, why }));
   }
 
-  /** Whoever has passed it on was mistaken, and is not sent round in a circle. */
+  /** Rejects instead of forwarding a peer's request again. */
   async assertLocal(requester: Requester, verb: Verb, id: string): Promise<null> {
     const session = await this.#remoteSession(requester, verb, id);
     if (session === null) return null;
@@ -135,7 +135,7 @@ export class AcpSessionLocator {
     if (verb === "acpAnswer" || verb === "acpQuestion")
       return (await store.getAcpPermissionRequest(id))?.sessionId;
     if (verb !== "cancelTask") return id;
-    // What it cannot mean is said where it is asked for.
+    // The handler reports an id that cannot be resolved.
     const task = await resolveTask(requester, id).catch(() => null);
     return task?.runtime === "acp" ? (task.childSessionId ?? undefined) : undefined;
   }

@@ -5,15 +5,15 @@ import type { GatewayStore } from "../../store/gateways/store.js";
 import type { Requester } from "../../sessions/requester.js";
 import type { PeerDirectory } from "./peer-directory.js";
 
-/** Believed only where a gateway has proven itself: anywhere else it says nothing. */
+/** Only read on connections of authenticated peers. */
 const HEADER = "holdfast-requester";
 
-/** On whose behalf a gateway asks another. */
+/** Names the requester of a forwarded request. */
 export function onBehalfOfHeader(requester: Requester): IncomingHttpHeaders {
   return { [HEADER]: requester.kind === "operator" ? "operator" : `session ${requester.session.id}` };
 }
 
-/** Whom a peer asks for. Sessions are looked up again: what it may see is decided here, too. */
+/** The requester of a peer's request. Its session is read again, so that this gateway decides what it may see. */
 export async function parseOnBehalfOf(
   store: Pick<GatewayStore, "getGateway">,
   peerDirectory: Pick<PeerDirectory, "get">,
@@ -33,7 +33,7 @@ export async function parseOnBehalfOf(
   return { kind: "session", actor: `session:${session.key}`, session };
 }
 
-/** Which gateway has proven itself on a connection. */
+/** The authenticated peer of each connection. */
 export const peersBySocket = new WeakMap<object, string>();
 
 export function peerOf(socket: object): string | null {

@@ -9,21 +9,21 @@ import type { GatewayRecord } from "../../model/gateway.js";
 
 const KEY_BYTES = 32;
 
-/** New with every incarnation, and written only to the store: who can read it there is one of ours. */
+/** New in each incarnation and only in the store: a process that can read it is a gateway of the store. */
 export function newPeerKey(): string {
   return randomBytes(KEY_BYTES).toString("base64url");
 }
 
-/** What `caller` and `target` prove to each other that both can read the store. Of no use between any two others. */
+/** The pre-shared key of one pair of gateways. */
 export function derivePeerKey(peerKey: string, caller: string, target: string): Buffer {
   const info = `holdfast peer\0${caller}\0${target}`;
   return Buffer.from(hkdfSync("sha256", Buffer.from(peerKey, "base64url"), "", info, KEY_BYTES));
 }
 
-/** What is said of what could not be asked for. */
+/** Makes the error of a failed request. */
 export type PeerErrorFactory = (why: string, how: PeerFailure) => HoldfastError;
 
-/** A gateway elsewhere that has what is asked about, and the way to ask it. */
+/** A peer that has the requested run or session, and how to connect to it. */
 export class Peer {
   readonly #instanceId: string;
   readonly #gateway: GatewayRecord;
@@ -47,8 +47,8 @@ export class Peer {
   }
 
   /**
-   * A connection of its own: that the handshake succeeds proves the gateway alive now, and its key the one in the store.
-   * The request fails when it has not been made in time, and when nothing comes over it for too long unless it is
+   * Each request has its own connection: a successful handshake proves that the gateway is alive and has the key of the
+   * store. The request fails if the handshake takes too long, or if no data arrives for too long while it is not
    * `heldBack` here.
    */
   request(
@@ -71,8 +71,7 @@ export class Peer {
       agent: false,
       minVersion: "TLSv1.3",
       ciphers: "PSK",
-      // Whoever shows a certificate does not have the key, however good the certificate, and whatever the environment
-      // says about taking bad ones (NODE_TLS_REJECT_UNAUTHORIZED).
+      // A server with a certificate does not have the key, even if NODE_TLS_REJECT_UNAUTHORIZED accepts the certificate.
       rejectUnauthorized: true,
       checkServerIdentity: () => new Error("it has not proven that it reads the same store"),
       pskCallback: () => ({
@@ -96,7 +95,7 @@ export class Peer {
   }
 }
 
-/** A connection over which nothing has come for too long is given up; what is not taken off it here is no silence. */
+/** Destroys a connection without data for too long. Time in which this side does not read is not counted. */
 function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: () => boolean): void {
   let lastBytesRead = socket.bytesRead;
   const look = (): void => {
@@ -104,7 +103,7 @@ function destroyWhenSilent(socket: Socket, silentMs: number, isBackpressured: ()
       socket.destroy(new Error(`nothing was heard of it for ${silentMs} ms`));
     lastBytesRead = socket.bytesRead;
   };
-  // Not before what has come meanwhile is read: this process may have been stopped for as long.
+  // Reads what has arrived first: this process may have been stopped for that long.
   const timer = setInterval(() => setImmediate(look), silentMs);
   socket.once("close", () => clearInterval(timer));
 }

@@ -5,7 +5,7 @@ import type { Requester } from "../../sessions/requester.js";
 import type { Peer } from "./peer.js";
 import { onBehalfOfHeader } from "./on-behalf-of.js";
 
-/** Of one connection, or the caller's alone: the token is no peer's business. */
+/** Hop-by-hop headers, and the token, which peers must not see. */
 const DROPPED_HEADERS = new Set([
   "authorization",
   "cookie",
@@ -26,7 +26,7 @@ function forwardableHeaders(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   );
 }
 
-/** Have a request answered where its run is: body and answer pass as they come, no faster than they are taken. */
+/** Forwards a request to the peer, and streams body and response with back pressure. */
 export async function proxyRequest(
   peer: Peer,
   requester: Requester,
@@ -62,7 +62,7 @@ export async function proxyRequest(
   }
 }
 
-/** The same for a connection that stays: from the handshake on, bytes pass both ways. Resolves when they do. */
+/** Forwards an upgraded connection. Resolves when bytes pass in both directions. */
 export async function proxyUpgrade(
   peer: Peer,
   requester: Requester,
@@ -95,7 +95,7 @@ export async function proxyUpgrade(
   }
   socket.write(responseHead(answer, answer.rawHeaders));
   upstream.write(head);
-  // What has been heard is still said; then either end takes the other with it.
+  // Data that has arrived is still written; then the end of one side closes the other.
   upstream.on("error", () => undefined).once("close", () => socket.end(() => socket.destroy()));
   socket.once("close", () => upstream.destroy());
   socket.pipe(upstream).pipe(socket);
@@ -107,7 +107,7 @@ function responseHead({ statusCode = 502 }: IncomingMessage, headers: readonly s
   return `${lines.join("\r\n")}\r\n\r\n`;
 }
 
-/** A failed handshake is a riddle in OpenSSL's words. */
+/** Replaces OpenSSL's message of a failed handshake by a clear one. */
 function describeFailure(cause: unknown): string {
   const { code = "", message } = cause as NodeJS.ErrnoException;
   return code === "EPROTO" || code.startsWith("ERR_SSL")

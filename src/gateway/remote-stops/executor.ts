@@ -10,26 +10,26 @@ export interface RemoteStopExecutorDeps {
   readonly supervisor: Pick<Supervisor, "stop" | "getRun">;
   readonly store: Pick<RemoteStopStore, "listRemoteStops" | "acceptRemoteStop" | "finishRemoteStop">;
   readonly runLocator: RunLocator;
-  /** As what it is called upon. */
+  /** The ids under which stops are addressed to this gateway. */
   readonly targets: readonly string[];
   readonly onFailure: (runId: string, cause: unknown) => void;
 }
 
 /**
- * What other gateways have handed to this one. Each is carried out at least once, which is harmless with a stop, and
- * acknowledged once, whatever dies in between: what is not acknowledged is found again at the next look.
+ * Executes stops that other gateways handed over. Each is executed at least once, which is harmless for a stop, and
+ * acknowledged once. A stop without an acknowledgement is found again at the next poll.
  */
 export class RemoteStopExecutor {
   readonly #deps: RemoteStopExecutorDeps;
   readonly #executing = new Map<string, Promise<void>>();
-  /** What came of those that could not be acknowledged. */
+  /** Results that could not be acknowledged yet. */
   readonly #results = new Map<string, RemoteStopResult>();
 
   constructor(deps: RemoteStopExecutorDeps) {
     this.#deps = deps;
   }
 
-  /** Take up what there is. Resolves when it has been, not when it is done. */
+  /** Accepts all new stops. Resolves when they are accepted, not when they are done. */
   async poll(): Promise<void> {
     for (const command of await this.#deps.store.listRemoteStops(this.#deps.targets)) {
       if (this.#executing.has(command.id)) continue;
@@ -65,14 +65,14 @@ export class RemoteStopExecutor {
       const ours = outcome === "ended-before" && wasStoppedBy(command, await supervisor.getRun(runId));
       return { outcome: ours ? "gone" : outcome, survivors: [...survivors], error: null };
     } catch (error) {
-      // Anything else may pass: a store that is away, a lease that was lost. Then it is tried again.
+      // Other errors are temporary, such as an unreachable store or a lost lease: the stop is retried.
       if (error instanceof RunNotFound) return failed(error.message);
       throw error;
     }
   }
 }
 
-/** Taken up before, carried out, and not acknowledged: this gateway has died in between. */
+/** The result of a stop that a former process of this gateway executed without acknowledging it. */
 function wasStoppedBy({ acceptedAt, actor }: RemoteStop, record: RunRecord | null): boolean {
   return acceptedAt !== null && record?.exit?.reason === "manual-cancel" && record.exit.actor === actor;
 }

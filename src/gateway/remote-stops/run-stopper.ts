@@ -10,7 +10,7 @@ import type { RunStopResult, Supervisor } from "../../supervisor/api.js";
 import type { CancelOptions } from "../../supervisor/run-options.js";
 import type { RunLocator } from "../peers/locators.js";
 
-/** It was handed over (`result` null), or this came of it. */
+/** The result of a stop; `result` is null while it is handed over. */
 export function remoteStopEvent(
   { id, runId, actor, handedOverBy, target }: NewRemoteStop,
   record: Pick<RunRecord, "root"> | null,
@@ -27,30 +27,30 @@ export function remoteStopEvent(
   };
 }
 
-/** Where a stop went whose run is elsewhere, and how far it has come. */
+/** The state of a stop that was handed over to another gateway. */
 export interface RemoteStopStatus {
   readonly id: string;
   readonly instanceId: string;
   readonly hostId: string;
   readonly hostName: string;
-  /** When the gateway there was last heard of; null: never. */
+  /** The last heartbeat of that gateway. Null: never. */
   readonly lastHeardAt: number | null;
-  /** It has been taken up there. */
+  /** That gateway has accepted the stop. */
   readonly accepted: boolean;
   readonly error: string | null;
 }
 
 export interface RunStopperResult {
-  /** `handed-over`: not yet carried out; it will be, when its host's gateway is there. */
+  /** `handed-over`: the gateway of the run's host executes the stop when it runs. */
   readonly outcome: RunStopResult["outcome"] | "handed-over";
   readonly survivors: RunStopResult["survivors"];
-  /** Null: the run is this gateway's own. */
+  /** Null: the run belongs to this gateway. */
   readonly command: RemoteStopStatus | null;
 }
 
 export interface StopRunOptions extends Pick<CancelOptions, "graceMs" | "requestId"> {
   readonly actor: string;
-  /** How long another gateway may take to take it up. */
+  /** How long to wait until another gateway accepts the stop. */
   readonly waitMs?: number;
 }
 
@@ -60,10 +60,10 @@ export interface RunStopperDeps {
   readonly runLocator: RunLocator;
 }
 
-/** Nobody is told when another gateway has taken something up; a look costs a millisecond. */
+/** The store sends no event when another gateway accepts a stop; a poll costs a millisecond. */
 const POLL_MS = 100;
 
-/** Stops any run of the store: its own through its anchor, another's through the gateway that has it. */
+/** Stops any run of the store: its own through the anchor, others through the gateway that owns them. */
 export class RunStopper {
   readonly #deps: RunStopperDeps;
 
@@ -96,7 +96,7 @@ export class RunStopper {
     const { runId } = record;
     const target = record.stateId ?? remoteGateway.instanceId;
     const { actor, requestId: id = newRequestId(), graceMs = null } = options;
-    // Somebody who asks again and again waits for the one that is on its way.
+    // A repeated request waits for the pending stop.
     const waiting = await store.listRemoteStopsOfRun(runId);
     const same = waiting.find((each) => each.target === target && each.graceMs === graceMs);
     if (same !== undefined) return same;
@@ -116,7 +116,7 @@ export class RunStopper {
     return found;
   }
 
-  /** Until it is done, or it would be time: no longer than it may take to be taken up, and then to be done. */
+  /** Waits until the stop is done, at most for the times to accept and to execute it. */
   async #awaitResult(
     id: string,
     waitMs: number,

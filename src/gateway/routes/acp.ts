@@ -55,7 +55,7 @@ export interface AcpHandlerDeps {
   readonly authorizer: Authorizer;
   readonly assertAcceptingRuns: () => void;
   readonly getRun: (runId: string) => Promise<RunRecord | null>;
-  /** Writes a task's id where its agent's run is: it can then be found without the store. Never rejects. */
+  /** Writes the task's id into the run directory of its agent, so that it can be found without the store. Never rejects. */
   readonly recordTaskInRunDirectory: (sessionId: string, taskId: string) => Promise<void>;
 }
 
@@ -139,7 +139,7 @@ export function createAcpHandlers(deps: AcpHandlerDeps): Pick<RouteHandlers, Acp
   };
 }
 
-/** Null: this is the first time. */
+/** Null: the turn id is new. */
 async function findEarlierTurn(
   deps: AcpHandlerDeps,
   turnId: string | undefined,
@@ -155,7 +155,7 @@ async function findEarlierTurn(
 
 type Prompt = Omit<ParsedRequestOf<"acpPrompt">["body"], "turnId"> & { readonly turnId?: string | undefined };
 
-/** Its turn; its end, where it is waited for. What others than the operator at its side asked for is a task. */
+/** Starts a turn and waits for its end if requested. It is a task unless the operator follows it. */
 async function startPrompt(
   deps: AcpHandlerDeps,
   session: AcpSession,
@@ -173,7 +173,7 @@ async function startPrompt(
   };
   const start = async (onStarted = (): void => undefined, taskId: string | null = null): Promise<AcpTurn> => {
     const turn = earlier ?? (await deps.acp.prompt(sessionId, request));
-    // First: updates that come before the task is followed are no progress of it.
+    // First, so that updates before the task is followed are not counted as its progress.
     onStarted();
     if (taskId !== null) await deps.recordTaskInRunDirectory(sessionId, taskId);
     return wait ? waitForTurnEnd(deps, turn, context.disconnected) : turn;
@@ -184,7 +184,7 @@ async function startPrompt(
   return deps.background.runAsTask(work, ({ onStarted, taskId }) => start(onStarted, taskId), startOptions);
 }
 
-/** Null: an operator's own conversation. */
+/** Null: the operator's own session. */
 async function acpTask(
   deps: AcpHandlerDeps,
   { sessionId, mode, runId }: AcpSession,
@@ -217,7 +217,7 @@ async function acpTask(
   };
 }
 
-/** Null fields: nobody has said. */
+/** A null field was not requested. */
 async function ensureSession(
   deps: AcpHandlerDeps,
   body: ParsedRequestOf<"acpSpawn">["body"],

@@ -27,7 +27,7 @@ import type { HandlerDeps } from "./deps.js";
 type AgentVerb = Extract<Verb, "listAgents" | "checkAgent" | "runAgent" | "agentResult">;
 type Check = ResponseOf<"checkAgent">["checks"][number];
 
-/** Room for the deadline to be kept before the answer is given without it. */
+/** Time after the deadline until the response no longer waits for the end. */
 const AFTER_DEADLINE_MS = 10_000;
 
 export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, AgentVerb> {
@@ -88,11 +88,11 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
         stdin: command.stdin === null ? NO_STDIN : ({ kind: "text", text: command.stdin } as const),
       };
       const allowed = await authorizeCommand(deps.execAuth, context, question);
-      // It may have taken a while to be allowed.
+      // The approval may have taken long; the gateway may be stopping by now.
       deps.assertAcceptingRuns();
       const runId = body.runId ?? newRunId();
       const session = before?.session ?? (await openAgentSession(deps, context, entry.id, runId, body));
-      // Of one that was asked for before, what is missing is given.
+      // A repeated request: returns the missing part of the answer.
       await assertRunIdUnused(supervisor, runId, (run) => run.sessionId === session.id);
       const spool = { boundBytes: defaults.agentSpoolBytes };
       const identity = {
@@ -142,7 +142,7 @@ export function createAgentHandlers(deps: HandlerDeps): Pick<RouteHandlers, Agen
   };
 }
 
-/** What a session has another do, and what an operator has done in the background. Null: its caller is there. */
+/** The task of a session's request, or of an operator's background request. Null: the caller waits. */
 async function subagentTask(
   deps: HandlerDeps,
   { requester }: RequestContext,
@@ -167,12 +167,12 @@ async function subagentTask(
 }
 
 interface ResumedSession {
-  /** Null: one that is only the agent's own. */
+  /** Null: a session that only the agent knows. */
   readonly session: SessionRecord | null;
   readonly agentSessionId: string;
 }
 
-/** One of this agent's sessions that may be seen, by any of its names; or, for the operator, whatever the agent itself calls so. */
+/** A visible session of the agent by id, key or the agent's own id; for the operator, also an id that only the agent knows. */
 async function resolveResumedSession(
   { authorizer, supervisor }: Pick<HandlerDeps, "authorizer" | "supervisor">,
   { requester }: RequestContext,
@@ -202,7 +202,7 @@ async function resolveResumedSession(
   throw new NotFound(`session ${wanted} of ${agentId} to go on with`);
 }
 
-/** By the run's id: when the answer is lost and it is asked again, it is the same. */
+/** The key is derived from the run id, so that a repeated request finds the same session. */
 async function openAgentSession(
   { execAuth: { sessions } }: Pick<HandlerDeps, "execAuth">,
   { requester }: RequestContext,
@@ -245,7 +245,7 @@ async function checkProgram(
   return { forms, executable, ...toCheckResult(answer), runId: answer.run.runId };
 }
 
-/** One that has been told to end and has not yet is no program that works. */
+/** A program that was stopped and has not ended does not work. */
 export function toCheckResult({
   running,
   failure: why,
@@ -258,12 +258,12 @@ export function toCheckResult({
   };
 }
 
-/** The operator has vouched for what an entry sets. */
+/** The variables of an entry are trusted: the operator wrote them. */
 function entryEnvironment({ env }: AgentEntry) {
   return { env, allowEnv: Object.keys(env) };
 }
 
-/** Each program once, with all that it is called for. */
+/** Each program once, with its forms. */
 function programsOf({ acp, cli }: AgentListing): Map<string, Pick<Check, "forms" | "executable">> {
   const programs = new Map<string, Pick<Check, "forms" | "executable">>();
   for (const [form, listed] of Object.entries({ acp, cli }) as ["acp" | "cli", typeof acp][]) {

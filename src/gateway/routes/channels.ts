@@ -9,7 +9,7 @@ import { describeChannels } from "../../queries/channels.js";
 export interface ChannelHandlerDeps {
   readonly channels: ChannelEntries;
   readonly deliver: Deliver;
-  /** Throws once the gateway is being stopped: what is asked for now is for the next one. */
+  /** Throws when the gateway is stopping. */
   readonly assertAcceptingRuns: () => void;
 }
 
@@ -40,7 +40,7 @@ export function createChannelHandlers(
   };
 }
 
-/** One of no task: whoever gets it sees what it is. */
+/** A notification that is recognizable as a test and belongs to no task. */
 function testNotification(channel: string): Notification {
   const id = newMessageId();
   return {

@@ -22,9 +22,9 @@ import type { Config } from "../../config/schema.js";
 
 export interface HandlerDeps extends ChannelHandlerDeps {
   readonly background: Background;
-  /** False: the session has no agent over ACP, or that is closed already. */
+  /** False: the session has no open ACP agent. */
   readonly closeAgent: (sessionId: string, actor: string) => Promise<boolean>;
-  /** Some of what waited for the session was read: whoever is told by that is told. Never rejects. */
+  /** Called when waiting messages of a session were read. Never rejects. */
   readonly onRead: (sessionId: string) => Promise<void>;
   readonly supervisor: Supervisor;
   readonly listProcesses: (record: RunRecord) => Promise<RunProcesses>;
@@ -52,5 +52,5 @@ export interface HandlerDeps extends ChannelHandlerDeps {
   readonly shutDown: (policy: ShutdownPolicy) => Promise<ShutdownSummary>;
 }
 
-/** For what a caller leaves unsaid. */
+/** Defaults of exec requests. */
 export type ExecDefaults = Config["defaults"];

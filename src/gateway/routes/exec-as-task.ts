@@ -28,7 +28,7 @@ export function createExecHandler(deps: HandlerDeps): Pick<RouteHandlers, "exec"
       const { cwd, environment, env } = body;
       const question = { argv, cwd, environment, env, stdin: stdinForApproval(body) };
       const { identity, command } = await authorizeExec(deps.execAuth, context, question, body);
-      // It may have taken a while to be allowed.
+      // The approval may have taken long; the gateway may be stopping by now.
       deps.assertAcceptingRuns();
       return execAsTask(deps, withAuthorizedCommand(body, command), context, identity);
     },
@@ -36,8 +36,8 @@ export function createExecHandler(deps: HandlerDeps): Pick<RouteHandlers, "exec"
 }
 
 /**
- * Run a command; what goes on in the background is a task: from before it begins, where that is known or somebody is to
- * hear of it, otherwise from when its caller is sent away.
+ * Runs a command. Background work is a task: from the start if the request says so, otherwise from when the response is
+ * sent while the command still runs.
  */
 export async function execAsTask(
   deps: HandlerDeps,
@@ -45,7 +45,7 @@ export async function execAsTask(
   context: RequestContext,
   identity: ExecIdentity,
 ): Promise<ResponseOf<"exec">> {
-  // A service is not meant to come to an end, and whoever runs something in the foreground is there.
+  // Services do not end, and the caller of a foreground run is connected: neither is a task.
   const mayGoOn = body.kind === "task" && body.foreground === undefined;
   const promised = body.background || body.notify !== undefined || body.origin !== undefined;
   if (mayGoOn && promised) {
@@ -63,13 +63,13 @@ export async function execAsTask(
     const work = await taskInput(deps, body, context, identity, answer.run.runId);
     return await deps.background.runAsTask(work, () => Promise.resolve(answer));
   } catch {
-    // It goes on all the same, and who asked is told so; the next round makes a task of it.
+    // The run continues; the next sweep creates its task.
     deps.background.registerRecoveredRuns([answer.run]);
     return answer;
   }
 }
 
-/** Asked before a task is made of it: whoever has the task of a run may see that run, and end it. */
+/** Checked before a task is created: the owner of a run's task may see and stop the run. */
 export async function assertRunIdUnused(
   supervisor: Pick<Supervisor, "getRun">,
   runId: string,

@@ -23,7 +23,7 @@ const NO_TASK_HOOKS: StartHooks = {
   onDetached: () => undefined,
 };
 
-/** Run a command for a caller: to its end, for a while, or at once in the background. */
+/** Runs a command and waits for its end, for a time, or not at all. */
 export async function execCommand(
   {
     supervisor,
@@ -38,7 +38,7 @@ export async function execCommand(
 ): Promise<ResponseOf<"exec">> {
   const bind = async (runId: string | null): Promise<void> => {
     const token = identity.env?.["HOLDFAST_TOKEN"];
-    // A token that is not bound to a run ends by its age.
+    // A token that is not bound to a run expires.
     if (token !== undefined) await execAuth.sessions.bindToken(token, runId).catch(() => undefined);
   };
   const { run, ptyFellBack, failed } = await spawn(supervisor, body, identity, execDefaults, hooks).catch(
@@ -49,7 +49,7 @@ export async function execCommand(
   );
   await bind(run?.runId ?? null);
   if (run === null) {
-    // To whoever is at a terminal it is an error, with the step that failed.
+    // A foreground caller gets an error with the failed step.
     if (body.foreground !== undefined) throw failed;
     const { record, recordPending } = await currentRun(
       supervisor,
@@ -69,7 +69,7 @@ export async function execCommand(
   const waits = !body.background && body.port !== undefined;
   const readiness = waits ? await waitReadyOrStop(supervisor, run.runId, body.readyTimeoutMs, context) : null;
   const end = await waitForEnd(supervisor, run, body, readiness, context, execDefaults);
-  // Before anything else is waited for: it may end meanwhile.
+  // Before the next wait, during which the run may end.
   if (end === null) hooks.onDetached();
   const now = end?.record ?? (await requireRecord(supervisor, run.runId));
   const ended = end !== null;
@@ -96,7 +96,7 @@ export async function execCommand(
   };
 }
 
-/** Null: it goes on. */
+/** Null: the run has not ended. */
 async function waitForEnd(
   supervisor: Supervisor,
   run: Run,
@@ -107,7 +107,7 @@ async function waitForEnd(
 ): Promise<RunEnding | null> {
   if (readiness?.state === "ended") return run.end();
   if (readiness !== null) {
-    // Stopped, or being stopped with survivors.
+    // The run was stopped, or is being stopped with survivors.
     const now = await currentRun(supervisor, await requireRecord(supervisor, run.runId));
     return now.record.state === "exited" ? now : null;
   }
@@ -139,7 +139,7 @@ async function spawn(
     if (!(pty && body.ptyFallback && error.step === "pty"))
       return { run: null, ptyFellBack: false, failed: error };
   }
-  // Another run, with an id of its own.
+  // The fallback is another run with its own id.
   const again = { ...options, runId: newRunId() };
   await hooks.onRunReplaced(again.runId);
   try {
@@ -193,14 +193,14 @@ function foregroundSpawnOptions(boundBytes: number): SpawnOptions {
   return {
     callerBound: true,
     ownerLossMs: defaults.callerOwnerLossMs,
-    // Whoever asked for it finds only this gateway, or the next of this state directory.
+    // The caller can reattach only through a gateway of this state directory.
     onOrphan: "terminate",
     stdout: spool,
     stderr: spool,
   };
 }
 
-/** Null: it goes on. A caller that vanishes while it is being waited for takes its run with it. */
+/** Null: the run has not ended. The run is cancelled if the caller disconnects meanwhile. */
 async function endOrYield(
   run: Run,
   yieldMs: number,
@@ -220,9 +220,9 @@ async function endOrYield(
     const first = await Promise.race([run.end(), yielded, whenDisconnected]);
     if (first === "yield") return null;
     if (first !== "gone") return first;
-    // It needs nobody to wait for it, and may have become a service since.
+    // The run may have become a service, which needs no caller.
     if (run.service !== null) return null;
-    // Nobody left: it was the gateway that hung up, and its runs stay with their anchors.
+    // The gateway closed the connection, not the caller: its runs continue under their anchors.
     if (disconnected.reason === GATEWAY_STOPPING) return null;
     await run.cancel({ actor: `${requester.actor} (left)` });
     return await run.end();
@@ -238,7 +238,7 @@ async function requireRecord(supervisor: Supervisor, runId: string): Promise<Run
   return record;
 }
 
-/** What the error knows and the record does not: which step failed. Null: the command's own exec, of which the record says all. */
+/** The failed step, which the record does not have. Null: `exec` itself failed; the record has the reason. */
 function spawnFailureKind(failed: SpawnFailed): Failure {
   const { errno, step } = failed;
   if (failed instanceof LimitUnavailable) return "limit-unavailable";

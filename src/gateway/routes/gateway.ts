@@ -5,6 +5,9 @@ import { runsSeenBy } from "../../queries/runs.js";
 import type { Requester } from "../../sessions/requester.js";
 import { EventCursor, type EventSource } from "../../store/runs/event-cursor.js";
 import type { HandlerDeps } from "./deps.js";
+import { systemClock } from "../../async/clock.js";
+import { defaults } from "../../defaults.js";
+import type { Supervisor } from "../../supervisor/api.js";
 
 export function createGatewayHandlers(
   deps: HandlerDeps,
@@ -43,4 +46,27 @@ export function createGatewayHandlers(
       return { events, after: found.at(-1)?.seq ?? gap?.from ?? after, gap: gap !== null };
     },
   };
+}
+
+/** Answers also while the store does not: commands that stop runs request the status first. */
+export async function countOpenRuns(
+  supervisor: Supervisor,
+): Promise<{ readonly runs: number; readonly storeAway: string | null }> {
+  const held = (storeAway: string) => ({ runs: supervisor.held, storeAway });
+  const listed = supervisor
+    .scope()
+    .then((mine) =>
+      supervisor.listRunsOrLocal(
+        { ...mine, states: OPEN_RUN_STATES, withoutLabels: true },
+        defaults.localAnswerMs,
+      ),
+    );
+  const stopRequested = listed.then(
+    ({ runs, storeAway }) => (storeAway === null ? { runs: runs.length, storeAway } : held(storeAway)),
+    (error: unknown) => held(error instanceof Error ? error.message : String(error)),
+  );
+  const late = systemClock
+    .sleep(defaults.storeAnswerMs, stopRequested)
+    .then(() => held("the store does not answer"));
+  return Promise.race([stopRequested, late]);
 }

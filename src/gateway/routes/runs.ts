@@ -34,7 +34,7 @@ type RunVerb = Extract<
   | "clear"
 >;
 
-/** Records are written anew when they are hidden, with their labels: so many take some milliseconds. */
+/** Hiding rewrites records with their labels; a batch takes some milliseconds. */
 const HIDE_BATCH = 50;
 
 export function createRunHandlers(deps: HandlerDeps): Pick<RouteHandlers, RunVerb> {
@@ -168,8 +168,7 @@ export function createRunHandlers(deps: HandlerDeps): Pick<RouteHandlers, RunVer
       try {
         await supervisor.hide([record.runId]);
       } finally {
-        // Also when it could not be hidden. Not waited for, and not lost when this gateway goes: what is hidden and
-        // runs is stopped in its rounds.
+        // Also if hiding failed. Not awaited; a periodic job stops hidden runs whose stop was lost.
         if (stopping)
           void deps.runStopper.stop(record, { actor: requester.actor }, disconnected).catch(() => undefined);
       }

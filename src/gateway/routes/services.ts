@@ -16,7 +16,7 @@ export function createServiceHandlers({
   return {
     ready: async ({ params, body: { timeoutMs, orStop } }, context) => {
       const { runId } = await visible(context.requester, params.runId);
-      // Its end is committed a moment after it is over.
+      // The end is recorded a moment later.
       const run = supervisor.run(runId);
       const readiness = await (orStop ? waitReadyOrStop : waitReady)(supervisor, runId, timeoutMs, context);
       const ended = readiness.state === "ended" ? await run?.end() : null;
@@ -39,7 +39,7 @@ export function createServiceHandlers({
 
 type ReadinessAnswer = ResponseOf<"ready">["readiness"];
 
-/** As long as the caller stays. */
+/** Waits until the service is ready, at most until the caller disconnects. */
 export async function waitReady(
   supervisor: Supervisor,
   runId: string,
@@ -50,7 +50,7 @@ export async function waitReady(
   return { state: found.kind, detail: "detail" in found ? found.detail : null };
 }
 
-/** A service that nobody ever reached is of no use: unless it is ready in time, and its caller still there, it is stopped. */
+/** Stops the service if it is not ready in time, or if the caller disconnects before. */
 export async function waitReadyOrStop(
   supervisor: Supervisor,
   runId: string,
@@ -64,7 +64,7 @@ export async function waitReadyOrStop(
       reason: "overall-timeout",
       actor: `${requester.actor} (not ready in time)`,
     });
-  // When the gateway hung up, its runs stay with their anchors.
+  // If the gateway closed the connection, its runs continue under their anchors.
   if (found.state === "given-up" && disconnected.aborted && disconnected.reason !== GATEWAY_STOPPING)
     await supervisor.stop(runId, { actor: `${requester.actor} (left)` });
   return found;

@@ -92,7 +92,7 @@ export function createSessionHandlers({
 
     closeSession: async ({ params }, { requester }) => {
       const id = (await authorizer.findSession(requester, params.id))?.id ?? params.id;
-      // Its agent must not go on without it.
+      // The agent must not outlive its session.
       const agents = await closeAgent(id, requester.actor);
       return { closed: (await sessions.close(id, requester.actor)) || agents };
     },

@@ -1,7 +1,6 @@
 import type { Verb } from "../../api/contract.js";
 import { BadInput, NotFound, TaskRefused } from "../../errors.js";
 import { isTaskEnded, type TaskRecord } from "../../model/task.js";
-import type { TaskCursorCodec } from "../../queries/task-cursor.js";
 import {
   createTaskQueries,
   resolveTask,
@@ -41,13 +40,12 @@ export interface TaskHandlerDeps extends CancelDeps {
   readonly authorizer: Authorizer;
   readonly background: Background;
   readonly channels: ChannelEntries;
-  readonly cursors: TaskCursorCodec;
   readonly notRestored: TaskQueryDeps["notRestored"];
-  /** There is something to send. */
+  /** Wakes the notifier. */
   readonly wakeNotifier: () => void;
 }
 
-/** Whose work it is, of a session's own agent; of others the operator alone can say. */
+/** The agent id of a task. A session can only name its own; the operator any. */
 function resolveAgentId(requester: Requester, said: string | undefined): string | null {
   if (requester.kind === "operator") return said ?? null;
   const { agentId } = requester.session;

@@ -34,14 +34,14 @@ import { matchPath, requestUrl } from "./router.js";
 
 export const ATTACH_PATH = "/v1/runs/{runId}/attach";
 
-/** What a viewer has not read yet: beyond it, the next piece of output waits. */
+/** Unread bytes of a viewer above which the next piece of output waits. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
 
-/** How long a viewer may take to answer that it is closed, and how late it is noticed that it may not see its run any more. */
+/** The timeout of a closing handshake, and the interval at which a viewer's authorization is checked. */
 const CLOSE_TIMEOUT_MS = 500;
 const POLL_MS = 500;
 
-/** One whose run is elsewhere: what it says and hears passes through. */
+/** A viewer whose run another gateway owns; its messages are forwarded. */
 interface ProxiedAttach {
   readonly requester: Requester;
   readonly peer: Peer;
@@ -51,7 +51,7 @@ interface AcceptedAttach {
   readonly peer: null;
   readonly requester: Requester;
   readonly record: RunRecord;
-  /** Null: it has ended. */
+  /** Null: the run has ended. */
   readonly run: Run | null;
   readonly url: URL;
   readonly stillSees: () => Promise<boolean>;
@@ -63,14 +63,13 @@ export interface AttachmentsDeps {
   readonly authorizer: Authorizer;
   readonly admissionControl: AdmissionControl;
   readonly bell: Pick<Bell, "listen">;
-  /** Throws once the gateway stops. */
+  /** Throws when the gateway is stopping. */
   readonly assertOpen: () => void;
 }
 
 /**
- * Live viewers of runs, over WebSocket: output as it comes, from the offsets asked for; input, size and stop from whoever
- * may steer. Viewers come and go, several at a time, and the run does not notice. A caller (`as=caller`) is the one whom
- * a foreground run belongs to.
+ * Viewers of runs over WebSocket. A viewer gets output from the requested offsets on, and sends input, terminal sizes and
+ * stops if it may steer the run. Several viewers can attach to one run. A caller (`as=caller`) owns its foreground run.
  */
 export class Attachments implements AsyncDisposable {
   readonly #deps: AttachmentsDeps;
@@ -96,7 +95,7 @@ export class Attachments implements AsyncDisposable {
         connection: "close",
       }).map(([name, value]) => `${name}: ${value}`);
       const answer = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, ...headers].join("\r\n");
-      // Not only ended: whoever does not hang up in turn would keep the connection, and the gateway from stopping.
+      // Destroyed, not only ended: a client that does not close its side would keep the gateway from stopping.
       socket.end(`${answer}\r\n\r\n${JSON.stringify(toErrorResponse(error))}`, () => socket.destroy());
     });
   }
@@ -112,8 +111,8 @@ export class Attachments implements AsyncDisposable {
     policy.connectionLimiter?.assign(request.socket, requester);
     if (socket.closed) return;
     const { admissionControl } = this.#deps;
-    // A caller's connection goes on with the request that started its run. It is limited as one: a session may have
-    // more commands in the foreground than streams.
+    // A caller's connection counts as the request that started its run: a session may have more foreground commands
+    // than streams.
     const counted = isForeground(requestUrl(request))
       ? admissionControl.request(requester)
       : admissionControl.stream(requester);
@@ -127,7 +126,7 @@ export class Attachments implements AsyncDisposable {
     this.#server.handleUpgrade(request, socket, head, (viewer) => {
       closeWhenNotVisible(viewer, accepted.stillSees);
       if (policy.peersOnly) sendPings(viewer);
-      // Its output cannot be read, say: this viewer is told off, the others and the gateway go on.
+      // For example, its output cannot be read. Only this viewer is closed.
       this.#serve(accepted, viewer).catch(() => viewer.close(1011, "the gateway failed to show it"));
     });
   }
@@ -183,7 +182,7 @@ export class Attachments implements AsyncDisposable {
     await connection.done.finally(() => this.#foreground.delete(connection));
   }
 
-  /** A terminal of the operator's hears what rings on all of them. */
+  /** Bell notifications ring on the operator's terminals. */
   #forwardBell({ kind }: Requester, url: URL, socket: WebSocket): Disposable | null {
     if (kind !== "operator" || url.searchParams.get("bell") !== "1") return null;
     const ring: AttachServerMessage = { type: "bell" };
@@ -196,7 +195,7 @@ export class Attachments implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    // What has ended has been ended for good, perhaps on the way out: its caller gets the last of it.
+    // The run may have been stopped by the shutdown: its caller still gets the rest of the output.
     const last = [...this.#foreground].filter(({ ending }) => ending).map(({ done }) => done);
     const enough = new AbortController();
     const drained = setTimeout(defaults.drainMs, undefined, { signal: enough.signal }).catch(() => undefined);
@@ -204,7 +203,7 @@ export class Attachments implements AsyncDisposable {
     enough.abort();
     for (const viewer of this.#server.clients) viewer.close(CLOSE_GATEWAY_STOPPED, "the gateway stops");
     for (const socket of this.#proxied) socket.destroy();
-    // Whoever does not say goodbye in turn must not keep the gateway from stopping.
+    // A client that does not answer the closing handshake must not keep the gateway from stopping.
     const late = globalThis.setTimeout(() => {
       for (const viewer of this.#server.clients) viewer.terminate();
     }, CLOSE_TIMEOUT_MS);
@@ -226,12 +225,12 @@ function parseOffsets(url: URL): Partial<Record<StreamName, number>> {
   );
 }
 
-/** A viewer stays for as long as it may see the run: a session that is closed takes its viewers with it. */
+/** Closes the viewer when it may no longer see the run, for example because its session was closed. */
 function closeWhenNotVisible(viewer: WebSocket, stillSees: () => Promise<boolean>): void {
   const look = (): void => {
     stillSees().then(
       (sees) => sees || viewer.close(1008, "it may not be seen any more"),
-      // The store does not answer: that says nothing about the viewer.
+      // The store does not answer, so the authorization is unknown; the viewer stays.
       () => undefined,
     );
   };
@@ -239,7 +238,7 @@ function closeWhenNotVisible(viewer: WebSocket, stillSees: () => Promise<boolean
   viewer.once("close", () => clearInterval(timer));
 }
 
-/** So that the gateway in between can tell a program that is silent from a host that is gone. */
+/** Pings, so that a forwarding gateway can tell a silent program from a host that is gone. */
 function sendPings(viewer: WebSocket): void {
   const timer = setInterval(() => viewer.ping(), defaults.peerLifeMs);
   viewer.once("close", () => clearInterval(timer));

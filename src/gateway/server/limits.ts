@@ -102,7 +102,7 @@ export class RequestPipelines {
   }
 }
 
-/** So many requests a second from each, and a burst before that counts. */
+/** A token bucket per requester. */
 export class RateLimiter {
   readonly #perSecond: number;
   readonly #burst: number;
@@ -117,7 +117,7 @@ export class RateLimiter {
     const known = this.#buckets.get(who) ?? { tokens: this.#burst, at: now };
     const tokens = Math.min(this.#burst, known.tokens + ((now - known.at) / 1000) * this.#perSecond);
     this.#buckets.set(who, { tokens: Math.max(0, tokens - 1), at: now });
-    // Whoever has not asked for a while has a full purse again, and need not be remembered.
+    // A bucket that is full again need not be kept.
     if (this.#buckets.size > 1_000) this.#evictFull(now);
     return tokens >= 1;
   }

@@ -12,7 +12,7 @@ export interface ListenersDeps {
   readonly home: string;
   readonly instanceId: string;
   readonly config: Pick<Config, "gateway" | "peers">;
-  /** Whether there are other gateways that could come. */
+  /** The store is shared with other gateways. */
   readonly shared: boolean;
   readonly requestMs: number;
   readonly router: (policy: ListenerPolicy) => RequestListener;
@@ -22,21 +22,21 @@ export interface ListenersDeps {
   readonly onProblem: (message: string, cause: unknown) => void;
 }
 
-/** Where other gateways reach this one, and by which key. */
+/** The address and key by which peers reach this gateway. */
 export interface PeerEndpoint {
   readonly address: PeerAddress;
   readonly peerKey: string;
 }
 
-/** Everywhere a gateway listens. */
+/** All listeners of a gateway. */
 export interface Listeners extends AsyncDisposable {
-  /** Its TCP address; null: none. */
+  /** The loopback address. Null: none. */
   readonly listen: string | null;
-  /** Null: others do not reach it. */
+  /** Null: peers cannot reach this gateway. */
   readonly peerEndpoint: PeerEndpoint | null;
 }
 
-/** On its socket in any case. Its runs matter more than a port: one that cannot be had is reported, and it goes on. */
+/** Opens all listeners. The gateway needs its socket; a TCP port that is not available is reported, and the gateway runs without it. */
 export async function openListeners(deps: ListenersDeps): Promise<Listeners> {
   const { home, instanceId, config, shared, requestMs, router, tokenPolicy, peerPolicy, onProblem } = deps;
   const open = <Kind extends Listener>(listening: Kind, policy: ListenerPolicy): Kind => {

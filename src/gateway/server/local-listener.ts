@@ -11,8 +11,8 @@ export interface Listener extends AsyncDisposable {
 }
 
 /**
- * On the state directory's own socket. Needs the gateway's lock: an existing socket is then a dead gateway's.
- * A socket that is deleted or replaced while the gateway runs is made again; connections that are open stay open.
+ * Listens on the socket of the state directory. The caller holds the gateway's lock, so an existing socket belongs to a
+ * dead gateway. A socket that is deleted or replaced later is created again; open connections stay open.
  */
 export async function listenOnSocket(
   home: string,
@@ -63,13 +63,13 @@ export async function listenOnSocket(
 async function bindSocket(server: Server, path: string): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    // As many may knock at once as are let in: on a local socket, whoever finds the queue full is turned away.
+    // A connect to a Unix socket with a full backlog fails, so the backlog is as large as the connection limit.
     server.listen({ path, backlog: defaults.connections }, () => {
       server.off("error", reject);
       resolve();
     });
   });
-  // The directory is private too; this is for the day somebody opens it up.
+  // The directory is private, too. This protects the socket if its permissions are relaxed.
   await chmod(path, 0o600);
   return (await fileId(path)) ?? "";
 }
@@ -108,7 +108,7 @@ function isServedByOther(path: string): Promise<boolean> {
   });
 }
 
-/** A slow or silent caller delays only itself. Connections limits how many there are. */
+/** An HTTP server with timeouts. ConnectionLimiter limits the number of connections. */
 export function createBoundedServer(router: RequestListener, requestMs: number): Server {
   const server = createServer(serverLimits(requestMs), router);
   server.maxRequestsPerSocket = 0;

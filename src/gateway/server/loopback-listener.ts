@@ -4,15 +4,15 @@ import { BadInput, ForeignOrigin, StateUnusable } from "../../errors.js";
 import { createBoundedServer, closeServer, type Listener } from "./local-listener.js";
 
 export interface LoopbackListener extends Listener {
-  /** As a client writes it, with the port that was had. */
+  /** As a client writes it, with the actual port. */
   readonly address: string;
   readonly allowedHosts: AllowedHosts;
 }
 
-/** What may be asked for by name there. Each request is held against it before anything else is looked at. */
+/** Accepted `host:port` values of the Host header. Checked before anything else in a request. */
 export type AllowedHosts = ReadonlySet<string>;
 
-/** On a port of this machine's own, for browsers. `serve` is given the names that are served. */
+/** Listens on a loopback port, for browsers. */
 export async function listenOnLoopback(
   { host, port }: LoopbackAddress,
   requestMs: number,
@@ -51,8 +51,7 @@ function assertSingleHost({ rawHeaders, url = "" }: IncomingMessage): void {
 }
 
 /**
- * A page in somebody's browser must not reach a gateway on loopback by a name of its own that resolves to it, nor
- * from a page of its own. Null: a local socket, which no page can reach.
+ * Protects against DNS rebinding and cross-origin requests of web pages. Null: a local socket, which no page can reach.
  */
 export function assertAllowedHost(allowedHosts: AllowedHosts | null, request: IncomingMessage): void {
   assertSingleHost(request);

@@ -9,14 +9,14 @@ import { closeServer, type Listener, serverLimits } from "./local-listener.js";
 import { peersBySocket } from "../peers/on-behalf-of.js";
 
 export interface PeerListener extends Listener {
-  /** With the port that was had. */
+  /** With the actual port. */
   readonly bound: PeerAddress;
   readonly key: string;
 }
 
 /**
- * For other gateways of the same store. Both sides prove that they can read this gateway's key there, in the handshake:
- * there is no certificate, and nobody else gets to say a word.
+ * Listens for peers of the same store. In the TLS handshake, both sides prove that they know this gateway's key from the
+ * store (a pre-shared key instead of certificates).
  */
 export async function listenForPeers(
   instanceId: string,
@@ -96,7 +96,7 @@ function limitConnections(server: Server): void {
   });
 }
 
-/** An answer may take its time; that it is being worked on is said meanwhile, so that silence means something. */
+/** Sends `102 Processing` during a long request, so that the peer can tell it from a dead gateway. */
 function sendProcessing(response: ServerResponse): void {
   const timer = setInterval(() => {
     if (!response.headersSent && !response.destroyed) response.writeProcessing();

@@ -14,10 +14,9 @@ import {
   SupervisorClosed,
   TooLarge,
   TooManyRequests,
-  Unauthorized,
 } from "../../errors.js";
 import type { Requester } from "../../sessions/requester.js";
-import { answerChallenge, tokenFromRequest } from "../auth/challenge.js";
+import { answerChallenge } from "../auth/challenge.js";
 import { isAcpVerb } from "../peers/locators.js";
 import { proxyRequest } from "../peers/proxy.js";
 import type { AdmissionControl, CountedRequest } from "./admission-control.js";
@@ -31,7 +30,7 @@ import {
   validateInput,
 } from "../../api/handler.js";
 
-/** The parts of `path` that `pattern` names (`/v1/runs/{runId}`), decoded; null: it is another path. */
+/** The decoded parameters of `path` by the names in `pattern` (`/v1/runs/{runId}`). Null: no match. */
 export function matchPath(pattern: string, path: string): Record<string, string> | null {
   const wanted = pattern.split("/");
   const given = path.split("/");
@@ -53,7 +52,7 @@ export function matchPath(pattern: string, path: string): Record<string, string>
   return params;
 }
 
-/** Answers that are no JSON object, or that go on: written by hand. True: it has answered. */
+/** Routes whose response is a stream or not JSON. Resolves with true if the request was handled. */
 export type StreamingRoutes = (
   request: IncomingMessage,
   response: ServerResponse,
@@ -72,7 +71,7 @@ export interface RouterOptions {
   readonly onFailure: (error: unknown, what: string) => void;
 }
 
-/** The gateway's answers, whatever they come in through. */
+/** The request listener of the API, for one listener policy. */
 export function createRouter(
   options: RouterOptions,
 ): (request: IncomingMessage, response: ServerResponse) => void {
@@ -84,12 +83,12 @@ export function createRouter(
       disconnected.abort(options.isStopping() ? GATEWAY_STOPPING : "the caller left"),
     );
     const onFailure = (error: unknown): void => {
-      // A request that broke off half-way is no failure of ours, nor is one that we broke off or came too late for.
+      // Not logged: requests that broke off, or that the stopping gateway broke off or refused.
       const broken =
         request.errored !== null ||
         disconnected.signal.reason === GATEWAY_STOPPING ||
         error instanceof SupervisorClosed ||
-        // Nor is another host that is away.
+        // Not logged either: an unreachable host.
         error instanceof PeerUnreachable ||
         isAgentFailure(error);
       if (httpStatusOf(error) >= 500 && !broken)
@@ -103,7 +102,7 @@ export function createRouter(
   };
 }
 
-/** What an agent does wrong is told to whoever asked; it is no failure of the gateway. */
+/** Failures of agents are returned to the requester, not logged as failures of the gateway. */
 function isAgentFailure(error: unknown): boolean {
   return error instanceof AcpClosed || error instanceof AcpTimeout;
 }
@@ -158,7 +157,7 @@ async function dispatch(
   const found = findRoute(request.method ?? "", url.pathname);
   if (found === null) throw new NotFound(`${request.method ?? ""} ${url.pathname}`);
   const { verb, route, params } = found;
-  // Not seen is not there: the same answer as for a path that does not exist.
+  // A route that the requester may not use answers like a path that does not exist.
   const byAgent = isAcpVerb(verb);
   // A peer asks for a stop only if it cannot read the store, through which stops are handed over otherwise.
   const byOwner = byAgent || isAnsweredByOwner(verb) || (policy.peersOnly && verb === "kill");
@@ -173,7 +172,7 @@ async function dispatch(
         : null;
     if (peer !== null) return await proxyRequest(peer, requester, request, response, disconnected);
   } catch (error) {
-    // What is only looked at is shown as the store has it.
+    // Without its gateway, an ACP session is shown as stored.
     if (!(error instanceof AcpNotHeld) || verb !== "acpShow" || response.headersSent) throw error;
   }
   const input = {
@@ -190,7 +189,7 @@ async function dispatch(
   counted.countAnswer(sendJson(response, 200, await handler(input, context)));
 }
 
-/** Records are in the store for all to read, and a stop is handed over by it; anything else of a run is where it runs. */
+/** Verbs that need only the store. All other verbs of a run need the gateway that owns it. */
 const VERBS_ANSWERED_ANYWHERE: ReadonlySet<Verb> = new Set(["getRun", "kill", "remove"]);
 
 function isAnsweredByOwner(verb: Verb): boolean {
@@ -198,20 +197,9 @@ function isAnsweredByOwner(verb: Verb): boolean {
 }
 
 export function requestUrl({ method = "", url = "/" }: IncomingMessage): URL {
-  // A path of its own, never another host: `//x` is one that does not exist.
+  // `//x` would name another host.
   if (url.startsWith("/") && !url.startsWith("//")) return new URL(url, "http://gateway");
   throw new NotFound(`${method} ${url}`);
-}
-
-/** Whoever the request's token acts for. */
-export async function authenticateRequest(
-  authenticate: (token: string) => Promise<Requester | null>,
-  request: IncomingMessage,
-): Promise<Requester> {
-  const token = tokenFromRequest(request);
-  const requester = token === null ? null : await authenticate(token);
-  if (requester === null) throw new Unauthorized("a valid token is needed");
-  return requester;
 }
 
 function findRoute(
@@ -229,7 +217,7 @@ function findRoute(
 async function readBody(request: IncomingMessage, counted: CountedRequest): Promise<unknown> {
   const parts: Buffer[] = [];
   let size = 0;
-  // Not destroyed when it is too large: there would be nobody left to tell.
+  // The request is not destroyed when it is too large, so that the error can be sent.
   for await (const part of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += part.length;
     if (size > defaults.requestBytes) throw new TooLarge(defaults.requestBytes);
@@ -244,7 +232,7 @@ async function readBody(request: IncomingMessage, counted: CountedRequest): Prom
   }
 }
 
-/** Returns the size of the answer. */
+/** Returns the size of the response. */
 export function sendJson(
   response: ServerResponse,
   status: number,

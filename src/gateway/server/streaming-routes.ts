@@ -15,7 +15,7 @@ import type { EventFollower } from "./event-follower.js";
 import { matchPath, sendJson, type StreamingRoutes } from "./router.js";
 import { type RequestContext, validateInput } from "../../api/handler.js";
 
-/** What is no question with one answer: streams, and the description of everything. */
+/** The streams, the metrics and the OpenAPI document. */
 export function createStreamingRoutes(
   supervisor: Supervisor,
   events: EventFollower,
@@ -84,7 +84,7 @@ export function createStreamingRoutes(
   };
 }
 
-/** Those that wait, then every question and every end of one, for as long as the caller reads. */
+/** Sends the pending approvals, then each new approval and each decision, until the caller disconnects. */
 async function followApprovals(
   approvals: Approvals,
   response: ServerResponse,
@@ -98,7 +98,7 @@ async function followApprovals(
   response.end();
 }
 
-/** From a number on, for as long as the session is open and the caller reads. */
+/** Sends updates until the session is closed or the caller disconnects. */
 async function followAcp(
   deps: AcpHandlerDeps,
   id: string,
@@ -122,7 +122,7 @@ async function* acpUpdateResponses(
   for await (const update of updates) yield acpUpdateResponse(update);
 }
 
-/** One object per line, for as long as the caller reads and may. */
+/** Sends one object per line until the caller disconnects or is no longer authorized. */
 async function sendNdjson(
   authorizer: Authorizer,
   response: ServerResponse,
@@ -139,7 +139,7 @@ async function sendNdjson(
   response.end();
 }
 
-/** One event per line, for as long as the caller reads; a slow reader is waited for, and nothing piles up. */
+/** Sends one event per line until the caller disconnects. Waits for a slow reader, so that no output is buffered. */
 async function followEvents(
   supervisor: Supervisor,
   events: EventFollower,

@@ -3,7 +3,8 @@ import { type OutboxEntry, type OutboxStatus, targetKey } from "../../model/outb
 import type { TaskEvent, TaskRecord, TaskStatus } from "../../model/task.js";
 import { hasStatus } from "../outbox/conditions.js";
 import { outboxTable, type Schema, taskEventTable, taskTable } from "../schema.js";
-import { prefixUpperBound, type Reader } from "../sql/engine.js";
+import { isColumnInScope } from "../sessions/queries.js";
+import { prefixUpperBound, type Reader, type SqlDialect } from "../sql/engine.js";
 import type { OutboxFilter, TaskFilter, TaskReads } from "./store.js";
 
 /** Literals, not parameters, so that the partial indexes are used. */
@@ -15,7 +16,7 @@ export function taskQueries(reader: Reader): TaskReads {
     getTask: (taskId) => reader.read((db) => getTask(db, taskId), null),
     getTaskByKey: (key) => reader.read((db) => getTaskByKey(db, key), null),
     findTasks: (prefix, limit) => reader.read((db) => findTasks(db, prefix, limit), []),
-    listTasks: (filter) => reader.read((db) => listTasks(db, filter), []),
+    listTasks: (filter) => reader.read((db) => listTasks(db, reader.dialect, filter), []),
     countOpenTasks: () => reader.read(countOpenTasks, new Map()),
     listTaskEvents: (taskId) => reader.read((db) => listTaskEvents(db, taskId), []),
     listOutbox: (filter) => reader.read((db) => listOutbox(db, filter), []),
@@ -45,13 +46,18 @@ async function findTasks(db: Kysely<Schema>, prefix: string, limit: number): Pro
   return rows.map((row) => taskTable.toRecord(row));
 }
 
-async function listTasks(db: Kysely<Schema>, filter: TaskFilter): Promise<readonly TaskRecord[]> {
+async function listTasks(
+  db: Kysely<Schema>,
+  dialect: SqlDialect,
+  filter: TaskFilter,
+): Promise<readonly TaskRecord[]> {
   const { sessionId, childSessionId } = filter;
-  if (childSessionId !== undefined) return selectTaskPage(db, filter, ["child_session_id", childSessionId]);
-  if (sessionId === undefined) return selectTaskPage(db, filter, null);
+  if (childSessionId !== undefined)
+    return selectTaskPage(db, dialect, filter, ["child_session_id", childSessionId]);
+  if (sessionId === undefined) return selectTaskPage(db, dialect, filter, null);
   // Two queries, each on an index with the right order. One query for both would sort all rows for every page.
-  const asked = await selectTaskPage(db, filter, ["owner_session_id", sessionId]);
-  const done = await selectTaskPage(db, filter, ["child_session_id", sessionId]);
+  const asked = await selectTaskPage(db, dialect, filter, ["owner_session_id", sessionId]);
+  const done = await selectTaskPage(db, dialect, filter, ["child_session_id", sessionId]);
   const both = new Map([...asked, ...done].map((task) => [task.taskId, task]));
   return [...both.values()].toSorted(newestFirst).slice(0, filter.limit);
 }
@@ -105,10 +111,11 @@ async function countUndelivered(db: Kysely<Schema>): Promise<ReadonlyMap<OutboxS
 
 async function selectTaskPage(
   db: Kysely<Schema>,
+  dialect: SqlDialect,
   filter: TaskFilter,
   session: readonly ["owner_session_id" | "child_session_id", string] | null,
 ): Promise<readonly TaskRecord[]> {
-  const { taskIds, statuses, runtimes, deliveries, runId, cleanupBefore, after } = filter;
+  const { taskIds, statuses, runtimes, deliveries, runId, cleanupBefore, seenBy, after } = filter;
   // The `+` keeps the planner off the index on the age: few tasks are due for cleanup, and it would read all others.
   const age = cleanupBefore === undefined ? sql.ref<number>("created_at") : sql<number>`+created_at`;
   let query = db
@@ -118,6 +125,13 @@ async function selectTaskPage(
     .orderBy("task_id", "desc")
     .limit(filter.limit);
   if (session !== null) query = query.where(session[0], "=", session[1]);
+  if (seenBy !== undefined)
+    query = query.where((is) =>
+      is.or([
+        isColumnInScope(dialect, "owner_session_id", seenBy),
+        isColumnInScope(dialect, "child_session_id", seenBy),
+      ]),
+    );
   if (taskIds !== undefined) query = query.where("task_id", "in", taskIds);
   if (statuses !== undefined) query = query.where("status", "in", statuses);
   if (runtimes !== undefined) query = query.where("runtime", "in", runtimes);

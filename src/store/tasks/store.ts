@@ -1,3 +1,4 @@
+import type { SessionScope } from "../../model/session.js";
 import type {
   NewTaskEvent,
   TaskDelivery,
@@ -50,6 +51,8 @@ export interface TaskFilter {
   readonly sessionId?: string;
   /** Done by this session. */
   readonly childSessionId?: string;
+  /** Only tasks that these sessions own or work on. */
+  readonly seenBy?: SessionScope;
   readonly runId?: string;
   readonly open?: boolean;
   /** Tasks whose `cleanupAfter` is before this time. */

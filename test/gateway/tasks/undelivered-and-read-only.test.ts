@@ -94,3 +94,27 @@ test("a list is read page by page, each task once", async () => {
     code: "BAD_INPUT",
   });
 });
+
+test("a session pages through the tasks it may see, and its cursors name no other task", async () => {
+  const sessions = await Promise.all(
+    ["pager", "stranger"].map((key) => gatewayFixture.client.openSession({ body: { key } })),
+  );
+  const [pager, stranger] = sessions.map(({ token }) => gatewayFixture.as(token));
+  const own: string[] = [];
+  for (let count = 0; count < 3; count++) {
+    own.unshift((await pager!.createTask({ body: { label: "own" } })).task.taskId);
+    await stranger!.createTask({ body: { label: "of another session" } });
+    await gatewayFixture.client.createTask({ body: { label: "of the operator" } });
+  }
+  const read: string[] = [];
+  const cursors: string[] = [];
+  for (let cursor: string | undefined; ;) {
+    const page = await pager!.listTasks({ query: { limit: 1, ...(cursor === undefined ? {} : { cursor }) } });
+    read.push(...page.tasks.map(({ taskId }) => taskId));
+    if (page.next === null) break;
+    cursors.push(page.next);
+    cursor = page.next;
+  }
+  expect(read).toEqual(own);
+  expect(cursors.map((cursor) => cursor.split(".")[1])).toEqual(own.slice(0, -1));
+});
